@@ -37,6 +37,8 @@ COMMANDS = {
     "tenant": "ops.commands.data.tenant",
     "documents": "ops.commands.data.documents",
     "memories": "ops.commands.data.memories",
+    "entities": "ops.commands.data.entities",
+    "topics": "ops.commands.data.topics",
     "status": "ops.commands.operate.status",
     "cost": "ops.commands.operate.cost",
     "backfills": "ops.commands.operate.backfills",

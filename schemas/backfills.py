@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from schemas.base import Closed, Frozen
 from schemas.messages import Id, Time
 
-BackfillKind = Literal["embed", "summarize", "sessionize"]
+BackfillKind = Literal["embed", "summarize", "extract", "sessionize", "answers"]
 BackfillState = Literal["running", "paused", "cancelled", "completed", "failed"]
 
 
@@ -19,11 +19,11 @@ class BackfillRequest(Closed):
     chat_id: Id | None = None
     """Only this chat."""
     since: Time | None = None
-    """Only messages sent, or sessions ended, at this time or later."""
+    """Only messages sent, sessions ended or questions asked at this time or later."""
     until: Time | None = None
-    """Only messages sent, or sessions ended, before this time."""
+    """Only messages sent, sessions ended or questions asked before this time."""
     missing_only: bool = True
-    """Only messages without a vector, or sessions without a current summary."""
+    """Only messages without a vector, sessions without a current summary, or answers that were not remembered."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """The number of rows after which to stop."""
     batch_size: Annotated[int, Field(ge=1, le=10_000)] = 100

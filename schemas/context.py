@@ -10,7 +10,15 @@ from schemas.messages import NOT_BLANK, Content
 from schemas.vectors import VectorSearch
 
 BlockKind = Literal[
-    "guardrails", "documents", "memories", "sessions", "exchanges", "related", "history", "question"
+    "guardrails",
+    "documents",
+    "memories",
+    "rollups",
+    "sessions",
+    "exchanges",
+    "related",
+    "history",
+    "question",
 ]
 DropReason = Literal["budget", "cap", "duplicate", "mmr", "covered", "below_minimum", "audience"]
 Source = Literal["recent", "message", "session", "memory", "document"]
@@ -19,9 +27,9 @@ MAX_USED = 1000
 
 
 class ContextItem(Frozen):
-    """A message, session, memory or passage in a block."""
+    """A message, session, week (`rollup`), memory or passage in a block."""
 
-    kind: Literal["message", "session", "memory", "document"]
+    kind: Literal["message", "session", "rollup", "memory", "document"]
     id: str
     text: str
     """As in the block."""
@@ -81,7 +89,7 @@ class Hit(Frozen):
 class Dropped(Frozen):
     """A candidate that is not shown, and why."""
 
-    kind: Literal["message", "session", "memory"]
+    kind: Literal["message", "session", "rollup", "memory"]
     id: str
     """Empty for what the asker may not see: `detail` then has the number."""
     reason: DropReason

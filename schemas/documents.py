@@ -1,4 +1,4 @@
-"""An organization's documents: texts cut into chunks, retrieved by question and cited by id."""
+"""Documents of the organization and of users: texts cut into chunks, retrieved by question and cited by id."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -28,9 +28,19 @@ class DocumentIn(Closed):
     """The origin, such as a path or a URL."""
     language: Language = DEFAULT_LANGUAGE
     """The language for keyword search."""
+    user_id: Id | None = None
+    """The user whose document it is, for whom alone it is shown, in direct chats and threads where nobody else is.
+    Null: the whole organization's."""
 
 
-class DocumentFilter(Closed):
+class DocumentOwner(Closed):
+    """Whose document is meant: the parameter of `GET` and `DELETE /v1/documents/{document_id}`."""
+
+    user_id: Id | None = None
+    """The user whose document it is, by any of their ids. Null: the organization's."""
+
+
+class DocumentFilter(DocumentOwner):
     """A page of documents: the parameters of `GET /v1/documents`."""
 
     after: Id | None = None
@@ -42,6 +52,8 @@ class ListedDocument(Frozen):
     """A stored document."""
 
     document_id: str
+    user_id: str | None
+    """Null: it is the organization's."""
     source: str
     language: str
     chunks: int
@@ -53,7 +65,7 @@ class DocumentKept(Frozen):
     """The result of storing a document."""
 
     outcome: Literal["new", "replaced", "unchanged", "kept_out"]
-    """`kept_out`: memory is switched off."""
+    """`kept_out`: memory is switched off, or its user's is."""
     chunks: int
     """The number of its chunks now."""
     written: int

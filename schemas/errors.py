@@ -14,6 +14,7 @@
     ├── ApiFailed                the HTTP API has a defect
     └── Permanent                trying again cannot help
         ├── InvalidInput             a value is wrong; names the field and what is allowed
+        │   └── Conflict                 it is at odds with what is stored
         ├── NotFound                 there is no such chat, session, backfill …
         ├── SettingsError            the configuration is wrong; names the variable
         └── ProviderRejected         a model refuses this very input
@@ -97,6 +98,10 @@ class InvalidInput(Permanent):
     def __init__(self, message: str, *, field: str = "") -> None:
         super().__init__(message)
         self.field = field
+
+
+class Conflict(InvalidInput):
+    """A value is at odds with what is stored; the message says with what, and what to do."""
 
 
 class NotFound(Permanent):

@@ -23,10 +23,13 @@ INGEST = Kind(name="ingest", queue="ingest")
 """Place a chat's arrivals; its row stays for as long as the chat does, and only an operator revives it."""
 EMBED = Kind(name="embed", queue="embed", droppable=True, fenced_by_change=True)
 SUMMARIZE = Kind(name="summarize", queue="summarize", droppable=True, fenced_by_change=True)
+ROLLUP = Kind(name="rollup", queue="summarize", droppable=True)
+EXTRACT = Kind(name="extract", queue="summarize", droppable=True, fenced_by_change=True)
+"""Learn facts from a session, or compare a learned memory with what is known once it has a vector."""
 BACKFILL = Kind(name="backfill", queue="backfill", droppable=True)
 FORGET = Kind(name="forget", queue="backfill")
 
-KINDS = {kind.name: kind for kind in (INGEST, EMBED, SUMMARIZE, BACKFILL, FORGET)}
+KINDS = {kind.name: kind for kind in (INGEST, EMBED, SUMMARIZE, ROLLUP, EXTRACT, BACKFILL, FORGET)}
 FENCED_BY_CHANGE = [kind for kind in KINDS.values() if kind.fenced_by_change]
 DROPPABLE = frozenset(kind.name for kind in KINDS.values() if kind.droppable)
 

@@ -1,18 +1,22 @@
 """Memories: durable statements in a scope, with the chat where they were learned."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from schemas.base import Closed, Frozen
-from schemas.messages import MAX_ID_CHARS, NOT_BLANK, Content, Id, Metadata, SaidAt, Time
+from schemas.base import Closed, Frozen, at_most
+from schemas.messages import MAX_ID_CHARS, NOT_BLANK, Content, Id, Metadata, QueryText, SaidAt, Time
 
 MemoryScope = Literal["session", "user", "agent", "organization"]
 MemoryType = Literal[
     "fact",
     "preference",
+    "goal",
+    "event",
+    "relation",
+    "decision",
     "summary",
     "qa_turn",
     "learning",
@@ -28,6 +32,9 @@ MANUAL_IMPORTANCE = 5.0
 """The importance of memories written by hand."""
 PAGE = 100
 MAX_PAGE = 500
+MAX_FOUND = 100
+"""Memories that one search finds at most."""
+MAX_TYPES = len(get_args(MemoryType))
 
 
 class MemoryIn(Closed):
@@ -84,6 +91,12 @@ class MemoryFilter(Closed):
     agent_id: Id | None = None
     chat_id: Id | None = None
     """Only memories that may be shown in this chat."""
+    type: MemoryType | None = None
+    source: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
+    as_of: Time | None = None
+    """What was believed at this time. Null: what is believed now."""
+    superseded: bool = False
+    """Whether memories are listed, too, that a newer one has superseded or that are known to be wrong."""
     after: UUID | None = None
     """The last `id` of the previous page."""
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = PAGE
@@ -104,8 +117,71 @@ class Memory(Frozen):
     access_count: int
     last_accessed_at: datetime | None
     expires_at: datetime | None
+    subject: str
+    """The name of whom it is about, as the chat has it; empty for the organization and where nobody is named."""
+    attribute: str
+    """What it says something about, such as `home`: a newer one with the same attribute supersedes it."""
+    value: str
+    confidence: float
+    """0 to 1; grows when it is said again."""
+    said_at: datetime | None
+    """When it was said first; null: when it was written."""
+    holds_from: datetime | None
+    holds_until: datetime | None
+    learned_by: str
+    """The model or the rules that learned it from a conversation; empty: written by hand or by a bot."""
+    retracted_at: datetime | None
+    """Since when it is known to be wrong; null: it is not."""
+    superseded_at: datetime | None = None
+    """Since when a newer one holds in its place; null: none does."""
+    superseded_by: UUID | None = None
     source: str
     document_id: str | None
     chunk_index: int | None
     metadata: dict[str, Any]
     created_at: datetime
+
+
+class MemoryQuery(Closed):
+    """What to look for among the memories: the body of `POST /v1/memories/search`.
+
+    Without `chat_id` all of the tenant are searched. An empty filter (`"types": []`) matches nothing.
+    """
+
+    query: QueryText
+    chat_id: Id | None = None
+    """Only memories that may be shown in this chat, to `user_id` if given."""
+    scope: MemoryScope | None = None
+    user_id: Id | None = None
+    """Only memories of this user, by any of their ids."""
+    agent_id: Id | None = None
+    types: Annotated[list[MemoryType], at_most(MAX_TYPES), Field(max_length=MAX_TYPES)] | None = None
+    source: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
+    metadata: dict[str, Any] | None = None
+    """Only memories whose metadata contains this, such as `{"topic": "boiler"}`."""
+    min_importance: Annotated[float, Field(ge=0, le=10)] | None = None
+    as_of: Time | None = None
+    """What was believed at this time. Null: what is believed now."""
+    limit: Annotated[int, Field(ge=1, le=MAX_FOUND)] = 10
+
+
+class MemoryHit(Frozen):
+    """A memory that was found."""
+
+    rank: int
+    score: float
+    """The mean of the components `words` and `meaning`, or what there is of the two, times all others."""
+    components: dict[str, float]
+    """Parts of the score by name."""
+    arms: dict[str, int]
+    """The rank, from 1, by each arm on its own: `keywords`, `vectors`."""
+    memory: Memory
+
+
+class MemoryResult(Frozen):
+    """The result of a search for memories."""
+
+    hits: list[MemoryHit]
+    """Best first."""
+    degraded: list[str] = Field(default_factory=list)
+    """What could not be done, as in a context."""

@@ -21,6 +21,7 @@ from schemas.messages import (
     Queries,
     QueryText,
     SaidAt,
+    Time,
     cleaned,
 )
 from schemas.sessions import key_of
@@ -133,6 +134,8 @@ class ContextQuery(Closed):
     """Only sessions with this key. Null: all sessions of the chat."""
     thread: IdOrEmpty | None = None
     """The forum topic or thread that the bot answers in: recent messages are only from it."""
+    as_of: Time | None = None
+    """Only what was said and believed before this time. Null: until now."""
     profile: str = "balanced"
     budget_tokens: Annotated[int, Field(ge=50, le=200_000)] | None = None
     model: Annotated[str, BeforeValidator(cleaned), Field(max_length=200)] | None = None

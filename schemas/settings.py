@@ -6,6 +6,7 @@ Loaded only at the edges (command line, workers, HTTP API) and passed in. The do
 
 import os
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.base import did_you_mean
 from schemas.errors import SettingsError
+from schemas.facts import RULES
 from schemas.sessions import EXTRACTIVE
 
 PREFIX = "BACKSCROLL_"
@@ -114,6 +116,9 @@ class Settings(BaseSettings):
     """Chats, separated by commas, whose sessions alone the language model summarizes. Unset: all chats."""
     session_summary_version: Annotated[int, Field(ge=1)] = _also("CONTEXT_", "SESSION_SUMMARY_VERSION", 1)
     """Version of the summaries. Raise it to have a backfill summarize sessions again."""
+    rollups_enabled: bool = False
+    """Whether the summaries of each past week of a chat are summarized together, by the same model as sessions, for
+    contexts that ask for them (`rollups`)."""
     session_rolling_messages: Annotated[int, Field(ge=4, le=10000)] = 60
     """An open session is summarized after this many new messages …"""
     session_rolling_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 6000
@@ -184,12 +189,32 @@ class Settings(BaseSettings):
     """Language model that makes up an answer to search with, for requests with `hyde` whose question finds little. It
     is sent the question, nothing else. Unset: none is asked."""
 
+    memory_learning_enabled: bool = True
+    """Whether facts are learned from sessions."""
+    memory_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """What learns facts: `rules-v1` on this machine, which reads explicit statements in English and German, or a
+    language model of `BACKSCROLL_OPENAI_BASE_URL`, which is sent the transcripts. Unset: the language model that
+    summarizes sessions, or without one `rules-v1`."""
+    memory_facts_per_session: Annotated[int, Field(ge=1, le=20)] = 3
+    """Facts learned from one session, the most important ones."""
+    entity_graph_enabled: bool = False
+    """Whether who and what a session speaks of is noted, too, when facts are learned from it: needed for `entity_hops`
+    and `backscroll entities`."""
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60
-    """A session with a `session_key` is closed after this long without messages."""
+    """A session with a `session_key` is closed after this long without messages. A session's memory that has no expiry
+    of its own expires this long after it was last written or shown."""
     memory_session_max: Annotated[int, Field(ge=1, le=100_000)] = 100
     """Memories kept of one session; more are pruned."""
+    memory_summary_turns: Annotated[int, Field(ge=2, le=5000)] = 6
+    """An open session with a `session_key` is summarized after this many new turns of two messages each (or earlier,
+    see `BACKSCROLL_SESSION_ROLLING_MESSAGES`); the summary is a memory of the session, too."""
     memory_user_max: Annotated[int, Field(ge=1, le=100_000)] = 200
-    """Memories kept of one user; more are pruned."""
+    """Memories kept of one user, documents aside; the least useful beyond it are pruned: what is history first, then by
+    importance, how long it was not shown and how often it was, what was written by hand last."""
+    memory_history_days: Annotated[int, Field(ge=1)] = 400
+    """Days for which memories that were superseded or retracted are kept as history."""
+    memory_answers_days: Annotated[int, Field(ge=1)] = 90
+    """Days after which a remembered answer that was not shown meanwhile is pruned."""
     memory_min_importance: Annotated[float, Field(ge=0, le=10)] = 0.5
     """`min_importance` of the profile `balanced`: less important user memories are left out."""
 
@@ -229,9 +254,23 @@ class Settings(BaseSettings):
     """Accepted messages that may wait to be placed (those of given-up chats aside); above this the HTTP API answers
     503."""
 
+    def learning_model(self) -> str:
+        """Return the name of what learns facts."""
+        if self.memory_model is not None:
+            return self.memory_model
+        return RULES if self.session_summary_model == EXTRACTIVE else self.session_summary_model
+
     def summary_canaries(self) -> frozenset[str]:
         """Return the chats that alone a language model summarizes; none: all."""
         return frozenset(filter(None, map(str.strip, (self.session_summary_canaries or "").split(","))))
+
+    def named_rolling_messages(self) -> int:
+        """Return after how many new messages an open session that an agent named is summarized."""
+        return min(self.session_rolling_messages, 2 * self.memory_summary_turns)
+
+    def session_lifetime(self) -> timedelta:
+        """Return how long a session's memories live after they were last written or shown."""
+        return timedelta(minutes=self.memory_session_ttl_minutes)
 
     @field_validator("openai_base_url", "openai_api_key", mode="before")
     @classmethod

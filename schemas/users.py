@@ -20,7 +20,7 @@ class User(Frozen):
     chats: int
     """The number of chats where they are a member."""
     memories: int
-    """The number of memories of the scope `user`."""
+    """The number of memories of the scope `user`, documents aside."""
     remembered: bool
     """Whether their new messages are stored."""
 

@@ -8,6 +8,9 @@ from migrations import vector_tables
 TABLES: dict[str, str] = (
     import_module("migrations.versions.0001_first_schema").TABLES
     | import_module("migrations.versions.0002_llm_calls").TABLES
+    | import_module("migrations.versions.0005_learned_memories").TABLES
+    | import_module("migrations.versions.0006_entity_graph").TABLES
+    | import_module("migrations.versions.0007_weekly_rollups").TABLES
     | vector_tables.TABLES
 )
 OF_TENANTS = sorted(name for name, definition in TABLES.items() if "tenant_id text" in definition)

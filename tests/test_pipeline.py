@@ -8,12 +8,14 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
+from pipeline.enrich.stated_facts.extractor import RuleExtractor
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.place import placer
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Policy
+from pipeline.memories.learn import Learning, learner
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.retention import prune, retention_of
@@ -57,6 +59,11 @@ def place(database: Database, rules: SessionPolicy, policy: Policy) -> None:
 
 def summarizer(database: Database, version: int = 1, client: object = None) -> Handler:
     return summarize.summarizer(database, client or ExtractiveSummarizer(), min_messages=4, version=version)  # type: ignore[arg-type]
+
+
+def learns(database: Database, *, entity_graph: bool = False) -> Handler:
+    rules = RuleExtractor()
+    return learner(database, Learning(extractor=rules, rules=rules, entity_graph=entity_graph))
 
 
 def rows(database: Database, statement: str) -> list[tuple[object, ...]]:
@@ -226,7 +233,7 @@ def test_a_quiet_chats_last_session_is_closed_by_the_sweep(
         connection.execute(text("DELETE FROM jobs"))
     swept = sweep(database, rules, policy.max_attempts)
     assert swept.sessions_closed == 1
-    assert swept.due == {"summarize": 1}
+    assert swept.due == {"summarize": 1, "extract": 1}
     assert rows(database, "SELECT status FROM conversation_sessions") == [("closed",)]
 
 
@@ -255,6 +262,7 @@ def finish(database: Database, rules: SessionPolicy, policy: Policy, version: in
             )
         done = run_once(database, "backfill", backfill.backfiller(database, current(rules, version)), policy)
         done += run(database, "summarize", summarizer(database, version), policy)
+        done += run(database, "extract", learns(database), policy)
         done += run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
         if not done:
             return

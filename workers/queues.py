@@ -15,7 +15,8 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError, ResponseError
 
 from schemas.errors import QueueUnavailable
-from schemas.kinds import KINDS
+from schemas.facts import RULES
+from schemas.kinds import EXTRACT, KINDS, ROLLUP
 from schemas.kinds import SUMMARIZE as SUMMARIZE_KIND
 from schemas.sessions import EXTRACTIVE
 from schemas.settings import Settings
@@ -84,7 +85,9 @@ OF_KIND = {name: QUEUES[kind.queue] for name, kind in KINDS.items()}
 
 def batch_of(kind: str, settings: Settings) -> int:
     """Return how many jobs of a kind are claimed at once: of a language model's one, as each may take its lease."""
-    if kind == SUMMARIZE_KIND.name and settings.session_summary_model != EXTRACTIVE:
+    if kind in {SUMMARIZE_KIND.name, ROLLUP.name} and settings.session_summary_model != EXTRACTIVE:
+        return 1
+    if kind == EXTRACT.name and settings.learning_model() != RULES:
         return 1
     return OF_KIND[kind].batch
 

@@ -14,9 +14,17 @@ import structlog
 from celery import Celery
 
 from pipeline.clients.by_space import SpaceEmbedders
-from pipeline.clients.factory import make_embedder, make_embedder_for, make_summary_model
+from pipeline.clients.factory import (
+    make_embedder,
+    make_embedder_for,
+    make_learning_model,
+    make_summary_model,
+)
 from pipeline.clients.protocols import Embedder
-from pipeline.enrich import embed, summarize
+from pipeline.enrich import embed, rollups, summarize, weeks
+from pipeline.enrich.fact_model import LanguageModelExtractor
+from pipeline.enrich.protocols import Summarizer
+from pipeline.enrich.stated_facts.extractor import RuleExtractor
 from pipeline.enrich.summarize import Rollout
 from pipeline.enrich.summarizers import make_summarizer
 from pipeline.erasure import forget
@@ -26,12 +34,14 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Outcome, Policy
 from pipeline.llm.gateway import Gateway
 from pipeline.llm.prices import load_prices
+from pipeline.memories import learn
+from pipeline.memories.learn import Learning
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, ProviderUnavailable, SchemaOutdated
-from schemas.kinds import BACKFILL, EMBED, FORGET, INGEST, SUMMARIZE
+from schemas.kinds import BACKFILL, EMBED, EXTRACT, FORGET, INGEST, ROLLUP, SUMMARIZE
 from schemas.settings import Settings, load_settings
 from schemas.vectors import EmbeddingSpace
 from workers import queues
@@ -69,6 +79,12 @@ class Resources:
         return None if client is None else Gateway.of(self.settings, self.database, client)
 
     @cached_property
+    def learning_gateway(self) -> Gateway | None:
+        """Return the way to the language model that learns facts, if the settings name one."""
+        client = make_learning_model(self.settings)
+        return None if client is None else Gateway.of(self.settings, self.database, client)
+
+    @cached_property
     def embedders(self) -> SpaceEmbedders:
         """Return the models of the spaces in the database."""
         return SpaceEmbedders(self._embedder_for)
@@ -94,23 +110,66 @@ class Resources:
         )
 
 
+def _make_summarizer(held: Resources) -> Summarizer:
+    settings = held.settings
+    return make_summarizer(
+        settings.session_summary_model,
+        held.gateway,
+        timeout_seconds=settings.session_summary_timeout_seconds,
+        context_tokens=settings.session_summary_context_tokens,
+    )
+
+
 def _summarizer(held: Resources) -> Handler:
     settings = held.settings
     return summarize.summarizer(
         held.database,
-        make_summarizer(
-            settings.session_summary_model,
-            held.gateway,
-            timeout_seconds=settings.session_summary_timeout_seconds,
-            context_tokens=settings.session_summary_context_tokens,
-        ),
+        _make_summarizer(held),
         min_messages=settings.session_min_messages,
         version=settings.session_summary_version,
         rolling_messages=settings.session_rolling_messages,
         rolling_tokens=settings.session_rolling_tokens,
+        named_rolling_messages=settings.named_rolling_messages(),
+        session_lifetime=settings.session_lifetime(),
         rollout=Rollout(chats=settings.summary_canaries(), every=settings.session_summary_every),
         lease_seconds=settings.lease_seconds,
         extracts_when_spent=settings.llm_budget_spent == "extract",
+        rollup_after_seconds=weeks.SETTLE_SECONDS if settings.rollups_enabled else None,
+    )
+
+
+def _roller(held: Resources) -> Handler:
+    settings = held.settings
+    return rollups.roller(
+        held.database,
+        _make_summarizer(held),
+        version=settings.session_summary_version,
+        enabled=settings.rollups_enabled,
+        model_chats=settings.summary_canaries(),
+        lease_seconds=settings.lease_seconds,
+    )
+
+
+def _learner(held: Resources) -> Handler:
+    settings = held.settings
+    rules = RuleExtractor()
+    gateway = held.learning_gateway
+    model = gateway and LanguageModelExtractor(
+        gateway,
+        timeout_seconds=settings.session_summary_timeout_seconds,
+        context_tokens=settings.session_summary_context_tokens,
+    )
+    return learn.learner(
+        held.database,
+        Learning(
+            extractor=model or rules,
+            rules=rules,
+            facts_per_session=settings.memory_facts_per_session,
+            lease_seconds=settings.lease_seconds,
+            model_chats=settings.summary_canaries(),
+            extracts_when_spent=settings.llm_budget_spent == "extract",
+            entity_graph=settings.entity_graph_enabled,
+        ),
     )
 
 
@@ -127,6 +186,8 @@ HANDLERS: dict[str, Callable[[Resources], Handler]] = {
         prices=load_prices(held.settings.llm_prices),
     ),
     SUMMARIZE.name: _summarizer,
+    ROLLUP.name: _roller,
+    EXTRACT.name: _learner,
     BACKFILL.name: _backfiller,
     FORGET.name: lambda held: forget.forgetter(held.database, held.rules),
 }
@@ -176,8 +237,10 @@ def run(app: Celery, kind: str) -> Outcome:
         if kind != EMBED.name or held.database.has_vectors():
             outcome = runner.run(held.database, kind, held.handler(kind), held.policy(kind), held.turns)
     # the summary of a changed session is due only after a while, and the sweep finds it then
-    debounced = SUMMARIZE.name if held.settings.summarize_debounce_seconds and kind != BACKFILL.name else None
-    for follower in sorted(outcome.follows - {debounced}):
+    debounced = {SUMMARIZE.name, EXTRACT.name} if held.settings.summarize_debounce_seconds else set()
+    for follower in sorted(
+        outcome.follows - (debounced if kind not in {BACKFILL.name, EMBED.name} else set())
+    ):
         queues.wake_up(app, follower)
     if outcome.more:
         if not outcome.claimed:

@@ -11,6 +11,7 @@ from ops.console.command import Call
 from schemas.context import Context
 from schemas.documents import DocumentIn, DocumentKept
 from schemas.listing import ChatList, ChatSummary, SessionPage, SessionSpan
+from schemas.memories import MemoryQuery, MemoryResult
 from schemas.payloads import ChatAddress, ContextQuery, parse_payload
 from schemas.search import SearchQuery, SearchResult
 from schemas.settings import Settings
@@ -55,6 +56,10 @@ class RemoteBackend:
     def search(self, query: SearchQuery) -> SearchResult:
         """Search a chat."""
         return self.api.post("/v1/search", query, SearchResult)
+
+    def search_memories(self, query: MemoryQuery) -> MemoryResult:
+        """Search memories."""
+        return self.api.post("/v1/memories/search", query, MemoryResult)
 
     def require_user(self, any_id: str) -> None:
         """Raise `NotFound`, which names the nearest ids, for a sender or user who was never seen."""
@@ -119,6 +124,11 @@ class LocalBackend:
             settings=self.settings,
             gateway=make_gateway(self.settings, self.database) if query.hyde else None,
         )
+
+    def search_memories(self, query: MemoryQuery) -> MemoryResult:
+        from pipeline.retrieval.memory_query import search_memories
+
+        return search_memories(self.database, self.settings.tenant, query, embedder=self._embedders())
 
     def require_user(self, any_id: str) -> None:
         from pipeline.operations import lookup

@@ -14,7 +14,7 @@ from schemas.listing import SessionSpan
 # As many as a message's score has parts: each part has a colour of its own.
 HUES = tuple(
     "#3b82f6 #f59e0b #10b981 #ef4444 #8b5cf6 #06b6d4 #84cc16 #ec4899 #a16207 #64748b"
-    " #1d4ed8 #f472b6 #065f46 #fb923c #7dd3fc #6b21a8 #be123c #0f766e #c4b5a0 #d946ef #bef264".split()
+    " #1d4ed8 #f472b6 #065f46 #fb923c #7dd3fc #6b21a8 #be123c #0f766e #c4b5a0 #d946ef #bef264 #94a3b8".split()
 )
 # Hits whose sessions count as found on the time line.
 BEST_MESSAGES = 20

@@ -17,6 +17,7 @@ ChatOption = Annotated[str | None, "Chat; needed where there are several."]
 InChatOption = Annotated[str | None, "Only this chat (default: all)."]
 SenderArgument = Annotated[str, "The sender's id, as messages carry it."]
 SessionKeyOption = Annotated[str | None, "Only this thread."]
+AsOfOption = Annotated[str | None, "What was believed at this time, as in 2026-05-31 (default: now)."]
 AfterOption = Annotated[str | None, "Continue after this id."]
 LocalOption = Annotated[bool, "Answer in this process, which loads a model, not by the running Backscroll."]
 UnseenOption = Annotated[bool, "Accept an id that was never seen, as of somebody still to come."]
@@ -47,6 +48,18 @@ def read_time(given: str | None, field: str, zone: tzinfo = UTC) -> datetime | N
             f"--{field} {given} is no date or time such as 2026-01-31 or 2026-01-31T18:00+01:00", field=field
         ) from error
     return at
+
+
+def read_pair(given: str) -> tuple[str, str]:
+    """Read a name and a text. Raises `InvalidInput`.
+
+    >>> read_pair("topic=boiler")
+    ('topic', 'boiler')
+    """
+    name, equals, value = given.partition("=")
+    if not equals:
+        raise InvalidInput(f"--metadata {given} must look like NAME=TEXT", field="metadata")
+    return name, value
 
 
 def read_seconds(given: str) -> float:

@@ -31,7 +31,9 @@ def question(
 ) -> Q:
     """Make the query of a command in its chat; `moments` are times in the chat's zone unless they have an offset."""
     zone = ZoneInfo(chat.time_zone)
-    given |= {name: read_time(moment, name, zone) for name, moment in (moments or {}).items()}
+    given |= {
+        name: read_time(moment, name.replace("_", "-"), zone) for name, moment in (moments or {}).items()
+    }
     said = {name: value for name, value in given.items() if value is not None}
     return parse_payload(kind, {"chat_id": chat.chat_id, **said})
 

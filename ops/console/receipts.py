@@ -44,7 +44,7 @@ def finished(database: Database, settings: Settings, receipt: Receipt) -> Receip
             raise typer.Exit(NOT_AS_IT_SHOULD_BE)
         if receipt.finished_at is None and not claimed:
             time.sleep(LOOK_SECONDS)
-    connection.wake(settings, "summarize", "embed")
+    connection.wake(settings, "summarize", "extract", "embed")
     return receipt
 
 

@@ -14,6 +14,7 @@ from ops import connection
 from ops.console import rendering
 from ops.console.options import JsonOption
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
+from schemas.errors import InvalidInput
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 evaluations = typer.Typer(
@@ -36,12 +37,32 @@ MEASURED = {
     "erasing": "Measure editing and forgetting beside many logged questions, and how long the chat is locked.",
     "accepting": "Measure accepting over HTTP beside the bare insert and commit, and beside slow requests.",
     "embed": "Measure embedding from rows to rows beside the bare model, and beside a busy process.",
+    "memories": "Measure learning from 10,000 messages, and contexts beside 90,000 memories.",
     "load": "Measure a small tenant beside a flood, and placing while the model provider is down.",
 }
 """By name the help of each module of `ops.dev.bench` with a `measure` of figures."""
 LeaseOption = Annotated[
     float, typer.Option(min=2, max=120, help="Seconds of a lease; sweeps come twice in it, or every 5 s.")
 ]
+
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="A parameter of the contexts; repeatable.", show_default=False
+    ),
+]
+
+
+def _parameters(given: Sequence[str] | None) -> dict[str, float]:
+    """Read `name=value` of each. Raises `InvalidInput`."""
+    found = {}
+    for each in given or ():
+        name, _, value = each.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError as error:
+            raise InvalidInput(f"--set {each}: say a number, such as entity_hops=1", field="set") from error
+    return found
 
 
 @contextmanager
@@ -148,6 +169,22 @@ def switching(
     )
 
 
+@evaluations.command(epilog="**Example:** backscroll dev eval memories --json")
+def memories(as_json: JsonOption = False) -> None:
+    """Judge what is learned from the sample of facts: by the rules, and by a model's recorded answers.
+
+    Three people talk for four months in two groups and three direct chats. Counts the facts that are learned, those
+    superseded rightly, duplicates, and what is shown to whom for 150 questions. Ends with 5 if anything is shown where
+    it may not be, or was learned from a bot's words.
+    """
+    from ops.dev.eval import memories as judging
+
+    with _shown() as say:
+        found = judging.judge(connection.configured(), say)
+    kept = not any(each["leaks"] or each["from_bots"] for each in found.values())
+    _end(found, judging.tables(found), as_json=as_json, kept=kept)
+
+
 @evaluations.command(
     epilog="**Examples:** backscroll dev eval locomo ./locomo · "
     "backscroll dev eval locomo ./locomo --only 26 --ablate · "
@@ -190,6 +227,7 @@ def locomo(
         Path | None,
         typer.Option(metavar="FILE", help="A PNG of coverage against tokens.", show_default=False),
     ] = None,
+    changed: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fill a fresh database with each conversation through the shipped path and ask its questions.
@@ -210,6 +248,7 @@ def locomo(
         leave_one_out=leave_one_out,
         shuffle=shuffle,
         unsummarized=unsummarized,
+        parameters=_parameters(changed),
     )
     with _shown() as say:
         tables = run.locomo(folder, connection.configured(), options, say)
@@ -220,9 +259,10 @@ def locomo(
 
 @evaluations.command(
     epilog="**Examples:** backscroll dev eval own · "
+    "backscroll dev eval own --set entity_hops=1 · "
     "BACKSCROLL_EMBEDDING_PROVIDER=deterministic backscroll dev eval own --json"
 )
-def own(as_json: JsonOption = False) -> None:
+def own(changed: SetOption = None, as_json: JsonOption = False) -> None:
     """Fill a fresh database with the sample chats through the shipped path and ask their questions.
 
     Counts, by chat and kind of question: the mean share of the evidence among the first 3, 5 and 10 messages,
@@ -234,7 +274,7 @@ def own(as_json: JsonOption = False) -> None:
     from ops.dev.eval import report
 
     with _shown() as say:
-        tables = evaluation.own(connection.configured(), say)
+        tables = evaluation.own(connection.configured(), say, _parameters(changed))
     _end(tables, report.own_tables(tables), as_json=as_json)
 
 

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from sqlalchemy import NullPool, create_engine, text
@@ -18,6 +19,7 @@ from pipeline.enrich import summarize
 from pipeline.enrich.protocols import Summarizer
 from pipeline.ingest import accept as ingest
 from pipeline.jobs import runner
+from pipeline.jobs.runner import Handler
 from pipeline.operations.doctor import collect
 from schemas.context import Context
 from schemas.kinds import SUMMARIZE
@@ -40,6 +42,8 @@ class Shipped:
         self.tenant = resources.settings.tenant
         # None: that of the settings
         self.summarizer: Summarizer | None = None
+        # in the place of the resources' own, by kind
+        self.handlers: dict[str, Handler] = {}
 
     def superuser(self) -> psycopg.Connection:
         """Connect as the role that sees every tenant; each statement commits."""
@@ -52,7 +56,7 @@ class Shipped:
 
     def run(self, kind: str) -> runner.Outcome:
         """Do one batch of a kind of jobs."""
-        handler = self.resources.handler(kind)
+        handler = self.handlers.get(kind) or self.resources.handler(kind)
         if kind == SUMMARIZE.name and self.summarizer is not None:
             handler = summarize.summarizer(
                 self.database,
@@ -73,7 +77,7 @@ class Shipped:
     ) -> None:
         """Bring a conversation in and do everything that follows, or placing only."""
         self.accept(chat, messages)
-        for kind in ("ingest",) if only_place else ("ingest", "summarize", "embed"):
+        for kind in ("ingest",) if only_place else ("ingest", "summarize", "extract", "embed"):
             progress(f"{chat.chat_id}: {kind}")
             self.run_all(kind)
 
@@ -93,7 +97,7 @@ class Shipped:
             for _ in collect.mend_indexes(connection, found.missing_indexes if found else (), ()):
                 pass
 
-    def ask(self, chat_id: str, question: str, budget: int, **options: bool) -> Context:
+    def ask(self, chat_id: str, question: str, budget: int, **options: Any) -> Context:
         """Build the context for a question, explained, by default one asked later than recent messages count."""
         given = {"chat_id": chat_id, "query": question, "budget_tokens": budget}
         query = ContextQuery.model_validate({**given, "include_history": False, "explain": True, **options})

@@ -1,6 +1,12 @@
 """Say what the settings send to another machine, and where: nothing, until one of them names a model there."""
 
-from pipeline.clients.factory import make_chat_model, make_embedder, make_summary_model, space_by_name
+from pipeline.clients.factory import (
+    make_chat_model,
+    make_embedder,
+    make_learning_model,
+    make_summary_model,
+    space_by_name,
+)
 from pipeline.clients.http_calls import is_local
 from pipeline.clients.http_embedder import HttpEmbedder
 from schemas.settings import Settings
@@ -18,11 +24,15 @@ def sent_elsewhere(settings: Settings) -> list[str]:
         )
     summaries = make_summary_model(settings)
     if summaries is not None and not is_local(f"http://{summaries.provider}"):
-        chats = settings.summary_canaries()
-        of = f" of {', '.join(sorted(chats))}" if chats else ""
         sentences.append(
-            f"Sessions{of} are sent to {summaries.provider}, where {summaries.model} summarizes them: every message "
-            "with its time and its speaker's name"
+            f"Sessions{_of(settings)} are sent to {summaries.provider}, where {summaries.model} summarizes them: every "
+            "message with its time and its speaker's name"
+        )
+    learning = make_learning_model(settings)
+    if learning is not None and not is_local(f"http://{learning.provider}"):
+        sentences.append(
+            f"Sessions{_of(settings)} are sent to {learning.provider}, where {learning.model} learns facts from them, "
+            "with what was learned of those who speak"
         )
     if settings.hyde_model is not None:
         answers = make_chat_model(settings, settings.hyde_model, setting="HYDE_MODEL")
@@ -31,3 +41,9 @@ def sent_elsewhere(settings: Settings) -> list[str]:
                 f"Questions asked with `hyde` are sent to {answers.provider}, where {answers.model} makes up answers"
             )
     return sentences
+
+
+def _of(settings: Settings) -> str:
+    """Name the chats whose sessions alone a language model reads."""
+    chats = settings.summary_canaries()
+    return f" of {', '.join(sorted(chats))}" if chats else ""

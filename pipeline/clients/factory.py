@@ -20,6 +20,7 @@ from pipeline.clients.openai_chat import OpenAIChatModel
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError
+from schemas.facts import RULES
 from schemas.sessions import EXTRACTIVE
 from schemas.settings import PREFIX, Settings
 from schemas.vectors import EmbeddingSpace
@@ -192,10 +193,24 @@ def make_summary_model(settings: Settings) -> OpenAIChatModel | None:
     """Make the language model that summarizes; None: summaries are extracted. Raises `SettingsError`."""
     if settings.session_summary_model == EXTRACTIVE:
         return None
+    _require_time_for_answers(settings)
+    return make_chat_model(settings, settings.session_summary_model, setting="SESSION_SUMMARY_MODEL")
+
+
+def make_learning_model(settings: Settings) -> OpenAIChatModel | None:
+    """Make the language model that learns facts; None: rules read them. Raises `SettingsError`."""
+    model = settings.learning_model()
+    if model == RULES or not settings.memory_learning_enabled:
+        return None
+    _require_time_for_answers(settings)
+    named = "MEMORY_MODEL" if settings.memory_model is not None else "SESSION_SUMMARY_MODEL"
+    return make_chat_model(settings, model, setting=named)
+
+
+def _require_time_for_answers(settings: Settings) -> None:
     timeout, lease = settings.session_summary_timeout_seconds, settings.lease_seconds
     if timeout >= lease:
         raise SettingsError(
             f"{PREFIX}SESSION_SUMMARY_TIMEOUT_SECONDS={timeout:g} must be less than {PREFIX}LEASE_SECONDS={lease:g}: "
             "another worker would ask the model the same once the lease has ended"
         )
-    return make_chat_model(settings, settings.session_summary_model, setting="SESSION_SUMMARY_MODEL")

@@ -22,6 +22,8 @@ from schemas.sessions import Message
 
 SUMMARIES: tuple[BlockKind, ...] = ("sessions", "related")
 """The blocks that summarize sessions."""
+MESSAGES: tuple[BlockKind, ...] = ("history", "exchanges")
+"""The blocks that show messages."""
 
 
 def question_block(query: ContextQuery, budget: int, tokenizer: Tokenizer = ESTIMATE) -> Block:
@@ -71,19 +73,14 @@ def assemble(
     recent = [m for m in found.recent if m.content.strip() and not is_question(m.content)]
     history_cap = min(parameters.history_tokens, int(budget * parameters.history_share))
     page.fill(blocks.history(recent, history_cap, zone, count))
-    scale = found.scale
-    known = memory_block.choose(found.memories, parameters, scale, query.query, query.queries)
-    page.dropped.extend(known.dropped)
-    memory_cap = int(budget * parameters.memory_share)
-    page.fill(memory_block.memories(known.statements, memory_cap, prepared.parsed.asker))
-    page.fill(memory_block.documents(known.passages, memory_cap, query.query))
-    session_cap = int(budget * parameters.session_share)
-    page = _with_sessions(page, prepared, found, scale, session_cap, is_question)
+    page = _with_memories(page, query, prepared, found, budget, is_question)
 
     ordered = page.ordered()
+    shown = {item.id for item in page.items("memories")}
     previews = [
         MemoryPreview(id=m.id, source=m.source, preview=truncate.shortened(m.content, 120), score=m.score)
-        for m in known.statements
+        for m in found.memories
+        if m.id in shown
     ]
     history_tokens = page.blocks["history"].tokens if "history" in page.blocks else 0
     return Context(
@@ -111,6 +108,51 @@ def _prompt(prepared: PreparedQuery, rooms: Sequence[int], count: Count) -> Prom
     forms = (whole, replace(whole, today=""), alone)
     fitting = (form for room in rooms for form in forms if count(form.text) <= room)
     return next(fitting, alone)
+
+
+def _with_memories(
+    page: Page,
+    query: ContextQuery,
+    prepared: PreparedQuery,
+    found: RetrievalResult,
+    budget: int,
+    is_question: Callable[[str], bool],
+) -> Page:
+    """Fill the page with memories, documents, weeks, sessions and messages.
+
+    A memory makes way for a message or passage that says the same, and the tokens go to others.
+    """
+    parameters, scale = prepared.request.parameters, found.scale
+    memory_cap, session_cap = int(budget * parameters.memory_share), int(budget * parameters.session_share)
+    now = prepared.request.as_of or prepared.parsed.now
+    contents = {hit.candidate.id: hit.candidate.text for hit in found.ranked}
+    contents |= {message.id: message.content for message in found.recent}
+    repeated: dict[str, str] = {}
+    while True:
+        filled = page.copy()
+        known = memory_block.choose(
+            found.memories, parameters, scale, prepared.question, query.queries, repeated
+        )
+        filled.dropped.extend(known.dropped)
+        filled.fill(
+            memory_block.memories(
+                known.statements, memory_cap, prepared.parsed.asker, now, prepared.parsed.zone
+            )
+        )
+        filled.fill(memory_block.documents(known.passages, memory_cap, query.query))
+        filled.fill(blocks.rollups(found.weeks, parameters, int(budget * parameters.rollup_share)))
+        filled = _with_sessions(filled, prepared, found, scale, session_cap, is_question)
+        messages = [int(item.id) for kind in MESSAGES for item in filled.items(kind)]
+        passages = {item.id for item in filled.items("documents")}
+        again = memory_block.repeats(
+            known.statements,
+            {each: contents[each] for each in messages},
+            (passage.content for passage in known.passages if passage.id in passages),
+            parameters.duplicate_jaccard,
+        )
+        if not again:
+            return filled
+        repeated |= again
 
 
 def _with_sessions(

@@ -2,12 +2,15 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from types import MappingProxyType
 from typing import Literal
 
-from pipeline.context.blocks import display_name
+from pipeline.context.blocks import day, display_name
 from pipeline.context.packing import Entry, Section
+from pipeline.question.parse import Question
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.memory_search import RetrievedMemory
 from pipeline.retrieval.profiles import Parameters
@@ -48,19 +51,23 @@ def choose(
     found: Sequence[RetrievedMemory],
     parameters: Parameters,
     scale: Scale,
-    question: str,
+    question: Question,
     queries: Sequence[str] = (),
+    repeated: Mapping[str, str] = MappingProxyType({}),
 ) -> ChosenMemories:
     """Choose from these memories, best first, what the parameters ask for.
 
     These need not be similar to the question: a session's own memories, which are its history, an agent's character,
-    and what is known of an asker who asks about themselves.
+    what is known of an asker who asks about themselves, and of people where a question asks for nothing beside them.
+    `repeated` says why some repeat what the context shows.
     """
     chosen = ChosenMemories()
-    asked = {term for query in (question, *queries) for term in terms(words(query))}
-    about_asker = _FIRST_PERSON.search(question) is not None
+    # a name is in all that is known of somebody, and makes none of it more of an answer
+    asked = {term for query in (question.content, *queries) for term in terms(words(query))}
+    about_asker = _FIRST_PERSON.search(question.text) is not None
+    about_people = not asked
     of_scope: Counter[str] = Counter()
-    seen: dict[int, list[frozenset[str]]] = {}
+    seen: dict[bool, dict[int, list[frozenset[str]]]] = {True: {}, False: {}}
 
     def drop(memory: RetrievedMemory, reason: DropReason, detail: str) -> None:
         chosen.dropped.append(Dropped(kind="memory", id=memory.id, reason=reason, detail=detail))
@@ -73,11 +80,13 @@ def choose(
             else (chosen.statements, parameters.memories, "memories")
         )
         similar = scale.similarity(memory.cosine)
-        of_asker = about_asker and memory.scope == "user" and not is_passage
-        always = memory.scope == "session" or memory.type == "persona" or of_asker
+        of_person = (about_asker and memory.of_asker) or (about_people and memory.is_named)
+        always = memory.scope == "session" or memory.type == "persona" or (of_person and not is_passage)
         most_of_scope = getattr(parameters, f"{memory.scope}_memories")
-        bag = frozenset(memory.content.casefold().split())
-        if memory.scope != "session" and similar is not None and similar < parameters.min_similarity:
+        bag = _bag(memory.content)
+        if memory.id in repeated:
+            drop(memory, "duplicate", repeated[memory.id])
+        elif memory.scope != "session" and similar is not None and similar < parameters.min_similarity:
             drop(memory, "below_minimum", f"similarity {similar:.2f}, below {parameters.min_similarity:g}")
         elif not always and not _is_related(memory, similar, parameters, asked):
             least = parameters.memory_similarity
@@ -86,8 +95,9 @@ def choose(
                 "below_minimum",
                 f"no word in common with the question, and similarity below {least:g}",
             )
-        elif is_passage and duplicates.is_said(bag, seen, parameters.duplicate_jaccard):
-            drop(memory, "duplicate", "says the same as a better passage")
+        elif duplicates.is_said(bag, seen[is_passage], parameters.duplicate_jaccard):
+            better = "passage" if is_passage else "memory"
+            drop(memory, "duplicate", f"says the same as a better {better}")
         elif len(kept) >= most:
             drop(memory, "cap", f"at most {most} {kind}")
         elif of_scope[memory.scope] >= most_of_scope:
@@ -95,18 +105,46 @@ def choose(
         else:
             kept.append(memory)
             of_scope[memory.scope] += 1
-            if is_passage:
-                seen.setdefault(len(bag), []).append(bag)
+            seen[is_passage].setdefault(len(bag), []).append(bag)
     return chosen
+
+
+def repeats(
+    statements: Sequence[RetrievedMemory],
+    messages: Mapping[int, str],
+    passages: Iterable[str],
+    jaccard: float,
+) -> dict[str, str]:
+    """Return which of these statements, by id, repeat a message or passage that the context shows, and why.
+
+    `messages` are the texts of those shown, by id.
+    """
+    shown: dict[int, list[frozenset[str]]] = {}
+    for text in (*messages.values(), *passages):
+        bag = _bag(text)
+        shown.setdefault(len(bag), []).append(bag)
+    why = {}
+    for memory in statements:
+        if not memory.evidence.isdisjoint(messages):
+            why[memory.id] = "a message that says it is shown"
+        elif duplicates.is_said(_bag(memory.content), shown, jaccard):
+            why[memory.id] = "says the same as a message or passage that is shown"
+    return why
+
+
+def _bag(text: str) -> frozenset[str]:
+    return frozenset(word.casefold() for word in words(text))
 
 
 def _is_related(
     memory: RetrievedMemory, similar: float | None, parameters: Parameters, asked: set[str]
 ) -> bool:
-    """Return whether a memory shares a word with the question or is similar to it.
+    """Return whether a memory shares a word with the question, is similar to it or linked to what it names.
 
     One that has no vector yet was found by its words.
     """
+    if memory.linked_to:
+        return True
     if not parameters.memory_similarity or memory.cosine is None:
         return memory.score > 0
     if not asked.isdisjoint(terms(words(memory.content))):
@@ -114,24 +152,44 @@ def _is_related(
     return memory.cosine >= MIN_COSINE and (similar is None or similar >= parameters.memory_similarity)
 
 
-def memories(found: Sequence[RetrievedMemory], cap: int, asker: str | None = None) -> Section:
-    """Statements about the organization, the agent and the asker, the best first."""
-    user = f"user {display_name(asker)}" if asker else "user"
+def memories(
+    found: Sequence[RetrievedMemory], cap: int, asker: str | None, now: datetime, zone: tzinfo
+) -> Section:
+    """Statements, the best first: about whom each is, since when it holds, and from which other chat it is."""
     entries = [
         _entry(
             number,
             memory,
             "memory",
-            f"- [{user if memory.scope == 'user' else memory.scope}] {truncate.one_line(memory.content)}",
-            f"{memory.type} of the {memory.scope}",
+            f"- [{', '.join(_origin(memory, asker, now, zone))}] {truncate.one_line(memory.content)}",
+            f"{memory.type} of the {memory.scope}"
+            + (f"; linked to {memory.linked_to}" if memory.linked_to else ""),
         )
         for number, memory in enumerate(found)
     ]
     return Section(kind="memories", heading=MEMORIES, entries=entries, cap=cap)
 
 
+def _origin(memory: RetrievedMemory, asker: str | None, now: datetime, zone: tzinfo) -> Iterator[str]:
+    """Yield about whom a memory is, when it holds, and from which other chat it is."""
+    name = memory.about or (asker if memory.scope == "user" and memory.of_asker else "")
+    yield display_name(name or "") or memory.scope
+    since, until = memory.holds_from or memory.since, memory.holds_until
+    first = day(since.astimezone(zone)) if since else ""
+    last = day(until.astimezone(zone)) if until else ""
+    if first and first == last:
+        yield f"on {first}"
+    else:
+        if since:
+            yield f"{'from' if since > now else 'since'} {first}"
+        if last:
+            yield f"until {last}"
+    if memory.chat_title:
+        yield display_name(memory.chat_title)
+
+
 def documents(found: Sequence[RetrievedMemory], cap: int, asked: str) -> Section:
-    """Chunks of the organization's documents, each cited as `Doc <id>/Chunk <n>`.
+    """Chunks of documents of the organization and the asker, each cited as `Doc <id>/Chunk <n>`.
 
     Of a chunk that would take more than half of the block, only the part that the question is about.
     """
@@ -140,7 +198,7 @@ def documents(found: Sequence[RetrievedMemory], cap: int, asked: str) -> Section
     for number, memory in enumerate(found):
         citation = f"- Doc {truncate.one_line(memory.document_id or '')}/Chunk {memory.chunk_index}: "
         part = excerpt.about(harmless(visible(memory.content)), asked, max(half - estimate(citation), 1))
-        reason = "a passage of the organization's documents"
+        reason = f"a passage of the {'asker' if memory.scope == 'user' else 'organization'}'s documents"
         entries.append(_entry(number, memory, "document", citation + part, reason))
     return Section(kind="documents", heading=DOCUMENTS, entries=entries, cap=cap)
 

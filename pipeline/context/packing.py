@@ -17,6 +17,7 @@ BLOCK_ORDER: tuple[BlockKind, ...] = (
     "guardrails",
     "documents",
     "memories",
+    "rollups",
     "sessions",
     "exchanges",
     "related",

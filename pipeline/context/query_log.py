@@ -17,7 +17,7 @@ from pipeline.jobs.runner import reason_of
 from pipeline.memories import statements
 from pipeline.people.suppression import Named, stopped
 from pipeline.retrieval.prepare import PreparedQuery
-from pipeline.store import chats, counters, memories, suppression
+from pipeline.store import chats, counters, memories, rollups, suppression
 from pipeline.store import query_log as log_rows
 from pipeline.store.database import Database
 from pipeline.text.fencing import without_recalled
@@ -33,6 +33,7 @@ log = structlog.get_logger(__name__)
 SOURCES: dict[BlockKind, Source] = {
     "history": "recent",
     "exchanges": "message",
+    "rollups": "session",
     "sessions": "session",
     "related": "session",
     "memories": "memory",
@@ -169,14 +170,8 @@ def report(
                 "ask with user_id, or leave remember out",
                 field="remember",
             )
-        # forgetting locks messages and memories before it reads the log: the second of the two sees the first
-        messages = [int(each) for each in _shown(row, "message")]
-        remembered = [*_shown(row, "memory"), *_shown(row, "document")]
-        held = log_rows.hold(connection, messages, remembered)
-        row = log_rows.get(connection, context_id, locked=True)
-        if row is None or row.redacted_at is not None or held < len(messages) + len(remembered):
-            return AnswerReceipt(outcome="kept_out")
-        if stopped(connection, row.asked_at, *_names(row.chat_id, row.user_id)):
+        row = _held(connection, row)
+        if row is None:
             return AnswerReceipt(outcome="kept_out")
         known = row.answer is not None
         if not known:
@@ -189,6 +184,38 @@ def report(
     return AnswerReceipt(
         outcome="known" if known else "stored", memory_id=None if memory_id is None else str(memory_id)
     )
+
+
+def remember_reported(connection: Connection, tenant_id: str, context_id: str) -> UUID | None:
+    """Remember question and answer of a context whose answer was reported and not remembered; return the memory's id.
+
+    None where there is no such context, or it is not to be remembered, as when something that it showed is gone.
+    """
+    row = log_rows.get(connection, context_id)
+    if row is None:
+        return None
+    suppression.lock(connection, tenant_id, row.chat_id)
+    row = _held(connection, row)
+    if row is None or row.answer is None or not row.user_id or row.memory_id is not None:
+        return None
+    return _remember(connection, tenant_id, row, row.answer)
+
+
+def _held(connection: Connection, row: Row[Any]) -> Row[Any] | None:
+    """Return a row again, locked, with what it showed; None if some of that is gone, or it was forgotten.
+
+    Call it under `suppression.lock` of its chat. Forgetting locks messages and memories before it reads the log: the
+    second of the two sees the first.
+    """
+    messages = [int(each) for each in _shown(row, "message")]
+    remembered = [*_shown(row, "memory"), *_shown(row, "document")]
+    weeks = [int(each) for each in _shown(row, "rollup")]
+    held = log_rows.hold(connection, messages, remembered) + rollups.hold(connection, weeks)
+    again = log_rows.get(connection, row.context_id, locked=True)
+    shown = len(messages) + len(remembered) + len(weeks)
+    if again is None or again.redacted_at is not None or held < shown:
+        return None
+    return None if stopped(connection, again.asked_at, *_names(again.chat_id, again.user_id)) else again
 
 
 def _ids(items: Iterable[str], kind: str) -> set[str]:

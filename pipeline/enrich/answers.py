@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.enrich.prompts import MAX_ENTITIES, MAX_ITEMS
@@ -37,7 +37,7 @@ _LINK = re.compile(r"(?:https?://|www\.)[^\s\"'<>)\]]+", re.IGNORECASE)
 
 
 class InvalidAnswer(ProviderFailed):
-    """An answer that is no summary of what was asked for; the message tells the model why."""
+    """An answer that is not what was asked for; the message tells the model why."""
 
 
 def read(answer: str, said: Sequence[str]) -> Summary:
@@ -53,7 +53,7 @@ def parse(answer: str) -> Summary:
     >>> parse('Sure! {"summary": "Ann fixed it.", "topics": "boiler", "entities": null} Anything else?').topics
     ['boiler']
     """
-    found = _object(_END_OF_THOUGHTS.split(answer)[-1])
+    found = json_object(answer, "summary")
     text = found.get("summary")
     if not isinstance(text, str) or not visible(text).strip():
         raise InvalidAnswer('"summary" must be a text of 3 to 6 sentences')
@@ -66,8 +66,9 @@ def parse(answer: str) -> Summary:
     return Summary(summary=text, **lists)
 
 
-def _object(answer: str) -> Mapping[str, Any]:
-    """Return the first JSON object that has a summary."""
+def json_object(answer: str, key: str) -> Mapping[str, Any]:
+    """Return the first JSON object of an answer that has this key. Raises `InvalidAnswer`."""
+    answer = _END_OF_THOUGHTS.split(answer)[-1]
     decoder = json.JSONDecoder()
     start, tried = answer.find("{"), 0
     problem = "there is no JSON object in it"
@@ -79,9 +80,11 @@ def _object(answer: str) -> Mapping[str, Any]:
             if tried == 1:
                 problem = f"its JSON is broken or incomplete ({str(error)[:80]})"
         else:
-            if isinstance(found, dict) and "summary" in found:
+            if isinstance(found, dict) and key in found:
                 return found
-            problem = 'its JSON object has no "summary"'
+            # what is whole inside of a broken one is a part of it
+            if tried == 1:
+                problem = f'its JSON object has no "{key}"'
         start = answer.find("{", start + 1)
     raise InvalidAnswer(problem)
 
@@ -103,25 +106,30 @@ def _require_grounded(summary: Summary, said: Sequence[str]) -> None:
     """Refuse what does not tell what was said: words of somebody else, links of nobody, an order that was obeyed."""
     all_said = "\n".join(said)
     text = summary.search_text()
-    low = all_said.lower()
-    for link in _LINK.findall(text):
-        if link.lower().rstrip(".,;:!?") not in low:
-            raise InvalidAnswer(f"it has a link that is not in the transcript ({link[:80]})")
-    of_messages = [_stems([message]) for message in said]
+    if link := foreign_link(text, all_said):
+        raise InvalidAnswer(f"it has a link that is not in the transcript ({link[:80]})")
+    of_messages = [stems(message) for message in said]
     known = frozenset[str]().union(*of_messages)
-    told = _stems([summary.summary])
-    everything = _stems([text])
+    told = stems(summary.summary)
+    everything = stems(text)
     if len(everything) >= _MIN_TERMS and len(everything & known) < MIN_FOUND_SHARE * len(everything):
         raise InvalidAnswer("it does not tell what the transcript says: too few of its words are from there")
-    telling = [stems for stems in of_messages if len(stems) >= _TELLING_TERMS]
+    telling = [each for each in of_messages if len(each) >= _TELLING_TERMS]
     if len(telling) < _TELLING_MESSAGES:
         return
     if len(told) < _MIN_TERMS:
         raise InvalidAnswer('"summary" is too short: say in 3 to 6 sentences what was said, and by whom')
-    if sum(1 for stems in telling if stems & told) < 2:
+    if sum(1 for each in telling if each & told) < 2:
         raise InvalidAnswer('"summary" tells of one message: summarize all of the transcript')
 
 
-def _stems(texts: Iterable[str]) -> frozenset[str]:
-    """Return the content words of texts, cut so that inflected forms are alike."""
-    return frozenset(term[:_STEM_CHARS] for text in texts for term in terms(words(text)))
+def foreign_link(text: str, said: str) -> str:
+    """Return the first link of a text that was not said, or nothing."""
+    low = said.lower()
+    links = (link for link in _LINK.findall(text) if link.lower().rstrip(".,;:!?") not in low)
+    return next(links, "")
+
+
+def stems(text: str) -> frozenset[str]:
+    """Return the content words of a text, cut so that inflected forms are alike."""
+    return frozenset(term[:_STEM_CHARS] for term in terms(words(text)))

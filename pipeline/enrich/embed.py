@@ -21,7 +21,7 @@ from pipeline.jobs.batches import batched
 from pipeline.jobs.runner import Claim
 from pipeline.llm import ledger
 from pipeline.llm.prices import Prices, load_prices
-from pipeline.store import counters, jobs, vectors
+from pipeline.store import counters, jobs, learned, vectors
 from pipeline.store.database import Database
 from schemas.errors import LeaseLost, ProviderUnavailable
 
@@ -176,6 +176,10 @@ def _save(
     )
     for claim, error in refused.items():
         runner.give_up(connection, claim, error)
+    vectored = [d.id for d in done.values() if d is not None and d.owner == "memory"]
+    if found := learned.learned(connection, vectored):
+        # whether it says what another one says can be seen now
+        jobs.enqueue(connection, tenant_id, "extract", [f"memory:{each}" for each in found])
     runner.finish(connection, [claim for claim in done if claim not in refused and claim not in waiting])
     if waiting:
         away = "; ".join(f"{each.space.name}: {each.away}" for each in spaces if each.away is not None)

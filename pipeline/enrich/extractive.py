@@ -5,6 +5,7 @@ messages always give the same summary.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
@@ -70,6 +71,40 @@ def summarize(
         entities=entities([m.content[:_MAX_MESSAGE_CHARS] for m in read], known=[m.speaker for m in read]),
     )
     return new if previous is None else _continued(previous, new, said)
+
+
+def combine(parts: Sequence[Summary]) -> Summary:
+    """Summarize at least one summary, in order of time, as one: the sentences that say most, and what recurs."""
+    said = [
+        Sentence(message=number, speaker="", text=one, words=tuple(words(one)), terms=terms(words(one)))
+        for number, part in enumerate(parts)
+        for one in sentences(part.summary)
+    ]
+    passages = [
+        _Passage(
+            speaker="",
+            text=shortened(each.text, 2 * _MAX_SENTENCE_CHARS),
+            terms=frozenset(each.terms),
+            factor=_person_factor(each),
+            decides=False,
+        )
+        for each in said
+    ]
+    chosen = _chosen(passages, weights_of(said, ()), _MAX_CHARS)
+    return Summary(
+        summary=" ".join(passage.text for passage in chosen) or parts[0].summary,
+        topics=_recurring([part.topics for part in parts])[:_MAX_TOPICS],
+        decisions=_merged(*(part.decisions for part in parts))[-_MAX_ITEMS:],
+        open_questions=_merged(*(part.open_questions for part in parts))[-_MAX_ITEMS:],
+        action_items=_merged(*(part.action_items for part in parts))[-_MAX_ITEMS:],
+        entities=_recurring([part.entities for part in parts])[:24],
+    )
+
+
+def _recurring(lists: Sequence[Sequence[str]]) -> list[str]:
+    """Return the items of all lists, each once, those of most lists first."""
+    count = Counter(item.lower() for items in lists for item in {each.lower() for each in items})
+    return sorted(_merged(*lists), key=lambda item: -count[item.lower()])
 
 
 def _continued(previous: Summary, new: Summary, said: Sequence[Sentence]) -> Summary:

@@ -4,17 +4,14 @@ from collections.abc import Sequence
 from datetime import UTC, tzinfo
 from functools import partial
 
-import structlog
 from sqlalchemy import Connection
 
-from pipeline.clients.protocols import Completion, Prompt
-from pipeline.enrich import answers, prompts
-from pipeline.enrich.answers import InvalidAnswer
+from pipeline.clients.protocols import Prompt
+from pipeline.enrich import answers, model_calls, prompts
+from pipeline.enrich.model_calls import call_of
 from pipeline.enrich.protocols import NOWHERE, Source
-from pipeline.llm.gateway import Call, Gateway
+from pipeline.llm.gateway import Gateway
 from schemas.sessions import Message, Summary
-
-log = structlog.get_logger(__name__)
 
 
 class LanguageModelSummarizer:
@@ -48,18 +45,34 @@ class LanguageModelSummarizer:
         if len(runs) == 1:
             return self._ask(write(runs[0], previous), _said(runs[0], previous), source)
         parts = [self._ask(write(run, None), _said(run), source) for run in runs]
-        while len(parts) > 1:
-            groups = prompts.divided_parts(parts, room)
+        return self.combine(parts, previous, time_zone=time_zone, source=source)
+
+    def combine(
+        self,
+        parts: Sequence[Summary],
+        previous: Summary | None = None,
+        *,
+        time_zone: tzinfo = UTC,
+        source: Source = NOWHERE,
+    ) -> Summary:
+        """Summarize at least one summary, in order of time, as one; raises as `summarize` does.
+
+        `previous` is the summary of what was said before all of them.
+        """
+        room = prompts.room_for_data(self._context_tokens, previous)
+        left = [prompts.condensed(part, room // 2) for part in parts]
+        while len(left) > 1:
+            groups = prompts.divided_parts(left, room)
             before = previous if len(groups) == 1 else None
-            parts = [self._combine(group, before, time_zone, source) for group in groups]
-        return parts[0]
+            left = [self._combine(group, before, time_zone, source) for group in groups]
+        return left[0]
 
     def forget_answers(self, connection: Connection, source: Source) -> None:
         """Delete the answers kept for a job, in the transaction that saves its result and before its other statements.
 
         The next try asks anew.
         """
-        self._gateway.forget_answers(connection, _call("summary", source))
+        self._gateway.forget_answers(connection, call_of("summary", source))
 
     def _combine(
         self, parts: Sequence[Summary], previous: Summary | None, time_zone: tzinfo, source: Source
@@ -72,30 +85,14 @@ class LanguageModelSummarizer:
 
     def _ask(self, prompt: Prompt, said: Sequence[str], source: Source) -> Summary:
         """Ask for the summary of what was said, and once more if the answer cannot be used. Raises `InvalidAnswer`."""
-        answer = self._complete("summary", prompt, source)
-        try:
-            return answers.read(answer.text, said)
-        except InvalidAnswer as error:
-            log.info("answer_repaired", model=self.model, truncated=answer.truncated)
-            again = (
-                prompts.with_more_room(prompt)
-                if answer.truncated
-                else prompts.repair_prompt(prompt, answer.text, str(error))
-            )
-        answer = self._complete("repair", again, source)
-        try:
-            return answers.read(answer.text, said)
-        except InvalidAnswer as error:
-            cut = "its answer was cut off, " if answer.truncated else ""
-            raise InvalidAnswer(f"{self.model} wrote no summary: {cut}{error}") from None
-
-    def _complete(self, purpose: str, prompt: Prompt, source: Source) -> Completion:
-        source.before_call()
-        return self._gateway.complete(_call(purpose, source), prompt, timeout_seconds=self._timeout_seconds)
-
-
-def _call(purpose: str, source: Source) -> Call:
-    return Call(tenant_id=source.tenant_id, chat_id=source.chat_id, purpose=purpose, claim=source.claim)
+        return model_calls.ask(
+            self._gateway,
+            prompt,
+            partial(answers.read, said=said),
+            purpose="summary",
+            source=source,
+            timeout_seconds=self._timeout_seconds,
+        )
 
 
 def _said(messages: Sequence[Message], previous: Summary | None = None) -> list[str]:

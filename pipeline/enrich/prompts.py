@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import tzinfo
+from itertools import chain
 from typing import Any
 
 from pipeline.clients.protocols import Prompt
@@ -113,17 +114,42 @@ def with_more_room(prompt: Prompt) -> Prompt:
 def transcript(messages: Iterable[Message], time_zone: tzinfo) -> list[str]:
     """Return a line for each message: its time, its speaker and its words on one line."""
     return [
-        f"[{message.sent_at.astimezone(time_zone):%Y-%m-%d %H:%M}] "
-        f"{shortened(one_line(message.speaker), _MAX_NAME_CHARS)}: {one_line(message.content)}"
+        f"[{minute(message, time_zone)}] {name_of(message.speaker)}: {one_line(message.content)}"
         for message in messages
     ]
 
 
+def minute(message: Message, time_zone: tzinfo) -> str:
+    """Return when a message was sent, to the minute."""
+    return f"{message.sent_at.astimezone(time_zone):%Y-%m-%d %H:%M}"
+
+
+def name_of(name: str) -> str:
+    """Return a name on one line, cut to a limit."""
+    return shortened(one_line(name), _MAX_NAME_CHARS)
+
+
+def fenced(**blocks: Sequence[str]) -> tuple[str, str]:
+    """Return `(digest, data)`: each block of lines between two marks of its name, a hyphen and the digest of them all.
+
+    No line can contain a digest of all of them, and each is one line: none can close its fence.
+    """
+    digest = hashlib.blake2b("\n".join(chain(*blocks.values())).encode(), digest_size=8).hexdigest()
+    marked = (
+        (f"<{name}-{digest}>", *lines, f"</{name}-{digest}>") for name, lines in blocks.items() if lines
+    )
+    return digest, "\n".join(chain(*marked))
+
+
 def room_for_data(context_tokens: int, previous: Summary | None = None) -> int:
     """Return how many estimated tokens of a transcript fit into a model's window, with instructions and answer."""
-    instructions = estimate(_SYSTEM + _CONTINUED + _PARTS) + _FENCE_TOKENS
     before = estimate_line(_as_line(previous)) if previous else 0
-    return int((context_tokens - 2 * MAX_ANSWER_TOKENS) * _SAFETY) - instructions - before
+    return room_beside(_SYSTEM + _CONTINUED + _PARTS, MAX_ANSWER_TOKENS, context_tokens) - before
+
+
+def room_beside(instructions: str, answer_tokens: int, context_tokens: int) -> int:
+    """Return how many estimated tokens of data fit into a window, with instructions and an answer of twice its room."""
+    return int((context_tokens - 2 * answer_tokens) * _SAFETY) - estimate(instructions) - _FENCE_TOKENS
 
 
 def condensed(summary: Summary, tokens: int) -> Summary:
@@ -170,13 +196,13 @@ def _as_line(summary: Summary) -> str:
 
 
 def _prompt(lines: Sequence[str], previous: Summary | None, *, more: str, zone: str, language: str) -> Prompt:
-    before = _as_line(previous) if previous else ""
-    # No message can contain a digest of all of them, and each is on one line: none can close the fence.
-    digest = hashlib.blake2b("\n".join((before, *lines)).encode(), digest_size=8).hexdigest()
-    fence = f"transcript-{digest}"
-    declared = f" (probably {language})" if language not in {"", "simple"} else ""
-    system = _SYSTEM.format(fence=fence, items=MAX_ITEMS, zone=zone, language=declared) + more
-    data = "\n".join((f"<{fence}>", *lines, f"</{fence}>"))
-    if previous:
-        data = "\n".join((f"<before-{digest}>", before, f"</before-{digest}>", data))
-    return Prompt(system=system, turns=(data,), schema=SCHEMA, max_tokens=MAX_ANSWER_TOKENS)
+    digest, data = fenced(before=[_as_line(previous)] if previous else [], transcript=lines)
+    system = _SYSTEM.format(
+        fence=f"transcript-{digest}", items=MAX_ITEMS, zone=zone, language=probably(language)
+    )
+    return Prompt(system=system + more, turns=(data,), schema=SCHEMA, max_tokens=MAX_ANSWER_TOKENS)
+
+
+def probably(language: str) -> str:
+    """Return the language in brackets for an instruction to write in it, or nothing if it is not known."""
+    return f" (probably {language})" if language not in {"", "simple"} else ""

@@ -1,11 +1,12 @@
-"""Protocol of summarizers: a session's messages to their summary."""
+"""Protocols of what is made of a session's messages: its summary, and the facts that it states."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Protocol
 
 from pipeline.jobs.runner import Claim
+from schemas.facts import Fact, KnownFact
 from schemas.sessions import Message, Summary
 
 
@@ -49,4 +50,39 @@ class Summarizer(Protocol):
 
         `previous` is the summary of the messages before them in the same session, and is carried on. Raises
         `ProviderUnavailable`, `BudgetSpent`, `ProviderFailed` (no usable answer) or `ProviderRejected`.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class People:
+    """Who talks in a chat."""
+
+    # `group`, `direct` or `thread`
+    kind: str
+    # sender ids by display name, of the chat's people
+    names: Mapping[str, str] = field(default_factory=dict)
+    # the name of the bot; empty: none has spoken
+    agent: str = ""
+
+
+class FactExtractor(Protocol):
+    """A session's messages to the facts that they state."""
+
+    @property
+    def model(self) -> str:
+        """Return the name that is stored with each fact, such as `rules-v1`."""
+
+    def extract(
+        self,
+        messages: Sequence[Message],
+        *,
+        people: People,
+        known: Sequence[KnownFact] = (),
+        time_zone: tzinfo = UTC,
+        source: Source = NOWHERE,
+        most: int = 3,
+    ) -> list[Fact]:
+        """Return up to `most` facts of messages in order of time, the most important first.
+
+        A model is told what is `known` already. Raises as `Summarizer.summarize` does.
         """

@@ -16,12 +16,13 @@ from zoneinfo import ZoneInfo
 import structlog
 from sqlalchemy import Connection, Row
 
+from pipeline.enrich import weeks
 from pipeline.enrich.language_model import LanguageModelSummarizer
 from pipeline.enrich.protocols import Source, Summarizer
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.store import chats, counters, jobs, messages, sessions
+from pipeline.store import chats, counters, jobs, messages, sessions, summary_memories
 from pipeline.store.database import Database
 from schemas.errors import (
     BudgetSpent,
@@ -30,7 +31,7 @@ from schemas.errors import (
     ProviderFailed,
     ProviderRejected,
 )
-from schemas.sessions import EXTRACTIVE, Message, Summary
+from schemas.sessions import EXTRACTIVE, Message, Summary, is_named
 
 log = structlog.get_logger(__name__)
 
@@ -67,9 +68,12 @@ class _Pace:
     version: int
     rolling_messages: int
     rolling_tokens: int
+    named_rolling_messages: int
+    session_lifetime: timedelta | None
     rollout: Rollout
     lease_seconds: float
     extracts_when_spent: bool
+    rollup_after_seconds: float | None
 
 
 def summarizer(
@@ -80,25 +84,33 @@ def summarizer(
     version: int,
     rolling_messages: int = 1,
     rolling_tokens: int = 1,
+    named_rolling_messages: int = 1,
+    session_lifetime: timedelta | None = None,
     rollout: Rollout = Rollout(),
     lease_seconds: float = 120,
     extracts_when_spent: bool = False,
+    rollup_after_seconds: float | None = None,
 ) -> runner.Handler:
     """Make the handler of `summarize` jobs: each claim is a session.
 
     A closed session of fewer than `min_messages` is marked as skipped. Nothing is done for one whose summary is of its
-    revision and of this `version`, nor for an open one that has grown by fewer than `rolling_messages` and
-    `rolling_tokens` since. The lease begins anew before each call to a model, so it must be longer than one. With
-    `extracts_when_spent` a session does not wait for the next day's budget.
+    revision and of this `version`, nor for an open one that has grown by fewer than `rolling_messages` (if an agent
+    named it, `named_rolling_messages`) and `rolling_tokens` since. With a `session_lifetime`, the summary of an open
+    session that an agent named is a memory of it, too, and lives for that long after it was last shown. The lease
+    begins anew before each call to a model, so it must be longer than one. With `extracts_when_spent` a session does
+    not wait for the next day's budget. With `rollup_after_seconds` its week is rolled up that long after both are over.
     """
     pace = _Pace(
         min_messages=min_messages,
         version=version,
         rolling_messages=rolling_messages,
         rolling_tokens=rolling_tokens,
+        named_rolling_messages=named_rolling_messages,
+        session_lifetime=session_lifetime,
         rollout=rollout,
         lease_seconds=lease_seconds,
         extracts_when_spent=extracts_when_spent,
+        rollup_after_seconds=rollup_after_seconds,
     )
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
@@ -155,6 +167,19 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
                 priority=claim.priority,
                 trace_id=claim.trace_id,
             )
+            if pace.session_lifetime is not None and row.status == "open" and is_named(row.session_key):
+                _remember(connection, claim, row, made.summary, source.language, pace.session_lifetime)
+            if pace.rollup_after_seconds is not None:
+                weeks.enqueue(
+                    connection,
+                    tenant_id,
+                    row.chat_id,
+                    row.started_at,
+                    ZoneInfo(chat.time_zone if chat else "UTC"),
+                    settle_seconds=pace.rollup_after_seconds,
+                    priority=claim.priority,
+                    trace_id=claim.trace_id,
+                )
             counters.add(
                 connection,
                 tenant_id,
@@ -165,6 +190,15 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
         else:
             _end_with_fallback(connection, claim, row, made.failure)
     return saved
+
+
+def _remember(
+    connection: Connection, claim: Claim, row: Row[Any], summary: Summary, language: str, lives_for: timedelta
+) -> None:
+    """Keep what an open session has been about as a memory of it."""
+    made = summary_memories.put(connection, claim.tenant_id, row, summary.summary, language, lives_for)
+    if made is not None:
+        jobs.enqueue(connection, claim.tenant_id, "embed", [f"memory:{made}"], lane=row.chat_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,9 +264,10 @@ def _wanted(connection: Connection, tenant_id: str, row: Row[Any], pace: _Pace, 
     ):
         sessions.set_status(connection, row.id, row.revision, "summarized")
         return False
+    enough = pace.named_rolling_messages if is_named(row.session_key) else pace.rolling_messages
     return bool(
         row.status != "open"
-        or row.message_count - (row.summary_message_count or 0) >= pace.rolling_messages
+        or row.message_count - (row.summary_message_count or 0) >= enough
         or row.token_count - (row.summary_token_count or 0) >= pace.rolling_tokens
     )
 

@@ -7,7 +7,9 @@ Memories made of them; question and answer of contexts that showed them; and of 
 - a question that says what the message said is removed, with its answer: a bot asks with the very message that
   it reacts to;
 - what somebody else asked in their own words stays, as what they said does;
-- answers of language models that are kept for a retry may quote any message of their chat: all of the chat's go.
+- answers of language models that are kept for a retry may quote any message of their chat: all of the chat's go;
+- what the entity graph has of a session goes, and comes again when the session is learned from; so do the rollups of
+  its week.
 
 One message may have thousands of such rows, so it is done twice: `take_back_ahead` before the chat is locked, and
 `take_back` in the transaction that erases the message, which finds what came in between.
@@ -19,8 +21,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from pipeline.erasure.unlearn import unlearn
 from pipeline.store import derived as store
-from pipeline.store import edits, llm_answers, query_log
+from pipeline.store import edits, entity_graph, llm_answers, query_log, rollups
 
 ROWS_AHEAD = 1000
 """Rows of the query log or memories removed in one transaction ahead: a second at most."""
@@ -50,6 +53,7 @@ def take_back(
     """Remove what was derived from a chat's messages, which said `texts`, and sessions: about `limit` rows, or all."""
     llm_answers.drop_of_chat(connection, chat_id)
     sessions = store.with_pointers(connection, session_ids)
+    unlearned = unlearn(connection, tenant_id, message_ids, sessions)
     gone = store.drop_memories(
         connection,
         tenant_id,
@@ -59,10 +63,14 @@ def take_back(
         texts=texts,
         limit=limit,
     )
-    of_memories = _redact(connection, tenant_id, store.memory_items(gone))
+    rolled_up = [f"rollup:{each}" for each in rollups.clear(connection, tenant_id, sessions)]
+    gone += store.drop_recalling_items(connection, tenant_id, rolled_up)
+    # learning locks memories before entities, too
+    entity_graph.clear(connection, session_ids)
+    of_memories = _redact(connection, tenant_id, [*store.memory_items([*unlearned, *gone]), *rolled_up])
     log = _redact(connection, tenant_id, store.items_of(message_ids, sessions), chat_id, texts, limit)
     return TakenBack(
-        memories=len(gone) + of_memories.memories + log.memories,
+        memories=len(unlearned) + len(gone) + of_memories.memories + log.memories,
         queries=of_memories.queries + log.queries,
         more=limit is not None and (len(gone) >= limit or log.more),
     )
@@ -90,6 +98,13 @@ def take_back_memories(connection: Connection, tenant_id: str, memory_ids: Seque
     """Remove what was derived from deleted memories."""
     gone = store.drop_recalling(connection, tenant_id, memory_ids)
     taken = _redact(connection, tenant_id, store.memory_items([*memory_ids, *gone]))
+    return TakenBack(memories=len(gone) + taken.memories, queries=taken.queries)
+
+
+def take_back_answers(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> TakenBack:
+    """Remove remembered answers that may rest on memories which have changed; the memories stay."""
+    gone = store.drop_recalling(connection, tenant_id, memory_ids)
+    taken = _redact(connection, tenant_id, store.memory_items(gone))
     return TakenBack(memories=len(gone) + taken.memories, queries=taken.queries)
 
 

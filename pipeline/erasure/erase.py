@@ -95,7 +95,7 @@ def redo_sessions(
         jobs.enqueue(connection, tenant_id, "embed", keys, lane=chat.chat_id, trace_id=trace_id)
         follows.add("embed")
     if session_ranges.close_sessions(connection, tenant_id, chat.chat_id, of_chat, trace_id=trace_id):
-        follows.add("summarize")
+        follows |= {"summarize", "extract"}
     return Erased(
         sessions=len(sessions),
         summaries=summaries,

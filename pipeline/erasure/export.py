@@ -16,12 +16,12 @@ Id = TypeVar("Id")
 
 
 def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict[str, Any]]:
-    """Yield the records of a person, by any of their ids: links, messages, memories, chats, sessions, queries.
+    """Yield the records of a person, by any of their ids: links, messages, memories, chats, sessions and so on.
 
-    Each is a dict with its `record` (`user`, `message`, `memory`, `chat`, `session` or `query`); times are aware
-    datetimes. Of each kind the ids are looked up first, of messages chat by chat, and the records read in batches,
-    each in a transaction of its own: nobody waits for a slow reader, and no more than a batch is held. Raises
-    `DatabaseUnavailable`.
+    Each is a dict with its `record` (`user`, `message`, `memory`, `chat`, `session`, `query`, `rollup` or `entity`);
+    times are aware datetimes. Of each kind the ids are looked up first, of messages chat by chat, and the records read
+    in batches, each in a transaction of its own: nobody waits for a slow reader, and no more than a batch is held.
+    Raises `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         senders = identities.ids_of(connection, sender_id)
@@ -50,6 +50,11 @@ def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict
         yield {"record": "chat", "chat_id": chat_id}
     yield from _read(database, tenant_id, "session", sessions, store.sessions)
     yield from _read(database, tenant_id, "query", queries, store.queries)
+    with database.tenant(tenant_id) as connection:
+        rollups = [{"record": "rollup", **row._mapping} for row in store.rollups_of(connection, sessions)]
+        entities = [{"record": "entity", **row._mapping} for row in store.entities_of(connection, senders)]
+    yield from rollups
+    yield from entities
 
 
 def _read(

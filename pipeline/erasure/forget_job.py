@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline.erasure import derived, erase, verify
+from pipeline.erasure import derived, erase, unlearn, verify
 from pipeline.erasure.erase import Erased
 from pipeline.ingest import chat_moves
 from pipeline.ingest.policy import SessionPolicy
@@ -21,7 +21,7 @@ from pipeline.jobs.batches import batched
 from pipeline.jobs.runner import Claim
 from pipeline.people import suppression
 from pipeline.store import chat_moves as store_chat_moves
-from pipeline.store import chats, counters, edits, identities, membership, query_log
+from pipeline.store import chats, counters, edits, entity_graph, identities, membership, query_log
 from pipeline.store import erasure as store
 from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
@@ -108,7 +108,7 @@ class Forgetting:
     def _move(self, subject: Subject, into: str) -> Iterator[None]:
         chat_id = str(subject.chat_id)
         for summaries in chat_moves.steps(self.database, self.tenant_id, self.id, chat_id, into, self.policy):
-            self.follows |= {"ingest", "summarize"} if summaries else {"ingest"}
+            self.follows |= {"ingest", "summarize", "extract"} if summaries else {"ingest"}
             yield
 
     def _steps(self, subject: Subject, receipt: Receipt, names: Sequence[str]) -> Iterator[None]:
@@ -137,6 +137,7 @@ class Forgetting:
                 pruned_in = store.chats_with_pruned_sessions(connection, names)
             for chat_id in pruned_in:
                 yield from self._pruned(chat_id, names)
+            yield from self._unlearned(None, receipt)
         if subject.kind != "message":
             yield from self._memories(subject.chat_id, receipt)
         if self.senders is not None:
@@ -220,6 +221,7 @@ class Forgetting:
             if not ids:
                 break
             yield
+        yield from self._unlearned(chat_id, receipt)
         yield from self._memories(chat_id, receipt)
         with self.transaction() as connection:
             # nobody may be storing a message there while the chat goes
@@ -230,6 +232,25 @@ class Forgetting:
             store.add_counts(connection, self.id, {"chats": gone})
         if gone:
             yield
+
+    def _unlearned(self, chat_id: str | None, receipt: Receipt) -> Iterator[None]:
+        """Remove what was learned from a person or in a chat, also from messages that retention has removed."""
+        more = True
+        while more:
+            with self.transaction() as connection:
+                if chat_id is not None:
+                    gone, more = unlearn.unlearn_chat(
+                        connection, self.tenant_id, chat_id, receipt.until, BATCH
+                    )
+                else:
+                    gone, more = unlearn.unlearn_senders(
+                        connection, self.tenant_id, self.senders or [], receipt.until, BATCH
+                    )
+                taken = derived.take_back_memories(connection, self.tenant_id, gone)
+                counts = {"memories": len(gone) + taken.memories, "queries": taken.queries}
+                store.add_counts(connection, self.id, counts)
+            if more:
+                yield
 
     def _memories(self, chat_id: str | None, receipt: Receipt) -> Iterator[None]:
         """Delete the memories of a person, a chat or a tenant."""
@@ -263,7 +284,7 @@ class Forgetting:
                 yield suppression.memory_names(row.scope, user_id, row.agent_id, bytes(row.content_hash))
 
     def _identities(self, senders: Sequence[str]) -> Iterator[None]:
-        """Delete a person's names among the members of chats, and the links between their ids."""
+        """Delete a person's names among the members of chats, in the entity graph, and the links between their ids."""
         with self.transaction() as connection:
             named_in = membership.chats_to_unname(connection, senders)
         for chat_id in named_in:
@@ -273,6 +294,7 @@ class Forgetting:
             yield
         with self.transaction() as connection:
             suppression_list.lock(connection, self.tenant_id, exclusive=True)
+            entity_graph.drop_people(connection, senders)
             store.add_counts(connection, self.id, {"links": identities.forget(connection, senders)})
 
     def _count(self, connection: Connection, erased: Erased) -> None:

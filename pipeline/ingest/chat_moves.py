@@ -152,7 +152,7 @@ class _Step:
             return True, False
         if store.rest(connection, chat_id, into, MESSAGES_AT_ONCE):
             return True, False
-        store.clear(connection, self.tenant_id, chat_id)
+        store.clear(connection, self.tenant_id, chat_id, into)
         # close markers of the former chat may cut sessions of the other
         jobs.enqueue(connection, self.tenant_id, "ingest", [into], lane=into)
         return False, self._close()

@@ -21,9 +21,13 @@ class SessionPolicy:
     # an open session is summarized every this many messages or tokens
     rolling_messages: int
     rolling_tokens: int
+    # the same for sessions that an agent named
+    named_rolling_messages: int
     # with memory off the messages are kept, and nothing is made of them
     memory: bool
     summaries: bool
+    # facts are learned from sessions
+    facts: bool
 
     @classmethod
     def of(cls, settings: Settings) -> "SessionPolicy":
@@ -34,8 +38,10 @@ class SessionPolicy:
             debounce_seconds=settings.summarize_debounce_seconds,
             rolling_messages=settings.session_rolling_messages,
             rolling_tokens=settings.session_rolling_tokens,
+            named_rolling_messages=settings.named_rolling_messages(),
             memory=settings.session_memory_enabled,
             summaries=settings.session_summarization_enabled,
+            facts=settings.memory_learning_enabled,
         )
 
     def for_chat(self, chat: Chat) -> "SessionPolicy":

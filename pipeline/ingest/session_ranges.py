@@ -9,15 +9,29 @@ from sqlalchemy import Connection
 
 from pipeline.ingest import sessionize
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.store import chats, counters, edits, jobs, messages, sessions, vectors
+from pipeline.store import (
+    chats,
+    counters,
+    edits,
+    entity_graph,
+    evidence,
+    jobs,
+    messages,
+    rollups,
+    sessions,
+    vectors,
+)
 from pipeline.store import ranges as store
 from pipeline.store.jobs import LATER, LIVE, NewJob
 from pipeline.store.ranges import Begun, Shape
-from schemas.kinds import FENCED_BY_CHANGE
+from schemas.kinds import EXTRACT, FENCED_BY_CHANGE, SUMMARIZE
 from schemas.sessions import Session
 
 # Every time that a message may have.
 FOREVER = (datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
+
+AFTER_SUMMARY_SECONDS = 2.0
+"""A session is not read for facts while it is summarized: what ends a worker of threads counts against all in it."""
 
 
 @dataclass(kw_only=True)
@@ -63,7 +77,10 @@ def _join(
         return {}
     brought = store.merge(connection, into)
     store.move_memories(connection, into)
+    evidence.merge_sessions(connection, list(into), list(into.values()))
     vectors.drop_sessions(connection, list(into))
+    entity_graph.clear(connection, list(into))
+    rollups.clear(connection, tenant_id, list(into))
     jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{loser}" for loser in into])
     return brought
 
@@ -77,11 +94,11 @@ def close_sessions(
     trace_id: str | None = None,
     priority: int = LIVE,
 ) -> int:
-    """Close ended sessions of a chat, enqueue their summaries and count these."""
+    """Close ended sessions of a chat and enqueue what follows; return in how many of them anything does."""
     remembered = [chat_id] if policy.memory else []
     due = closed(connection, tenant_id, {chat_id: trace_id}, policy, remembered, priority)
     jobs.enqueue_all(connection, tenant_id, due)
-    return len(due)
+    return len({job.key for job in due})
 
 
 def closed(
@@ -92,28 +109,38 @@ def closed(
     remembered: Collection[str],
     priority: int = LIVE,
 ) -> list[NewJob]:
-    """Close ended sessions of chats; return the summaries that follow in those to be `remembered`.
+    """Close ended sessions of chats; return the summaries and the learning that follow in those to be `remembered`.
 
-    `traces` are the requests that asked, by chat. Summaries of a chat whose history is being imported wait until it
+    `traces` are the requests that asked, by chat. What follows in a chat whose history is being imported waits until it
     has settled, and behind all others (`LATER`).
     """
     ended = sessions.close_ended(connection, list(traces), policy.gap, policy.ttl)
     counters.add(connection, tenant_id, {"sessions_closed": len(ended)})
-    if not (remembered and policy.summaries):
+    kinds = [kind for kind, wanted in ((SUMMARIZE, policy.summaries), (EXTRACT, policy.facts)) if wanted]
+    if not (remembered and kinds):
         return []
     due = {session.id: session.chat_id for session in ended if session.chat_id in remembered}
-    due |= sessions.wanting_rollup(connection, remembered, policy.rolling_messages, policy.rolling_tokens)
+    due |= sessions.wanting_rollup(
+        connection,
+        remembered,
+        policy.rolling_messages,
+        policy.rolling_tokens,
+        named_messages=policy.named_rolling_messages,
+    )
     settling = chats.settling_seconds(connection, sorted(set(due.values()))) if due else {}
+    waits = {each: max(policy.debounce_seconds, settling.get(each, 0.0)) for each in set(due.values())}
     return [
         NewJob(
-            kind="summarize",
+            kind=str(kind),
             key=f"session:{session_id}",
             lane=chat_id,
             priority=LATER if chat_id in settling else priority,
-            delay_seconds=max(policy.debounce_seconds, settling.get(chat_id, 0.0)),
+            delay_seconds=waits[chat_id]
+            + (AFTER_SUMMARY_SECONDS if kind is EXTRACT and waits[chat_id] else 0.0),
             trace_id=traces[chat_id],
         )
         for session_id, chat_id in due.items()
+        for kind in kinds
     ]
 
 

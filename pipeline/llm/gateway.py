@@ -41,7 +41,7 @@ class Call:
 
     tenant_id: str
     chat_id: str
-    # `summary`, `repair`, `hyde`, …: a row of `backscroll cost` for each
+    # `summary`, `extract`, `repair`, `hyde`, …: a row of `backscroll cost` for each
     purpose: str
     # the job that it is made for, whose next try finds the answer; none: the answer is not kept
     claim: Claim | None = None

@@ -1,16 +1,19 @@
-"""Keep an organization's documents: cut into chunks, each a memory of the organization; replace, list, remove them."""
+"""Keep documents of the organization and of users: cut into chunks, each a memory; replace, list, remove them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal
 
+from sqlalchemy import Connection
+
 from pipeline.clients.by_space import Embedding, embedder_of
 from pipeline.clients.protocols import Embedder
-from pipeline.memories.statements import new_id
-from pipeline.store import chats, jobs, suppression, vectors
+from pipeline.people import suppression as people_suppression
+from pipeline.store import chats, identities, jobs, suppression, vectors
 from pipeline.store import memories as store
 from pipeline.store.database import Database
+from pipeline.store.memory_ids import new_id
 from pipeline.text import chunking
 from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
 from schemas.errors import NotFound, ProviderUnavailable
@@ -25,7 +28,8 @@ OVERLAP_TOKENS = 50
 class Kept:
     """The outcome of storing a document."""
 
-    outcome: Literal["new", "replaced", "unchanged"]
+    # `kept_out`: its user is not to be remembered
+    outcome: Literal["new", "replaced", "unchanged", "kept_out"]
     chunks: int
     # of them written now; the others were there
     written: int
@@ -70,15 +74,21 @@ def cut(text: str, embedder: Embedder | None) -> list[str]:
 def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Sequence[str]) -> Kept:
     """Replace a document's chunks, all or nothing; an equal chunk in the same place stays, with its vector.
 
-    Raises `DatabaseUnavailable`.
+    The same id of the organization and of users are different documents. Raises `DatabaseUnavailable`.
     """
     hashes = [_digest(number, content) for number, content in enumerate(chunks)]
     rows = [(new_id(), digest, content) for digest, content in zip(hashes, chunks, strict=True)]
     with database.tenant(tenant_id) as connection:
         suppression.lock(connection, tenant_id)
-        store.lock_document(connection, tenant_id, document.document_id)
+        users = _ids(connection, document.user_id)
+        store.lock_document(connection, tenant_id, document.document_id, users)
+        if users is not None:
+            if people_suppression.unremembered(connection, users):
+                return Kept(outcome="kept_out", chunks=0, written=0)
+            owner = store.id_of_owner(connection, document.document_id, users) or document.user_id
+            document = document.model_copy(update={"user_id": owner})
         chats.ensure_tenant(connection, tenant_id)
-        dropped = store.drop_document(connection, tenant_id, document.document_id, keep=hashes)
+        dropped = store.drop_document(connection, tenant_id, document.document_id, users, keep=hashes)
         written = store.put_chunks(connection, tenant_id, document, rows, MANUAL_IMPORTANCE)
         # a long one takes turns with the chats
         keys = [f"memory:{identity}" for identity in written]
@@ -90,32 +100,47 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
 
 
 def listing(database: Database, tenant_id: str, given: DocumentFilter) -> list[ListedDocument]:
-    """List documents in the order of their ids. Raises `DatabaseUnavailable`."""
+    """List documents of the organization or a user in the order of their ids. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        return store.list_documents(connection, given)
+        return store.list_documents(connection, given, _ids(connection, given.user_id))
 
 
-def passages(database: Database, tenant_id: str, document_id: str) -> list[Passage]:
-    """Return a document's chunks in order. Raises `NotFound`, `DatabaseUnavailable`."""
+def passages(
+    database: Database, tenant_id: str, document_id: str, user_id: str | None = None
+) -> list[Passage]:
+    """Return the chunks of a document of the organization or a user in order.
+
+    Raises `NotFound`, `DatabaseUnavailable`.
+    """
     with database.tenant(tenant_id) as connection:
-        found = store.passages(connection, document_id)
+        found = store.passages(connection, document_id, _ids(connection, user_id))
     if not found:
-        raise _missing(document_id)
+        raise _missing(document_id, user_id)
     return found
 
 
-def remove(database: Database, tenant_id: str, document_id: str) -> int:
-    """Delete a document with its vectors, and return its number of chunks. Raises `NotFound`, `DatabaseUnavailable`."""
+def remove(database: Database, tenant_id: str, document_id: str, user_id: str | None = None) -> int:
+    """Delete a document of the organization or a user with its vectors, and return its number of chunks.
+
+    Raises `NotFound`, `DatabaseUnavailable`.
+    """
     with database.tenant(tenant_id) as connection:
-        store.lock_document(connection, tenant_id, document_id)
-        gone = store.drop_document(connection, tenant_id, document_id)
+        users = _ids(connection, user_id)
+        store.lock_document(connection, tenant_id, document_id, users)
+        gone = store.drop_document(connection, tenant_id, document_id, users)
     if not gone:
-        raise _missing(document_id)
+        raise _missing(document_id, user_id)
     return gone
 
 
-def _missing(document_id: str) -> NotFound:
-    return NotFound(f"there is no document {document_id}: see `backscroll documents list`")
+def _ids(connection: Connection, user_id: str | None) -> list[str] | None:
+    """Return all ids of a user, the person's own first; None for the organization."""
+    return None if user_id is None else identities.ids_of(connection, user_id)
+
+
+def _missing(document_id: str, user_id: str | None) -> NotFound:
+    whose, option = ("", "") if user_id is None else (f" of {user_id}", f" --user {user_id}")
+    return NotFound(f"there is no document {document_id}{whose}: see `backscroll documents list{option}`")
 
 
 def _digest(number: int, content: str) -> bytes:

@@ -1,20 +1,21 @@
 """Remember durable statements, each once in its scope; list and delete them."""
 
-import secrets
-import time
 from dataclasses import dataclass
-from hashlib import blake2b
-from typing import Literal
+from datetime import timedelta
+from typing import Any, Literal
 from uuid import UUID
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from pipeline.erasure import derived
 from pipeline.people import suppression, visibility
-from pipeline.store import chats, identities, jobs
+from pipeline.store import chats, identities, jobs, memory_changes, memory_search
 from pipeline.store import memories as store
 from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
+from pipeline.store.membership import Seen
+from pipeline.store.memory_ids import new_id
+from pipeline.text.duplicates import fingerprint
 from schemas.errors import InvalidInput, NotFound
 from schemas.memories import Memory, MemoryFilter, MemoryIn
 from schemas.messages import DEFAULT_LANGUAGE
@@ -30,29 +31,42 @@ class Written:
     id: UUID | None = None
 
 
-def remember(database: Database, tenant_id: str, memory: MemoryIn) -> Written:
+def remember(
+    database: Database, tenant_id: str, memory: MemoryIn, *, session_lifetime: timedelta | None = None
+) -> Written:
     """Write a memory, unless its user's or chat's memory is off, or it was forgotten or said before they were.
 
-    The same words in the same scope are the same memory, which keeps the higher importance and the later expiry.
-    Raises `InvalidInput` for a chat or session that is not there, `DatabaseUnavailable`.
+    The same words in the same scope are the same memory, which keeps the higher importance and the later expiry, and
+    is believed again if it was superseded or known to be wrong. One of a session that has no expiry of its own lives
+    for the `session_lifetime`, from when it was last written or shown. Raises `InvalidInput` for a chat or session that
+    is not there, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         memory = _placed(connection, memory)
         suppression_list.lock(connection, tenant_id, memory.learned_in)
-        return write(connection, tenant_id, memory)
+        written = write(connection, tenant_id, memory, session_lifetime=session_lifetime)
+        if written.outcome == "known" and written.id is not None:
+            at = memory.said_at or chats.database_now(connection)
+            memory_changes.revive(connection, tenant_id, written.id, at)
+        return written
 
 
 def write(
-    connection: Connection, tenant_id: str, memory: MemoryIn, *, language: str = DEFAULT_LANGUAGE
+    connection: Connection,
+    tenant_id: str,
+    memory: MemoryIn,
+    *,
+    language: str = DEFAULT_LANGUAGE,
+    session_lifetime: timedelta | None = None,
 ) -> Written:
     """Write a memory in the caller's transaction, under `suppression_list.lock` of the chat that it was learned in."""
-    words = " ".join(memory.content.split()).casefold()
-    digest = blake2b(words.encode(), digest_size=16).digest()
+    digest = fingerprint(memory.content)
+    lives_for = session_lifetime if memory.scope == "session" and memory.expires_at is None else None
     memory = _placed(connection, memory)
     if suppression.keeps_out(connection, memory, digest) or not _remembers(connection, memory):
         return Written(outcome="kept_out")
     chats.ensure_tenant(connection, tenant_id)
-    identity, new = store.insert(connection, tenant_id, new_id(), memory, digest, language)
+    identity, new = store.insert(connection, tenant_id, new_id(), memory, digest, language, lives_for)
     if new:
         jobs.enqueue(connection, tenant_id, "embed", [f"memory:{identity}"], lane=memory.learned_in or "")
     return Written(outcome="new" if new else "known", id=identity)
@@ -88,19 +102,55 @@ def _remembers(connection: Connection, memory: MemoryIn) -> bool:
 
 
 def listing(database: Database, tenant_id: str, given: MemoryFilter) -> list[Memory]:
-    """List live memories, newest first; with `chat_id` only those that may be shown there (and to `user_id`).
+    """List memories that are believed, newest first.
 
-    Raises `NotFound` for a chat that is not there, `DatabaseUnavailable`.
+    With `chat_id` only those that may be shown there (and to `user_id`), with what may be known of them there. Raises
+    `NotFound` for a chat that is not there, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        visible = None
-        if given.chat_id is not None:
-            chat = chats.followed(connection, given.chat_id)
-            if chat is None:
-                raise NotFound(f"there is no chat {given.chat_id}: see `backscroll chats`")
-            visible = visibility.seen(connection, chat.chat_id, chat.kind, given.user_id).visible
+        seen, here = seen_in(connection, given.chat_id, given.user_id)
         ids = None if given.user_id is None else identities.ids_of(connection, given.user_id)
-        return store.listing(connection, given, ids, visible)
+        which = memory_search.MemoryConditions(
+            scope=given.scope,
+            user_ids=ids,
+            agent_id=given.agent_id,
+            types=None if given.type is None else [given.type],
+            source=given.source,
+        )
+        rows = memory_search.listing(
+            connection,
+            which,
+            seen,
+            after=given.after,
+            as_of=given.as_of,
+            superseded=given.superseded,
+            limit=given.limit,
+        )
+        return [as_memory(row, seen, here) for row in rows]
+
+
+def seen_in(
+    connection: Connection, chat_id: str | None, user_id: str | None
+) -> tuple[Seen | None, str | None]:
+    """Return what may be shown in a chat to a user, and the chat's present id; without a chat, both None.
+
+    Raises `NotFound` for a chat that is not there.
+    """
+    if chat_id is None:
+        return None, None
+    chat = chats.followed(connection, chat_id)
+    if chat is None:
+        raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
+    return visibility.seen(connection, chat.chat_id, chat.kind, user_id), chat.chat_id
+
+
+def as_memory(row: Row[Any], seen: Seen | None, here: str | None) -> Memory:
+    """Return a row of `pipeline.store.memory_search` with what may be known of it in a chat; None: all of it."""
+    found = {name: row._mapping[name] for name in Memory.model_fields}
+    if seen is not None:
+        found["learned_in"] = seen.visible.source(row.learned_in, row.also_in, here)
+        found["said_at"] = None if row.said_at is None else row.since
+    return Memory(**found)
 
 
 def delete(database: Database, tenant_id: str, identity: UUID) -> None:
@@ -112,11 +162,3 @@ def delete(database: Database, tenant_id: str, identity: UUID) -> None:
         if not store.delete(connection, tenant_id, identity):
             raise NotFound(f"there is no memory {identity}")
         derived.take_back_memories(connection, tenant_id, [identity])
-
-
-def new_id() -> UUID:
-    """Return a UUID that sorts by the time it was made (RFC 9562, version 7)."""
-    milliseconds = time.time_ns() // 1_000_000
-    value = (milliseconds << 80) | secrets.randbits(80)
-    value = (value & ~(0xF << 76)) | (0x7 << 76)
-    return UUID(int=(value & ~(0x3 << 62)) | (0x2 << 62))

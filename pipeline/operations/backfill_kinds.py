@@ -6,12 +6,14 @@ from typing import Any, Self
 
 from sqlalchemy import Connection
 
+from pipeline.context import query_log
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.store import jobs, sessions, vectors
 from pipeline.store.jobs import NewJob
 from schemas.backfills import Backfill
 from schemas.errors import InvalidInput
+from schemas.facts import RULES
 from schemas.sessions import EXTRACTIVE
 from schemas.settings import Settings
 
@@ -30,6 +32,8 @@ class Current:
     summary_model: str = EXTRACTIVE
     # in these chats only; empty: in all
     summary_chats: frozenset[str] = frozenset()
+    # facts of a language model replace those of the rules, in the same chats
+    learning_model: str = RULES
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -40,6 +44,7 @@ class Current:
             min_messages=settings.session_min_messages,
             summary_model=settings.session_summary_model,
             summary_chats=settings.summary_canaries(),
+            learning_model=settings.learning_model(),
         )
 
 
@@ -108,6 +113,22 @@ class _Summarize(BackfillKind):
         super().redo(connection, tenant, backfill, rows, rules)
 
 
+class _Extract(BackfillKind):
+    sources = ("extract",)
+    follows = "extract"
+    measured = ("sessions_read_for_facts", "fact_seconds")
+
+    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
+        return {"by_model": current.learning_model != RULES, "model_chats": sorted(current.summary_chats)}
+
+    def redo(
+        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
+    ) -> None:
+        if not backfill.request.missing_only:
+            sessions.outdate_facts(connection, [int(key.removeprefix("session:")) for key in rows])
+        super().redo(connection, tenant, backfill, rows, rules)
+
+
 class _Sessionize(BackfillKind):
     sources = ("sessionize",)
     follows = "summarize"
@@ -123,4 +144,25 @@ class _Sessionize(BackfillKind):
             session_ranges.sessionize_anew(connection, tenant, chat_id, rules)
 
 
-KINDS: dict[str, BackfillKind] = {"embed": _Embed(), "summarize": _Summarize(), "sessionize": _Sessionize()}
+class _Answers(BackfillKind):
+    sources = ("answers",)
+    follows = "embed"
+    at_once = True
+
+    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
+        return {}
+
+    def redo(
+        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
+    ) -> None:
+        for context_id in rows:
+            query_log.remember_reported(connection, tenant, context_id)
+
+
+KINDS: dict[str, BackfillKind] = {
+    "embed": _Embed(),
+    "summarize": _Summarize(),
+    "extract": _Extract(),
+    "sessionize": _Sessionize(),
+    "answers": _Answers(),
+}

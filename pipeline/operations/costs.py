@@ -165,14 +165,17 @@ def estimate_embedding(
     )
 
 
-def estimate_extraction(connection: Connection, counted: backfills.Tokens) -> Estimate:
-    """Estimate summarizing sessions without a model, by how long it took lately."""
+def estimate_extraction(
+    connection: Connection, counted: backfills.Tokens, model: str, measured: tuple[str, str]
+) -> Estimate:
+    """Estimate reading sessions without a language model, by how long it took lately.
+
+    `measured` are the counters of how many were read, and in how many seconds.
+    """
     week = counters.totals(connection, WEEK_DAYS)
-    made = week.get("session_summaries_created", 0.0)
-    seconds = week.get("session_summary_seconds", 0.0) / made * counted.rows if made else None
-    return Estimate(
-        model="extractive-v1", sessions=counted.rows, tokens=counted.tokens, seconds=seconds, cost=0.0
-    )
+    read, took = (week.get(name, 0.0) for name in measured)
+    seconds = took / read * counted.rows if read else None
+    return Estimate(model=model, sessions=counted.rows, tokens=counted.tokens, seconds=seconds, cost=0.0)
 
 
 def estimate_calls(

@@ -44,8 +44,12 @@ class Retention:
     messages_per_chat: int | None
     # memories of one session, the newest first
     memories_per_session: int
-    # memories of one user, the most important and the newest first
+    # memories of one user, the most useful first (`pipeline.ranking.usefulness`), documents aside
     memories_per_user: int
+    # memories that were superseded or retracted, by when that was
+    history_age: timedelta
+    # remembered answers, by when they were last shown
+    unused_answer_age: timedelta
     # the query log, by the time of the question
     query_log_age: timedelta
     # edits whose message has not come, and refused payloads, by their arrival
@@ -67,7 +71,9 @@ class Retention:
             "messages_by_count": by_count if count else "off: any number of messages is kept",
             "memories_expired": "memories whose time is up",
             "memories_over_session_cap": f"memories beyond the newest {self.memories_per_session} of a session",
-            "memories_over_user_cap": f"memories beyond the {self.memories_per_user} that matter most of a user",
+            "memories_over_user_cap": f"memories beyond the {self.memories_per_user} most useful of a user",
+            "memories_history": f"memories superseded or retracted over {self.history_age.days} days ago",
+            "memories_unused_answers": f"remembered answers not shown for {self.unused_answer_age.days} days",
             "query_log": f"questions, and answers to them, older than {self.query_log_age.days} days",
             "llm_calls": f"records of calls to language models older than {self.llm_call_age.days} days",
             "llm_answers": "answers of language models that no job has used for a day",
@@ -102,6 +108,8 @@ def retention_of(settings: Settings) -> Retention:
         messages_per_chat=settings.retention_messages_per_chat,
         memories_per_session=settings.memory_session_max,
         memories_per_user=settings.memory_user_max,
+        history_age=timedelta(days=settings.memory_history_days),
+        unused_answer_age=timedelta(days=settings.memory_answers_days),
         query_log_age=timedelta(days=settings.query_log_days),
         pending_edit_age=timedelta(days=settings.pending_edit_days),
         llm_call_age=timedelta(days=settings.llm_calls_days),
@@ -159,10 +167,13 @@ def prune(
     if keep.messages_per_chat is not None:
         given = {"keep": keep.messages_per_chat}
         rules.append(("messages_by_count", "messages", store.MESSAGES_BY_COUNT, given))
+    history, unused = {"before": now - keep.history_age}, {"before": now - keep.unused_answer_age}
     by_session, by_user = {"keep": keep.memories_per_session}, {"keep": keep.memories_per_user}
     rules += [
         ("memories_expired", "memories", store.MEMORIES_EXPIRED, {}),
         ("memories_over_session_cap", "memories", store.MEMORIES_OVER_SESSION_CAP, by_session),
+        ("memories_history", "memories", store.MEMORIES_HISTORY, history),
+        ("memories_unused_answers", "memories", store.MEMORIES_UNUSED_ANSWERS, unused),
         ("memories_over_user_cap", "memories", store.MEMORIES_OVER_USER_CAP, by_user),
         ("query_log", "query_log", store.QUERY_LOG, {"before": now - keep.query_log_age}),
         ("llm_calls", "llm_calls", store.LLM_CALLS, {"before": now - keep.llm_call_age}),

@@ -82,7 +82,12 @@ def unlink(database: Database, tenant_id: str, sender_id: str, user_id: str | No
 def show(database: Database, tenant_id: str, any_id: str) -> User:
     """Return the person of a sender or user; an unknown one is their own. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        return _user(connection, store.user_of(connection, any_id))
+        return person(connection, any_id)
+
+
+def person(connection: Connection, any_id: str) -> User:
+    """Return the person of a sender or user; an unknown one is their own."""
+    return _user(connection, store.user_of(connection, any_id))
 
 
 def listing(database: Database, tenant_id: str, *, after: str = "", limit: int = 100) -> list[User]:

@@ -70,6 +70,11 @@ def may_show(policy: VisibilityPolicy, learned: Place, asked: Place) -> bool:
     return asked.kind != "group" or learned.others or len(learned.persons) > 1
 
 
+def is_alone(asked: Place, asker: str | None) -> bool:
+    """Tell whether nobody but the asker is in a direct chat or a thread, so that their own documents may be shown."""
+    return asked.kind != "group" and not asked.others and asker is not None and asked.persons == {asker}
+
+
 def visible(policy: VisibilityPolicy, asked: Place, places: Iterable[Place]) -> Visible:
     """Return which of these places' memories may be shown to an asker; the place's own always."""
     chats = {place.chat_id for place in places if may_show(policy, place, asked)}
@@ -82,4 +87,4 @@ def seen(connection: Connection, chat_id: str, kind: str, user_id: str | None) -
     asked = place_of_question(chat_id, kind, row.members, unnamed=row.unnamed, asker=row.asker)
     places = [Place(**(place | {"persons": frozenset(place["persons"])})) for place in row.places]
     shown = visible(policy_of(row.policy), asked, places)
-    return Seen(visible=shown, asker_ids=list(row.asker_ids))
+    return Seen(visible=shown, asker_ids=list(row.asker_ids), alone=is_alone(asked, row.asker))

@@ -5,7 +5,7 @@ and return as preferences.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -66,12 +66,9 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
     folded = content.casefold()
     for speaker in speakers:
         for part in filter(lambda part: part.casefold() in folded, _WORD.findall(speaker)):
-            spellings = "|".join(map(re.escape, sorted(_spellings(part, text), key=len, reverse=True)))
-            mention = pattern(rf"@?\b(?:{spellings})\b(?:['’]s\b)?")
-            found = mention.search(content) if len(part) > 1 else None
-            if found and not (found.start() == 0 and part.lower() in _OPENERS):
+            if _is_in(part, content, text):
                 named.add(speaker)
-                content = mention.sub(" ", content)
+                content = _mention(part, text).sub(" ", content)
     exact = (exact + exact_match.numbers(content))[: exact_match.MAX_PIECES]
     content = exact_match.put_back(" ".join(content.split()), marked)
     return Question(
@@ -83,6 +80,29 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
         identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),
     )
+
+
+def named(text: str, names: Iterable[str], handles: Iterable[str] = ()) -> set[str]:
+    """Return the names of which a text has a part, and the handles that it has as a whole, with or without `@`.
+
+    >>> sorted(named("What does Ann's brother owe @ben.k?", ["Ann Lee", "Olek"], ["ben.k", "brother.ben"]))
+    ['Ann Lee', 'ben.k']
+    """
+    folded = text.casefold()
+    parts = [(name, part) for name in names for part in _WORD.findall(name)]
+    parts += [(handle, handle) for handle in handles]
+    return {name for name, part in parts if part.casefold() in folded and _is_in(part, text, text)}
+
+
+def _is_in(name: str, content: str, question: str) -> bool:
+    """Return whether what is left of a question names somebody by this name."""
+    found = _mention(name, question).search(content) if len(name) > 1 else None
+    return found is not None and not (found.start() == 0 and name.lower() in _OPENERS)
+
+
+def _mention(name: str, question: str) -> re.Pattern[str]:
+    spellings = "|".join(map(re.escape, sorted(_spellings(name, question), key=len, reverse=True)))
+    return pattern(rf"@?\b(?:{spellings})\b(?:['’]s\b)?")
 
 
 def _spellings(name: str, question: str) -> set[str]:

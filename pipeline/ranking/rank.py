@@ -86,6 +86,7 @@ def rank(
         "about_self": part(weights.about_self, map(answer_types.about_self, texts)),
         "decision": part(weights.decision, decided, wanted=decided),
         "aside": part(weights.aside, (c.aside for c in ordered)),
+        "linked": part(weights.linked, (c.linked for c in ordered), wanted=any(c.linked for c in ordered)),
         "phrase": part(
             weights.phrase, map(partial(exact_match.share, question.phrases), texts), wanted=question.phrases
         ),

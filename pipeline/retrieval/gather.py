@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
+from datetime import datetime
 from operator import mul
 
 from sqlalchemy import Connection
@@ -10,13 +11,15 @@ from pipeline.clients.protocols import Reranker
 from pipeline.ranking import rank, rerank
 from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.similarity import Scale
-from pipeline.retrieval.candidates import CandidateSet, retrieve
+from pipeline.retrieval.candidates import CandidateSet, filtered, is_whole, retrieve
 from pipeline.retrieval.decisions import with_decisions
+from pipeline.retrieval.entity_hops import find_linked, with_linked
 from pipeline.retrieval.memory_search import RetrievedMemory, find_memories
 from pipeline.retrieval.message_ranking import terms_by_session
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.request import Stopwatch
 from pipeline.retrieval.sessions import Narrowing, RetrievedSession, load_sessions, narrow
+from pipeline.retrieval.weeks import RetrievedWeek, find_weeks
 from pipeline.store import messages, vectors
 from pipeline.store.database import Database
 from schemas.errors import ProviderRejected, ProviderUnavailable
@@ -42,6 +45,7 @@ class RetrievalResult:
     # newest first
     recent: Sequence[Message] = ()
     memories: Sequence[RetrievedMemory] = ()
+    weeks: Sequence[RetrievedWeek] = ()
     # how many more there are that may not be shown here; counted for an explanation
     hidden_memories: int = 0
     # messages that rank lower only because they are too similar to better ones
@@ -84,7 +88,9 @@ def gather_result(
     recent: Sequence[Message] = ()
     with database.tenant(tenant_id) as connection:
         if request.include_history and request.parameters.history_tokens:
-            recent = messages.recent(connection, request.chat.chat_id, RECENT_READ, request.history_key)
+            recent = messages.recent(
+                connection, request.chat.chat_id, RECENT_READ, request.history_key, request.as_of
+            )
         if not request.memory:
             return RetrievalResult(recent=recent)
         found = replace(_search(connection, query, stopwatch), recent=recent)
@@ -99,8 +105,13 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
     """Rank messages and find memories; if the profile narrows, the messages of the best sessions come first."""
     request, parameters = query.request, query.request.parameters
     with stopwatch.timed("retrieve"):
+        linked = find_linked(connection, query)
         retrieved = with_decisions(connection, query, retrieve(connection, request, query.terms))
-        memories, hidden = find_memories(connection, query)
+        retrieved = with_linked(connection, query, _until(connection, query, retrieved), linked)
+        memories, hidden = find_memories(
+            connection, query, {memory: link.reason for memory, link in linked.memories.items()}
+        )
+        weeks = find_weeks(connection, query)
     statistics = retrieved.statistics
     with stopwatch.timed("rank"):
         ranked = rank.rank(query.question, retrieved.candidates, statistics, request.weights)
@@ -116,10 +127,33 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
                 min_fit=parameters.min_session_fit,
             )
         inside = {hit.candidate.id for hit in narrowing.hits}
-        ranked = [*narrowing.hits, *(hit for hit in ranked if hit.candidate.id not in inside)]
+        hits = [hit for hit in narrowing.hits if _is_before(hit.candidate.sent_at, request.as_of)]
+        narrowing = replace(narrowing, hits=hits)
+        ranked = [*hits, *(hit for hit in ranked if hit.candidate.id not in inside)]
     return RetrievalResult(
-        retrieved=retrieved, ranked=ranked, narrowing=narrowing, memories=memories, hidden_memories=hidden
+        retrieved=retrieved,
+        ranked=ranked,
+        narrowing=narrowing,
+        memories=memories,
+        weeks=weeks,
+        hidden_memories=hidden,
     )
+
+
+def _until(connection: Connection, query: PreparedQuery, found: CandidateSet) -> CandidateSet:
+    """Leave out what was said later than the request asks for."""
+    request = query.request
+    if request.as_of is None:
+        return found
+    candidates = found.candidates
+    if not is_whole(request.chat):
+        # the arms searched all times
+        candidates = filtered(connection, request, request.filter, query.terms)
+    return replace(found, candidates=[c for c in candidates if _is_before(c.sent_at, request.as_of)])
+
+
+def _is_before(at: datetime, as_of: datetime | None) -> bool:
+    return as_of is None or at < as_of
 
 
 def _reranked(
@@ -148,6 +182,8 @@ def _reordered(
         else:
             best = rank.rank_sessions(ranked)[:SESSIONS_READ]
             sessions = load_sessions(connection, [(session, hit.score, hit.parts) for session, hit in best])
+        # a summary tells the end of its session
+        sessions = [each for each in sessions if _is_before(each.ended_at, query.request.as_of)]
     passed_over: frozenset[int] = frozenset()
     with stopwatch.timed("rerank"):
         if parameters.blend is not None and found.retrieved is not None:

@@ -125,7 +125,9 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     question, brief = read(request.text), list[str]()
     may_lean = request.memory and request.include_history and request.parameters.brief_words
     if may_lean and followup.leans(question):
-        recent = messages.recent(connection, chat.chat_id, followup.LOOKED_AT, request.history_key)
+        recent = messages.recent(
+            connection, chat.chat_id, followup.LOOKED_AT, request.history_key, request.as_of
+        )
         brief = followup.brief(question, recent, now, request.parameters.brief_words)
     if brief:
         question = replace(question, content=" ".join((question.content, *brief)))

@@ -43,6 +43,9 @@ class Parameters:
     sessions: Count = 3
     session_chars: Size = 420
     session_share: Share = 0.1
+    # summaries of the earlier weeks that fit best
+    rollups: Count = 0
+    rollup_share: Share = 0.25
     # the best messages, of them the most of one session …
     messages: Count = 100
     messages_per_session: Count = 100
@@ -68,8 +71,12 @@ class Parameters:
     # a statement without a word of the question needs this similarity: lower values show much from other chats, higher
     # ones lose evidence
     memory_similarity: Share = 0.6
+    # a question with its answer that is not shown again counts half after so many days
+    qa_half_life_days: Annotated[float, (0.01, 100_000)] = 30.0
     # narrow to the best sessions if the first fits by this (see `pipeline.retrieval.sessions`); 0: messages of all
     min_session_fit: Share = 0.0
+    # hops in the entity graph from what the question names to messages and memories that it does not
+    entity_hops: Annotated[int, (0, 1)] = 0
     # messages with a Jaccard index of their words above this are shown once
     duplicate_jaccard: Share = 0.8
     # the shares of ranking, recency and the question's words in a blend of the three; all 0: no blend. In it a session

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from time import monotonic
 
 from sqlalchemy import Connection
@@ -33,6 +34,8 @@ class RetrievalRequest:
     session_key: str | None = None
     # of one session only
     session_id: int | None = None
+    # what was believed and said until then; None: until now
+    as_of: datetime | None = None
     # messages that may be shown
     filter: MessageFilter = field(default_factory=MessageFilter)
     user_id: str | None = None
@@ -106,6 +109,8 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
         text=query.query,
         queries=query.queries,
         session_key=query.session_key,
+        as_of=query.as_of,
+        filter=MessageFilter(until=query.as_of),
         user_id=query.user_id,
         agent_id=query.agent_id or None,
         parameters=parameters,

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, text
 from pipeline.store.checks import EMBEDDABLE
 from pipeline.store.statements import number, run
 from schemas.backfills import Backfill, BackfillRequest
+from schemas.facts import RULES
 from schemas.sessions import EXTRACTIVE
 
 _COLUMNS = 'id, filter, state, "cursor", total, seen, raised, error, created_at, updated_at, finished_at'
@@ -144,6 +145,20 @@ SOURCES = {
         WHERE t.status IN ('closed', 'summarized', 'failed', 'skipped') AND t.message_count >= :min_messages
             AND {_filters("ended_at")}
     """,
+    "extract": f"""
+        SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat, t.token_count AS tokens,
+            (t.facts_revision IS DISTINCT FROM t.revision OR (:by_model AND t.facts_model = '{RULES}' AND (
+                t.chat_id = ANY(CAST(:model_chats AS text[])) OR cardinality(CAST(:model_chats AS text[])) = 0))
+            ) AS missing
+        FROM conversation_sessions t
+        WHERE t.status IN ('closed', 'summarized', 'failed', 'skipped') AND {_filters("ended_at")}
+    """,
+    "answers": f"""
+        SELECT t.context_id AS position, t.context_id AS key, t.chat_id AS chat, t.memory_id IS NULL AS missing
+        FROM query_log t
+        WHERE t.answer IS NOT NULL AND t.query IS NOT NULL AND t.user_id IS NOT NULL AND t.redacted_at IS NULL
+            AND {_filters("asked_at")}
+    """,
     "sessionize": """
         SELECT t.chat_id AS position, t.chat_id AS key, t.chat_id AS chat, true AS missing FROM chats t
         WHERE (CAST(:chat AS text) IS NULL OR t.chat_id = :chat)
@@ -153,7 +168,7 @@ SOURCES = {
 
 def _type(source: str) -> str:
     """Return the type of a source's positions."""
-    return {"sessionize": "text", "embed_memories": "uuid"}.get(source, "bigint")
+    return {"sessionize": "text", "answers": "text", "embed_memories": "uuid"}.get(source, "bigint")
 
 
 def window(

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, TextClause, text
 
-from pipeline.store import jobs, vectors
+from pipeline.store import entity_graph, jobs, rollups, vectors
 from pipeline.store.chats import CHAT_COLUMNS, Chat
 from pipeline.store.statements import arrays, column, holds, run
 from schemas.kinds import FORGET, INGEST
@@ -217,8 +217,9 @@ def messages(connection: Connection, chat_id: str, into: str, ids: Sequence[int]
 
 
 def move_sessions(connection: Connection, into: str, session_ids: Sequence[int]) -> None:
-    """Move sessions with their vectors."""
+    """Move sessions with their vectors and entities."""
     run(connection, _MOVE_SESSIONS, into=into, ids=session_ids)
+    entity_graph.move(connection, into, session_ids)
     if vectors.exist(connection):
         run(connection, _MOVE_SESSION_VECTORS, into=into, ids=session_ids)
 
@@ -238,6 +239,15 @@ _REST = (
     WHERE id = ANY(ARRAY(SELECT id FROM memories WHERE learned_in = :chat ORDER BY id LIMIT :limit))
     """,
     """
+    UPDATE memories SET also_in = array_replace(also_in, :chat, :into)
+    WHERE id = ANY(ARRAY(SELECT id FROM memories WHERE :chat = ANY(also_in) ORDER BY id LIMIT :limit))
+    """,
+    """
+    UPDATE memory_evidence SET chat_id = :into WHERE (memory_id, message_id) IN (
+        SELECT memory_id, message_id FROM memory_evidence WHERE chat_id = :chat
+        ORDER BY memory_id, message_id LIMIT :limit)
+    """,
+    """
     UPDATE llm_calls SET chat_id = :into
     WHERE id = ANY(ARRAY(SELECT id FROM llm_calls WHERE chat_id = :chat ORDER BY id LIMIT :limit))
     """,
@@ -249,8 +259,9 @@ def rest(connection: Connection, chat_id: str, into: str, limit: int) -> bool:
     return any(run(connection, text(each), chat=chat_id, into=into, limit=limit).rowcount for each in _REST)
 
 
-def clear(connection: Connection, tenant_id: str, chat_id: str) -> None:
-    """Delete the copies that a moved chat leaves behind, and its job."""
+def clear(connection: Connection, tenant_id: str, chat_id: str, into: str) -> None:
+    """Delete the copies that a moved chat leaves behind, and its job; have its weeks rolled up where it is now."""
     for statement in _CLEAR:
         run(connection, statement, tenant=tenant_id, chat=chat_id)
     jobs.drop(connection, tenant_id, [INGEST], [chat_id])
+    rollups.drop_of_chat(connection, tenant_id, chat_id, into)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, text
 
 from pipeline.store import jobs, vectors
 from pipeline.store.statements import column, number, run
-from schemas.kinds import EMBED
+from schemas.kinds import FENCED_BY_CHANGE
 
 _WITH_POINTERS = text("""
     SELECT id FROM conversation_sessions WHERE id = ANY(:sessions) OR merged_into = ANY(:sessions)
@@ -60,6 +60,8 @@ _COUNT_TEXT = text("""
     SELECT (SELECT count(*) FROM conversation_sessions
             WHERE position(:content IN coalesce(summary_text, '') || search_text) > 0)
         + (SELECT count(*) FROM memories WHERE position(:content IN content) > 0)
+        + (SELECT count(*) FROM rollups WHERE position(:content IN search_text) > 0)
+        + (SELECT count(*) FROM memory_evidence WHERE position(:content IN content) > 0)
         + (SELECT count(*) FROM pending_changes WHERE position(:content IN content) > 0)
         + (SELECT count(*) FROM query_log
             WHERE position(:content IN concat_ws(' ', query, answer)) > 0)
@@ -98,9 +100,12 @@ def drop_memories(
 
 def drop_recalling(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Delete the questions and answers of contexts that showed these memories, and so on; return their ids."""
-    if not memory_ids:
-        return []
-    return drop(connection, tenant_id, column(connection, _DROP_RECALLING, items=memory_items(memory_ids)))
+    return drop_recalling_items(connection, tenant_id, memory_items(memory_ids))
+
+
+def drop_recalling_items(connection: Connection, tenant_id: str, items: Sequence[str]) -> list[UUID]:
+    """Delete the questions and answers of contexts that showed these, as the query log names them, and so on."""
+    return drop(connection, tenant_id, column(connection, _DROP_RECALLING, items=items)) if items else []
 
 
 def drop(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> list[UUID]:
@@ -108,7 +113,7 @@ def drop(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> 
     if not memory_ids:
         return []
     gone = column(connection, _DROP, ids=memory_ids)
-    jobs.drop(connection, tenant_id, [EMBED], [f"memory:{each}" for each in gone])
+    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{each}" for each in gone])
     return [*gone, *drop_recalling(connection, tenant_id, gone)]
 
 

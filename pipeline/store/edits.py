@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store import jobs, vectors
+from pipeline.store import entity_graph, jobs, vectors
 from pipeline.store.jobs import LATER
 from pipeline.store.messages import Arrival
 from pipeline.store.sessions import COLUMNS, as_session
@@ -73,7 +73,7 @@ _CLEAR = text("""
             open_questions = '[]', action_items = '[]', entities = '[]', search_text = '',
             summary_model = NULL, summary_version = NULL, summary_revision = NULL,
             summary_message_count = NULL, summary_token_count = NULL, summary_ended_at = NULL,
-            summary_created_at = NULL, failure_reason = NULL
+            summary_created_at = NULL, failure_reason = NULL, facts_revision = NULL
         FROM had WHERE s.id = had.id
     )
     SELECT count(*) FILTER (WHERE summary) FROM had
@@ -201,7 +201,8 @@ def drop_message_vectors(connection: Connection, ids: Sequence[int]) -> int:
 
 
 def drop_session(connection: Connection, tenant_id: str, session_id: int) -> None:
-    """Delete an empty session with its vectors, its memories and its jobs."""
+    """Delete an empty session with its vectors, its memories, its entities and its jobs."""
+    entity_graph.clear(connection, [session_id])
     run(connection, _DROP_SESSION, id=session_id)
     jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{session_id}"])
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store import jobs, llm_calls
+from pipeline.store import entity_graph, jobs, llm_calls, rollups
 from pipeline.store.sessions import COLUMNS, as_session
 from pipeline.store.statements import column, number, run
 from schemas.forgetting import Receipt
-from schemas.kinds import BACKFILL, EMBED, INGEST
+from schemas.kinds import BACKFILL, FENCED_BY_CHANGE, INGEST
 from schemas.sessions import Session
 
 _NAMES_OF = text("""
@@ -182,7 +182,7 @@ def delete_memories(
 ) -> Sequence[Row[Any]]:
     """Delete up to `limit` memories of a person, a chat or all; return what suppression hashes are made of."""
     gone = run(connection, _DELETE_MEMORIES, until=until, senders=senders, chat=chat_id, limit=limit).all()
-    jobs.drop(connection, tenant_id, [EMBED], [f"memory:{row.id}" for row in gone])
+    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{row.id}" for row in gone])
     return gone
 
 
@@ -197,6 +197,8 @@ def delete_chat(connection: Connection, tenant_id: str, chat_id: str) -> int:
     if gone:
         run(connection, _DELETE_BACKFILLS, tenant=tenant_id, chat=chat_id)
         llm_calls.forget_chat(connection, tenant_id, chat_id)
+        entity_graph.drop_all_unused(connection)
+        rollups.drop_of_chat(connection, tenant_id, chat_id)
         jobs.drop(connection, tenant_id, [INGEST], [chat_id])
     return gone
 
@@ -205,6 +207,7 @@ def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> Non
     """Delete what belongs to the tenant but to none of its chats: settings, backfills, figures, calls, jobs."""
     for statement in _EMPTY_TENANT:
         run(connection, statement, tenant=tenant_id, until=until)
+    entity_graph.drop_all_unused(connection)
     jobs.drop_old(connection, tenant_id, BACKFILL, until)
 
 

@@ -24,7 +24,8 @@ _MEMORY_IDS_MADE_OF = text("""
         AND source_message_ids && CAST(:messages AS bigint[])
 """)
 _MEMORIES = text("""
-    SELECT id, scope, type, content, importance, source, learned_in, created_at, expires_at, metadata
+    SELECT id, scope, type, content, importance, source, learned_in, created_at, expires_at, document_id, chunk_index,
+        metadata
     FROM memories WHERE id = ANY(:ids) ORDER BY id
 """)
 _SESSION_IDS_OF = text("""
@@ -48,6 +49,19 @@ _QUERY_IDS_OF = text(
 _QUERIES = text("""
     SELECT context_id, chat_id, user_id, asked_at, query, answer, answered_at FROM query_log
     WHERE context_id = ANY(:ids) ORDER BY asked_at, context_id
+""")
+_ROLLUPS_OF = text("""
+    SELECT id, chat_id, week, summary_text, topic_tags, decisions, open_questions, action_items FROM rollups
+    WHERE session_ids && CAST(:sessions AS bigint[]) ORDER BY chat_id, week
+""")
+_ENTITIES_OF = text("""
+    SELECT e.user_id, e.kind,
+        ARRAY(SELECT DISTINCT coalesce(nullif(a.display, ''), a.alias) FROM entity_aliases a
+            WHERE a.tenant_id = e.tenant_id AND a.entity_id = e.id ORDER BY 1) AS names,
+        ARRAY(SELECT DISTINCT l.message_id FROM entity_links l
+            WHERE l.tenant_id = e.tenant_id AND l.entity_id = e.id AND l.message_id IS NOT NULL ORDER BY 1)
+            AS mentioned_in
+    FROM entities e WHERE e.user_id = ANY(:senders) ORDER BY e.user_id, e.id
 """)
 
 
@@ -94,3 +108,13 @@ def query_ids_of(connection: Connection, senders: Sequence[str]) -> list[str]:
 def queries(connection: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
     """Return questions as they are exported, in the order of asking."""
     return run(connection, _QUERIES, ids=ids).all()
+
+
+def entities_of(connection: Connection, senders: Sequence[str]) -> Sequence[Row[Any]]:
+    """Return a person's entities with every name of theirs and the messages that mention them."""
+    return run(connection, _ENTITIES_OF, senders=senders).all()
+
+
+def rollups_of(connection: Connection, session_ids: Sequence[int]) -> Sequence[Row[Any]]:
+    """Return the rollups made of these sessions."""
+    return run(connection, _ROLLUPS_OF, sessions=session_ids).all()

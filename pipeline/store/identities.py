@@ -35,7 +35,7 @@ _LISTING = text("""
 """)
 _KNOWN = text("""
     SELECT (SELECT count(DISTINCT chat_id) FROM chat_members WHERE sender_id = ANY(:ids)) AS chats,
-        (SELECT count(*) FROM memories WHERE scope = 'user' AND user_id = ANY(:ids)) AS memories
+        (SELECT count(*) FROM memories WHERE scope = 'user' AND user_id = ANY(:ids) AND type <> 'document') AS memories
 """)
 _IS_NAMED = text("""
     SELECT EXISTS (SELECT 1 FROM chat_members WHERE sender_id = :id)

@@ -1,6 +1,6 @@
 """SQL of who is in a chat, and in which other chats all of them are."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +92,28 @@ _PRESENT = text("""
 """)
 
 
+# A name of each member of a chat, whichever, and all that the latest messages show: people seldom change theirs.
+_NAMED = text("""
+    WITH here AS (
+        SELECT chat_id, sender_id FROM chat_members WHERE chat_id = ANY(:chats) AND sender_id <> ''
+        ORDER BY chat_id <> :chat, chat_id, sender_id LIMIT :limit
+    ), spoken AS (
+        SELECT DISTINCT sender_id, sender_name FROM (
+            SELECT sender_id, sender_name FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT 200) latest
+    ), members AS (
+        SELECT DISTINCT ON (m.sender_id) m.sender_id, s.user_id, of.sender_name
+        FROM here m LEFT JOIN user_senders s ON s.sender_id = m.sender_id
+        LEFT JOIN LATERAL (SELECT sender_name FROM messages
+            WHERE sender_id = m.sender_id AND chat_id = m.chat_id LIMIT 1) of ON true
+        ORDER BY m.sender_id, m.chat_id <> :chat
+    )
+    SELECT coalesce(user_id, sender_id) AS person, sender_id, sender_name FROM members
+    UNION SELECT coalesce(m.user_id, m.sender_id), m.sender_id, spoken.sender_name
+        FROM members m JOIN spoken USING (sender_id)
+    ORDER BY 1, 2, 3
+""")
+
+
 def note_unknown(connection: Connection, tenant_id: str, chat_id: str) -> None:
     """Record that somebody whose name is not kept is in a chat, if the chat exists."""
     run(connection, _NOTE_UNKNOWN, tenant=tenant_id, chat=chat_id, unknown=UNKNOWN)
@@ -134,9 +156,19 @@ class Visible:
     everywhere: bool
     chats: frozenset[str]
 
-    def shows(self, learned_in: str | None) -> bool:
-        """Return whether what was learned there may be shown; None was learned in no chat, and is anybody's."""
-        return learned_in is None or self.everywhere or learned_in in self.chats
+    def shows(self, learned_in: str | None, also_in: Collection[str] = ()) -> bool:
+        """Return whether what was learned there, or in one of the others, may be shown.
+
+        None was learned in no chat, and is anybody's.
+        """
+        return self.everywhere or learned_in is None or not self.chats.isdisjoint({learned_in, *also_in})
+
+    def source(self, learned_in: str | None, also_in: Collection[str], here: str | None) -> str | None:
+        """Return the chat that what was learned may be said to be from: this one, else the first that may be shown."""
+        if here is not None and here in {learned_in, *also_in}:
+            return here
+        places = (place for place in (learned_in, *also_in) if place is not None)
+        return next((place for place in places if self.everywhere or place in self.chats), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +178,21 @@ class Seen:
     visible: Visible
     # every id of the person who asks; none when nobody is named
     asker_ids: list[str]
+    # nobody else is there, in a direct chat or a thread
+    alone: bool = False
+
+
+MEMBERS_NAMED = 500
+"""Members of all chats together whose names are looked up."""
+
+
+def names(connection: Connection, chat_id: str, chat_ids: Collection[str]) -> list[Row[Any]]:
+    """Return `(person, sender_id, sender_name)` of the members of chats, those of the first one first.
+
+    `sender_name` is null or empty for who has never written, or under no name.
+    """
+    given = {"chat": chat_id, "chats": [chat_id, *chat_ids], "limit": MEMBERS_NAMED}
+    return list(run(connection, _NAMED, **given))
 
 
 def present(connection: Connection, chat_id: str, user_id: str | None) -> Row[Any]:

@@ -1,27 +1,23 @@
-"""SQL of memories and documents: write, find those that may matter, note that they were used."""
+"""SQL of memories and documents: write, delete, note that they were used; `memory_search` finds them."""
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
+from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, TextClause, text
+from sqlalchemy import Connection, text
 
 from pipeline.store import jobs
-from pipeline.store.filters import Scope
-from pipeline.store.membership import Seen, Visible
-from pipeline.store.statements import arrays, column, holds, number, run
-from pipeline.store.vectors import distance, in_space, literal
+from pipeline.store.statements import arrays, column, holds, run
 from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
-from schemas.kinds import EMBED
-from schemas.memories import Memory, MemoryFilter, MemoryIn
-from schemas.vectors import EmbeddingSpace, Vector
+from schemas.kinds import EMBED, FENCED_BY_CHANGE
+from schemas.memories import MemoryIn
 
 _INSERT = text("""
     INSERT INTO memories (tenant_id, id, scope, type, session_id, user_id, agent_id, content, content_hash,
-        importance, expires_at, source, learned_in, document_id, chunk_index, metadata, language)
+        importance, expires_at, lives_for, said_at, source, learned_in, document_id, chunk_index, metadata, language)
     VALUES (:tenant, :id, :scope, :type, :session_id, :user_id, :agent_id, :content, :hash, :importance,
-        :expires_at, :source, :learned_in, :document_id, :chunk_index, :metadata, :language)
+        coalesce(:expires_at, now() + :lives_for), :lives_for, :said_at, :source, :learned_in, :document_id,
+        :chunk_index, :metadata, :language)
     ON CONFLICT (tenant_id, scope, coalesce(session_id, 0), coalesce(user_id, ''), coalesce(agent_id, ''),
         coalesce(document_id, ''), content_hash)
     DO UPDATE SET importance = greatest(memories.importance, excluded.importance),
@@ -29,45 +25,19 @@ _INSERT = text("""
     RETURNING id, (xmax = 0) AS new
 """)
 _ANY_THERE = text("SELECT EXISTS (SELECT 1 FROM memories)")
-_SHARE_OF_WORDS = """(SELECT count(*)::float8 FROM unnest(CAST(:words AS text[])) w
-    WHERE w = ANY(tsvector_to_array(m.tsv))) / greatest(cardinality(CAST(:words AS text[])), 1)"""
-# Live memories of these scopes: the organization's, one agent's, one person's by all their ids, and those of sessions.
-_IN_SCOPE = """
-    (m.expires_at IS NULL OR m.expires_at > now())
-        AND ((m.scope = 'organization')
-            OR (m.scope = 'agent' AND m.agent_id = :agent)
-            OR (m.scope = 'user' AND m.user_id = ANY(:users) AND m.importance >= :min_importance)
-            OR (m.scope = 'session' AND m.session_id IN (SELECT s.id FROM conversation_sessions s
-                WHERE s.chat_id = :chat AND s.status <> 'merged'
-                    AND (CAST(:key AS text) IS NULL OR s.session_key = :key)
-                ORDER BY s.ended_at DESC LIMIT :sessions)))
-"""
-_VISIBLE = "(:everywhere OR m.learned_in IS NULL OR m.learned_in = ANY(:chats))"
-_COUNT_HIDDEN = text(f"SELECT count(*) FROM memories m WHERE {_IN_SCOPE} AND NOT {_VISIBLE}")
-_LISTING = text("""
-    SELECT id, scope, type, content, user_id, agent_id, session_id, learned_in, importance, access_count,
-        last_accessed_at, expires_at, source, document_id, chunk_index, metadata, created_at
-    FROM memories
-    WHERE (expires_at IS NULL OR expires_at > now())
-        AND (CAST(:scope AS text) IS NULL OR scope = :scope)
-        AND (CAST(:users AS text[]) IS NULL OR user_id = ANY(:users))
-        AND (CAST(:agent AS text) IS NULL OR agent_id = :agent)
-        AND (CAST(:chats AS text[]) IS NULL OR learned_in IS NULL OR learned_in = ANY(:chats))
-        AND (CAST(:after AS uuid) IS NULL OR id < :after)
-    ORDER BY id DESC LIMIT :limit
-""")
 _DELETE = text("DELETE FROM memories WHERE id = :id")
 _CHAT_OF_SESSION = text("SELECT chat_id FROM conversation_sessions WHERE id = :id AND status <> 'merged'")
 _TOUCH = text("""
-    UPDATE memories SET access_count = access_count + 1, last_accessed_at = now()
+    UPDATE memories SET access_count = access_count + 1, last_accessed_at = now(),
+        expires_at = greatest(expires_at, now() + lives_for)
     WHERE id = ANY(CAST(:ids AS uuid[]))
 """)
 _CONTENTS = text("SELECT id, content FROM memories WHERE id = ANY(CAST(:ids AS uuid[]))")
 _PUT_CHUNKS = text("""
-    INSERT INTO memories (tenant_id, id, scope, type, content, content_hash, importance, source,
+    INSERT INTO memories (tenant_id, id, scope, type, user_id, content, content_hash, importance, source,
         document_id, chunk_index, language)
-    SELECT :tenant, chunk.id, 'organization', 'document', chunk.content, chunk.hash, :importance, :source,
-        :document, chunk.place - 1, :language
+    SELECT :tenant, chunk.id, CASE WHEN CAST(:user AS text) IS NULL THEN 'organization' ELSE 'user' END, 'document',
+        :user, chunk.content, chunk.hash, :importance, :source, :document, chunk.place - 1, :language
     FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS bytea[]), CAST(:contents AS text[]))
         WITH ORDINALITY AS chunk (id, hash, content, place)
     ON CONFLICT (tenant_id, scope, coalesce(session_id, 0), coalesce(user_id, ''), coalesce(agent_id, ''),
@@ -75,19 +45,25 @@ _PUT_CHUNKS = text("""
     DO UPDATE SET source = excluded.source, language = excluded.language
     RETURNING id, (xmax = 0) AS new
 """)
-_OF_DOCUMENT = "scope = 'organization' AND type = 'document' AND document_id = :document"
+# the organization's, or a person's by all their ids
+_DOCUMENTS = """type = 'document' AND CASE WHEN CAST(:users AS text[]) IS NULL THEN scope = 'organization'
+    ELSE scope = 'user' AND user_id = ANY(:users) END"""
+_OF_DOCUMENT = f"{_DOCUMENTS} AND document_id = :document"
 _DROP_DOCUMENT = text(
     f"DELETE FROM memories WHERE {_OF_DOCUMENT} AND NOT content_hash = ANY(:keep) RETURNING id"
 )
-_LIST_DOCUMENTS = text("""
-    SELECT document_id, max(source) AS source, max(language) AS language, count(*) AS chunks,
-        max(created_at) AS changed_at
+_LIST_DOCUMENTS = text(f"""
+    SELECT document_id, max(user_id) AS user_id, max(source) AS source, max(language) AS language,
+        count(*) AS chunks, max(created_at) AS changed_at
     FROM memories
-    WHERE scope = 'organization' AND type = 'document' AND document_id IS NOT NULL
+    WHERE {_DOCUMENTS} AND document_id IS NOT NULL
         AND (CAST(:after AS text) IS NULL OR document_id COLLATE "C" > :after)
     GROUP BY document_id ORDER BY document_id COLLATE "C" LIMIT :limit
 """)
-_PASSAGES = text(f"SELECT chunk_index, content FROM memories WHERE {_OF_DOCUMENT} ORDER BY chunk_index")
+_PASSAGES = text(
+    f"SELECT chunk_index, content FROM memories WHERE {_OF_DOCUMENT} ORDER BY user_id, chunk_index"
+)
+_ID_OF_OWNER = text(f"SELECT user_id FROM memories WHERE {_OF_DOCUMENT} ORDER BY user_id LIMIT 1")
 
 
 def insert(
@@ -97,15 +73,15 @@ def insert(
     memory: MemoryIn,
     content_hash: bytes,
     language: str,
+    lives_for: timedelta | None = None,
 ) -> tuple[UUID, bool]:
-    """Write a memory, or keep the one with the same statement and scope; return `(its id, whether it is new)`."""
+    """Write a memory, or keep the one with the same statement and scope; return `(its id, whether it is new)`.
+
+    One that `lives_for` some time expires that long after it was last written or shown.
+    """
     given = {"tenant": tenant_id, "id": identity, "hash": content_hash, "language": language}
-    row = run(connection, _INSERT, **memory.model_dump(exclude={"said_at", "v"}), **given).one()
+    row = run(connection, _INSERT, **memory.model_dump(exclude={"v"}), **given, lives_for=lives_for).one()
     return row.id, bool(row.new)
-
-
-SESSIONS = 100
-"""The latest sessions of a chat, or of one key in it, whose memories are shown."""
 
 
 def any_there(connection: Connection) -> bool:
@@ -113,92 +89,10 @@ def any_there(connection: Connection) -> bool:
     return holds(connection, _ANY_THERE)
 
 
-@lru_cache(maxsize=16)
-def _relevant(space: EmbeddingSpace | None) -> TextClause:
-    cosine, join = "NULL::float8", ""
-    if space is not None:
-        cosine = f"1 - ({distance(space, 'v.embedding')})"
-        join = f"""LEFT JOIN memory_vectors v ON v.tenant_id = m.tenant_id AND v.memory_id = m.id
-            AND {in_space(space, "v.")}"""
-    return text(f"""
-        WITH alike AS (
-            SELECT m.id, m.scope, m.created_at, m.type = 'document' AS is_chunk, max({cosine}) AS cosine,
-                max(coalesce({cosine}, {_SHARE_OF_WORDS})) AS similarity
-            FROM memories m {join}
-            WHERE {_IN_SCOPE} AND {_VISIBLE}
-            GROUP BY m.tenant_id, m.id
-        ), near AS (
-            SELECT id, cosine, similarity, row_number() OVER (
-                PARTITION BY scope, is_chunk ORDER BY similarity DESC, created_at DESC) AS place
-            FROM alike
-        )
-        SELECT m.id, m.scope, m.type, m.content, m.content_hash, m.importance, m.source, m.learned_in,
-            m.document_id, m.chunk_index, m.created_at, m.last_accessed_at, near.cosine,
-            near.similarity
-        FROM near JOIN memories m USING (id) WHERE near.place <= :limit
-        ORDER BY near.similarity DESC, m.created_at DESC
-    """)
-
-
-def relevant(
-    connection: Connection,
-    *,
-    scope: Scope,
-    seen: Seen,
-    agent_id: str | None,
-    words: Sequence[str],
-    space: EmbeddingSpace | None,
-    query: Vector | None,
-    min_importance: float,
-    limit: int,
-) -> list[Row[Any]]:
-    """Return live memories of the organization, the agent, the asker and the scope's sessions, nearest first.
-
-    Only those that may be shown here. At most `limit` of each of the four and as many chunks of documents, so that a
-    thick handbook leaves room for a fact. `similarity` is the `cosine`, or without vectors the share of the query's
-    lexemes that the memory holds.
-    """
-    given = _given(scope, seen, agent_id, min_importance)
-    if query is not None:
-        given["query"] = literal(query)
-    rows = run(connection, _relevant(None if query is None else space), **given, words=words, limit=limit)
-    return [row for row in rows if seen.visible.shows(row.learned_in)]
-
-
-def count_hidden(
-    connection: Connection, *, scope: Scope, seen: Seen, agent_id: str | None, min_importance: float
-) -> int:
-    """Count the memories that are hidden because of where they were learned, whatever is asked."""
-    return number(connection, _COUNT_HIDDEN, **_given(scope, seen, agent_id, min_importance))
-
-
-def _given(scope: Scope, seen: Seen, agent_id: str | None, min_importance: float) -> dict[str, Any]:
-    return {
-        "chat": scope.chat_id,
-        "key": scope.session_key,
-        "sessions": SESSIONS,
-        "users": seen.asker_ids,
-        "agent": agent_id,
-        "min_importance": min_importance,
-        "everywhere": seen.visible.everywhere,
-        "chats": sorted(seen.visible.chats),
-    }
-
-
-def listing(
-    connection: Connection, given: MemoryFilter, users: Sequence[str] | None, visible: Visible | None
-) -> list[Memory]:
-    """Return live memories, newest first, of these ids of a person and visible in a place, where given."""
-    which = {"scope": given.scope, "agent": given.agent_id, "after": given.after, "limit": given.limit}
-    places = None if visible is None or visible.everywhere else sorted(visible.chats)
-    found = [Memory(**row._mapping) for row in run(connection, _LISTING, **which, users=users, chats=places)]
-    return [memory for memory in found if visible is None or visible.shows(memory.learned_in)]
-
-
 def delete(connection: Connection, tenant_id: str, identity: UUID) -> bool:
     """Delete a memory with its vectors and its jobs; tell whether there was one."""
     gone = run(connection, _DELETE, id=identity).rowcount
-    jobs.drop(connection, tenant_id, [EMBED], [f"memory:{identity}"])
+    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{identity}"])
     return bool(gone)
 
 
@@ -209,7 +103,7 @@ def chat_of_session(connection: Connection, session_id: int) -> str | None:
 
 
 def touch(connection: Connection, ids: Sequence[str]) -> None:
-    """Record that these memories were shown."""
+    """Record that these memories were shown; those that live for some time live on."""
     run(connection, _TOUCH, ids=ids)
 
 
@@ -224,9 +118,16 @@ REPLACING = 0x646F6373
 _LOCK_DOCUMENT = text(f"SELECT pg_advisory_xact_lock(hashtextextended(:name, {REPLACING}))")
 
 
-def lock_document(connection: Connection, tenant_id: str, document_id: str) -> None:
-    """Wait for and take the lock of a document, so that two versions are never mixed."""
-    run(connection, _LOCK_DOCUMENT, name=f"{tenant_id} {document_id}")
+def lock_document(
+    connection: Connection, tenant_id: str, document_id: str, users: Sequence[str] | None = None
+) -> None:
+    """Wait for and take the lock of the organization's or a person's document, so that two versions are never mixed."""
+    run(connection, _LOCK_DOCUMENT, name=" ".join([tenant_id, document_id, *(users or ())[:1]]))
+
+
+def id_of_owner(connection: Connection, document_id: str, users: Sequence[str]) -> str | None:
+    """Return the id of a person under which they have a document; None: they have not."""
+    return next(iter(column(connection, _ID_OF_OWNER, document=document_id, users=users)), None)
 
 
 def put_chunks(
@@ -239,26 +140,44 @@ def put_chunks(
     """Write chunks `(id, content hash, text)` in order, but those that exist; return the ids of the new ones."""
     given = {"document": document.document_id, "source": document.source, "language": document.language}
     written = arrays("ids hashes contents", chunks)
-    rows = run(connection, _PUT_CHUNKS, tenant=tenant_id, importance=importance, **given, **written)
+    rows = run(
+        connection,
+        _PUT_CHUNKS,
+        tenant=tenant_id,
+        user=document.user_id,
+        importance=importance,
+        **given,
+        **written,
+    )
     return [row.id for row in rows if row.new]
 
 
 def drop_document(
-    connection: Connection, tenant_id: str, document_id: str, *, keep: Sequence[bytes] = ()
+    connection: Connection,
+    tenant_id: str,
+    document_id: str,
+    users: Sequence[str] | None = None,
+    *,
+    keep: Sequence[bytes] = (),
 ) -> int:
-    """Delete a document's chunks but those with these hashes, with vectors and jobs; return how many."""
-    gone = column(connection, _DROP_DOCUMENT, document=document_id, keep=keep)
+    """Delete the chunks of a document of the organization or a person but those with these hashes; return how many.
+
+    Their vectors and jobs go with them.
+    """
+    gone = column(connection, _DROP_DOCUMENT, document=document_id, users=users, keep=keep)
     jobs.drop(connection, tenant_id, [EMBED], [f"memory:{each}" for each in gone])
     return len(gone)
 
 
-def list_documents(connection: Connection, given: DocumentFilter) -> list[ListedDocument]:
-    """Return documents in the order of their ids."""
-    rows = run(connection, _LIST_DOCUMENTS, after=given.after, limit=given.limit)
+def list_documents(
+    connection: Connection, given: DocumentFilter, users: Sequence[str] | None = None
+) -> list[ListedDocument]:
+    """Return documents of the organization or a person, in the order of their ids."""
+    rows = run(connection, _LIST_DOCUMENTS, users=users, after=given.after, limit=given.limit)
     return [ListedDocument(**row._mapping) for row in rows]
 
 
-def passages(connection: Connection, document_id: str) -> list[Passage]:
-    """Return a document's chunks in order; none if there is no such document."""
-    rows = run(connection, _PASSAGES, document=document_id)
+def passages(connection: Connection, document_id: str, users: Sequence[str] | None = None) -> list[Passage]:
+    """Return the chunks of a document of the organization or a person in order; none if there is no such document."""
+    rows = run(connection, _PASSAGES, document=document_id, users=users)
     return [Passage(chunk_index=row.chunk_index or 0, content=row.content) for row in rows]

@@ -188,15 +188,23 @@ def some_external_ids(connection: Connection, chat_id: str, limit: int) -> list[
 
 
 # Two statements: each has an index that ends in the time.
-_OF_CHAT = f"SELECT {COLUMNS}, {answered('messages')} AS answered FROM messages WHERE chat_id = :chat"
+_OF_CHAT = f"""SELECT {COLUMNS}, {answered("messages")} AS answered FROM messages
+    WHERE chat_id = :chat AND (CAST(:until AS timestamptz) IS NULL OR sent_at < :until)"""
 _RECENT = text(f"{_OF_CHAT} ORDER BY {NEWEST_FIRST} LIMIT :limit")
 _RECENT_OF_KEY = text(f"{_OF_CHAT} AND session_key = :key ORDER BY {NEWEST_FIRST} LIMIT :limit")
 
 
-def recent(connection: Connection, chat_id: str, limit: int, session_key: str | None = None) -> list[Message]:
-    """Return the chat's newest messages, newest first; of one session key if given."""
+def recent(
+    connection: Connection,
+    chat_id: str,
+    limit: int,
+    session_key: str | None = None,
+    until: datetime | None = None,
+) -> list[Message]:
+    """Return the chat's newest messages, newest first; of one session key, and said before a time, if given."""
     statement = _RECENT if session_key is None else _RECENT_OF_KEY
-    return [as_message(row) for row in run(connection, statement, chat=chat_id, limit=limit, key=session_key)]
+    given = {"chat": chat_id, "limit": limit, "key": session_key, "until": until}
+    return [as_message(row) for row in run(connection, statement, **given)]
 
 
 def as_message(row: Row[Any]) -> Message:

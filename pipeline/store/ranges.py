@@ -192,6 +192,8 @@ _UNITE = (
     UPDATE memories m SET importance = greatest(m.importance, twin.importance),
         expires_at = CASE WHEN m.expires_at IS NOT NULL AND twin.expires_at IS NOT NULL
             THEN greatest(m.expires_at, twin.expires_at) END,
+        lives_for = CASE WHEN m.expires_at IS NOT NULL AND twin.expires_at IS NOT NULL
+            THEN greatest(m.lives_for, twin.lives_for) END,
         source_message_ids = ARRAY(SELECT DISTINCT unnest(m.source_message_ids || twin.source_message_ids) ORDER BY 1)
     FROM memories twin WHERE m.id = CAST(:kept AS uuid) AND twin.id = CAST(:id AS uuid)
     """,

@@ -2,6 +2,7 @@
 
 from sqlalchemy import Connection, text
 
+from pipeline.ranking.usefulness import HALF_LIFE_DAYS, USES
 from pipeline.store.statements import number, run
 from schemas.kinds import EMBED
 
@@ -31,13 +32,50 @@ MEMORIES_OVER_SESSION_CAP = """
         FROM memories WHERE scope = 'session') ranked
     WHERE place > :keep LIMIT :batch
 """
-MEMORIES_OVER_USER_CAP = """
-    SELECT id FROM (
-        SELECT m.id, row_number() OVER (PARTITION BY coalesce(s.user_id, m.user_id)
-            ORDER BY m.importance DESC, coalesce(m.last_accessed_at, m.created_at) DESC, m.id DESC) AS place
+# `pipeline.ranking.usefulness`
+USEFULNESS = f"""(1 + m.importance) * (1 + ln(1 + least(m.access_count, {USES})) / ln({USES + 1})) * power(0.5::float8,
+    greatest(0, extract(epoch FROM now() - coalesce(m.last_accessed_at, m.created_at)) / 86400) / {HALF_LIFE_DAYS})"""
+# History for everybody: known to be wrong, or superseded wherever it may be shown. What only some may see as superseded
+# is what the others know.
+_SUPERSEDED = """
+    memory_supersessions e JOIN memories n ON n.tenant_id = e.tenant_id AND n.id = e.superseded_by
+        AND coalesce(n.said_at, n.created_at) <= now()
+"""
+_EVERYWHERE = "(n.learned_in IS NULL OR m.learned_in || m.also_in <@ (n.learned_in || n.also_in))"
+# By hand come last, history first, the oldest of it before what superseded that: nothing is believed again by pruning.
+MEMORIES_OVER_USER_CAP = f"""
+    WITH owned AS MATERIALIZED (
+        SELECT m.id, coalesce(s.user_id, m.user_id) AS person
         FROM memories m LEFT JOIN user_senders s ON s.tenant_id = m.tenant_id AND s.sender_id = m.user_id
-        WHERE m.scope = 'user') ranked
-    WHERE place > :keep LIMIT :batch
+        WHERE m.scope = 'user' AND m.type <> 'document'
+    ), crowded AS MATERIALIZED (
+        SELECT person FROM owned GROUP BY person HAVING count(*) > :keep
+    ), judged AS MATERIALIZED (
+        SELECT m.id, owned.person, coalesce(m.said_at, m.created_at) AS since, {USEFULNESS} AS usefulness,
+            m.type = 'manual' OR m.source = 'correction' OR m.edited_at IS NOT NULL AS by_hand,
+            m.retracted_at IS NOT NULL OR EXISTS (
+                SELECT 1 FROM {_SUPERSEDED}
+                WHERE e.tenant_id = m.tenant_id AND e.memory_id = m.id AND {_EVERYWHERE}) AS is_history
+        FROM owned JOIN crowded USING (person) JOIN memories m ON m.id = owned.id
+    )
+    SELECT id FROM (
+        SELECT id, row_number() OVER (PARTITION BY person ORDER BY is_history, NOT is_history AND by_hand DESC,
+            CASE WHEN is_history THEN since END DESC, usefulness DESC, id DESC) AS place
+        FROM judged) ranked
+    WHERE place > :keep ORDER BY place DESC LIMIT :batch
+"""
+MEMORIES_HISTORY = f"""
+    SELECT id FROM (
+        SELECT m.id, coalesce(m.said_at, m.created_at) AS since FROM memories m WHERE m.retracted_at < :before
+        UNION
+        SELECT m.id, coalesce(m.said_at, m.created_at) FROM {_SUPERSEDED}
+        JOIN memories m ON m.tenant_id = e.tenant_id AND m.id = e.memory_id
+        WHERE n.created_at < :before AND {_EVERYWHERE}) history
+    ORDER BY since, id LIMIT :batch
+"""
+MEMORIES_UNUSED_ANSWERS = """
+    SELECT id FROM memories WHERE type = 'qa_turn' AND coalesce(last_accessed_at, created_at) < :before
+    ORDER BY id LIMIT :batch
 """
 MERGED_SESSIONS = """
     SELECT id FROM conversation_sessions WHERE status = 'merged'

@@ -100,9 +100,10 @@ _PEOPLE = text("""
             WHERE sender_id = ANY((SELECT ids FROM ids)::text[]) AND sender_name <> ''
             ORDER BY sent_at DESC LIMIT 1), asker.person) FROM asker) AS asker
 """)
-_WANTING_ROLLUP = text("""
+_WANTING_ROLLUP = text(f"""
     SELECT id, chat_id FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status = 'open'
-        AND (message_count - coalesce(summary_message_count, 0) >= :messages
+        AND (message_count - coalesce(summary_message_count, 0)
+                >= CASE WHEN {_UNNAMED} THEN CAST(:messages AS integer) ELSE CAST(:named_messages AS integer) END
             OR token_count - coalesce(summary_token_count, 0) >= :tokens)
     ORDER BY id
 """)
@@ -130,6 +131,11 @@ _CARDS = text("""
     FROM conversation_sessions WHERE id = ANY(:ids) AND status <> 'merged'
 """)
 _OUTDATE = text("UPDATE conversation_sessions SET summary_revision = NULL WHERE id = ANY(:ids)")
+
+_SET_FACTS = text("""
+    UPDATE conversation_sessions SET facts_revision = :revision, facts_model = :model WHERE id = :id
+""")
+_OUTDATE_FACTS = text("UPDATE conversation_sessions SET facts_revision = NULL WHERE id = ANY(:ids)")
 
 
 def as_session(row: Row[Any]) -> Session:
@@ -213,10 +219,14 @@ def people(
 
 
 def wanting_rollup(
-    connection: Connection, chat_ids: Collection[str], messages: int, tokens: int
+    connection: Connection, chat_ids: Collection[str], messages: int, tokens: int, *, named_messages: int
 ) -> dict[int, str]:
-    """Return each open session that has grown that much since it was summarized, with its chat."""
-    rows = run(connection, _WANTING_ROLLUP, chats=list(chat_ids), messages=messages, tokens=tokens)
+    """Return each open session that has grown that much since it was summarized, with its chat.
+
+    One that an agent named is summarized after `named_messages`.
+    """
+    grown = {"messages": messages, "named_messages": named_messages, "tokens": tokens}
+    rows = run(connection, _WANTING_ROLLUP, chats=list(chat_ids), **grown)
     return {row.id: row.chat_id for row in rows}
 
 
@@ -259,6 +269,16 @@ def count_before(
 def cards(connection: Connection, session_ids: Sequence[int]) -> Sequence[Row[Any]]:
     """Return what a context shows of these sessions."""
     return run(connection, _CARDS, ids=session_ids).all()
+
+
+def set_facts(connection: Connection, session_id: int, revision: int, model: str) -> None:
+    """Note of which revision of a session the facts were learned, and by what."""
+    run(connection, _SET_FACTS, id=session_id, revision=revision, model=model)
+
+
+def outdate_facts(connection: Connection, session_ids: Sequence[int]) -> None:
+    """Let the facts of sessions be learned again."""
+    run(connection, _OUTDATE_FACTS, ids=session_ids)
 
 
 def outdate_summaries(connection: Connection, session_ids: Sequence[int]) -> None:

@@ -1,6 +1,18 @@
 """Recognize texts that repeat others, by the words that they share."""
 
+import re
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+
+from pipeline.text.sentences import terms, words
+
+SAME_JACCARD = 0.6
+"""Two statements with such a share of their content words in common say the same."""
+_NEGATION = re.compile(
+    r"\b(?:not?|never|none|neither|without|cannot|former(?:ly)?|ex|nicht|kein\w*|nie(?:mals)?|ohne|früher)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"\d+")
 
 
 def is_said(words: frozenset[str], said: Mapping[int, Sequence[frozenset[str]]], jaccard: float) -> bool:
@@ -13,3 +25,38 @@ def is_said(words: frozenset[str], said: Mapping[int, Sequence[frozenset[str]]],
                 if common > jaccard * (size + its_size - common):
                     return True
     return False
+
+
+def says_the_same(one: str, other: str) -> bool:
+    """Tell whether two short statements say nearly the same: their words, all numbers, and whether they deny it.
+
+    >>> says_the_same("Ann is allergic to hazelnuts.", "Ann is very allergic to hazelnuts!")
+    True
+    >>> says_the_same("Ann eats meat.", "Ann does not eat meat."), says_the_same("Flat 3 it is", "Flat 4 it is")
+    (False, False)
+    """
+    if fingerprint(one) == fingerprint(other):
+        return True
+    return differs_only_in_words(one, other) and jaccard(one, other) >= SAME_JACCARD
+
+
+def differs_only_in_words(one: str, other: str) -> bool:
+    """Tell whether two statements have the same numbers, and either both or neither deny something."""
+    if sorted(_NUMBER.findall(one)) != sorted(_NUMBER.findall(other)):
+        return False
+    return bool(_NEGATION.search(one)) == bool(_NEGATION.search(other))
+
+
+def jaccard(one: str, other: str) -> float:
+    """Return the share of the content words of two texts that both have (0 to 1)."""
+    left, right = frozenset(terms(words(one))), frozenset(terms(words(other)))
+    return len(left & right) / len(left | right) if left or right else 0.0
+
+
+def fingerprint(text: str) -> bytes:
+    """Return a hash of a text's words, whatever their case and the spaces between them.
+
+    >>> fingerprint("We meet on  Mondays.") == fingerprint("we meet on mondays.")
+    True
+    """
+    return blake2b(" ".join(text.split()).casefold().encode(), digest_size=16).digest()

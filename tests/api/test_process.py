@@ -115,7 +115,7 @@ def test_the_description_is_complete_and_refers_to_nothing_that_is_not_there(
     described = client.get("/openapi.json").json()
     assert {re.split(r"/(?=\{)", path)[0] for path in described["paths"]} == {
         *("/healthz", "/readyz", "/v1/messages", "/v1/context", "/v1/search", "/v1/more"),
-        *("/v1/memories", "/v1/documents", "/v1/users", "/v1/chats"),
+        *("/v1/memories", "/v1/memories/search", "/v1/documents", "/v1/users", "/v1/entities", "/v1/chats"),
         *("/v1/contexts", "/v1/forget", "/v1/sessions", "/v1/queries", "/v1/status"),
     }
     schemas = described["components"]["schemas"]

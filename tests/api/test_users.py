@@ -1,6 +1,7 @@
 """What a bot relies on when it links people, writes memories by hand, and says who is in a chat."""
 
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -54,6 +55,79 @@ def test_memories_are_written_by_hand_listed_and_deleted(house: httpx.Client) ->
     problem_of(house.delete(f"/v1/memories/{first.json()['id']}"), 404)
 
 
+def test_memories_are_edited_promoted_and_corrected(house: httpx.Client) -> None:
+    porto = {
+        "scope": "user",
+        "user_id": "test:bob",
+        "content": "Bob lives in Porto.",
+        "learned_in": "test:users",
+    }
+    path = f"/v1/memories/{house.post('/v1/memories', json=porto).json()['id']}"
+    assert outcome(house.patch(path, json={"content": "Bob lives in Lisbon.", "importance": 9})) == "edited"
+    corrected = house.post(f"{path}/correct", json={"content": "Bob lives in Faro."})
+    assert outcome(corrected) == "corrected"
+    right = f"/v1/memories/{corrected.json()['id']}"
+    clash = problem_of(house.patch(path, json={"content": "bob lives in faro."}), 409)
+    assert (clash["field"], "says this already" in clash["detail"]) == ("content", True)
+    assert outcome(house.post(f"{right}/promote", json={"scope": "organization"})) == "promoted"
+    (found,) = house.get("/v1/memories", params={"scope": "organization"}).json()["memories"]
+    assert (found["content"], found["importance"], found["learned_in"]) == (
+        "Bob lives in Faro.",
+        9,
+        "test:users",
+    )
+    assert outcome(house.post(f"{right}/correct", json={})) == "retracted"
+    problem_of(house.patch(right, json={"importance": 1}), 409)
+    for method, each in (("PATCH", right), ("POST", f"{right}/promote"), ("POST", f"{right}/correct")):
+        sent = {"scope": "organization"} if "promote" in each else {"content": "x"}
+        unknown = each.replace(corrected.json()["id"], str(UUID(int=1)))
+        problem_of(house.request(method, unknown, json=sent), 404)
+
+
+def test_a_persons_page_says_what_is_known_and_from_where(house: httpx.Client) -> None:
+    boat = {"scope": "user", "user_id": "test:bob", "content": "Bob has a boat.", "learned_in": "test:users"}
+    wrong = house.post("/v1/memories", json=boat).json()["id"]
+    house.post(f"/v1/memories/{wrong}/correct", json={"content": "Bob has a ship."})
+    page = house.get("/v1/users/test:bob", params={"chat_id": "test:users", "limit": 1}).json()
+    (known,) = page["current"]
+    assert (known["content"], known["learned_in"]["chat_id"]) == ("Bob has a ship.", "test:users")
+    rest = house.get("/v1/users/test:bob", params={"after": known["id"]}).json()
+    (earlier,) = rest["earlier"]
+    assert (earlier["id"], earlier["superseded_by"][0]["id"]) == (wrong, known["id"])
+    assert problem_of(house.get("/v1/users/test:bob", params={"limit": 0}), 422)["field"] == "limit"
+    problem_of(house.get("/v1/users/test:bob", params={"chat_id": "test:nowhere"}), 404)
+
+
+def test_memories_are_searched_and_listed_by_type_and_source(house: httpx.Client) -> None:
+    given = {"scope": "user", "user_id": "test:ann", "learned_in": "test:users", "source": "form"}
+    for content, kind in (("Drinks coffee in the morning.", "preference"), ("Was born in Braga.", "fact")):
+        house.post("/v1/memories", json=given | {"content": content, "type": kind})
+    answer = house.post("/v1/memories/search", json={"query": "morning coffee", "user_id": "test:ann"})
+    assert answer.status_code == 200, answer.text
+    assert answer.json().keys() == {"hits", "degraded"}
+    best = answer.json()["hits"][0]
+    assert best.keys() == {"rank", "score", "components", "arms", "memory"}
+    assert (best["rank"], best["memory"]["content"]) == (1, "Drinks coffee in the morning.")
+    assert {
+        "id",
+        "scope",
+        "type",
+        "subject",
+        "user_id",
+        "learned_in",
+        "said_at",
+        "confidence",
+        "importance",
+    } <= best["memory"].keys()
+    narrowed = {"query": "coffee", "types": ["fact"], "source": "form", "chat_id": "test:users"}
+    found = house.post("/v1/memories/search", json=narrowed).json()["hits"]
+    assert "Drinks coffee in the morning." not in [hit["memory"]["content"] for hit in found]
+    listed = house.get("/v1/memories", params={"type": "preference", "source": "form"}).json()["memories"]
+    assert [each["content"] for each in listed] == ["Drinks coffee in the morning."]
+    earlier = house.get("/v1/memories", params={"as_of": "2020-01-01T00:00:00Z", "superseded": "true"})
+    assert earlier.json() == {"memories": []}
+
+
 def test_members_are_told_and_shown(house: httpx.Client) -> None:
     assert house.get("/v1/chats/test:users/members").json()["members"] == ["test:ann", "test:bob"]
     told = house.put("/v1/chats/test:users/members", json={"members": ["test:ann", "test:cy"]}).json()
@@ -73,6 +147,15 @@ def test_members_are_told_and_shown(house: httpx.Client) -> None:
         ("POST", "/v1/memories", {"scope": "organization", "content": " "}, "content"),
         ("POST", "/v1/memories", {"scope": "organization", "content": "x" * 65537}, "content"),
         ("POST", "/v1/memories", {"scope": "organization", "content": "x", "importance": 11}, "importance"),
+        ("PATCH", f"/v1/memories/{UUID(int=1)}", {}, "body"),
+        ("PATCH", f"/v1/memories/{UUID(int=1)}", {"content": None}, "body"),
+        ("PATCH", f"/v1/memories/{UUID(int=1)}", {"importance": 11}, "importance"),
+        ("PATCH", "/v1/memories/one", {"importance": 1}, "memory_id"),
+        ("POST", f"/v1/memories/{UUID(int=1)}/promote", {"scope": "session"}, "scope"),
+        ("POST", f"/v1/memories/{UUID(int=1)}/promote", {"scope": "user"}, "body"),
+        ("POST", f"/v1/memories/{UUID(int=1)}/promote", {"scope": "agent", "user_id": "x"}, "body"),
+        ("POST", f"/v1/memories/{UUID(int=1)}/correct", {"chat_id": "test:users"}, "body"),
+        ("POST", f"/v1/memories/{UUID(int=1)}/correct", {"said_at": "May"}, "said_at"),
         (
             "POST",
             "/v1/memories",
@@ -87,6 +170,13 @@ def test_members_are_told_and_shown(house: httpx.Client) -> None:
         ),
         ("POST", "/v1/memories", {"scope": "session", "content": "x", "session_id": 4711}, "session_id"),
         ("GET", "/v1/memories?limit=501", None, "limit"),
+        ("GET", "/v1/memories?type=gossip", None, "type"),
+        ("GET", "/v1/memories?as_of=soon", None, "as_of"),
+        ("POST", "/v1/memories/search", {"query": ""}, "query"),
+        ("POST", "/v1/memories/search", {"query": "x", "limit": 101}, "limit"),
+        ("POST", "/v1/memories/search", {"query": "x", "types": ["gossip"]}, "types.0"),
+        ("POST", "/v1/memories/search", {"query": "x", "min_importance": 11}, "min_importance"),
+        ("POST", "/v1/memories/search", {"query": "x", "session_id": 1}, "session_id"),
         ("GET", "/v1/memories?surprise=1", None, "surprise"),
         ("DELETE", "/v1/memories/not-an-id", None, "memory_id"),
         ("PUT", "/v1/chats/test:users/members", {"members": ["x"] * 10_001}, "members"),

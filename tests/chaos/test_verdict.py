@@ -7,6 +7,8 @@ import pytest
 
 from ops.dev.chaos import verdict
 from ops.local.embedded.postgres import EmbeddedPostgres
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import embed
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
@@ -15,9 +17,13 @@ from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.context.test_context import do_all
+from tests.test_pipeline import learns, run
 
 # in one session of three hours' talk, and one after a long pause
-SAID = [message(minute, f"number {minute} and the harbor") for minute in (0, 10, 20, 25, 400, 410, 420, 425)]
+SAID = [
+    message(minute, f"number {minute} and the harbor. I live in {'Porto' if minute < 400 else 'Faro'}.")
+    for minute in (0, 10, 20, 25, 400, 410, 420, 425)
+]
 # what was done has no row any more
 WORK = (
     "INSERT INTO jobs (tenant_id, kind, key, due_at, claimed, dead_at) "
@@ -33,6 +39,9 @@ def right(
     """A database in which everything was done, as the superuser sees it."""
     accept.accept(database, TENANT, ChatIn(chat_id="test:1"), SAID)
     do_all(database, SessionPolicy.of(settings), policy)
+    for _ in range(2):
+        run(database, "extract", learns(database), policy)
+        run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
     with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as connection:
         yield connection
 
@@ -46,6 +55,8 @@ def test_nothing_is_found_where_everything_was_done(right: psycopg.Connection, r
     assert found.violations == []
     assert (found.lost, found.doubled, found.stuck, found.dead) == (0, 0, 0, 0)
     assert found.sessions == {"summarized": 2}
+    learned = "SELECT count(*) FROM memory_evidence UNION ALL SELECT count(*) FROM memory_supersessions"
+    assert right.execute(learned).fetchall() == [(8,), (1,)]  # type: ignore[arg-type]
 
 
 def test_what_was_deleted_and_is_there_is_found(right: psycopg.Connection, rules: SessionPolicy) -> None:
@@ -92,6 +103,9 @@ def test_what_was_deleted_and_is_there_is_found(right: psycopg.Connection, rules
             "VALUES ('default', 'user', '{}', 'x', now())",
             "forgetting not finished",
         ),
+        ("UPDATE conversation_sessions SET facts_revision = 0", "learned from at an earlier revision"),
+        ("DELETE FROM memory_evidence", "without any evidence"),
+        ("UPDATE memory_evidence SET message_id = message_id + 1000", "of a message that is gone"),
         ("UPDATE conversation_sessions SET message_count = 5", "differ from the pure function"),
         ("UPDATE conversation_sessions SET participants = '{}'", "differ from the pure function"),
     ],

@@ -31,6 +31,7 @@ from pipeline.platforms.records import ImportOptions
 from pipeline.store.database import Database
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT, Templates, copied
+from tests.test_pipeline import learns
 
 SAMPLE = CHECKOUT / "ops/local/samples/harbour_house.jsonl"
 CHAT = "telegram:-100420"
@@ -95,6 +96,7 @@ class Workers:
                 min_messages=settings.session_min_messages,
                 version=settings.session_summary_version,
             ),
+            "extract": learns(database),
             "embed": embed.embedder(
                 database, SpaceEmbedders(lambda space: DeterministicEmbedder(dimensions=space.dimensions))
             ),

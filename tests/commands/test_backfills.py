@@ -1,5 +1,7 @@
 """Work is done again over what is stored, and can be looked at, paused and stopped meanwhile."""
 
+from typing import Any
+
 import pytest
 import structlog
 from structlog.testing import capture_logs
@@ -28,7 +30,10 @@ def test_a_dry_run_counts_and_starts_nothing(run: Run, database: Database) -> No
     planned = run("backfills", "start", "embed", "--dry-run", "--json").json
     assert planned["missing"] == planned["would_raise"] == lost
     assert planned["rows"] > lost
-    assert "458 rows" in run("backfills", "start", "embed", "--dry-run", "--all").out
+    with database.tenant(TENANT) as connection:
+        learned = connection.exec_driver_sql("SELECT count(*) FROM memories").scalar_one()
+    assert learned > 0
+    assert f"{458 + learned} rows" in run("backfills", "start", "embed", "--dry-run", "--all").out
     assert run("backfills", "start", "embed", "--dry-run", "--limit", 3, "--json").json["would_raise"] == 3
     assert run("backfills", "list", "--json").json == {"backfills": []}
 
@@ -141,3 +146,58 @@ def test_a_dry_run_says_what_a_server_of_embeddings_will_cost(
     assert found["estimate"]["tokens"] > 1000
     assert found["estimate"]["cost"] == pytest.approx(found["estimate"]["tokens"] * 0.02 / 1_000_000)
     assert "text-embedding-3-small" in run("backfills", "start", "embed", "--dry-run").out
+
+
+def remembered(run: Run) -> list[Any]:
+    """The questions that are remembered with their answers."""
+    return run("memories", "list", "--type", "qa_turn", "--json").json["memories"]  # type: ignore[no-any-return]
+
+
+def test_answers_of_the_query_log_are_remembered_later(run: Run, workers: Workers) -> None:
+    # Given questions, of which two were answered, one by somebody unknown
+    asked = [
+        run("context", question, "--chat", CHAT, *user, "--local", "--json").json["context_id"]
+        for question, user in (
+            ("when does the boiler get repaired?", ["--user", "telegram:11"]),
+            ("what of the boiler?", []),
+            ("who repairs the boiler?", ["--user", "telegram:11"]),
+        )
+    ]
+    for context_id in asked[:2]:
+        assert run("queries", "answer", context_id, "The first one.").code == 0
+    # When they are remembered, and again
+    planned = run("backfills", "start", "answers", "--dry-run", "--json").json
+    assert (planned["rows"], planned["missing"], planned["would_raise"]) == (1, 1, 1)
+    for seen, missing in ((1, 1), (1, 0)):
+        made = run("backfills", "start", "answers", "--json").json
+        workers.finish()
+        status = run("backfills", "status", made["id"], "--json").json
+        assert (status["state"], status["seen"], status["raised"]) == ("completed", seen, missing)
+    # Then each is there once, as if it had been asked for when it was reported
+    (memory,) = remembered(run)
+    assert (memory["type"], memory["user_id"]) == ("qa_turn", "telegram:11")
+    assert memory["content"] == "when does the boiler get repaired?\nThe first one."
+    # and what was removed does not come back
+    run("memories", "remove", memory["id"])
+    run("backfills", "start", "answers", "--all")
+    workers.finish()
+    assert remembered(run) == []
+
+
+def test_an_answer_that_rests_on_what_is_gone_is_not_remembered_later(run: Run, workers: Workers) -> None:
+    tea = run("memories", "add", "The boiler is repaired by Rui.", "--json").json["id"]
+    context = run(
+        "context",
+        "when does the boiler get repaired?",
+        "--chat",
+        CHAT,
+        "--user",
+        "telegram:11",
+        "--local",
+        "--json",
+    ).json
+    run("queries", "answer", context["context_id"], "By Rui.")
+    run("memories", "remove", tea)
+    run("backfills", "start", "answers")
+    workers.finish()
+    assert remembered(run) == []

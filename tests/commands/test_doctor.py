@@ -260,8 +260,10 @@ def test_a_language_model_that_cannot_be_asked_is_found_and_what_it_is_sent_is_s
         assert found(run, "--model") == {}
         assert diagnose(run)["sent"] == ["Nothing is sent to another machine"]
     monkeypatch.setenv("BACKSCROLL_OPENAI_BASE_URL", "https://models.example.org/v1")
-    (sentence,) = diagnose(run)["sent"]
-    assert sentence.startswith("Sessions are sent to models.example.org:443, where small-1 summarizes them")
+    summaries, facts = diagnose(run)["sent"]
+    assert summaries.startswith("Sessions are sent to models.example.org:443, where small-1 summarizes them")
+    assert "are sent to models.example.org:443" in facts
+    assert "small-1 learns facts" in facts
 
 
 def test_a_role_that_cannot_log_in_hides_nothing_else(

@@ -1,5 +1,7 @@
 """What an operator relies on when statements are written by hand."""
 
+import re
+
 import pytest
 
 from pipeline.ingest import accept
@@ -7,6 +9,7 @@ from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, Run, Workers
 from tests.conftest import TENANT, message
+from tests.memories.learned import change, day, learned
 
 
 @pytest.fixture
@@ -30,13 +33,52 @@ def test_a_statement_is_remembered_listed_shown_in_contexts_and_removed(
     assert (listed["id"], listed["scope"], listed["type"]) == (tea["id"], "user", "manual")
     assert listed["importance"] == 5
     assert "Prefers tea." in run("memories", "list").out
-    assert (
-        "[user telegram:11] Prefers tea."
-        in run("context", "tea?", "--chat", chat, "--user", "telegram:11").out
-    )
+    shown = run("context", "tea?", "--chat", chat, "--user", "telegram:11").out
+    assert re.search(r"\[telegram:11, since [^\]]+\] Prefers tea\.", shown)
     assert run("memories", "remove", tea["id"]).out == f"{tea['id']}: removed\n"
     assert run("memories", "remove", tea["id"]).code == 3
     assert run("memories", "list", "--json").json == {"memories": []}
+
+
+def test_a_statement_is_edited_corrected_and_given_to_everybody(run: Run, chat: str) -> None:
+    porto = run("memories", "add", "Ann lives in Porto.", "--user", "telegram:11", "--unseen", "--json").json[
+        "id"
+    ]
+    edited = run(
+        "memories", "edit", porto, "Ann lives in Lisbon.", "--importance", 8, "--expires", "2100-01-01T00:00Z"
+    )
+    assert edited.out == f"{porto}: edited\n"
+    assert run("memories", "edit", porto, "--expires", "never").code == 0
+    (listed,) = run("memories", "list", "--json").json["memories"]
+    assert (listed["content"], listed["importance"], listed["expires_at"]) == (
+        "Ann lives in Lisbon.",
+        8,
+        None,
+    )
+    right = run("memories", "correct", porto, "Ann lives in Braga.", "--chat", chat, "--json").json
+    assert right["outcome"] == "corrected"
+    assert run("memories", "promote", right["id"]).out == f"{right['id']}: promoted\n"
+    (shared,) = run("memories", "list", "--scope", "organization", "--json").json["memories"]
+    assert (shared["content"], shared["learned_in"]) == ("Ann lives in Braga.", chat)
+    assert run("memories", "correct", right["id"]).out == f"{right['id']}: retracted\n"
+
+
+def test_a_change_that_cannot_be_is_refused_by_its_field(run: Run, chat: str) -> None:
+    tea = run("memories", "add", "Ann likes tea.", "--user", "telegram:11", "--unseen", "--json").json["id"]
+    for arguments, code, reason in (
+        (["edit", tea], 2, "at least one of content"),
+        (["edit", tea, "--importance", "11"], 2, "importance"),
+        (["edit", tea, "--expires", "soon"], 2, "expires_at"),
+        (["edit", "one", "x"], 2, "UUID"),
+        (["promote", tea, "--user", "telegram:12"], 3, "never seen"),
+        (["promote", tea, "--user", "telegram:11"], 2, "can be promoted to agent or organization"),
+        (["correct", tea, "--chat", chat], 2, "without content"),
+        (["correct", tea, "--said", "long ago"], 2, "--said"),
+        (["correct", tea, "--said", "2020-01-01"], 2, "said_at: must be after"),
+        (["correct", "0199b2c4-6a7e-7c31-9d54-1f2e3a4b5c6d"], 3, "there is no memory"),
+    ):
+        refused = run("memories", *arguments)
+        assert (refused.code, reason in refused.err) == (code, True), (arguments, refused.err)
 
 
 def test_whose_it_is_is_said_by_the_options(run: Run, chat: str) -> None:
@@ -56,6 +98,50 @@ def test_whose_it_is_is_said_by_the_options(run: Run, chat: str) -> None:
     assert "There may be more: --after" in page.out
 
 
+def test_memories_are_searched_with_reasons_and_filters(run: Run, workers: Workers, chat: str) -> None:
+    run("memories", "add", "Prefers green tea.", "--user", "test:ann", "--chat", chat, "--type", "preference")
+    run("memories", "add", "The tea is in the blue box.", "--chat", chat)
+    workers.finish()
+    found = run("memories", "search", "who prefers green tea?", "--local", "--json").json
+    assert [hit["memory"]["content"] for hit in found["hits"]] == [
+        "Prefers green tea.",
+        "The tea is in the blue box.",
+    ]
+    assert found["query"] == "who prefers green tea?"
+    table = run("memories", "search", "green tea", "--local", "--user", "test:ann", "--limit", 1).out
+    for told in ("user test:ann", "preference", chat, "Prefers green tea.", "words 0.", "confidence 1.00"):
+        assert told in table
+    for nothing in (
+        ["--type", "goal", "--type", "event"],
+        ["--metadata", "topic=tea"],
+        ["--source", "form"],
+        ["--as-of", "2020-01-01"],
+        ["--min-importance", 9],
+        ["--scope", "agent"],
+    ):
+        assert run("memories", "search", "tea", "--local", *nothing).out == "No memory matches.\n"
+    assert run("memories", "search", "tea", "--local", "--user", "test:nobody").code == 3
+    assert run("memories", "search", "tea", "--local", "--chat", "test:nowhere").code == 3
+
+
+def test_a_list_shows_what_is_believed_and_marks_what_is_not(run: Run, database: Database, chat: str) -> None:
+    fields = {"user_id": "test:ann", "learned_in": chat}
+    porto = learned(database, "Ann lives in Porto.", said_at=day(3, 3), source="form", **fields)
+    learned(database, "Ann lives in Faro.", said_at=day(5, 3), supersedes=porto, type="event", **fields)
+    wrong = learned(database, "Ann lives in Braga.", said_at=day(4, 3), **fields)
+    change(database, wrong, retracted_at=day(4, 20))
+
+    def listed(*options: object) -> list[str]:
+        return [each["content"] for each in run("memories", "list", *options, "--json").json["memories"]]
+
+    assert listed() == listed("--type", "event") == ["Ann lives in Faro."]
+    assert listed("--as-of", "2026-04-25") == ["Ann lives in Porto."]
+    assert listed("--superseded", "--source", "form") == ["Ann lives in Porto."]
+    everything = run("memories", "list", "--superseded").out
+    assert "Ann lives in Porto. (superseded since 2026-05-03 12:00)" in everything
+    assert "Ann lives in Braga. (wrong since 2026-04-20 12:00)" in everything
+
+
 def test_what_cannot_be_remembered_is_refused_by_its_field(run: Run, chat: str) -> None:
     for wrong, told in {
         ("add", " "): "content: is empty",
@@ -67,6 +153,11 @@ def test_what_cannot_be_remembered_is_refused_by_its_field(run: Run, chat: str) 
         ("add", "x", "--chat", "test:nowhere"): "learned_in: there is no chat",
         ("list", "--scope", "world"): "scope:",
         ("list", "--after", "first"): "after:",
+        ("list", "--type", "gossip"): "type:",
+        ("list", "--as-of", "soon"): "--as-of soon is no date",
+        ("search", ""): "query:",
+        ("search", "x", "--type", "gossip"): "types.0:",
+        ("search", "x", "--metadata", "topic"): "NAME=TEXT",
         ("remove", "first"): "UUID",
     }.items():
         refused = run("memories", *wrong)

@@ -31,3 +31,25 @@ def test_audiences_and_members_are_shown_and_set(run: Run, database: Database) -
     told = run("chats", "members", "test:1", *both, "--json").json
     assert told["members"] == ["test:bob", "test:cy"]
     assert run("chats", "members", "test:2").code == 3
+
+
+def test_a_persons_page_is_shown_with_what_was_earlier(run: Run, database: Database) -> None:
+    accept.accept(database, TENANT, ChatIn(chat_id="test:1", title="Harbour House"), [message(0)])
+    add = ["memories", "add", "--user", "test:ann", "--json"]
+    porto = run(*add, "Ann lives in Porto.", "--chat", "test:1").json["id"]
+    run(*add, "Ann has a boat.")
+    run("memories", "correct", porto, "Ann lives in Braga.")
+    shown = run("users", "show", "test:ann", "--chat", "test:1").out
+    known, earlier = shown.split("Earlier")
+    assert "Ann lives in Braga." in known
+    assert "Harbour House" in known
+    assert "Ann lives in Porto." in earlier
+    page = run("users", "show", "test:ann", "--limit", 1, "--json").json
+    assert [each["content"] for each in page["current"]] == ["Ann lives in Braga."]
+    rest = run("users", "show", "test:ann", "--after", page["current"][0]["id"], "--json").json
+    assert [[each["content"] for each in rest[name]] for name in ("current", "earlier")] == [
+        ["Ann has a boat."],
+        ["Ann lives in Porto."],
+    ]
+    assert rest["earlier"][0]["superseded_by"][0]["content"] == "Ann lives in Braga."
+    assert run("users", "show", "test:ann", "--chat", "test:2").code == 3

@@ -1,7 +1,7 @@
 """Summaries keep up with chats that do not rest, and leave no message out."""
 
-from collections.abc import Callable, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import text
@@ -17,6 +17,7 @@ from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.messages import MessageIn
 from schemas.sessions import Message, Summary
+from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.test_pipeline import CHAT, place, rows, run, summarizer
 
@@ -222,3 +223,58 @@ def test_a_rolling_summary_reads_what_came_in_the_very_second_of_the_one_before(
     run(database, "summarize", rolls(database, client), policy)
     assert f"s{ROLLING:04}" in client.calls[1]
     assert {each for call in client.calls for each in call} == {f"s{n:04}" for n in range(chat.said)}
+
+
+def test_an_open_session_with_a_key_has_a_memory_that_says_what_it_has_been_about(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    # Given talk in a session that a bot named, in a thread, and beside them
+    paced = SessionPolicy(**{**rules.__dict__, "rolling_messages": 100, "named_rolling_messages": 4})
+    handler = summarize.summarizer(
+        *(database, ExtractiveSummarizer()),
+        min_messages=4,
+        version=1,
+        rolling_messages=100,
+        rolling_tokens=10**6,
+        named_rolling_messages=4,
+        session_lifetime=timedelta(minutes=60),
+    )
+    now = datetime.now(UTC)
+
+    def say(numbers: Iterable[int], what: str) -> None:
+        for key in ("trip", ""):
+            said = [
+                message(0, f"{what}, part {n}", id=f"{key}{n}", session_key=key).model_copy(
+                    update={"sent_at": now - timedelta(minutes=20 - n)}
+                )
+                for n in numbers
+            ]
+            accept.accept(database, TENANT, CHAT, said)
+        place(database, paced, policy)
+        run(database, "summarize", handler, policy)
+
+    say(range(3), "the boat needs paint")
+    assert rows(database, "SELECT 1 FROM memories") == []
+    # When it has gone on for so many messages
+    say(range(3, 5), "the boat needs paint")
+    ((first, content, scope, type_, learned_in, left),) = rows(
+        database,
+        "SELECT id, content, scope, type, learned_in, round(extract(epoch FROM expires_at - now()) / 60) FROM memories",
+    )
+    assert (scope, type_, learned_in, int(left)) == ("session", "summary", CHAT.chat_id, 60)
+    assert "paint" in content
+    # Then it says more as the session goes on, and stays one memory
+    say(range(5, 10), "the mast needs varnish")
+    ((second, later),) = rows(database, "SELECT id, content FROM memories")
+    assert second == first
+    assert later != content
+    # and goes with a message that it may be about
+    edits.delete(database, TENANT, CHAT.chat_id, "trip7", paced)
+    assert rows(database, "SELECT 1 FROM memories") == []
+
+
+def test_how_often_a_session_with_a_key_is_summarized_is_a_setting_of_its_own() -> None:
+    settings = Settings(_env_file=None, memory_summary_turns=6)
+    assert SessionPolicy.of(settings).named_rolling_messages == 12
+    often = settings.model_copy(update={"session_rolling_messages": 8})
+    assert SessionPolicy.of(often).named_rolling_messages == 8

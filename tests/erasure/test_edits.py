@@ -23,7 +23,7 @@ from schemas.sessions import Message, Summary
 from schemas.vectors import Vector
 from tests.conftest import EPOCH, TENANT, message
 from tests.ingest.test_sessions_stored import expected, stored
-from tests.test_pipeline import CHAT, place, rows, run, summarizer, talk
+from tests.test_pipeline import CHAT, learns, place, rows, run, summarizer, talk
 
 
 def at(minute: float) -> datetime:
@@ -42,7 +42,10 @@ def work(database: Database, rules: SessionPolicy, policy: Policy) -> None:
     """Let workers do everything that is owed."""
     place(database, rules, policy)
     run(database, "summarize", summarizer(database), policy)
-    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+    # what is learned is embedded, and then compared with what is known
+    for _ in range(2):
+        run(database, "extract", learns(database), policy)
+        run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
 
 
 @pytest.fixture
@@ -63,7 +66,7 @@ def test_a_late_edit_is_searched_summarized_and_embedded_in_place_of_the_old_tex
     remembered: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     done = edit(remembered, rules, "m4", "the plumber is called Carlota and costs 70 euros", 60)
-    assert (done.outcome, done.follows) == ("edited", {"embed", "summarize"})
+    assert (done.outcome, done.follows) == ("edited", {"embed", "extract", "summarize"})
     # at once nothing speaks of the old text
     assert rows(remembered, "SELECT summary_text, search_text, status FROM conversation_sessions") == [
         (None, "", "closed")

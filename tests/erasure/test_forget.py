@@ -6,7 +6,8 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
+from pipeline.enrich import embed, rollups, summarize
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.erasure import edits, erase, forget, forget_job
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
@@ -24,7 +25,7 @@ from schemas.settings import Settings
 from tests.conftest import MIGRATED, POLICY, TENANT, Templates, message
 from tests.erasure.test_edits import at
 from tests.tables import OF_TENANTS, TABLES
-from tests.test_pipeline import place, rows, run, summarizer
+from tests.test_pipeline import learns, place, rows, run
 
 GROUP, DIRECT = ChatIn(chat_id="test:group", title="Group"), ChatIn(chat_id="test:direct", title="Direct")
 ZORA = Subject(kind="user", sender_id="test:zora")
@@ -38,7 +39,7 @@ def conversation(hour: int) -> list[MessageIn]:
     for n in (2, 5):
         said[n] = message(
             hour * 60 + n,
-            f"my zebrafish number {hour}{n} lives at Rua Augusta {hour}",
+            f"my zebrafish number {hour}{n} lives at Rua Augusta {hour}. {HOMES.get((hour, n), '')}",
             id=f"g{hour}-{n}",
             sender_id="test:zora",
             sender_name="Zora",
@@ -46,11 +47,22 @@ def conversation(hour: int) -> list[MessageIn]:
     return said
 
 
+# What Zora says of herself, by hour and number: the later supersedes the earlier.
+HOMES = {(0, 5): "I live in Zebrafish Bay.", (2, 5): "I moved to Zebrafish Hill."}
+
+
 def work(database: Database, rules: SessionPolicy, policy: Policy) -> None:
     """Let workers do everything that is owed, forgetting aside."""
     place(database, rules, policy)
-    run(database, "summarize", summarizer(database), policy)
-    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+    rolling = summarize.summarizer(
+        database, ExtractiveSummarizer(), min_messages=4, version=1, rollup_after_seconds=0.0
+    )
+    run(database, "summarize", rolling, policy)
+    run(database, "rollup", rollups.roller(database, ExtractiveSummarizer(), version=1, enabled=True), policy)
+    # what is learned is embedded, and then compared with what is known
+    for _ in range(2):
+        run(database, "extract", learns(database, entity_graph=True), policy)
+        run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
 
 
 def fill(database: Database) -> None:
@@ -77,6 +89,8 @@ def fill(database: Database) -> None:
     work(database, rules, POLICY)
     edits.edit(database, TENANT, GROUP.chat_id, "g0-2", "my zebrafish moved", None, rules)
     assert everywhere(database, "zebrafish")
+    assert {"memories.content", "memory_evidence.content"} <= set(everywhere(database, "Zebrafish Bay"))
+    assert rows(database, "SELECT count(*) FROM memory_supersessions") == [(1,)]
 
 
 @pytest.fixture
@@ -124,7 +138,7 @@ def forgotten(database: Database, subject: Subject, rules: SessionPolicy, policy
 def test_nothing_of_a_forgotten_user_stands_in_any_column_of_any_table(
     remembered: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
-    assert forget.plan(remembered, TENANT, ZORA) == {"messages": 45, "chats": 2, "memories": 1, "queries": 0}
+    assert forget.plan(remembered, TENANT, ZORA) == {"messages": 45, "chats": 2, "memories": 3, "queries": 0}
     receipt = forgotten(remembered, ZORA, rules, policy)
     for _ in ("at once", "and when all is summarized and embedded again"):
         for words in ("zebrafish", "Rua Augusta", "zora"):
@@ -134,7 +148,7 @@ def test_nothing_of_a_forgotten_user_stands_in_any_column_of_any_table(
     assert {k: receipt.counts[k] for k in ("messages", "sessions", "memories")} == {
         "messages": 45,
         "sessions": 21,
-        "memories": 2,
+        "memories": 4,
     }
     assert "jobs" in receipt.counts
     assert receipt.counts["looked_for"] > 0

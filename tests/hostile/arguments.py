@@ -6,9 +6,11 @@ A parameter that is not known here fails the walk: whoever adds one says what ma
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import text
 
@@ -16,6 +18,7 @@ from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion
 from pipeline.enrich.embedding_text import OwnedText
+from pipeline.enrich.stated_facts.extractor import RuleExtractor
 from pipeline.enrich.summarize import Rollout
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.ingest.import_tally import ChatTally, Tally
@@ -27,6 +30,8 @@ from pipeline.llm.budget import Budget
 from pipeline.llm.ledger import EmbeddingCall, Entry
 from pipeline.llm.limits import Limits
 from pipeline.llm.prices import load_prices
+from pipeline.memories.learn import Learning
+from pipeline.memories.revise import Owner, Said
 from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.doctor.facts import TenantData
 from pipeline.operations.retention import retention_of
@@ -36,21 +41,32 @@ from pipeline.question import parse
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.model import Scored, Statistics
 from pipeline.retrieval import candidates, message_ranking, prepare, request
-from pipeline.store import backfills, checks, jobs, retention
+from pipeline.retrieval.entity_hops import Link, Linked
+from pipeline.store import backfills, checks, jobs, messages, retention
+from pipeline.store.entity_graph import AliasRow, EntityKey, LinkRow, RelationRow
+from pipeline.store.evidence import Evidence
 from pipeline.store.membership import Seen
+from pipeline.store.memory_changes import Owner as MemoryOwner
+from pipeline.store.memory_search import MemoryConditions
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
+from pipeline.store.rollups import Week
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.context import AnswerIn, Context
 from schemas.documents import DocumentFilter, DocumentIn
+from schemas.entities import EntityFilter, EntityPlace
 from schemas.errors import Permanent
+from schemas.facts import Fact, KnownFact
 from schemas.kinds import EMBED, SUMMARIZE
-from schemas.memories import MemoryFilter
+from schemas.memories import MemoryFilter, MemoryQuery
+from schemas.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion
 from schemas.messages import ChatIn
 from schemas.search import MoreQuery
 from schemas.sessions import Stamp, Summary
+from schemas.topics import TopicFilter
+from schemas.user_pages import UserFilter
 from tests.hostile.caller import FAR_AHEAD, LONG_AGO, THEMES, Caller
-from tests.hostile.victims import MALLORY, VICTIM
+from tests.hostile.victims import MALLORY, SHARED_CHAT, VICTIM
 
 
 class Unknown(Exception):
@@ -179,16 +195,73 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "words": lambda a: [] if a.theme.empty else ["lighthous", a.text],
     "trace_id": lambda a: f"{VICTIM}-request" if a.theme.text is None else a.theme.text,
     "language": lambda a: "english" if a.theme.text is None else a.theme.text,
+    "after: uuid.UUID | None": lambda a: UUID(str(a.known.one("memories", "id"))) if a.theme.empty else None,
     "after: str": lambda a: a.text,
     "after: str | None": lambda a: a.maybe("query_log", "context_id"),
     "after: int | None": lambda _: None,
     "after: str | int | None": lambda _: None,
     "after: int": lambda _: 0,
+    # entities and topics
+    "facts": lambda a: [
+        KnownFact(
+            id=UUID(str(each)), content=a.text, subject=a.text, attribute="", value=a.text, said_at=LONG_AGO
+        )
+        for each in a.ids("memories")
+    ],
+    "messages: Sequence[schemas.sessions.Message]": lambda a: messages.by_id(a.connection, a.ids("messages")),
+    "chats": lambda a: None if a.theme.empty else a.names("chats", "chat_id"),
+    "store.entity_graph.lock.new": lambda a: [_entity_key(a)],
+    "store.entity_graph.put.found": lambda a: [(_entity_key(a), "unknown")],
+    "entity_id": lambda a: a.id("entities"),
+    "entity_ids": lambda a: a.ids("entities"),
+    "store.entity_search.listing.ids": lambda a: None if a.theme.empty else a.ids("entities"),
+    "named: Sequence[pipeline.store.entity_graph.AliasRow]": lambda a: [
+        AliasRow(each, a.text, a.text) for each in a.ids("entities")
+    ],
+    "links": lambda a: [
+        LinkRow(each, a.known.one("messages", "id"), a.known.one("memories", "id"), LONG_AGO)
+        for each in a.ids("entities")
+    ],
+    "relations": lambda a: [
+        RelationRow(one, other, 1.0, LONG_AGO, FAR_AHEAD) for one, other in pairwise(a.ids("entities"))
+    ],
+    "store.entity_graph.move.into": lambda a: a.chat_id,
+    "store.entity_search.of_name.name": lambda a: a.name("messages", "sender_name"),
+    "store.entity_search.of_name.users": lambda a: a.names("messages", "sender_id"),
+    "memories.entities.show.name": lambda a: a.name("messages", "sender_id"),
+    "place": lambda a: EntityPlace(chat_id=None if a.theme.empty else SHARED_CHAT),
+    "memories.entities.listing.wanted": lambda a: EntityFilter(
+        chat_id=None if a.theme.empty else SHARED_CHAT
+    ),
+    "operations.topics.of_chat.wanted": lambda _: TopicFilter(),
+    "linked: pipeline.retrieval.entity_hops.Linked": lambda a: Linked(
+        messages={each: Link(share=1.0, reason=a.text) for each in a.ids("messages")}
+    ),
+    "linked": lambda a: {str(each): a.text for each in a.ids("memories")},
+    "store.memory_search.relevant.ids": lambda a: (
+        None if a.theme.empty else [str(each) for each in a.ids("memories")]
+    ),
+    "week": lambda a: Week(a.chat_id, LONG_AGO.date()),
+    "until": lambda _: FAR_AHEAD,
+    "store.rollups.save.read": lambda a: [
+        SimpleNamespace(**row) for row in a.known.rows["conversation_sessions"]
+    ],
+    "source_hash": lambda _: b"hash",
+    "model_chats": lambda a: frozenset(a.names("chats", "chat_id")),
+    "store.rollups.drop_of_chat.into": lambda a: None if a.theme.empty else a.chat_id,
+    "store.rollups.hold.ids": lambda a: a.ids("rollups"),
+    "enrich.weeks.enqueue.zone": lambda _: ZoneInfo("UTC"),
+    "store.topics.by_period.by": lambda _: "week",
+    "store.topics.by_period.zone": lambda _: "UTC",
     # sessions
     "session_id": lambda a: a.id("conversation_sessions"),
     "session_ids": lambda a: a.ids("conversation_sessions"),
     "into": lambda a: {each: a.id("conversation_sessions") for each in a.ids("conversation_sessions")},
     "session": lambda a: a.sessions[0],
+    "store.summary_memories.put.session": lambda a: SimpleNamespace(
+        id=a.id("conversation_sessions"), chat_id=a.chat_id
+    ),
+    "named_messages": lambda _: 12,
     "session_key": lambda a: a.name("session_closes", "session_key"),
     "session_key: str | None": lambda a: a.maybe("session_closes", "session_key"),
     "closes": lambda a: [(a.name("session_closes", "session_key"), LONG_AGO)],
@@ -255,6 +328,20 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "memory": lambda a: a.memory,
     "identity": lambda a: UUID(str(a.known.one("memories", "id"))) if a.theme.text is None else uuid4(),
     "content_hash": lambda a: a.known.one("memories", "content_hash"),
+    "owner": lambda a: MemoryOwner("user", None, a.name("memories", "user_id"), None),
+    "wanted: schemas.memory_changes.MemoryEdit": lambda a: MemoryEdit(content=a.text or "?"),
+    "wanted: schemas.memory_changes.MemoryPromotion": lambda _: MemoryPromotion(scope="organization"),
+    "wanted: schemas.memory_changes.MemoryCorrection": lambda a: MemoryCorrection(content=a.text or None),
+    "session_lifetime": lambda _: timedelta(minutes=60),
+    "own_documents": lambda _: True,
+    "users: Sequence[str]": lambda a: a.names("users", "user_id"),
+    "lives_for": lambda _: timedelta(minutes=60),
+    "metadata": lambda a: {a.text[:100]: a.text},
+    "expires_at": lambda _: FAR_AHEAD,
+    "also_in": lambda a: a.names("chats", "chat_id"),
+    "old": lambda a: UUID(str(a.known.one("memories", "id"))),
+    "new": lambda _: uuid4(),
+    "at": lambda _: FAR_AHEAD,
     "hashes": lambda a: (
         [] if a.theme.empty else [bytes(each) for each in a.known.all("suppression_list", "hash")]
     ),
@@ -293,9 +380,97 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         )
     },
     "store.jobs.drop.kinds": lambda _: [EMBED, SUMMARIZE],
+    "given: schemas.user_pages.UserFilter": lambda a: UserFilter(
+        chat_id=None if a.theme.empty else a.chat_id
+    ),
     "given: schemas.memories.MemoryFilter": lambda a: MemoryFilter(
         user_id=a.maybe("users", "user_id") or None, chat_id=None if a.theme.empty else a.chat_id
     ),
+    "query: schemas.memories.MemoryQuery": lambda a: MemoryQuery(
+        query=a.text or "?",
+        user_id=a.maybe("users", "user_id") or None,
+        chat_id=None if a.theme.empty else SHARED_CHAT,
+        metadata=None if a.theme.text is None else {"note": a.theme.text},
+    ),
+    "which: pipeline.store.memory_search.MemoryConditions": lambda a: MemoryConditions(
+        user_ids=None if a.theme.empty else a.names("users", "user_id"),
+        source=None if a.theme.text is None else a.theme.text,
+        metadata=None if a.theme.text is None else {"note": a.theme.text},
+    ),
+    "seen: pipeline.store.membership.Seen | None": lambda a: (
+        None
+        if a.theme.empty
+        else Seen(
+            visible=Visible(everywhere=True, chats=frozenset({a.chat_id})),
+            asker_ids=a.names("messages", "sender_id"),
+            alone=True,
+        )
+    ),
+    "store.memory_search.relevant.named": lambda a: a.names("messages", "sender_id"),
+    # learned memories: their statements name them by evidence and supersessions
+    "how": lambda _: Learning(extractor=RuleExtractor(), rules=RuleExtractor()),
+    "again": lambda a: a.ids("memories"),
+    "owner: pipeline.memories.revise.Owner": lambda a: _owner(a),
+    "owner: str": lambda a: a.name("memory_evidence", "sender_id"),
+    "said": lambda a: [Said(fact=_fact(a), evidence=_evidence(a), language="english")],
+    "evidence": lambda a: _evidence(a),
+    "losers": lambda a: a.ids("memory_evidence", "session_id"),
+    "survivors": lambda a: a.ids("memory_evidence", "session_id")[::-1],
+    "among": lambda a: a.ids("memories"),
+    "edges": lambda a: [
+        (each["superseded_by"], each["memory_id"]) for each in a.known.rows["memory_supersessions"]
+    ],
+    "ids: Sequence[uuid.UUID]": lambda a: a.ids("memories"),
+    "store.learned.learned.ids": lambda a: [str(each) for each in a.ids("memories")],
+    "store.learned.of_person.ids": lambda a: a.names("memory_evidence", "sender_id"),
+    "agent_id: str": lambda a: a.name("memories", "agent_id"),
+    "attribute": lambda a: a.text,
+    "store.evidence.move.moves": lambda a: [
+        (each["memory_id"], each["session_id"], other["memory_id"])
+        for each in a.known.rows["memory_evidence"]
+        for other in a.known.rows["memory_evidence"]
+    ],
+    **{
+        f"{function}.{name}": lambda a: a.known.one("memory_supersessions", "memory_id")
+        for function, name in (
+            ("memories.likeness.unite", "memory_id"),
+            ("store.evidence.put", "memory_id"),
+            *((f"store.learned.{each}", "memory_id") for each in ("adopt", "nearest", "raise_importance")),
+            ("store.learned.copy", "memory_id"),
+        )
+    },
+    **{
+        f"{function}.session_id": lambda a: a.known.one("memory_evidence", "session_id")
+        for function in ("store.evidence.drop_of_session", "store.evidence.memories_of")
+    },
+    **{
+        f"{function}.message_ids": lambda a: a.ids("memory_evidence", "message_id")
+        for function in ("store.evidence.take", "erasure.unlearn.unlearn")
+    },
+    "store.learned.copy.into": lambda _: uuid4(),
+    "store.learned.insert.values": lambda a: (
+        _learned(a)
+        | {
+            "id": uuid4(),
+            "scope": "user",
+            "type": "fact",
+            "user_id": a.name("memory_evidence", "sender_id"),
+            "agent_id": None,
+            "importance": 5.0,
+            "subject": a.text,
+            "attribute": a.text,
+            "value": a.text,
+            "learned_by": "rules-v1",
+            "holds_from": None,
+            "holds_until": None,
+            "language": "english",
+        }
+    ),
+    "store.learned.refresh.values": lambda a: (
+        _learned(a)
+        | {"id": a.known.one("memory_supersessions", "memory_id"), "also_in": a.names("chats", "chat_id")}
+    ),
+    "operations.costs.estimate_extraction.measured": lambda a: (a.text, a.text),
     "users": lambda a: None if a.theme.empty else a.names("users", "user_id"),
     "visible": lambda a: Visible(everywhere=True, chats=frozenset({a.chat_id})),
     "seen: pipeline.store.membership.Seen": lambda a: Seen(
@@ -493,9 +668,65 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
 }
 
 
+def _entity_key(a: Caller) -> EntityKey:
+    return EntityKey(a.text or "?", a.name("messages", "sender_id"))
+
+
+def _owner(a: Caller) -> Owner:
+    """Each kind in turn, of the victim's names."""
+    owners = (
+        Owner(scope="user", user_id=a.name("memory_evidence", "sender_id")),
+        Owner(scope="agent", agent_id=a.name("memories", "agent_id")),
+        Owner(scope="organization", chat_id=a.chat_id),
+    )
+    return owners[THEMES.index(a.theme) % len(owners)]
+
+
+def _fact(a: Caller) -> Fact:
+    return Fact(
+        content=a.text,
+        category="fact",
+        about="speaker",
+        subject=a.text,
+        attribute=a.text,
+        value=a.text,
+        confidence=0.9,
+        importance=5,
+        message_ids=tuple(a.ids("memory_evidence", "message_id")),
+        replaces=tuple(a.ids("memories")),
+    )
+
+
+def _evidence(a: Caller) -> Evidence:
+    ids = a.ids("memory_evidence", "message_id")
+    return Evidence(
+        memory_id=None,
+        session_id=a.known.one("memory_evidence", "session_id"),
+        chat_id=a.chat_id,
+        said_at=FAR_AHEAD,
+        content=a.text,
+        confidence=0.9,
+        learned_by="rules-v1",
+        messages=ids,
+        senders=[a.name("memory_evidence", "sender_id")] * len(ids),
+        times=[FAR_AHEAD] * len(ids),
+    )
+
+
+def _learned(a: Caller) -> dict[str, Any]:
+    """What a learned memory has from its evidence."""
+    return {
+        "content": a.text,
+        "hash": a.known.one("memories", "content_hash"),
+        "confidence": 0.9,
+        "said_at": FAR_AHEAD,
+        "learned_in": a.chat_id,
+    }
+
+
 def _position(a: Caller) -> str:
     """The end of the source that `source` says, as a backfill that has come there notes it."""
-    return {"sessionize": "~", "embed_memories": str(UUID(int=2**128 - 1))}.get(
+    return {"sessionize": "~", "answers": "~", "embed_memories": str(UUID(int=2**128 - 1))}.get(
         BY_NAME["source"](a), str(2**62)
     )
 

@@ -149,7 +149,7 @@ class Caller:
                 attempts=1,
                 trace_id=None,
             )
-            for kind in ("ingest", "embed", "summarize", "backfill", "forget")
+            for kind in ("ingest", "embed", "summarize", "extract", "backfill", "forget")
             for row in self.known.rows["jobs"]
             if row["kind"] == kind
         ]

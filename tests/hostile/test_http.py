@@ -47,6 +47,7 @@ IN_PATH: dict[str, Callable[[Caller], str]] = {
     "receipt": lambda a: str(a.id("forget_receipts")) if a.theme.text is None else a.theme.text,
     "document_id": lambda a: a.name("memories", "document_id"),
     "memory_id": lambda a: str(a.known.one("memories", "id")) if a.theme.text is None else a.theme.text,
+    "name": lambda a: a.name("messages", "sender_id"),
 }
 # What is asked for behind the question mark; what is not there is left out.
 IN_QUERY: dict[str, Callable[[Caller], str]] = {
@@ -55,7 +56,14 @@ IN_QUERY: dict[str, Callable[[Caller], str]] = {
     "agent_id": lambda a: a.name("memories", "agent_id"),
     "chat_id": lambda a: a.chat_id,
     "after": lambda a: str(a.known.one("memories", "id")) if a.theme.text is None else a.theme.text,
+    "type": lambda a: "fact" if a.theme.text is None else a.theme.text,
+    "source": lambda a: "chat" if a.theme.text is None else a.theme.text,
+    "as_of": lambda a: "2100-01-01T00:00:00Z" if a.theme.text is None else a.theme.text,
+    "superseded": lambda a: "true" if a.theme.text is None else a.theme.text,
     "status": lambda a: "closed" if a.theme.text is None else a.theme.text,
+    "kind": lambda a: "place" if a.theme.text is None else a.theme.text,
+    "by": lambda a: "week" if a.theme.text is None else a.theme.text,
+    "periods": lambda a: "12" if a.theme.text is None else a.theme.text,
     "limit": lambda a: "100" if a.theme.text is None else a.theme.text,
 }
 BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
@@ -112,6 +120,20 @@ BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
             "learned_in": a.chat_id,
         },
         lambda a: {"scope": "session", "session_id": a.id("conversation_sessions"), "content": a.text},
+    ],
+    ("post", "/v1/memories/search"): [
+        lambda a: {"query": a.text, "user_id": a.name("users", "user_id"), "source": a.text[:255]},
+        lambda a: {"query": "lighthouse", "chat_id": SHARED_CHAT, "metadata": {"note": a.text}},
+        lambda a: {"query": "lighthouse", "chat_id": a.chat_id},
+    ],
+    ("patch", "/v1/memories/{memory_id}"): [lambda a: {"content": a.text, "metadata": {"note": a.text}}],
+    ("post", "/v1/memories/{memory_id}/promote"): [
+        lambda _: {"scope": "organization"},
+        lambda a: {"scope": "user", "user_id": a.name("users", "user_id")},
+    ],
+    ("post", "/v1/memories/{memory_id}/correct"): [
+        lambda _: {},
+        lambda a: {"content": a.text, "chat_id": a.chat_id},
     ],
     ("put", "/v1/users/{user_id}/senders/{sender_id}"): [lambda _: {}],
     ("post", "/v1/users/{user_id}/merge"): [

@@ -7,11 +7,13 @@ from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
+from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion
 from pipeline.context import build_context
-from pipeline.enrich import embed
+from pipeline.enrich import embed, rollups, summarize
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
@@ -34,18 +36,20 @@ from schemas.settings import Settings
 from tests.conftest import message
 from tests.llm.chat_models import ScriptedModel, asking
 from tests.tables import OF_TENANTS, TABLES
-from tests.test_pipeline import place, run, summarizer
+from tests.test_pipeline import learns, place, run
 
 VICTIM, MALLORY = "victim", "mallory"
 # Stands in every text of the victim's; ids do not hold it: who attacks knows them.
 SECRET = "xyzzy"
 SHARED_CHAT = "test:same"
+# Said in two sessions of a chat, by the numbers of the messages: the later one supersedes the earlier.
+HOMES = {4: " I live in Lisbon.", 7: " I moved to Porto."}
 
 # What names a thing, or is one of a few words: not for hiding anything.
 NAMES = set(
     """tenant_id chat_id external_id session_key sender_id user_id agent_id key kind name role status state scope
     type language time_zone platform document_id learned_in summary_model trace_id source profile context_id
-    moved_to model purpose provider outcome""".split()
+    moved_to model purpose provider outcome also_in learned_by facts_model""".split()
 )
 
 
@@ -57,8 +61,14 @@ def fill(database: Database, words: Mapping[str, str], rules: SessionPolicy, pol
     for tenant, word in words.items():
         _note(database, tenant, word)
         _ask_a_model(database, tenant, word)
-    run(database, "summarize", summarizer(database), policy)
-    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+    rolling = summarize.summarizer(
+        database, ExtractiveSummarizer(), min_messages=4, version=1, rollup_after_seconds=0.0
+    )
+    run(database, "summarize", rolling, policy)
+    run(database, "rollup", rollups.roller(database, ExtractiveSummarizer(), version=1, enabled=True), policy)
+    for _ in range(2):
+        run(database, "extract", learns(database, entity_graph=True), policy)
+        run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
     for tenant, word in words.items():
         _leave_owed(database, tenant, word, rules)
 
@@ -69,7 +79,7 @@ def _tell(database: Database, tenant: str, word: str) -> None:
         told = [
             message(
                 n,
-                f"the {word} of the lighthouse, number {n}",
+                f"the {word} of the lighthouse, number {n}.{HOMES.get(n, '')}",
                 id=f"{tenant}-{n}",
                 sender_id=sender,
                 sender_name=f"Ann {word}",
@@ -129,6 +139,10 @@ def _leave_owed(database: Database, tenant: str, word: str, rules: SessionPolicy
     forget.start(database, tenant, Subject(kind="message", chat_id=alone, external_id=f"{tenant}-19"))
     with database.tenant(tenant) as connection:
         jobs.enqueue(connection, tenant, "summarize", ["session:0"], trace_id=f"{tenant}-request")
+        superseded = connection.execute(text("SELECT memory_id FROM memory_supersessions")).scalars()
+        learned_from = connection.execute(text("SELECT DISTINCT session_id FROM memory_evidence")).scalars()
+        keys = [*(f"memory:{each}" for each in superseded), *(f"session:{each}" for each in learned_from)]
+        jobs.enqueue(connection, tenant, "extract", keys)
         quarantine.keep_payload(
             connection, tenant, f"{tenant}-payload", json.dumps({"text": word}), "odd", None
         )

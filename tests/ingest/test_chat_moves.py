@@ -38,7 +38,7 @@ from tests.conftest import TENANT, message
 from tests.erasure.test_edits import work
 from tests.ingest.test_sessions_stored import expected, place_all, stored
 from tests.llm.chat_models import ScriptedModel, asking
-from tests.test_pipeline import rows, summarizer
+from tests.test_pipeline import learns, rows, summarizer
 
 OLD, NEW = ChatIn(chat_id="test:1", title="The house"), ChatIn(chat_id="test:2")
 FINAL = "test:3"
@@ -99,6 +99,7 @@ NAMING = {
     "pending_changes": "chat_id",
     "query_log": "chat_id",
     "memories": "learned_in",
+    "memory_evidence": "chat_id",
     "llm_calls": "chat_id",
 }
 
@@ -436,6 +437,7 @@ def test_everything_else_goes_on_while_chats_are_merged(
     handlers = {
         "ingest": place.placer(database, rules),
         "summarize": summarizer(database),
+        "extract": learns(database),
         "embed": embed.embedder(database, DeterministicEmbedder()),
         "forget": forget.forgetter(database, rules),
     }

@@ -234,8 +234,10 @@ def test_what_follows_has_the_message_s_priority_and_the_chat_s_lane(
     )
     assert found == [
         ("test:1", "embed", 0, True, False, 2),
+        ("test:1", "extract", 0, True, False, 2),
         ("test:1", "summarize", 0, True, False, 2),
         ("test:2", "embed", 1, True, False, 2),
+        ("test:2", "extract", 1, True, True, 2),
         ("test:2", "summarize", 1, True, True, 2),
     ]
 

@@ -11,7 +11,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.forgetting import Subject
-from schemas.kinds import BACKFILL, EMBED, FORGET, INGEST, KINDS, SUMMARIZE, Kind
+from schemas.kinds import BACKFILL, EMBED, EXTRACT, FORGET, INGEST, KINDS, ROLLUP, SUMMARIZE, Kind
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT, Templates
 from tests.erasure.test_forget import GROUP, fill, forgotten
@@ -24,6 +24,8 @@ KEYS = {
     INGEST.name: f"'{GROUP.chat_id}'",
     EMBED.name: "(SELECT 'message:' || max(id) FROM messages)",
     SUMMARIZE.name: "(SELECT 'session:' || max(id) FROM conversation_sessions)",
+    ROLLUP.name: f"'2026-03-02:{GROUP.chat_id}'",
+    EXTRACT.name: "(SELECT 'memory:' || max(id::text) FROM memories)",
     BACKFILL.name: "'1'",
     # the job that forgets the tenant itself
     FORGET.name: "NULL",

@@ -10,21 +10,27 @@ from sqlalchemy import text
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
 from pipeline.enrich import embed
+from pipeline.erasure import export, forget
 from pipeline.ingest import accept
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import documents, statements
 from pipeline.memories.documents import CHUNK_TOKENS, OVERLAP_TOKENS, Kept
+from pipeline.people import identities, suppression
+from pipeline.store import chats as store_chats
 from pipeline.store.database import Database
 from pipeline.text.tokens import estimate
 from schemas.context import Context
 from schemas.documents import DocumentFilter, DocumentIn
 from schemas.errors import NotFound
-from schemas.memories import MemoryIn
+from schemas.forgetting import Subject
+from schemas.memories import MemoryFilter, MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
+from tests.test_pipeline import rows, run
 
 EMBEDDER = DeterministicEmbedder()
 SUBJECTS = ("the boiler", "the ferry", "the garden", "the mooring", "the chimney", "the cellar")
@@ -171,6 +177,80 @@ def test_a_document_that_is_removed_is_gone_with_its_vectors_and_work(
     for act in (documents.remove, documents.passages):
         with pytest.raises(NotFound, match="backscroll documents list"):
             act(asked_in, TENANT, "handbook")
+
+
+def test_a_users_own_document_is_shown_to_them_alone_and_only_where_nobody_else_is(
+    database: Database, settings: Settings, policy: Policy
+) -> None:
+    # Given a lease of Ann's, and direct chats, a thread and groups with her and others
+    chats = {
+        "test:direct": ("direct", ["test:ann"]),
+        "test:thread": ("thread", ["test:ann"]),
+        "test:three": ("direct", ["test:ann", "test:bob"]),
+        "test:bobs": ("direct", ["test:bob"]),
+        "test:group": ("group", ["test:ann"]),
+        "test:house": ("group", ["test:ann", "test:bob"]),
+    }
+    for chat_id, (kind, people) in chats.items():
+        chat = ChatIn.model_validate({"chat_id": chat_id, "kind": kind})
+        said = [message(n, id=f"{n}", sender_id=who) for n, who in enumerate(people)]
+        accept.accept(database, TENANT, chat, said)
+    identities.link(database, TENANT, "slack:U1", "test:ann")
+    assert keep(database, "The rent is due on the third.", "lease", user_id="slack:U1").outcome == "new"
+    embed_all(database, policy)
+    given = {"query": "when is the rent due?", "explain": True}
+
+    def sees(chat_id: str, user_id: str | None) -> bool:
+        query = ContextQuery.model_validate(given | {"chat_id": chat_id, "user_id": user_id})
+        context = build_context(database, TENANT, query, embedder=EMBEDDER, settings=settings)
+        listed = statements.listing(
+            database,
+            TENANT,
+            MemoryFilter(chat_id=chat_id, user_id=user_id, scope="user" if user_id else None),
+        )
+        assert bool(listed) == ("The rent" in context.text)
+        return bool(listed)
+
+    def seen() -> set[tuple[str, str | None]]:
+        return {(chat, who) for chat in chats for who in ("test:ann", "test:bob", None) if sees(chat, who)}
+
+    assert seen() == {("test:direct", "test:ann"), ("test:thread", "test:ann")}
+    # whatever else a tenant shows everywhere
+    with database.tenant(TENANT) as connection:
+        store_chats.set_tenant_setting(connection, TENANT, "audience", "tenant")
+    assert seen() == {("test:direct", "test:ann"), ("test:thread", "test:ann")}
+
+
+def test_the_same_id_of_the_organization_and_of_a_user_are_two_documents(database: Database) -> None:
+    keep(database, "Ours.", "handbook")
+    keep(database, "Ann's.", "handbook", user_id="test:ann")
+    identities.link(database, TENANT, "slack:U1", "test:ann")
+    # a new version replaces the person's, under whichever of their ids it comes
+    assert keep(database, "Ann's, revised.", "handbook", user_id="slack:U1").outcome == "replaced"
+    assert contents(database) == ["Ours."]
+    (mine,) = documents.passages(database, TENANT, "handbook", "slack:U1")
+    assert mine.content == "Ann's, revised."
+    for user, owner in ((None, None), ("slack:U1", "test:ann")):
+        (listed,) = documents.listing(database, TENANT, DocumentFilter(user_id=user))
+        assert (listed.document_id, listed.user_id, listed.chunks) == ("handbook", owner, 1)
+    assert documents.remove(database, TENANT, "handbook", "test:ann") == 1
+    with pytest.raises(NotFound, match="of test:ann: see `backscroll documents list --user test:ann`"):
+        documents.remove(database, TENANT, "handbook", "test:ann")
+    assert contents(database) == ["Ours."]
+    suppression.remember_user(database, TENANT, "test:ann", remembered=False)
+    assert keep(database, "Ann's.", "handbook", user_id="slack:U1").outcome == "kept_out"
+
+
+def test_a_persons_documents_are_exported_and_forgotten_with_them(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    keep(database, "Ours.", "handbook")
+    keep(database, "The rent is due on the third.", "lease", user_id="test:ann")
+    (record,) = export.of_user(database, TENANT, "test:ann")
+    assert (record["record"], record["document_id"]) == ("memory", "lease")
+    forget.start(database, TENANT, Subject(kind="user", sender_id="test:ann"))
+    run(database, "forget", forget.forgetter(database, rules), policy)
+    assert rows(database, "SELECT document_id FROM memories") == [("handbook",)]
 
 
 def test_documents_are_listed_page_by_page(database: Database) -> None:

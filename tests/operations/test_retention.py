@@ -3,6 +3,7 @@
 import threading
 import time
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from sqlalchemy import text
@@ -11,13 +12,18 @@ from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
+from pipeline.memories import changes
+from pipeline.memories.statements import remember
 from pipeline.operations import retention as pruning
 from pipeline.operations.retention import Retention, prune, prune_all, retention_of
 from pipeline.people import suppression
-from pipeline.store import chats, counters, ranges
+from pipeline.ranking.usefulness import usefulness
+from pipeline.store import chats, counters, memories, ranges
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, DatabaseUnavailable
 from schemas.forgetting import Subject
+from schemas.memories import MemoryIn
+from schemas.memory_changes import MemoryCorrection
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
@@ -167,6 +173,123 @@ def test_figures_of_past_days_become_one_row_each_and_old_ones_go(
         assert counters.totals(connection, 400) == before
     assert rows(database, "SELECT count(*) FROM daily_counters WHERE day < current_date") == [(4,)]
     assert prune(database, TENANT, keep)["daily_counters_apart"] == 0
+
+
+def test_of_too_many_memories_of_a_user_the_least_useful_go_first(
+    database: Database, keep: Retention
+) -> None:
+    ages = [
+        (importance, uses, days)
+        for importance in (0, 1, 5, 9)
+        for uses in (0, 1, 20)
+        for days in (0, 60, 200)
+    ]
+    with database.tenant(TENANT) as connection:
+        chats.ensure_tenant(connection, TENANT)
+        for number, (importance, uses, days) in enumerate(ages):
+            connection.execute(
+                text("""
+                    INSERT INTO memories (tenant_id, id, scope, type, user_id, content, content_hash, importance,
+                        access_count, created_at, last_accessed_at)
+                    VALUES ('default', gen_random_uuid(), 'user', 'fact', 'u1', :name, :hash, :importance, :uses,
+                        now() - interval '300 days', now() - :days * interval '1 day')
+                """),
+                {
+                    "name": str(number),
+                    "hash": bytes([number]),
+                    "importance": importance,
+                    "uses": uses,
+                    "days": days,
+                },
+            )
+    kept = Retention(**{**vars(keep), "memories_per_user": 20})
+    assert prune(database, TENANT, kept, batch=3)["memories_over_user_cap"] == len(ages) - 20
+    best = sorted(range(len(ages)), key=lambda each: usefulness(*ages[each]), reverse=True)[:20]
+    # equally useful ones are one as good as the other
+    left = sorted(usefulness(*ages[int(name)]) for (name,) in rows(database, "SELECT content FROM memories"))
+    assert left == sorted(usefulness(*ages[each]) for each in best)
+
+
+def test_history_goes_before_what_is_known_and_what_was_said_by_hand_goes_last(
+    database: Database, keep: Retention
+) -> None:
+    # Given a page of Ann's: something wrong, a chain of three homes, a document, and what was written by hand
+    accept.accept(database, TENANT, OLD, [message(0)])
+
+    def write(content: str, type_: str = "fact", importance: float = 5, **fields: object) -> UUID:
+        given = {
+            "scope": "user",
+            "user_id": "test:ann",
+            "content": content,
+            "type": type_,
+            "importance": importance,
+        }
+        written = remember(database, TENANT, MemoryIn.model_validate(given | fields))
+        assert written.id is not None
+        return written.id
+
+    homes = [write("Lives in Porto.")]
+    for home in ("Lives in Braga.", "Lives in Faro."):
+        homes.append(changes.correct(database, TENANT, homes[-1], MemoryCorrection(content=home)).id)
+    wrong = write("Has a boat.", importance=10)
+    changes.correct(database, TENANT, wrong, MemoryCorrection())
+    write("Is 40.", "manual", 0)
+    write("Likes tea.")
+    write("Where is the key? Under the mat.", "qa_turn", 1)
+    write("A lease.", "document", document_id="lease")
+    write("Has a cat.", learned_in=OLD.chat_id, importance=9)
+
+    def left(most: int) -> set[str]:
+        prune(database, TENANT, Retention(**{**vars(keep), "memories_per_user": most}), batch=1)
+        return {
+            content for (content,) in rows(database, "SELECT content FROM memories WHERE type <> 'document'")
+        }
+
+    by_hand = {"Is 40.", "Lives in Faro."}
+    assert "Lives in Porto." not in left(7)
+    assert rows(database, "SELECT count(*) FROM memory_supersessions") == [(1,)]
+    assert left(5) == by_hand | {"Likes tea.", "Has a cat.", "Where is the key? Under the mat."}
+    assert left(4) == by_hand | {"Likes tea.", "Has a cat."}
+    assert left(3) == by_hand | {"Has a cat."}
+    assert left(1) == {"Lives in Faro."}
+    assert rows(database, "SELECT content FROM memories WHERE type = 'document'") == [("A lease.",)]
+
+
+def test_history_and_answers_that_nobody_was_shown_go_after_their_time(
+    database: Database, keep: Retention
+) -> None:
+    accept.accept(database, TENANT, OLD, [message(0)])
+    accept.accept(database, TENANT, OLDER, [message(0)])
+
+    def write(content: str, **fields: object) -> UUID:
+        given = {"scope": "user", "user_id": "test:ann", "content": content, "learned_in": OLD.chat_id}
+        written = remember(database, TENANT, MemoryIn.model_validate(given | fields))
+        assert written.id is not None
+        return written.id
+
+    # Given what was superseded and wrong long ago, and what was superseded in private only
+    home, boat, cat = write("Lives in Porto."), write("Has a boat."), write("Has a cat.")
+    changes.correct(database, TENANT, home, MemoryCorrection(content="Lives in Braga."))
+    changes.correct(database, TENANT, boat, MemoryCorrection())
+    changes.correct(database, TENANT, cat, MemoryCorrection(content="Has two cats.", chat_id=OLDER.chat_id))
+    old_answer, shown_answer = write("Old?", type="qa_turn"), write("Shown?", type="qa_turn")
+    with database.tenant(TENANT) as connection:
+        connection.execute(
+            text("""
+                UPDATE memories SET created_at = created_at - interval '401 days',
+                    said_at = said_at - interval '401 days', retracted_at = retracted_at - interval '401 days'
+            """)
+        )
+        memories.touch(connection, [str(shown_answer)])
+    lately = write("Has a dog.")
+    changes.correct(database, TENANT, lately, MemoryCorrection(content="Has a parrot."))
+    # When that is pruned
+    pruned = prune(database, TENANT, keep, batch=1)
+    # Then what others still know, and what became history lately, is there
+    assert (pruned["memories_history"], pruned["memories_unused_answers"]) == (2, 1)
+    gone = {home, boat, old_answer}
+    assert not gone & {id_ for (id_,) in rows(database, "SELECT id FROM memories")}
+    assert {lately, cat, shown_answer} <= {id_ for (id_,) in rows(database, "SELECT id FROM memories")}
 
 
 def test_what_is_done_long_ago_goes_and_tombstones_stay(

@@ -33,6 +33,7 @@ from schemas.search import SearchQuery
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, StoredSpace, Vector
 from tests.conftest import POLICY, TENANT, message
+from tests.test_pipeline import learns
 
 CHAT = ChatIn(chat_id="test:house", title="The house")
 OLD, NEW = (DeterministicEmbedder(dimensions=size).space for size in (256, 384))
@@ -76,6 +77,7 @@ class Deployment:
             "summarize": summarize.summarizer(
                 self.database, ExtractiveSummarizer(), min_messages=4, version=1
             ),
+            "extract": learns(self.database),
             "embed": embed.embedder(self.database, self.embedders),
             "backfill": backfill.backfiller(self.database, current),
         }

@@ -33,15 +33,21 @@ def test_a_key_alone_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_sent_where_is_said_in_a_sentence() -> None:
     named = {"session_summary_model": "gpt-4.1-mini", "openai_api_key": "k"}
-    (sentence,) = sent_elsewhere(settings_of(**named))
-    assert "api.openai.com:443" in sentence
-    assert "gpt-4.1-mini" in sentence
-    (sentence,) = sent_elsewhere(settings_of(**named, session_summary_canaries="test:1, test:2"))
-    assert "test:1, test:2" in sentence
+    summaries, facts = sent_elsewhere(settings_of(**named))
+    for sentence in (summaries, facts):
+        assert "api.openai.com:443" in sentence
+        assert "gpt-4.1-mini" in sentence
+    for sentence in sent_elsewhere(settings_of(**named, session_summary_canaries="test:1, test:2")):
+        assert "test:1, test:2" in sentence
+    (sentence,) = sent_elsewhere(settings_of(**named, memory_model="rules-v1"))
+    assert sentence == summaries
+    assert sent_elsewhere(settings_of(memory_model="gpt-4.1-mini", openai_api_key="k")) == [facts]
+    assert sent_elsewhere(settings_of(**named, memory_learning_enabled=False)) == [summaries]
     for url in ("http://127.0.0.1:11434/v1", "http://localhost:8000/v1", "http://[::1]:1/v1"):
         assert sent_elsewhere(settings_of(**named, openai_base_url=url)) == []
     # one session at a time: each may take its lease
     assert queues.batch_of("summarize", settings_of(**named)) == 1
+    assert queues.batch_of("extract", settings_of(**named)) == 1
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.people.visibility import Place, may_show, place_of_question, visible
+from pipeline.store.membership import Visible
 from schemas.memories import VisibilityPolicy
 
 PEOPLE = st.frozensets(st.sampled_from(["ann", "bob", "cy", "zoe"]))
@@ -89,3 +90,22 @@ def test_where_nobody_knows_who_listens_nothing_of_other_chats_is_shown(
 def test_what_was_learned_in_no_chat_is_anybodys(chat_id: str | None) -> None:
     seen = visible(STRICT, Place(chat_id="here", kind="group", persons=frozenset()), [])
     assert seen.shows(chat_id) == (chat_id is None or chat_id == "here")
+
+
+CHAT_IDS = st.sampled_from(["here", "there", "private", "elsewhere"])
+
+
+@given(st.booleans(), st.frozensets(CHAT_IDS), st.none() | CHAT_IDS, st.lists(CHAT_IDS, max_size=3))
+def test_what_was_said_in_several_chats_is_shown_by_one_of_them_and_never_said_to_be_from_another(
+    everywhere: bool, chats: frozenset[str], learned_in: str | None, also_in: list[str]
+) -> None:
+    seen = Visible(everywhere=everywhere, chats=chats | {"here"})
+    shown = seen.shows(learned_in, also_in)
+    assert shown == (learned_in is None or any(map(seen.shows, [learned_in, *also_in])))
+    source = seen.source(learned_in, also_in, "here")
+    if source is not None:
+        assert source in {learned_in, *also_in}
+        assert seen.shows(source)
+    else:
+        assert not shown or learned_in is None
+    assert ("here" in {learned_in, *also_in}) == (source == "here")

@@ -39,6 +39,8 @@ SOFT_SECONDS = 2
 # A killed worker's tasks come back after so long; ten minutes in earnest.
 VISIBILITY_SECONDS = 4
 SECONDS = 60
+# what is put off for long is not waited for
+_TO_LEARN = "SELECT 1 FROM jobs WHERE kind = 'extract' AND due_at < now() + interval '1 hour'"
 
 
 @dataclass(kw_only=True)
@@ -132,7 +134,7 @@ class Deployment:
 
         def done() -> bool:
             now = self.progress(chat)
-            return now.messages >= messages and now.complete
+            return now.messages >= messages and now.complete and not self.query(_TO_LEARN)
 
         until(done, f"{chat}: {messages} messages remembered", SECONDS)
         found = self.progress(chat)

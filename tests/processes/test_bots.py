@@ -103,10 +103,14 @@ def test_a_request_id_is_found_in_the_last_log_lines_and_on_the_work(deployment:
         # the chat's row stays; that of its messages and its session is gone with what it asked for
         owed = deployment.query("SELECT kind FROM jobs WHERE trace_id = :id", id=request_id)
         assert [row.kind for row in owed] == ["ingest"]
-        for name, task in (("ingest", "ingest"), ("summarize", "summarize"), ("embed", "embed")):
+        for name, tasks in (
+            ("ingest", ["ingest"]),
+            ("summarize", ["summarize", "extract"]),
+            ("embed", ["embed"]),
+        ):
             done = [r for r in deployment.records(name) if r["event"] == "jobs_run"]
             mine = [r for r in done if request_id in r["trace_ids"]]
-            assert {r["task"] for r in mine} == {f"backscroll.{task}"}
+            assert {r["task"] for r in mine} == {f"backscroll.{task}" for task in tasks}
             # no hint was lost, so that the hints carried it all the way
             assert request_id in {r["request_id"] for r in mine}
 

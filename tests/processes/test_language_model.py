@@ -1,22 +1,27 @@
 """A real worker of `summarize` asks a real server: many sessions at once, each once."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from tests.processes.conftest import Deployment, clock, deployed, talk
-from tests.providers.chat_server import ChatServer, Reply, Request, summary_of
+from tests.providers.chat_server import ChatServer, Reply, Request, asks_for_facts, well
 
 SESSIONS = 24
+
+
+def slowly(request: Request) -> Reply:
+    return replace(well(request), delay=0.5)
 
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
     """A model that takes its time."""
     server = ChatServer()
-    server.replies(then=lambda request: Reply(text=summary_of(request), delay=0.5))
+    server.replies(then=slowly)
     with server.running():
         yield server
 
@@ -43,10 +48,12 @@ def test_sessions_are_summarized_many_at_a_time_and_each_once(
 
     def moody(request: Request) -> Reply:
         data = request["messages"][1]["content"]
-        if data in failed or (
-            "number 5," not in data and "number 15," not in data and "number 25," not in data
+        if (
+            asks_for_facts(request)
+            or data in failed
+            or ("number 5," not in data and "number 15," not in data and "number 25," not in data)
         ):
-            return Reply(text=summary_of(request), delay=0.5)
+            return slowly(request)
         failed.add(data)
         return Reply(status=503, text="later", headers={"Retry-After": "1"})
 
@@ -63,6 +70,11 @@ def test_sessions_are_summarized_many_at_a_time_and_each_once(
     assert {tuple(row) for row in found} == {("summarized", "small-1")}
     assert len(found) == SESSIONS
     assert len(failed) == 3
-    assert len(server.requests) == SESSIONS + 3
+    facts = [request for request in server.requests if asks_for_facts(request)]
+    assert len(server.requests) == len(facts) + SESSIONS + 3
+    # and was read for facts once
+    assert len(facts) == SESSIONS
+    found = deployment.query("SELECT DISTINCT facts_model FROM conversation_sessions")
+    assert found == [("small-1",)]
     assert server.most_at_once > 4
     assert set(server.keys) == {"Bearer secret"}

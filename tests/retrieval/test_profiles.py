@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,8 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
+from pipeline.question import parse
+from pipeline.question.parse import Question
 from pipeline.ranking import rerank
 from pipeline.ranking.model import Weights
 from pipeline.ranking.similarity import Scale
@@ -231,15 +234,20 @@ def known(scope: str, number: int, **fields: object) -> RetrievedMemory:
         "content": f"{scope} {number}",
         "document_id": None,
         "chunk_index": None,
+        "of_asker": scope == "user",
     } | fields
     return RetrievedMemory(id=f"{scope}-{number}", scope=scope, source="", score=1 / number, **given)  # type: ignore[arg-type]
+
+
+def asked(text: str) -> Question:
+    return parse.read(text, [], NOW, NOW)
 
 
 def test_an_agent_gets_so_many_memories_of_each_scope_passages_among_the_organizations() -> None:
     scopes = ("session", "user", "agent", "organization")
     found = [known(scope, number) for number in range(1, 21) for scope in scopes]
     found[3:3] = [known("organization", 100 + n, type="document", content=f"rule {n}") for n in range(2)]
-    kept = memory_block.choose(found, PROFILES["agent"], Scale(), "?")
+    kept = memory_block.choose(found, PROFILES["agent"], Scale(), asked("?"))
     counted = {scope: sum(1 for memory in kept.statements if memory.scope == scope) for scope in scopes}
     assert counted == {"session": 10, "user": 5, "agent": 3, "organization": 3}
     assert len(kept.passages) == 2
@@ -256,7 +264,7 @@ def test_a_minimum_of_likeness_is_for_memories_too_but_not_for_the_sessions_own(
         known("organization", 4, cosine=0.05, type="document"),
         known("organization", 5, type="document"),
     ]
-    kept = memory_block.choose(found, Parameters(min_similarity=0.7), scale, "what do I like?")
+    kept = memory_block.choose(found, Parameters(min_similarity=0.7), scale, asked("what do I like?"))
     assert [memory.id for memory in kept.statements] == ["user-1", "session-3"]
     assert [memory.id for memory in kept.passages] == ["organization-5"]
     assert {each.id: each.reason for each in kept.dropped} == {
@@ -278,7 +286,7 @@ def test_a_statement_that_has_nothing_to_do_with_the_question_is_left_out() -> N
     ]
 
     def kept(question: str, **parameters: float) -> list[str]:
-        chose = memory_block.choose(found, Parameters(memories=9, **parameters), scale, question)  # type: ignore[arg-type]
+        chose = memory_block.choose(found, Parameters(memories=9, **parameters), scale, asked(question))  # type: ignore[arg-type]
         assert {each.reason for each in chose.dropped} <= {"below_minimum"}
         return [memory.id.rpartition("-")[2] for memory in chose.statements]
 
@@ -287,7 +295,7 @@ def test_a_statement_that_has_nothing_to_do_with_the_question_is_left_out() -> N
         known("organization", 8, content="Our office is in Porto", type="document", cosine=0.1),
         known("user", 9, content="Boilers are bled in October", type="document", cosine=0.1),
     ]
-    chose = memory_block.choose(passages, Parameters(documents=9), scale, "How do I bleed my boiler?")
+    chose = memory_block.choose(passages, Parameters(documents=9), scale, asked("How do I bleed my boiler?"))
     assert [passage.id.rpartition("-")[2] for passage in chose.passages] == ["9"]
     # by a word, by its meaning, while it has no vector, and what always stays
     assert kept("Who repairs boilers?") == ["2", "3", "4", "5", "7"]
@@ -382,7 +390,8 @@ def test_a_threads_own_memories_are_shown_in_it_and_those_of_others_are_not(
     note(database, trip, "Ask about the dog.", expires_at=later.isoformat())
 
     def known_in(profile: str = "agent", **fields: object) -> set[str]:
-        return set(lines(ask(database, settings, "Which ferry?", profile=profile, **fields), "memories"))
+        found = ask(database, settings, "Which ferry?", profile=profile, **fields)
+        return {re.sub(r", since [^\]]+", "", line) for line in lines(found, "memories")}
 
     of_trip = {
         "- [session] The ferry is booked.",
@@ -403,7 +412,8 @@ def test_a_threads_own_memories_are_shown_in_it_and_those_of_others_are_not(
     assert [each.detail for each in why.dropped if each.kind == "memory"] == [
         "at most 1 session_memories"
     ] * 2
-    assert all(hit.components.keys() == {"similarity", "importance", "recency"} for hit in why.memories)
+    factors = {"similarity", "importance", "recency", "access", "confidence"}
+    assert all(hit.components.keys() == factors for hit in why.memories)
 
 
 def test_an_ask_without_memories_and_history_is_what_it_was_without_a_memory(

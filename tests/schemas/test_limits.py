@@ -13,9 +13,11 @@ import schemas.context
 import schemas.documents
 import schemas.forgetting
 import schemas.memories
+import schemas.memory_changes
 import schemas.messages
 import schemas.payloads
 import schemas.search
+import schemas.user_pages
 import schemas.users
 from ops.console import options
 from ops.dev.bench import worst
@@ -34,10 +36,12 @@ MODULES = (
     schemas.documents,
     schemas.forgetting,
     schemas.memories,
+    schemas.memory_changes,
     schemas.messages,
     schemas.payloads,
     schemas.context,
     schemas.search,
+    schemas.user_pages,
     schemas.users,
 )
 

@@ -109,7 +109,7 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
         "pipeline.store.candidate_rows._cosines",
         "pipeline.store.candidate_rows._cosines_of",
         "pipeline.store.candidate_rows._these_messages",
-        "pipeline.store.memories._relevant",
+        "pipeline.store.memory_search._relevant",
         "pipeline.store.trips._numbered",
         "pipeline.store.vector_search._by_index",
         "pipeline.store.vector_search._exact",

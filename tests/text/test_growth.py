@@ -2,9 +2,11 @@
 
 import ast
 import importlib
+import json
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -19,7 +21,10 @@ import schemas
 import workers
 from ops.dev.bench import worst
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import extractive
+from pipeline.enrich import extractive, fact_answers, fact_grounding
+from pipeline.enrich.answers import InvalidAnswer
+from pipeline.enrich.protocols import People
+from pipeline.enrich.stated_facts.extractor import RuleExtractor
 from pipeline.platforms import slack_text, whatsapp, whatsapp_text, whatsapp_time
 from pipeline.question import followup, parse, temporal_anchor
 from pipeline.retrieval import event_dating
@@ -40,10 +45,18 @@ from schemas import messages
 from tests.text.builders import message
 from tests.text.growth import LONG, MOST_TIMES, texts_for, times_as_long
 
+# coverage would take longer than what it watches
+pytestmark = pytest.mark.no_cover
+
 ROOT = Path(pipeline.__file__).parents[1]
 METHODS = r"(search|match|fullmatch|findall|finditer|sub|split)"
 # Looked at through their functions, below, which give them no more than some hundred characters.
 BOUNDED = {
+    "pipeline.enrich.stated_facts.dates._PATTERNS",
+    "pipeline.enrich.stated_facts.extractor.KIN",
+    "pipeline.enrich.stated_facts.extractor.SAYS",
+    "pipeline.enrich.stated_facts.extractor.SAYS_OF",
+    "pipeline.enrich.stated_facts.agreements.CLAUSES",
     "pipeline.platforms.whatsapp_text._OMITTED_IPHONE",
     "pipeline.platforms.whatsapp_time._STYLES",
     "pipeline.text.exact_match._IDENTIFIER",
@@ -187,6 +200,26 @@ def whole_summary(text: str) -> object:
     return extractive.summarize([message(part, id=number) for number, part in enumerate(parts, start=1)])
 
 
+def read_facts(text: str) -> None:
+    """As what is said in a session, and as what a model answers."""
+    said = [message(text, id=1)]
+    fact_grounding.Said(said).states("Ann lives in Porto.", "Ann", [0])
+    people = People(kind="group", names={"Ann": "test:ann"})
+    with suppress(InvalidAnswer):
+        fact_answers.read(text, said, people=people, known=[], time_zone=UTC)
+    fact = {"content": text, "category": "fact", "about": "speaker", "subject": text, "messages": [1]}
+    fact_answers.read(json.dumps({"facts": [fact]}), said, people=people, known=[], time_zone=UTC)
+
+
+def stated(text: str) -> object:
+    """A session in which one person says it all, in messages as long as they are read."""
+    parts = [text[at : at + 2000] for at in range(0, len(text), 2000)]
+    said = [message(part, id=number) for number, part in enumerate(parts, start=1)]
+    kinds = ("direct", "group")
+    people = [People(kind=kind, names={"Bob": "b"}, agent="Pip") for kind in kinds]
+    return [RuleExtractor().extract(said, people=each) for each in people]
+
+
 def read_export(text: str) -> object:
     said = whatsapp_text.read_text(text, iphone=True), whatsapp_text.read_text(text, iphone=False)
     return said, whatsapp_time.read_start(text), whatsapp_time.read_start(f"[{text}")
@@ -232,6 +265,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "sentences": sentences.sentences,
     "terms": lambda text: sentences.terms(sentences.words(text)),
     "summary": whole_summary,
+    "facts": read_facts,
+    "stated facts": stated,
     "asks": lambda text: uncached(answer_types.asks)(text),
     "about_self": lambda text: uncached(answer_types.about_self)(text),
     "asks of a picture": lambda text: uncached(answer_types.asks)(text + "[picture: a]?"),

@@ -16,6 +16,7 @@ from schemas.base import Frozen, in_words
 from schemas.errors import (
     BackscrollError,
     Busy,
+    Conflict,
     DatabaseUnavailable,
     InvalidInput,
     NotFound,
@@ -41,6 +42,7 @@ TITLES = {
     "unauthorized": "The API key is missing or wrong",
     "not-found": "There is no such thing",
     "busy": "Something else must end first; the same request may be sent again then",
+    "conflict": "It is at odds with what is stored",
     "slow-body": "The body did not arrive in time",
     "too-large": "The body is too large",
     "invalid-input": "A value in the body is wrong",
@@ -54,7 +56,8 @@ _MEANING = {
     401: "No API key, or a wrong one.",
     404: "There is no such thing; `detail` says what.",
     408: "The body did not arrive in time.",
-    409: "Something else must end first; retry after `Retry-After` seconds.",
+    409: "Something else must end first: retry after `Retry-After` seconds. Without that header, `detail` says what "
+    "stored thing is in the way.",
     413: "The body is too large.",
     422: "A value is wrong; `field` names it and `detail` says what is allowed.",
     503: "Not possible now; retry after `Retry-After` seconds.",
@@ -125,6 +128,8 @@ def as_problem(error: Exception) -> HttpError:
     match error:
         case HttpError():
             return error
+        case Conflict():
+            return HttpError(409, "conflict", str(error), field=error.field or None)
         case InvalidInput():
             return HttpError(422, "invalid-input", str(error), field=error.field or None)
         case NotFound():

@@ -134,7 +134,7 @@ def memory(
     with call.transaction() as (settings, connection):
         found = lookup.find_chat(connection, chat)
         store.ensure(connection, settings.tenant, ChatIn(chat_id=found.chat_id, memory=state == "on"))
-    kinds = ("sessionize", "summarize", "embed") if state == "on" and not found.memory else ()
+    kinds = ("sessionize", "summarize", "extract", "embed") if state == "on" and not found.memory else ()
     call.answer(
         {"chat_id": found.chat_id, "memory": state == "on"},
         f"The memory of {found.chat_id} is {state}.",

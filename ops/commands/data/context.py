@@ -41,6 +41,9 @@ def context(
     agent: Annotated[str | None, "The agent that answers."] = None,
     session_key: SessionKeyOption = None,
     thread: Annotated[str | None, "The forum topic that the bot answers in, for recent messages."] = None,
+    as_of: Annotated[
+        str | None, "Only what was said and believed before this time, as in 2026-05-31, in the chat's zone."
+    ] = None,
     explain: Annotated[bool, "Explain the best lines, what was left out, and times."] = False,
     explain_all: Annotated[bool, "Explain every line, and every hit with its score."] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page for a browser.")] = None,
@@ -75,6 +78,7 @@ def context(
             agent_id=agent,
             session_key=session_key,
             thread=thread,
+            moments={"as_of": as_of},
             explain=explain or explain_all or html is not None,
             include_history=not no_history,
             queries=also,

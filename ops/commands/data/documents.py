@@ -1,4 +1,4 @@
-"""Keep documents of the organization, for every chat: a context cites them as `Doc ID/Chunk N`."""
+"""Keep documents of the organization, for every chat, or of a user: a context cites them as `Doc ID/Chunk N`."""
 
 import sys
 from pathlib import Path
@@ -9,8 +9,8 @@ import typer
 from ops.console import rendering
 from ops.console.backend import backend
 from ops.console.command import Call, command
-from ops.console.options import AfterOption, LocalOption
-from schemas.documents import MAX_DOCUMENT_BYTES, MAX_PAGE, DocumentFilter, DocumentIn
+from ops.console.options import AfterOption, LocalOption, UnseenOption
+from schemas.documents import MAX_DOCUMENT_BYTES, MAX_PAGE, DocumentFilter, DocumentIn, DocumentOwner
 from schemas.errors import InvalidInput
 from schemas.messages import DEFAULT_LANGUAGE
 from schemas.payloads import parse_payload
@@ -19,6 +19,7 @@ app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=Tru
 
 STDIN = "-"
 DocumentArgument = Annotated[str, typer.Argument(metavar="ID", help="The document's id.")]
+UserOption = Annotated[str | None, "Of this user, by any of their ids (default: the organization's)."]
 
 
 @command(app, "backscroll documents add handbook.md")
@@ -30,12 +31,15 @@ def add(
     ] = None,
     source: Annotated[str | None, "Where it comes from, such as a URL (default: the file's path)."] = None,
     language: Annotated[str, "Language of its keyword search."] = DEFAULT_LANGUAGE,
+    user: Annotated[str | None, "For this user alone, in direct chats where nobody else is."] = None,
+    unseen: UnseenOption = False,
     local: LocalOption = False,
 ) -> None:
     """Add a document, or replace the one with this id by a new version.
 
     It is cut into chunks that the embedding model reads whole, found by keyword at once, and by meaning when workers
     have embedded it. Unchanged chunks keep their vectors. The running Backscroll is asked, as by `backscroll context`.
+    A user who was never seen ends the command with 3.
     """
     if document_id is None and str(file) == STDIN:
         raise InvalidInput("id: standard input has no name: add --id", field="id")
@@ -46,12 +50,15 @@ def add(
             "content": _read(file),
             "source": source if source is not None else "" if str(file) == STDIN else str(file),
             "language": language,
+            "user_id": user,
         },
     )
     with (
         backend(call, local=local) as answering,
         rendering.patience("Cutting it for the model that will read it …", shown=not call.as_json),
     ):
+        if given.user_id is not None and not unseen:
+            answering.require_user(given.user_id)
         kept = answering.keep(given)
     written = f", {kept.written:,} of them written" if 0 < kept.written < kept.chunks else ""
     call.answer(
@@ -63,13 +70,14 @@ def add(
 @command(app, "backscroll documents list --json", name="list")
 def list_(
     call: Call,
+    user: UserOption = None,
     after: AfterOption = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_PAGE, help="Documents at most.")] = 100,
 ) -> None:
-    """List documents in the order of their ids."""
+    """List documents of the organization or a user in the order of their ids."""
     from pipeline.memories import documents as pipeline_documents
 
-    given = parse_payload(DocumentFilter, {"after": after, "limit": limit})
+    given = parse_payload(DocumentFilter, {"user_id": user, "after": after, "limit": limit})
     with call.opened() as (settings, database):
         found = pipeline_documents.listing(database, settings.tenant, given)
     cells = [
@@ -82,12 +90,12 @@ def list_(
 
 
 @command(app, "backscroll documents show handbook")
-def show(call: Call, document_id: DocumentArgument) -> None:
+def show(call: Call, document_id: DocumentArgument, user: UserOption = None) -> None:
     """Show a document's chunks as they are found and cited."""
     from pipeline.memories import documents as pipeline_documents
 
     with call.opened() as (settings, database):
-        chunks = pipeline_documents.passages(database, settings.tenant, document_id)
+        chunks = pipeline_documents.passages(database, settings.tenant, document_id, _owner(user))
     call.answer(
         {"document_id": document_id, "chunks": chunks},
         *(f"── Doc {document_id}/Chunk {each.chunk_index}\n{each.content}\n" for each in chunks),
@@ -95,13 +103,18 @@ def show(call: Call, document_id: DocumentArgument) -> None:
 
 
 @command(app, "backscroll documents remove handbook")
-def remove(call: Call, document_id: DocumentArgument) -> None:
+def remove(call: Call, document_id: DocumentArgument, user: UserOption = None) -> None:
     """Remove a document with its chunks and their vectors; it may be added again."""
     from pipeline.memories import documents as pipeline_documents
 
     with call.opened() as (settings, database):
-        gone = pipeline_documents.remove(database, settings.tenant, document_id)
+        gone = pipeline_documents.remove(database, settings.tenant, document_id, _owner(user))
     call.answer({"document_id": document_id, "chunks": gone}, f"{document_id}: removed, {gone:,} chunks")
+
+
+def _owner(user: str | None) -> str | None:
+    """Check a user's id. Raises `InvalidInput`."""
+    return parse_payload(DocumentOwner, {"user_id": user}).user_id
 
 
 def _read(file: Path) -> str:

@@ -191,6 +191,7 @@ def _import(
                     wake_up("ingest")
                 if isinstance(event, Stored) and event.moved:
                     wake_up("summarize")
+                    wake_up("extract")
     except import_report.TwoReadings:
         raise
     except (KeyboardInterrupt, BackscrollError) as error:

@@ -8,8 +8,7 @@ from rich.console import Console
 from ops.console import questions, rendering
 from ops.console.backend import backend
 from ops.console.command import Call, command
-from ops.console.options import ChatOption, LocalOption, SessionKeyOption
-from schemas.errors import InvalidInput
+from ops.console.options import ChatOption, LocalOption, SessionKeyOption, read_pair
 from schemas.search import MAX_LIMIT, SearchQuery, SearchResult, SessionHit
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -73,7 +72,7 @@ def search(
             roles=role or None,
             sender_ids=sender or None,
             moments={"since": since, "until": until},
-            metadata=dict(map(_pair, metadata)) if metadata else None,
+            metadata=dict(map(read_pair, metadata)) if metadata else None,
             min_similarity=min_similarity,
             queries=also,
             hyde=hyde,
@@ -89,13 +88,6 @@ def search(
     _print(found, named.chat_id, named.time_zone)
     for problem in found.degraded:
         rendering.warn(f"Degraded: {problem}")
-
-
-def _pair(given: str) -> tuple[str, str]:
-    name, equals, value = given.partition("=")
-    if not equals:
-        raise InvalidInput(f"--metadata {given} must look like NAME=TEXT", field="metadata")
-    return name, value
 
 
 def _print(found: SearchResult, chat_id: str, zone: str) -> None:

@@ -13,7 +13,9 @@ from rich.table import Table
 from ops.console import rendering
 from ops.console.command import Call, command
 from ops.console.options import AfterOption, SenderArgument, UnseenOption
+from schemas.memories import MAX_PAGE, PAGE
 from schemas.payloads import parse_payload
+from schemas.user_pages import KnownMemory, UserFilter
 from schemas.users import User, UserAddress
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
 
 LISTED = 1000
+PREVIEW_CHARS = 200
 
 UserArgument = Annotated[str, typer.Argument(help="The user's id: any name you choose, or a sender's id.")]
 
@@ -65,14 +68,31 @@ def merge(
     _answer_change(call, linked)
 
 
-@command(app, "backscroll users show telegram:11")
-def show(call: Call, user: UserArgument) -> None:
-    """Show the person to whom an id belongs."""
-    from pipeline.people import identities
+@command(app, "backscroll users show telegram:11 --chat telegram:-100420")
+def show(
+    call: Call,
+    user: UserArgument,
+    chat: Annotated[str | None, "Only what may be shown in this chat when they ask there."] = None,
+    after: AfterOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_PAGE, help="Memories at most.")] = PAGE,
+) -> None:
+    """Show the person to whom an id belongs: what is known of them, since when and from where.
 
+    What was superseded, or is known to be wrong, stands below it. `--json` names the messages, too.
+    """
+    from pipeline.memories import pages
+
+    wanted = parse_payload(UserFilter, {"chat_id": chat, "after": after, "limit": limit})
     with call.opened() as (settings, database):
-        found = identities.show(database, settings.tenant, _both(user).user_id)
-    call.answer(found, _facts(found))
+        found = pages.of_user(database, settings.tenant, _both(user).user_id, wanted)
+    known = [*found.current, *found.earlier]
+    call.answer(
+        found,
+        _facts(found),
+        *([_known("Known", found.current)] if found.current else []),
+        *([_known("Earlier", found.earlier)] if found.earlier else []),
+        *rendering.more_after([each.id for each in known], limit),
+    )
 
 
 @command(app, "backscroll users list --json", name="list")
@@ -88,6 +108,37 @@ def list_(call: Call, after: AfterOption = None) -> None:
         for each in found
     ]
     call.answer({"users": found}, rendering.rows(headings, cells, right=("chats", "memories"), cut="senders"))
+
+
+def _known(title: str, memories: list[KnownMemory]) -> Table:
+    """Make a table of memories; what became of an earlier one stands below it."""
+    headings = ("memory", "since (UTC)", "type", "learned in", "sure", "weight", "shown", "statement")
+    cells = [
+        (
+            *(each.id, rendering.moment(each.since), each.type, _place(each)),
+            *(f"{each.confidence:.0%}", f"{each.importance:g}", each.access_count),
+            "\n".join([rendering.preview(each.content, PREVIEW_CHARS), *_endings(each)]),
+        )
+        for each in memories
+    ]
+    return rendering.rows(headings, cells, title=f"\n{title}", right=("sure", "weight", "shown"))
+
+
+def _place(memory: KnownMemory) -> str:
+    if memory.learned_in is None:
+        return ""
+    more = f" (+{len(memory.also_in)})" if memory.also_in else ""
+    return (memory.learned_in.title or memory.learned_in.chat_id) + more
+
+
+def _endings(memory: KnownMemory) -> list[str]:
+    wrong = (
+        [f"known to be wrong since {rendering.moment(memory.retracted_at)}"] if memory.retracted_at else []
+    )
+    return wrong + [
+        f"until {rendering.moment(each.since)}: {rendering.preview(each.content, PREVIEW_CHARS)}"
+        for each in memory.superseded_by
+    ]
 
 
 def _both(user: str, other: str | None = None) -> UserAddress:

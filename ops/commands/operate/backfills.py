@@ -41,8 +41,8 @@ def start(
     call: Call,
     kind: Annotated[BackfillKind, "What to do again."],
     chat: InChatOption = None,
-    since: Annotated[str | None, "Sent or ended from this time on, as in 2026-01-31; UTC."] = None,
-    until: Annotated[str | None, "Sent or ended before this time."] = None,
+    since: Annotated[str | None, "Sent, ended or asked from this time on, as in 2026-01-31; UTC."] = None,
+    until: Annotated[str | None, "Sent, ended or asked before this time."] = None,
     everything: Annotated[bool, typer.Option("--all", help="Redo what exists, too.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Rows at most (default: all).")] = None,
     batch_size: Annotated[int, typer.Option(min=1, max=10_000, help="Rows in each step.")] = 100,
@@ -54,7 +54,9 @@ def start(
 
     - **embed** embeds messages, summaries and memories that have no vector
     - **summarize** summarizes sessions without a summary of the current version
+    - **extract** learns facts from sessions that were not read yet, or by rules where a language model is set by now
     - **sessionize** cuts chats into sessions again, after the gap has changed
+    - **answers** remembers reported answers, with their questions, as `BACKSCROLL_REMEMBER_ANSWERS` does new ones
     """
     from pipeline.operations import backfill
 
@@ -70,7 +72,7 @@ def start(
             planned = backfill.plan(database, settings.tenant, request, current)
             rows = planned.rows if everything else planned.missing
             would = min(rows, limit) if limit else rows
-            estimated = _estimate(opened, request, current) if kind == "summarize" else None
+            estimated = _estimate(opened, request, current) if kind in {"summarize", "extract"} else None
             embedding = _estimate_embedding(opened, request, current) if kind == "embed" else None
             seconds = planned.seconds(would, rate)
             took = f", in about {rendering.age(seconds)}" if seconds is not None and estimated is None else ""
@@ -213,19 +215,23 @@ def _as_dict(found: Backfill) -> dict[str, Any]:
 
 
 def _estimate(opened: Opened, request: BackfillRequest, current: Current) -> costs.Estimate:
-    """Estimate the time and money that summaries take."""
+    """Estimate the time and money that summaries or learning take."""
     from pipeline.enrich.summarizers import ExtractiveSummarizer
     from pipeline.llm.limits import Limits
     from pipeline.llm.prices import load_prices
     from pipeline.operations import backfill, costs
+    from pipeline.operations.backfill_kinds import KINDS
+    from schemas.facts import RULES
     from workers import queues
 
     settings, database = opened
-    model, limits = settings.session_summary_model, Limits.of(settings)
+    model = settings.learning_model() if request.kind == "extract" else settings.session_summary_model
+    limits = Limits.of(settings)
     with database.tenant(settings.tenant) as as_tenant:
         counted = backfill.count_tokens(as_tenant, request, current)
-        if model == ExtractiveSummarizer.model:
-            return costs.estimate_extraction(as_tenant, counted)
+        if model in {ExtractiveSummarizer.model, RULES}:
+            measured = KINDS[request.kind].measured
+            return costs.estimate_extraction(as_tenant, counted, model, measured or ("", ""))
         return costs.estimate_calls(
             as_tenant,
             settings.tenant,

@@ -21,6 +21,7 @@ from pipeline.clients.factory import (
     default_provider,
     make_embedder,
     make_embedder_for,
+    make_learning_model,
     make_summary_model,
     settings_for,
     space_by_name,
@@ -221,10 +222,14 @@ def _try_model(settings: Settings, active: EmbeddingSpace | None) -> str | None:
 
 
 def _summary_problem(settings: Settings, *, ask: bool) -> str | None:
-    """Say why the language model that is to summarize cannot be asked; None if it can, or there is none."""
+    """Say why a language model that is to summarize or to learn cannot be asked; None if each can, or there is none."""
     try:
-        client = make_summary_model(settings)
-        if client is not None and ask:
+        clients = {
+            str(each.model): each
+            for each in (make_summary_model(settings), make_learning_model(settings))
+            if each
+        }
+        for client in clients.values() if ask else ():
             asked = Prompt(system="Answer with one word.", turns=("Are you there?",), max_tokens=16)
             with closing(client):
                 client.complete(asked, timeout_seconds=settings.session_summary_timeout_seconds)

@@ -38,7 +38,7 @@ def worker(
     rest back; give it more than that before you kill it.
     """
     from ops.local.processes import model_environment, worker_command
-    from pipeline.clients.factory import make_summary_model
+    from pipeline.clients.factory import make_learning_model, make_summary_model
     from workers.queues import QUEUES
 
     names = queue or [name for name in QUEUES if name != "embed"]
@@ -47,6 +47,7 @@ def worker(
     settings = connection.open_stack(data_dir)
     if "summarize" in names:
         make_summary_model(settings)
+        make_learning_model(settings)
     more = model_environment(settings, names[0])
     _run_instead(settings, worker_command(names, concurrency=concurrency), more)
 

@@ -20,6 +20,7 @@ FORGOTTEN = "Fay"
 FORGOTTEN_SENDER = "chaos:fay"
 FORGOTTEN_CHAT = "chaos:0"
 WORDS = "boat lamp river garden train piano soup letter winter market bridge ticket song paint key".split()
+PLACES = "Porto Faro Braga Lisbon Coimbra".split()
 MESSAGES_PER_CHAT = 80
 LARGEST_BATCH = 12
 DUPLICATES = 0.1
@@ -153,12 +154,14 @@ def _mark(chat: str, message: MessageIn) -> str:
 
 
 def _text(rng: random.Random) -> str:
-    """Mostly a sentence; sometimes nothing (a picture), or what others have said word for word."""
+    """Mostly a sentence; sometimes nothing (a picture), a fact, or what others have said word for word."""
     kind = rng.random()
     if kind < 0.03:
         return ""
     if kind < 0.15:
         return rng.choice(["ok", "thank you", "see you tomorrow"])
+    if kind < 0.2:
+        return f"I live in {rng.choice(PLACES)}."
     return f"{rng.choice(PEOPLE)} found the {' and the '.join(rng.choices(WORDS, k=rng.randint(2, 6)))}."
 
 

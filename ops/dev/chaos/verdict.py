@@ -83,6 +83,21 @@ CHECKS = {
             FROM tenants) t WHERE counted < held OR counted > held AND NOT EXISTS (
                 SELECT 1 FROM suppression_list s WHERE s.tenant_id = t.tenant_id)
     """,
+    "sessions learned from at an earlier revision": """
+        SELECT s.id || ' of ' || coalesce(s.facts_revision, 0) || ' at ' || s.revision AS what
+        FROM conversation_sessions s
+        WHERE s.status IN ('summarized', 'skipped') AND s.facts_revision IS DISTINCT FROM s.revision
+            AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = s.tenant_id AND w.kind = 'extract'
+                AND w.key = 'session:' || s.id AND w.dead_at IS NOT NULL)
+    """,
+    "learned memories without any evidence": """
+        SELECT m.id::text AS what FROM memories m WHERE m.learned_by <> '' AND NOT EXISTS (
+            SELECT 1 FROM memory_evidence e WHERE e.tenant_id = m.tenant_id AND e.memory_id = m.id)
+    """,
+    "pieces of evidence of a message that is gone": """
+        SELECT e.memory_id || ' of message ' || e.message_id AS what FROM memory_evidence e
+        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = e.tenant_id AND m.id = e.message_id)
+    """,
     # a backfill may fail where a provider's rubbish has made dead letters
     "backfills not completed": """
         SELECT id || ' is ' || state || coalesce(': ' || error, '') AS what FROM backfills b

@@ -6,6 +6,7 @@ to that of `build_context`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from sqlalchemy import text
 
@@ -110,11 +111,21 @@ def filled(backscroll: Shipped, conversation: Conversation) -> FilledConversatio
 
 
 def gather(
-    backscroll: Shipped, where: FilledConversation, question: AskedQuestion, *, names_stay: bool = False
+    backscroll: Shipped,
+    where: FilledConversation,
+    question: AskedQuestion,
+    *,
+    names_stay: bool = False,
+    parameters: Mapping[str, float] = MappingProxyType({}),
 ) -> Gathered:
     """Find everything for a question; with `names_stay` its names and dates are searched for as words."""
     database, embedder, settings = backscroll.database, backscroll.resources.embedder, backscroll.settings
-    query = ContextQuery(chat_id=where.conversation.chat.chat_id, query=question.text, include_history=False)
+    query = ContextQuery(
+        chat_id=where.conversation.chat.chat_id,
+        query=question.text,
+        include_history=False,
+        parameters=dict(parameters),
+    )
     stopwatch = Stopwatch()
     with database.tenant(settings.tenant) as connection:
         parsed = parse_question(connection, for_context(connection, query, settings))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
 from ops.dev import shipped
@@ -12,6 +13,7 @@ from ops.dev.eval.samples import UNANSWERABLE, SampleQuestion, samples
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
 from pipeline.clients.protocols import Embedder
+from pipeline.retrieval.profiles import parameters_for
 from pipeline.text.tokens import estimate_line
 from pipeline.text.truncate import one_line
 from schemas.messages import MessageIn
@@ -79,8 +81,14 @@ def plain_context(ranked: Sequence[tuple[MessageIn, float]], budget: int) -> str
     return "\n".join(lines)
 
 
-def own(settings: Settings, progress: Say) -> dict[str, Any]:
-    """Compute the tables of `tables` over all sample chats, in one fresh database."""
+def own(
+    settings: Settings, progress: Say, parameters: Mapping[str, float] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Compute the tables of `tables` over all sample chats, in one fresh database, with these parameters of contexts.
+
+    Raises `InvalidInput` for an unknown parameter.
+    """
+    parameters_for("balanced", parameters)
     results: list[QuestionResult] = []
     with shipped.temporary(settings) as backscroll:
         for sample in samples():
@@ -89,7 +97,7 @@ def own(settings: Settings, progress: Say) -> dict[str, Any]:
             search = PlainSearch(backscroll.resources.embedder, sample.messages)
             for number, case in enumerate(sample.cases, start=1):
                 progress(f"{sample.name}: question {number} of {len(sample.cases)}")
-                ours = _ask(backscroll, sample.chat.chat_id, case.question)
+                ours = _ask(backscroll, sample.chat.chat_id, case.question, parameters)
                 plainly = _search(search, case.question, session_of)
                 found = dict(zip(WAYS, (ours, plainly), strict=True))
                 results.append(
@@ -98,8 +106,8 @@ def own(settings: Settings, progress: Say) -> dict[str, Any]:
     return tables(results)
 
 
-def _ask(backscroll: Shipped, chat_id: str, question: str) -> WayResult:
-    context = backscroll.ask(chat_id, question, BUDGET)
+def _ask(backscroll: Shipped, chat_id: str, question: str, parameters: Mapping[str, float]) -> WayResult:
+    context = backscroll.ask(chat_id, question, BUDGET, parameters=parameters)
     if context.explain is None:
         raise RuntimeError("a context came without its explanation")
     hits = context.explain.messages

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ops.dev.eval.reference import ReferenceSummarizer
 from ops.dev.observe import Say, batches
 from ops.dev.shipped import Shipped
 from pipeline.ranking.model import Weights
+from pipeline.retrieval.profiles import parameters_for
 from schemas.errors import InvalidInput
 from schemas.messages import MessageIn
 from schemas.settings import Settings
@@ -46,14 +47,17 @@ class Options:
     unsummarized: bool = False
     # sessions are summarized by what comes with the set
     reference: bool = False
+    # of the contexts, by name
+    parameters: Mapping[str, float] = field(default_factory=dict)
 
 
 def locomo(folder: Path, settings: Settings, options: Options, progress: Say) -> dict[str, Any]:
     """Compute the tables of `measures.tables` over the conversations of a folder; more under `ablated`,
     `leave_one_out`.
 
-    Raises `InvalidInput` when the folder holds none, or none of those asked for.
+    Raises `InvalidInput` when the folder holds none, or none of those asked for, and for an unknown parameter.
     """
+    parameters_for("balanced", options.parameters)
     conversations = [c for c in read(folder) if not options.only or c.name in options.only]
     if not conversations or (options.leave_one_out and len(conversations) < 2):
         raise InvalidInput(f"{folder} holds too few conversations for that", field="only")
@@ -87,7 +91,7 @@ def _gathered(
     questions = []
     for number, question in enumerate(conversation.questions, start=1):
         progress(f"{chat.chat_id}: question {number} of {len(conversation.questions)}")
-        questions.append(gather.gather(backscroll, where, question))
+        questions.append(gather.gather(backscroll, where, question, parameters=options.parameters))
     return questions
 
 

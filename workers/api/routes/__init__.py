@@ -1,9 +1,19 @@
 """The endpoints, a module for each resource; all their routers are listed here."""
 
-from workers.api.routes import contexts, documents, forgetting, health, listings, memories, messages, users
+from workers.api.routes import (
+    contexts,
+    documents,
+    entities,
+    forgetting,
+    health,
+    listings,
+    memories,
+    messages,
+    users,
+)
 
 # the one that is asked most comes first
 ROUTERS = [
     *(messages.router, health.router, contexts.router, memories.router, documents.router),
-    *(users.router, listings.router, forgetting.router),
+    *(users.router, entities.router, listings.router, forgetting.router),
 ]

@@ -1,4 +1,4 @@
-"""`/v1/documents`: documents of the organization, stored, replaced, listed and removed."""
+"""`/v1/documents`: documents of the organization and of users, stored, replaced, listed and removed."""
 
 from dataclasses import asdict
 from typing import Annotated, Literal
@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Response
 
 from pipeline.memories import documents
 from schemas.base import Frozen
-from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
+from schemas.documents import DocumentFilter, DocumentIn, DocumentOwner, ListedDocument, Passage
 from schemas.messages import Id
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
@@ -24,7 +24,7 @@ class DocumentReceipt(Frozen):
     """The result of storing or removing a document."""
 
     outcome: Literal["new", "replaced", "unchanged", "removed", "kept_out"]
-    """`kept_out`: memory is switched off."""
+    """`kept_out`: memory is switched off, or its user's is."""
     document_id: str
     chunks: int
     """The number of chunks that it has, or had."""
@@ -50,12 +50,16 @@ class DocumentText(Frozen):
     "/v1/documents",
     status_code=201,
     summary="Store a document",
-    responses={200: {"description": "It was there already, or memory is off.", "model": DocumentReceipt}},
+    responses={
+        200: {"description": "It was there already, or is not to be remembered.", "model": DocumentReceipt}
+    },
 )
 def post_document(
     api: Api, tenant: Tenant, document: Body[DocumentIn], response: Response
 ) -> DocumentReceipt:
-    """Store a text for the whole organization, in place of an earlier one with the same `document_id`.
+    """Store a text for the whole organization or one user, in place of an earlier one with the same `document_id`.
+
+    With `user_id` it is shown to that user alone, in direct chats and threads where nobody else is.
 
     It is cut into chunks that the embedding model reads whole; contexts cite them as `Doc <id>/Chunk <n>`. It is found
     by keyword at once, by meaning once it is embedded. Sending the same again is harmless.
@@ -75,19 +79,26 @@ def post_document(
 
 @router.get("/v1/documents", summary="List documents")
 def get_documents(api: Api, tenant: Tenant, wanted: Annotated[DocumentFilter, Query()]) -> DocumentPage:
-    """Return documents by id, `limit` at a time; `after` is the last id of the previous page."""
+    """Return documents by id, the organization's or with `user_id` a user's.
+
+    `limit` at a time; `after` is the last id of the previous page.
+    """
     return DocumentPage(documents=documents.listing(api.database, tenant, wanted))
 
 
 @router.get(ADDRESS, summary="Read a document", responses=responses(404))
-def get_document(api: Api, tenant: Tenant, document_id: Id) -> DocumentText:
-    """Return a document's chunks, such as a context has cited."""
-    chunks = documents.passages(api.database, tenant, document_id)
+def get_document(
+    api: Api, tenant: Tenant, document_id: Id, of: Annotated[DocumentOwner, Query()]
+) -> DocumentText:
+    """Return the chunks of a document of the organization, or with `user_id` of a user, such as a context has cited."""
+    chunks = documents.passages(api.database, tenant, document_id, of.user_id)
     return DocumentText(document_id=document_id, chunks=chunks)
 
 
 @router.delete(ADDRESS, summary="Remove a document", responses=responses(404))
-def delete_document(api: Api, tenant: Tenant, document_id: Id) -> DocumentReceipt:
-    """Remove a document with its chunks and their vectors. It may be sent again."""
-    chunks = documents.remove(api.database, tenant, document_id)
+def delete_document(
+    api: Api, tenant: Tenant, document_id: Id, of: Annotated[DocumentOwner, Query()]
+) -> DocumentReceipt:
+    """Remove a document of the organization, or with `user_id` of a user, with its vectors. It may be sent again."""
+    chunks = documents.remove(api.database, tenant, document_id, of.user_id)
     return DocumentReceipt(outcome="removed", document_id=document_id, chunks=chunks, request_id=request_id())

@@ -1,13 +1,17 @@
-"""`/v1/memories`: memories written by hand, listed and deleted."""
+"""`/v1/memories`: memories written by hand, listed, changed, corrected and deleted."""
 
 from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 
+from pipeline.memories import changes
 from pipeline.memories import statements as memories
+from pipeline.memories.changes import Changed
+from pipeline.retrieval.memory_query import search_memories
 from schemas.base import Frozen
-from schemas.memories import Memory, MemoryFilter, MemoryPayload
+from schemas.memories import Memory, MemoryFilter, MemoryPayload, MemoryQuery, MemoryResult
+from schemas.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
 from workers.api.errors import request_id, responses
@@ -17,10 +21,11 @@ router = APIRouter(tags=["memories"], route_class=ApiRoute)
 
 
 class MemoryReceipt(Frozen):
-    """The result of writing or deleting a memory."""
+    """The result of writing, changing or deleting a memory."""
 
-    outcome: Literal["new", "known", "kept_out", "deleted"]
-    """`known`: the same memory exists; `kept_out`: memory is off, or its subject was forgotten."""
+    outcome: Literal["new", "known", "kept_out", "edited", "promoted", "corrected", "retracted", "deleted"]
+    """`known`: the same memory exists; `kept_out`: memory is off, or its subject was forgotten; `corrected`: the
+    memory `id` has taken its place; `retracted`: it is history, and nothing has."""
     id: UUID | None
     """Null: it was not stored."""
     request_id: str
@@ -41,12 +46,16 @@ class MemoryPage(Frozen):
 def post_memory(api: Api, tenant: Tenant, payload: Body[MemoryPayload], response: Response) -> MemoryReceipt:
     """Store a statement about a user, an agent, a session or the organization, of the type `manual` by default.
 
-    It is found by keyword at once, by meaning once it is embedded. The same words in the same scope are one memory.
+    It is found by keyword at once, by meaning once it is embedded. The same words in the same scope are one memory,
+    which is believed again if it was superseded or retracted. One of a session without `expires_at` lives for
+    `BACKSCROLL_MEMORY_SESSION_TTL_MINUTES` after it was last written or shown.
     """
     if not api.settings.session_memory_enabled:
         response.status_code = 200
         return MemoryReceipt(outcome="kept_out", id=None, request_id=request_id())
-    written = memories.remember(api.database, tenant, payload)
+    written = memories.remember(
+        api.database, tenant, payload, session_lifetime=api.settings.session_lifetime()
+    )
     if written.outcome == "new":
         api.waker.wake_up("embed")
     else:
@@ -56,11 +65,55 @@ def post_memory(api: Api, tenant: Tenant, payload: Body[MemoryPayload], response
 
 @router.get("/v1/memories", summary="List memories", responses=responses(404))
 def get_memories(api: Api, tenant: Tenant, wanted: Annotated[MemoryFilter, Query()]) -> MemoryPage:
-    """Return memories, newest first, by `scope`, `user_id` (any id of the person) and `agent_id`, `limit` at a time.
+    """Return memories, newest first, by `scope`, `user_id` (any id of the person), `agent_id`, `type` and `source`.
 
-    With `chat_id` only those that may be shown in that chat. `after` is the last `id` of the previous page.
+    `limit` at a time; `after` is the last `id` of the previous page. With `chat_id` only those that may be shown in
+    that chat; with `as_of` what was believed then. What a newer memory has superseded, or is known to be wrong, is only
+    listed with `superseded`.
     """
     return MemoryPage(memories=memories.listing(api.database, tenant, wanted))
+
+
+@router.post("/v1/memories/search", summary="Search memories", responses=responses(404))
+def post_memory_search(api: Api, tenant: Tenant, query: Body[MemoryQuery]) -> MemoryResult:
+    """Find memories by words and meaning; with `chat_id` only those that may be shown in that chat.
+
+    What was superseded, or is known to be wrong, is found only as of a time (`as_of`) when it was believed.
+    """
+    return search_memories(api.database, tenant, query, embedder=api.embedders)
+
+
+@router.patch("/v1/memories/{memory_id}", summary="Edit a memory", responses=responses(404, 409))
+def patch_memory(api: Api, tenant: Tenant, memory_id: UUID, wanted: Body[MemoryEdit]) -> MemoryReceipt:
+    """Change the words, importance, expiry or metadata of a memory.
+
+    What is left out stays. New words are embedded again, and stay whatever is learned later. 409: another memory of the
+    same owner has these words, or this one is retracted.
+    """
+    return _changed(api, changes.edit(api.database, tenant, memory_id, wanted))
+
+
+@router.post(
+    "/v1/memories/{memory_id}/promote", summary="Widen a memory's scope", responses=responses(404, 409)
+)
+def post_promotion(api: Api, tenant: Tenant, memory_id: UUID, wanted: Body[MemoryPromotion]) -> MemoryReceipt:
+    """Give a memory of a session to a user, an agent or the organization, or one of these to a wider scope.
+
+    Where it was learned stays, and so who may see it.
+    """
+    return _changed(api, changes.promote(api.database, tenant, memory_id, wanted))
+
+
+@router.post("/v1/memories/{memory_id}/correct", summary="Correct a memory", responses=responses(404))
+def post_correction(
+    api: Api, tenant: Tenant, memory_id: UUID, wanted: Body[MemoryCorrection]
+) -> MemoryReceipt:
+    """Say that a memory is wrong, such as when the person says so.
+
+    With `content`, the right statement, a new memory of the same owner supersedes it; without, it is retracted and not
+    learned again from the same messages. Either way it stays as history and is never shown as what is known.
+    """
+    return _changed(api, changes.correct(api.database, tenant, memory_id, wanted))
 
 
 @router.delete("/v1/memories/{memory_id}", summary="Delete a memory", responses=responses(404))
@@ -68,3 +121,9 @@ def delete_memory(api: Api, tenant: Tenant, memory_id: UUID) -> MemoryReceipt:
     """Delete a memory. It may be written again; to keep it out for good, forget its user or chat."""
     memories.delete(api.database, tenant, memory_id)
     return MemoryReceipt(outcome="deleted", id=memory_id, request_id=request_id())
+
+
+def _changed(api: Api, changed: Changed) -> MemoryReceipt:
+    if changed.outcome in {"edited", "corrected"}:
+        api.waker.wake_up("embed")
+    return MemoryReceipt(outcome=changed.outcome, id=changed.id, request_id=request_id())

@@ -1,14 +1,16 @@
 """`/v1/users` and `/v1/chats/{chat_id}/members`: which senders are one person, and who is in a chat."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
+from pipeline.memories import pages
 from pipeline.operations import lookup
 from pipeline.people import identities, membership
 from pipeline.people.identities import Linked
 from schemas.base import Frozen
 from schemas.messages import Id
+from schemas.user_pages import UserFilter, UserPage
 from schemas.users import Members, MembersPayload, MergePayload, User
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
@@ -32,10 +34,15 @@ class LinkChange(Frozen):
     request_id: str
 
 
-@router.get("/v1/users/{user_id}", summary="Show a user")
-def get_user(api: Api, tenant: Tenant, user_id: Id) -> User:
-    """Return the person to whom a user's or a sender's id belongs; an unknown id is a user of its own."""
-    return identities.show(api.database, tenant, user_id)
+@router.get("/v1/users/{user_id}", summary="Show a user", responses=responses(404))
+def get_user(api: Api, tenant: Tenant, user_id: Id, wanted: Annotated[UserFilter, Query()]) -> UserPage:
+    """Return the person to whom a user's or a sender's id belongs, with what is known of them.
+
+    `current` is what is believed now, `earlier` what was superseded or retracted, each the latest first, `limit` at a
+    time; `after` is the last `id` of the previous page. With `chat_id` only what may be shown in that chat when they
+    ask there: then only what may be shown there supersedes. An unknown id is a user of its own.
+    """
+    return pages.of_user(api.database, tenant, user_id, wanted)
 
 
 @router.put(SENDER, summary="Link a sender to a user")

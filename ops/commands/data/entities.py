@@ -1,0 +1,111 @@
+"""Show who and what is spoken of: people, places, organizations and things, with what they are mentioned with."""
+
+from typing import Annotated, get_args
+
+import typer
+from rich.table import Table
+
+from ops.console import rendering
+from ops.console.command import Call, ListByDefault, command
+from schemas.entities import Entity, EntityFilter, EntityKind, EntityPlace
+from schemas.payloads import parse_payload
+
+app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
+
+KINDS = ", ".join(get_args(EntityKind))
+PREVIEW_CHARS = 120
+
+ShownInOption = Annotated[str | None, "Only what may be shown in this chat (default: everything)."]
+
+
+@command(app, "backscroll entities list --kind place", name="list")
+def list_(
+    call: Call,
+    kind: Annotated[str | None, f"One of {KINDS}."] = None,
+    chat: ShownInOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Entities at most.")] = 100,
+) -> None:
+    """List entities, the most mentioned first."""
+    from pipeline.memories import entities
+
+    wanted = parse_payload(EntityFilter, {"kind": kind, "chat_id": chat, "limit": limit})
+    with call.opened() as (settings, database):
+        found = entities.listing(database, settings.tenant, wanted)
+    cells = [
+        (
+            each.name,
+            each.kind,
+            each.mentions,
+            each.memories,
+            each.sessions,
+            rendering.moment(each.first_at),
+            rendering.moment(each.last_at),
+            ", ".join(each.chats),
+        )
+        for each in found.entities
+    ]
+    numbers = ("mentions", "memories", "sessions")
+    table = rendering.rows(
+        ("name", "kind", *numbers, "first", "last", "chats"), cells, right=numbers, cut="chats"
+    )
+    nothing = (
+        "Nobody and nothing is known yet: sessions are learned from later."
+        if settings.entity_graph_enabled
+        else "Nobody and nothing is known: who and what is spoken of is noted with BACKSCROLL_ENTITY_GRAPH_ENABLED."
+    )
+    call.answer(found, table if cells else nothing)
+
+
+@command(app, "backscroll entities show Porto")
+def show(
+    call: Call,
+    name: Annotated[str, "The name, in any case, or a person's id."],
+    chat: ShownInOption = None,
+) -> None:
+    """Show who or what a name means: where it is mentioned, and with what, the closest first. Times are UTC."""
+    from pipeline.memories import entities
+
+    where = parse_payload(EntityPlace, {"chat_id": chat})
+    with call.opened() as (settings, database):
+        found = entities.show(database, settings.tenant, name, where)
+    call.answer(found, *(part for each in found.entities for part in _shown(each)))
+
+
+def _shown(entity: Entity) -> list[Table]:
+    related = [
+        (
+            each.name,
+            each.kind,
+            f"{each.weight:g}",
+            rendering.moment(each.first_at),
+            rendering.moment(each.last_at),
+            ", ".join(each.chats),
+        )
+        for each in entity.related
+    ]
+    links = [
+        (
+            rendering.moment(each.at),
+            each.chat_id,
+            f"message {each.message_id}" if each.memory_id is None else f"memory {each.memory_id}",
+            rendering.preview(each.preview, PREVIEW_CHARS),
+        )
+        for each in entity.links
+    ]
+    facts = {
+        "name": entity.name,
+        "kind": entity.kind,
+        "user": entity.user_id or "",
+        "also": ", ".join(alias for alias in entity.aliases if alias != entity.name),
+        "mentions": f"{entity.mentions} messages, {entity.memories} memories, {entity.sessions} sessions",
+        "from": rendering.moment(entity.first_at),
+        "to": rendering.moment(entity.last_at),
+        "chats": ", ".join(entity.chats),
+    }
+    parts = [rendering.facts({key: value for key, value in facts.items() if value})]
+    if related:
+        headings = ("related to", "kind", "weight", "first", "last", "chats")
+        parts.append(rendering.rows(headings, related, right=("weight",), cut="chats"))
+    if links:
+        parts.append(rendering.rows(("at", "chat", "in", "text"), links, cut="text"))
+    return parts

@@ -1,0 +1,136 @@
+"""The sample of facts: three people over four months, what they say of themselves, and questions about it.
+
+Chains of facts are divided at random, with all their questions, into those that limits may be chosen on (`tune`) and
+those that are only judged on (`judge`). The answers of a language model to its sessions were recorded from the
+transcripts alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from pipeline.platforms import jsonlines
+from pipeline.platforms.records import ImportOptions, Record, Times
+from schemas.messages import ChatIn, MessageIn
+
+FOLDER = files("ops") / "dev" / "eval" / "memory_sample"
+Part = Literal["tune", "judge"]
+
+
+class _Read(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class PlantedFact(_Read):
+    """A fact that the sample's people say."""
+
+    id: str
+    # a sender's id, `agent` or `group`
+    about: str
+    said_by: str
+    chat: str
+    # external ids of the messages that say it, and of those that say it again
+    evidence: tuple[str, ...]
+    repeated: tuple[str, ...] = ()
+    fact: str
+    # pieces that any memory of it has to hold, in any case
+    tokens: tuple[str, ...]
+    # said in a direct chat only
+    private: bool
+    # the fact that it makes untrue
+    replaces: str | None
+    how: Literal["first", "change", "contradiction"]
+    part: Part
+
+    def is_in(self, content: str, said: frozenset[tuple[str, str]]) -> bool:
+        """Tell whether a memory that rests on messages `(chat, external id)` is of this fact."""
+        rests = any((self.chat, each) in said for each in (*self.evidence, *self.repeated))
+        return rests and all(token.lower() in content.lower() for token in self.tokens)
+
+
+class MemoryQuestion(_Read):
+    """A question with the facts that an answer rests on, and those that must not be shown."""
+
+    id: str
+    question: str
+    kind: Literal["now", "as_of", "changed", "leak", "unknown"]
+    chat: str
+    asker: str
+    asked_at: datetime
+    as_of: datetime | None
+    expects: tuple[str, ...]
+    forbids: tuple[str, ...]
+    part: Part
+
+
+class BotClaim(_Read):
+    """Something that only the bot says."""
+
+    external_id: str
+    chat: str
+    tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySample:
+    """All of it."""
+
+    chats: list[tuple[ChatIn, list[MessageIn]]]
+    facts: Mapping[str, PlantedFact]
+    questions: list[MemoryQuestion]
+    claims: list[BotClaim]
+    # by chat and external id of the first message of a session
+    answers: Mapping[tuple[str, str], list[dict[str, Any]]]
+
+    @cached_property
+    def people(self) -> Mapping[str, frozenset[str]]:
+        """The senders of each chat, without the bot."""
+        return {
+            chat.chat_id: frozenset(each.sender_id for each in said if each.role == "user")
+            for chat, said in self.chats
+        }
+
+    def may_show(self, learned_in: str, asked_in: str) -> bool:
+        """Tell by the audience rule, apart from the shipped code, where what was learned in a chat may be shown."""
+        kinds = {chat.chat_id: chat.kind for chat, _ in self.chats}
+        if learned_in == asked_in:
+            return True
+        return kinds[learned_in] != "direct" and self.people[asked_in] <= self.people[learned_in]
+
+
+def read() -> MemorySample:
+    """Read the sample."""
+    facts = _read("facts.json", list[PlantedFact])
+    recorded = _read("answers.json", list[dict[str, Any]])
+    return MemorySample(
+        chats=_chats(),
+        facts={fact.id: fact for fact in facts},
+        questions=_read("questions.json", list[MemoryQuestion]),
+        claims=_read("bot_claims.json", list[BotClaim]),
+        answers={(each["chat_id"], each["first"]): each["facts"] for each in recorded},
+    )
+
+
+def _read(name: str, kind: Any) -> Any:
+    return TypeAdapter(kind).validate_json((FOLDER / name).read_text(encoding="utf-8"))
+
+
+def _chats() -> list[tuple[ChatIn, list[MessageIn]]]:
+    """Read the chats, each after its own line."""
+    found: list[tuple[ChatIn, list[MessageIn]]] = []
+    for parsed in jsonlines.parse((FOLDER / "chats.jsonl").read_text("utf-8").splitlines(), ImportOptions()):
+        match parsed:
+            case ChatIn():
+                found.append((parsed, []))
+            case Record():
+                found[-1][1].append(parsed.message)
+            case Times():
+                pass
+            case broken:
+                raise ValueError(f"chats.jsonl: {broken}")
+    return found

@@ -1,0 +1,149 @@
+"""Roll up the weeks of a chat: summarize the summaries of a week's sessions.
+
+A job is due once its week is over, and again whenever one of its sessions is summarized later. What is saved is made
+of the summaries as they are then: if one has changed meanwhile, the job is done again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import structlog
+from sqlalchemy import Connection, Row
+
+from pipeline.enrich import extractive, weeks
+from pipeline.enrich.language_model import LanguageModelSummarizer
+from pipeline.enrich.protocols import Source, Summarizer
+from pipeline.enrich.summarize import stored_summary
+from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Claim
+from pipeline.store import chats
+from pipeline.store import rollups as store
+from pipeline.store.chats import Chat
+from pipeline.store.database import Database
+from pipeline.store.rollups import Week
+from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected
+from schemas.sessions import EXTRACTIVE, Summary
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _How:
+    """How weeks are rolled up."""
+
+    version: int
+    enabled: bool
+    model_chats: frozenset[str]
+    lease_seconds: float
+
+
+def roller(
+    database: Database,
+    client: Summarizer,
+    *,
+    version: int,
+    enabled: bool,
+    model_chats: frozenset[str] = frozenset(),
+    lease_seconds: float = 120,
+) -> runner.Handler:
+    """Make the handler of `rollup` jobs: each claim is a week of a chat; unless `enabled`, none is made.
+
+    A language model is asked only about `model_chats`, if there are any. Nothing is done for a week whose rollup is
+    made of the same summaries by the same model and of this `version`.
+    """
+    how = _How(version=version, enabled=enabled, model_chats=model_chats, lease_seconds=lease_seconds)
+
+    def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
+        for claim in claims:
+            try:
+                _roll_up(database, tenant_id, claim, client, how)
+            except LeaseLost:
+                # erased or moved meanwhile, or slower than its lease: no failure
+                log.info("rollup_overtaken", key=claim.key, trace_id=claim.trace_id)
+        return set()
+
+    return handle
+
+
+def _roll_up(database: Database, tenant_id: str, claim: Claim, client: Summarizer, how: _How) -> None:
+    week = Week.of_key(claim.key)
+    if how.model_chats and week.chat_id not in how.model_chats:
+        client = ExtractiveSummarizer()
+    with database.tenant(tenant_id) as connection:
+        chat = chats.get(connection, week.chat_id)
+        read = _read(connection, week, chat) if chat is not None and how.enabled and chat.memory else []
+        if chat is None or not read or _is_current(store.get(connection, week), read, client, how):
+            if how.enabled and not read:
+                store.drop(connection, week)
+            runner.finish(connection, [claim])
+            return
+    source = Source(
+        tenant_id=tenant_id,
+        chat_id=week.chat_id,
+        language=chat.language,
+        claim=claim,
+        before_call=partial(runner.renew, database, claim, how.lease_seconds),
+    )
+    in_order = sorted(read, key=lambda row: (row.started_at, row.id))
+    parts = [summary for row in in_order if (summary := stored_summary(row)) is not None]
+    summary, model = _combined(client, parts, ZoneInfo(chat.time_zone), source)
+    with database.tenant(tenant_id) as connection:
+        if isinstance(client, LanguageModelSummarizer):
+            client.forget_answers(connection, source)
+        # locked: an erasure waits, and then finds the rollup
+        if _hash(_read(connection, week, chat, held=True)) == _hash(read):
+            store.save(
+                connection,
+                tenant_id,
+                week,
+                read,
+                _hash(read),
+                summary,
+                model=model,
+                version=how.version,
+                language=chat.language,
+            )
+            runner.finish(connection, [claim])
+        else:
+            runner.finish(connection, [claim], again_in=0)
+
+
+def _read(connection: Connection, week: Week, chat: Chat, *, held: bool = False) -> Sequence[Row[Any]]:
+    """Return the summarized sessions of a week."""
+    return store.summaries(
+        connection, week.chat_id, *weeks.bounds(week.monday, ZoneInfo(chat.time_zone)), held=held
+    )
+
+
+def _is_current(known: Row[Any] | None, read: Sequence[Row[Any]], client: Summarizer, how: _How) -> bool:
+    """Tell whether a week's rollup is what would be made of these sessions now."""
+    if known is None:
+        return False
+    return (bytes(known.source_hash), known.model, known.version) == (_hash(read), client.model, how.version)
+
+
+def _hash(read: Sequence[Row[Any]]) -> bytes:
+    """Hash which summaries these are (BLAKE2b, 16 bytes)."""
+    made_of = [(row.id, row.summary_revision, row.summary_created_at.timestamp()) for row in read]
+    return blake2b(repr(made_of).encode(), digest_size=16).digest()
+
+
+def _combined(
+    client: Summarizer, parts: Sequence[Summary], zone: ZoneInfo, source: Source
+) -> tuple[Summary, str]:
+    """Combine summaries, by extraction where no language model is set up or it gives no usable answer."""
+    if isinstance(client, LanguageModelSummarizer):
+        try:
+            return client.combine(parts, time_zone=zone, source=source), client.model
+        except (ProviderFailed, ProviderRejected) as error:
+            log.warning(
+                "rollup_extracted",
+                key=source.claim and source.claim.key,
+                error=runner.reason_of(error),
+            )
+    return extractive.combine(parts), EXTRACTIVE

@@ -1,0 +1,75 @@
+"""Remove what messages that are deleted or edited say of people: their evidence, and memories without any other."""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from pipeline.store import derived, evidence, jobs, learned
+from pipeline.store.evidence import Evidence
+from pipeline.text.duplicates import fingerprint
+
+
+def unlearn(
+    connection: Connection, tenant_id: str, message_ids: Sequence[int], session_ids: Sequence[int]
+) -> list[UUID]:
+    """Remove what these messages say; return the memories that are deleted for it, with what was made of those."""
+    return _settle(connection, tenant_id, evidence.take(connection, message_ids, session_ids))
+
+
+def unlearn_chat(
+    connection: Connection, tenant_id: str, chat_id: str, until: datetime, limit: int
+) -> tuple[list[UUID], bool]:
+    """Remove up to `limit` pieces of evidence from a chat; return the memories deleted, and whether there was any."""
+    taken = evidence.take_of_chat(connection, chat_id, until, limit)
+    return _settle(connection, tenant_id, taken), bool(taken)
+
+
+def unlearn_senders(
+    connection: Connection, tenant_id: str, senders: Sequence[str], until: datetime, limit: int
+) -> tuple[list[UUID], bool]:
+    """Remove up to `limit` pieces of evidence that people gave; return as `unlearn_chat` does."""
+    taken = evidence.take_of_senders(connection, senders, until, limit)
+    return _settle(connection, tenant_id, taken), bool(taken)
+
+
+def _settle(connection: Connection, tenant_id: str, ids: Collection[UUID]) -> list[UUID]:
+    """Delete those memories without evidence, and let the others have the words that are left."""
+    if not ids:
+        return []
+    left: dict[UUID, list[Evidence]] = defaultdict(list)
+    for each in evidence.of_memories(connection, list(ids)):
+        if each.memory_id is not None:
+            left[each.memory_id].append(each)
+    orphans = [each for each in ids if each not in left]
+    again = set(learned.superseded_by(connection, orphans)) | left.keys()
+    gone = derived.drop(connection, tenant_id, orphans)
+    keys = []
+    for row in learned.by_id(connection, list(left)):
+        resting = left[row.id]
+        first = resting[0]
+        same = [each for each in resting if each.content == row.content]
+        shown = same[0] if same else first
+        learned.refresh(
+            connection,
+            id=row.id,
+            content=shown.content,
+            hash=bytes(row.content_hash) if same else _hash(row.id, shown.content),
+            confidence=max(each.confidence for each in resting),
+            said_at=first.said_at,
+            learned_in=shown.chat_id,
+            also_in=sorted({e.chat_id for e in resting if e.content == shown.content} - {shown.chat_id}),
+        )
+        if not same:
+            keys.append(f"memory:{row.id}")
+    jobs.enqueue(connection, tenant_id, "embed", keys)
+    jobs.enqueue(connection, tenant_id, "extract", [f"memory:{each}" for each in again - set(gone)])
+    return gone
+
+
+def _hash(memory_id: UUID, content: str) -> bytes:
+    """Return a hash that no other memory of the owner has."""
+    return blake2b(fingerprint(content) + memory_id.bytes, digest_size=16).digest()

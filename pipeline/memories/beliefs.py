@@ -1,0 +1,164 @@
+"""Decide which memories a person's statements make, and which supersede which, whatever order they came in. Pure.
+
+A statement is what one session says of somebody. Statements with the same attribute are one history: a run of equal
+values is a memory, which every later run supersedes. Statements without an attribute contradict nothing; those that
+say nearly the same are one memory.
+
+What was said in one chat keeps that chat's words: statements of two chats are one memory only if they are equal word
+for word, so that nobody reads what was said elsewhere.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from uuid import UUID
+
+from pipeline.text.duplicates import says_the_same
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What one session says, or a memory written by hand."""
+
+    # the memory that it belongs to so far, if any
+    memory_id: UUID | None
+    # none: written by hand, so that it stays a memory of its own
+    session_id: int | None
+    chat_id: str | None
+    said_at: datetime
+    content: str
+    attribute: str = ""
+    value: str = ""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it always is the memory that it is."""
+        return self.session_id is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Believed:
+    """A memory, and the statements that it rests on, by their time."""
+
+    # none: a new one
+    memory_id: UUID | None
+    statements: tuple[Statement, ...]
+    # the places in the same list of those that supersede it
+    superseded_by: tuple[int, ...] = ()
+
+
+def believed(
+    statements: Iterable[Statement], retracted: Mapping[UUID, datetime] | None = None
+) -> list[Believed]:
+    """Return the memories that one person's statements make.
+
+    What is `retracted` is said anew only by what is said after that time.
+    """
+    retracted = retracted or {}
+    found: list[Believed] = []
+    used: set[UUID] = {each.memory_id for each in statements if each.is_fixed and each.memory_id is not None}
+    for history in _histories(statements):
+        runs = _runs(history, retracted)
+        places: list[list[int]] = []
+        for run in runs:
+            parts = _parts(run)
+            places.append(list(range(len(found), len(found) + len(parts))))
+            found += [Believed(memory_id=_identity(part, used), statements=tuple(part)) for part in parts]
+        for number, earlier in enumerate(places):
+            # by all that is later: of them some may not be shown somewhere, or be gone one day
+            later = tuple(place for run in places[number + 1 :] for place in run)
+            for place in earlier if later else ():
+                found[place] = replace(found[place], superseded_by=later)
+    return found
+
+
+def repeats(content: str, known: Iterable[Statement]) -> Statement | None:
+    """Return the latest known statement that says nearly the same, whatever attribute it has."""
+    alike = [each for each in known if says_the_same(content, each.content)]
+    return max(alike, key=_order, default=None)
+
+
+def _order(statement: Statement) -> tuple[datetime, int, str]:
+    return statement.said_at, statement.session_id or 0, statement.content
+
+
+def _histories(statements: Iterable[Statement]) -> list[list[Statement]]:
+    """Group statements that may be one memory or supersede each other, each group by time.
+
+    Those without an attribute that are one memory already stay together; only others are compared.
+    """
+    groups: dict[object, list[Statement]] = {}
+    loose = []
+    for each in sorted(statements, key=_order):
+        if each.attribute or each.memory_id is not None:
+            groups.setdefault(each.attribute or each.memory_id, []).append(each)
+        else:
+            loose.append(each)
+    others = [group for key, group in groups.items() if not isinstance(key, str)]
+    for each in loose:
+        near = next((group for group in others if any(_is_alike(each, other) for other in group)), None)
+        if near is None:
+            others.append(groups.setdefault(each, [each]))
+        else:
+            near.append(each)
+            near.sort(key=_order)
+    return list(groups.values())
+
+
+def _is_alike(one: Statement, other: Statement) -> bool:
+    if one.content == other.content:
+        return True
+    return _may_share(one, other) and says_the_same(one.content, other.content)
+
+
+def _may_share(one: Statement, other: Statement) -> bool:
+    """Tell whether who may see one may see the other; what is written by hand for everywhere is seen by all."""
+    return one.chat_id == other.chat_id or any(
+        each.is_fixed and each.chat_id is None for each in (one, other)
+    )
+
+
+def _runs(history: Sequence[Statement], retracted: Mapping[UUID, datetime]) -> list[list[Statement]]:
+    """Cut a history where its value changes, and where a memory of it was retracted."""
+    runs: list[list[Statement]] = []
+    breaks = sorted(
+        (at, each.value) for each in history if each.memory_id and (at := retracted.get(each.memory_id))
+    )
+    for each in history:
+        last = runs[-1] if runs else None
+        cut = last is None or any(
+            last[-1].said_at <= at < each.said_at and value == each.value for at, value in breaks
+        )
+        if last is None or cut or last[0].value != each.value:
+            runs.append([each])
+        else:
+            last.append(each)
+    return runs
+
+
+def _parts(run: Sequence[Statement]) -> list[list[Statement]]:
+    """Divide a run into memories: by chat, equal words together; each that is written by hand with what repeats it."""
+    parts: list[list[Statement]] = []
+    for each in sorted(run, key=lambda statement: not statement.is_fixed):
+        for part in () if each.is_fixed else parts:
+            first = part[0]
+            if _may_share(first, each) or (not first.is_fixed and first.content == each.content):
+                part.append(each)
+                break
+        else:
+            parts.append([each])
+    return parts
+
+
+def _identity(part: Sequence[Statement], used: set[UUID]) -> UUID | None:
+    """Return the memory that most of these statements belong to, if no other has it."""
+    if part[0].is_fixed:
+        return part[0].memory_id
+    counted = Counter(each.memory_id for each in part if each.memory_id and each.memory_id not in used)
+    if not counted:
+        return None
+    # the first of equal ones
+    identity = max(counted, key=lambda each: counted[each])
+    used.add(identity)
+    return identity

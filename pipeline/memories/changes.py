@@ -1,0 +1,218 @@
+"""Change memories by hand: other words, a wider scope, and what is right instead."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from sqlalchemy import Connection, Row
+
+from pipeline.erasure import derived
+from pipeline.memories import statements
+from pipeline.people import suppression
+from pipeline.store import chats, jobs
+from pipeline.store import memory_changes as store
+from pipeline.store import suppression as suppression_list
+from pipeline.store.database import Database
+from pipeline.store.memory_changes import Owner
+from pipeline.text.duplicates import fingerprint
+from schemas.errors import Conflict, InvalidInput, NotFound
+from schemas.memories import MemoryIn
+from schemas.memory_changes import SCOPES, MemoryCorrection, MemoryEdit, MemoryPromotion
+
+FROM_CONTEXT = frozenset({"context_id", "question_chars", "recalled"})
+"""Metadata of question and answer, by which they are found when what they rest on is forgotten."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changed:
+    """The outcome of changing a memory."""
+
+    # `kept_out`: it is of somebody who is not to be remembered, or was forgotten
+    outcome: Literal["edited", "promoted", "corrected", "retracted", "kept_out"]
+    # of a correction, that of the right statement
+    id: UUID
+
+
+def edit(database: Database, tenant_id: str, identity: UUID, wanted: MemoryEdit) -> Changed:
+    """Change a memory's words, importance, expiry or metadata; it is embedded again under other words.
+
+    What was learned keeps its kind and the messages that say it. Raises `NotFound`, `InvalidInput`, `Conflict`,
+    `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        row = _locked(connection, tenant_id, identity)
+        _require_believed(row)
+        if wanted.content is not None and wanted.content != row.content:
+            if row.type == "qa_turn":
+                raise InvalidInput(
+                    "content: question and answer stay as they were: remove the memory, or add a statement",
+                    field="content",
+                )
+            digest = fingerprint(wanted.content)
+            if suppression.keeps_out(connection, _as_given(row, _owner(row), wanted.content), digest):
+                return Changed(outcome="kept_out", id=identity)
+            _require_unique(connection, identity, _owner(row), digest, "content")
+            store.reword(connection, identity, wanted.content, digest)
+            derived.take_back_answers(connection, tenant_id, [identity])
+            jobs.enqueue(connection, tenant_id, "embed", [f"memory:{identity}"], lane=row.learned_in or "")
+        if wanted.importance is not None:
+            store.set_importance(connection, identity, wanted.importance)
+        if "expires_at" in wanted.model_fields_set:
+            store.set_expiry(connection, identity, wanted.expires_at)
+        if wanted.metadata is not None:
+            own = FROM_CONTEXT & wanted.metadata.keys() if row.type == "qa_turn" else ()
+            if own:
+                raise InvalidInput(
+                    f"metadata: {', '.join(sorted(own))} of question and answer cannot be changed",
+                    field="metadata",
+                )
+            store.merge_metadata(connection, identity, wanted.metadata)
+        return Changed(outcome="edited", id=identity)
+
+
+def promote(database: Database, tenant_id: str, identity: UUID, wanted: MemoryPromotion) -> Changed:
+    """Give a memory a wider scope. Where it was learned stays, and so who may see it.
+
+    Raises `NotFound`, `InvalidInput`, `Conflict`, `DatabaseUnavailable`.
+    """
+    owner = Owner(wanted.scope, None, wanted.user_id, wanted.agent_id)
+    with database.tenant(tenant_id) as connection:
+        row = _locked(connection, tenant_id, identity)
+        _require_believed(row)
+        if SCOPES.index(wanted.scope) <= SCOPES.index(row.scope):
+            wider = SCOPES[SCOPES.index(row.scope) + 1 :]
+            raise InvalidInput(
+                f"scope: the memory has the scope {row.scope}, "
+                + (f"and can be promoted to {' or '.join(wider)}" if wider else "the widest there is"),
+                field="scope",
+            )
+        if suppression.keeps_out(connection, _as_given(row, owner, row.content), bytes(row.content_hash)):
+            return Changed(outcome="kept_out", id=identity)
+        _require_unique(connection, identity, owner, bytes(row.content_hash), "scope")
+        store.promote(connection, identity, owner)
+        return Changed(outcome="promoted", id=identity)
+
+
+def correct(database: Database, tenant_id: str, identity: UUID, wanted: MemoryCorrection) -> Changed:
+    """Record that a memory is wrong: the right statement supersedes it, or without one it is retracted.
+
+    Either way it stays as history. The right statement is of the same owner and about the same; unless it says where it
+    was said, it is shown wherever the wrong one was. Raises `NotFound`, `InvalidInput`, `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        chat_id = None if wanted.chat_id is None else _chat(connection, wanted.chat_id)
+        row = _locked(connection, tenant_id, identity, said_in=chat_id)
+        # a memory may have been said by a clock that is ahead
+        at = wanted.said_at or max(row.now, row.since + timedelta(microseconds=1))
+        if wanted.said_at is not None and not row.since < at <= row.now:
+            raise InvalidInput(
+                f"said_at: must be after {row.since.isoformat()}, when the memory was said, and not ahead",
+                field="said_at",
+            )
+        if wanted.content is None:
+            store.retract(connection, identity, at)
+            changed = Changed(outcome="retracted", id=identity)
+        else:
+            changed = _replace(connection, tenant_id, row, wanted.content, at, chat_id)
+        derived.take_back_answers(connection, tenant_id, [identity])
+        return changed
+
+
+def _replace(
+    connection: Connection, tenant_id: str, row: Row[Any], content: str, at: datetime, chat_id: str | None
+) -> Changed:
+    """Write what is right instead of a memory, said in a chat or else wherever that was."""
+    if fingerprint(content) == bytes(row.content_hash):
+        raise InvalidInput(
+            "content: these are the memory's own words: leave content out if it is wrong", field="content"
+        )
+    said_in = [row.learned_in, *row.also_in] if chat_id is None else [chat_id]
+    memory = _as_given(row, _owner(row), content).model_copy(
+        update={
+            # question and answer are those of one context
+            "type": "fact" if row.type == "qa_turn" else row.type,
+            "learned_in": said_in[0],
+            "said_at": at,
+            "source": "correction",
+        }
+    )
+    written = statements.write(connection, tenant_id, memory, language=row.language)
+    if written.id is None:
+        return Changed(outcome="kept_out", id=row.id)
+    store.revive(connection, tenant_id, written.id, at)
+    store.supersede(
+        connection,
+        tenant_id,
+        row.id,
+        written.id,
+        at=at,
+        also_in=[chat for chat in said_in if chat is not None],
+    )
+    return Changed(outcome="corrected", id=written.id)
+
+
+def _locked(
+    connection: Connection, tenant_id: str, identity: UUID, *, said_in: str | None = None
+) -> Row[Any]:
+    """Return a live memory, locked while nothing of its chat, or of another one, is forgotten.
+
+    Raises `NotFound`, and `InvalidInput` for a chunk of a document.
+    """
+    suppression_list.lock(connection, tenant_id, said_in or store.learned_in(connection, identity))
+    row = store.locked(connection, identity)
+    if row is None:
+        raise NotFound(f"there is no memory {identity}: see `backscroll memories list`")
+    if row.type == "document":
+        raise InvalidInput(
+            f"memory_id: {identity} is a part of a document: change that, and `backscroll documents add` it again",
+            field="memory_id",
+        )
+    return row
+
+
+def _chat(connection: Connection, chat_id: str) -> str:
+    """Return the present id of a chat. Raises `InvalidInput`."""
+    chat = chats.followed(connection, chat_id)
+    if chat is None:
+        raise InvalidInput(f"chat_id: there is no chat {chat_id}: see `backscroll chats`", field="chat_id")
+    return chat.chat_id
+
+
+def _owner(row: Row[Any]) -> Owner:
+    return Owner(row.scope, row.session_id, row.user_id, row.agent_id)
+
+
+def _as_given(row: Row[Any], owner: Owner, content: str) -> MemoryIn:
+    """Return a memory of this owner, as it would be written now, with the importance of a stored one."""
+    return MemoryIn(
+        scope=owner.scope,
+        type=row.type,
+        content=content,
+        session_id=owner.session,
+        user_id=owner.user,
+        agent_id=owner.agent,
+        learned_in=row.learned_in,
+        importance=row.importance,
+    )
+
+
+def _require_believed(row: Row[Any]) -> None:
+    """Raise `Conflict` for a memory that is known to be wrong."""
+    if row.retracted_at is not None:
+        raise Conflict(
+            f"memory {row.id} is known to be wrong since {row.retracted_at:%Y-%m-%d}: if it is right, add it again",
+            field="memory_id",
+        )
+
+
+def _require_unique(
+    connection: Connection, identity: UUID, owner: Owner, content_hash: bytes, field: str
+) -> None:
+    """Raise `Conflict` where the owner has another memory with these words."""
+    other = store.twin(connection, identity, owner, content_hash)
+    if other is not None:
+        raise Conflict(
+            f"{field}: memory {other} of the same {owner.scope} says this already: remove one of them",
+            field=field,
+        )

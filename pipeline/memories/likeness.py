@@ -1,0 +1,48 @@
+"""Unite learned memories that say the same in other words, once they have vectors."""
+
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from pipeline.memories.revise import Owner, known
+from pipeline.store import learned, vectors
+from pipeline.text.duplicates import differs_only_in_words
+
+SAME_COSINE = 0.9
+"""Two statements of one owner and chat with at least this cosine say the same, if neither denies the other."""
+
+
+def unite(connection: Connection, memory_id: UUID) -> tuple[Owner, list[UUID]] | None:
+    """Let a learned memory be about the same as the nearest one that says the same; return its owner, and both.
+
+    None: there is no such memory.
+    """
+    row = next(iter(learned.by_id(connection, [memory_id])), None)
+    if row is None or not row.learned_by:
+        return None
+    owner = Owner.of(row)
+    space = vectors.searched_space(connection)
+    if space is None:
+        return owner, [memory_id]
+    others = {
+        each.id: each
+        for each in known(connection, owner)
+        if each.id != memory_id and each.learned_by and each.learned_in == row.learned_in
+    }
+    near = learned.nearest(connection, space, memory_id, list(others))
+    for other_id, cosine in near:
+        other = others[other_id]
+        if cosine < SAME_COSINE:
+            break
+        if row.attribute and row.attribute == other.attribute:
+            # the same already, or what contradicts it
+            continue
+        if not differs_only_in_words(row.content, other.content):
+            continue
+        older, newer = sorted((row, other), key=lambda each: (each.said_at, each.id))
+        keeps = older if older.attribute else newer
+        attribute, value = keeps.attribute or f"same as {older.id}", keeps.value
+        for each in (older, newer):
+            learned.adopt(connection, each.id, attribute, value)
+        return owner, [older.id, newer.id]
+    return owner, [memory_id]

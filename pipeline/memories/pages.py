@@ -1,0 +1,64 @@
+"""A person's page: what is known of them, since when and from where, and what was superseded or wrong."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row
+
+from pipeline.people import identities, visibility
+from pipeline.store import chats
+from pipeline.store import identities as identity_rows
+from pipeline.store import memory_pages as store
+from pipeline.store.database import Database
+from pipeline.store.membership import Visible
+from schemas.errors import NotFound
+from schemas.user_pages import MAX_MESSAGES, KnownMemory, NamedChat, NamedMessage, UserFilter, UserPage
+
+EVERYWHERE = Visible(everywhere=True, chats=frozenset())
+
+
+def of_user(database: Database, tenant_id: str, any_id: str, given: UserFilter) -> UserPage:
+    """Return what is known of the person of a sender or user, by all their ids; with `chat_id` what may be shown there.
+
+    An unknown id is a user of its own, of whom nothing is known. Documents are not on it. Raises `NotFound` for a chat
+    that is not there, `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        person = identities.person(connection, any_id)
+        visible = EVERYWHERE if given.chat_id is None else _visible(connection, given.chat_id, any_id)
+        ids = identity_rows.ids_of(connection, any_id)
+        rows = store.known(connection, ids, visible, after=given.after, limit=given.limit)
+        said = defaultdict[UUID, list[NamedMessage]](list)
+        for row in store.messages(connection, [row.id for row in rows], visible, MAX_MESSAGES):
+            fields = dict(row._mapping)
+            said[fields.pop("memory_id")].append(NamedMessage(**fields))
+        named = {chat for row in rows for chat in (row.learned_in, *row.also_in) if chat is not None}
+        titles = store.titles(connection, sorted(chat for chat in named if visible.shows(chat)))
+    known = [(row.is_earlier, _known(row, said[row.id], titles)) for row in rows]
+    return UserPage(
+        **person.model_dump(),
+        current=[memory for is_earlier, memory in known if not is_earlier],
+        earlier=[memory for is_earlier, memory in known if is_earlier],
+    )
+
+
+def _visible(connection: Connection, chat_id: str, any_id: str) -> Visible:
+    chat = chats.followed(connection, chat_id)
+    if chat is None:
+        raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
+    return visibility.seen(connection, chat.chat_id, chat.kind, any_id).visible
+
+
+def _known(row: Row[Any], said: list[NamedMessage], titles: Mapping[str, str]) -> KnownMemory:
+    """Return a memory with the chats that may be named."""
+    fields = {name: value for name, value in row._mapping.items() if name != "is_earlier"}
+    places = [
+        NamedChat(chat_id=chat, title=titles[chat] or "")
+        for chat in (row.learned_in, *row.also_in)
+        if chat in titles
+    ]
+    first = next((place for place in places if place.chat_id == row.learned_in), None)
+    fields |= {"learned_in": first, "also_in": [each for each in places if each != first], "messages": said}
+    return KnownMemory(**fields)

@@ -1,0 +1,35 @@
+"""Tell what a chat was about over time."""
+
+from itertools import groupby
+
+from pipeline.operations import lookup
+from pipeline.store import topics as store
+from pipeline.store.database import Database
+from schemas.topics import ChatTopics, CountedTopic, TopicFilter, TopicPeriod
+
+
+def of_chat(database: Database, tenant_id: str, chat_id: str, wanted: TopicFilter) -> ChatTopics:
+    """Count the topics of a chat's summaries by week or month. Raises `NotFound`, `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        chat = lookup.find_chat(connection, chat_id)
+        rows = store.by_period(
+            connection,
+            chat.chat_id,
+            by=wanted.by,
+            zone=chat.time_zone,
+            periods=wanted.periods,
+            limit=wanted.limit,
+        )
+    periods = [
+        TopicPeriod(
+            begins=begins,
+            topics=[
+                CountedTopic(
+                    topic=row.topic, sessions=row.sessions, first_at=row.first_at, last_at=row.last_at
+                )
+                for row in of_period
+            ],
+        )
+        for begins, of_period in groupby(rows, key=lambda row: row.begins)
+    ]
+    return ChatTopics(chat_id=chat.chat_id, by=wanted.by, time_zone=chat.time_zone, periods=periods)

@@ -1,0 +1,105 @@
+"""One hop in the entity graph: from the people, places and things that a question names to what is linked to them.
+
+What is mentioned together with them leads to other messages and memories, which need not share a word with the
+question. Only relations from chats that may be shown where it is asked are followed.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from pipeline.people import visibility
+from pipeline.ranking.model import Candidate
+from pipeline.retrieval.candidates import CandidateSet, is_whole, with_neighbours
+from pipeline.retrieval.prepare import PreparedQuery
+from pipeline.store import entity_search
+from pipeline.store.entity_search import Near
+from pipeline.text import entity_names
+
+# Entities that a question names, what is one hop away from them, and what is linked to each of those …
+MAX_NAMED, MAX_NEAR, MAX_LINKS = 8, 12, 30
+# … of which as many messages of a large chat become candidates.
+LINKED_MESSAGES = 50
+
+Key = TypeVar("Key", int, str)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """How something is linked to what a question names."""
+
+    # 1 for what is linked best
+    share: float
+    # `Lena by ‹Porto›`
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linked:
+    """Messages and memories one hop away from what a question names, by their ids."""
+
+    messages: Mapping[int, Link] = field(default_factory=dict)
+    memories: Mapping[str, Link] = field(default_factory=dict)
+
+
+def find_linked(connection: Connection, query: PreparedQuery) -> Linked:
+    """Follow the relations of what the question names; nothing if `entity_hops` is 0, or with `as_of`."""
+    request = query.request
+    hops = request.parameters.entity_hops and request.as_of is None
+    names = entity_names.asked(request.text) if hops else []
+    if not names:
+        return Linked()
+    seen = visibility.seen(connection, request.chat.chat_id, request.chat.kind, request.user_id).visible
+    chats = None if seen.everywhere else sorted(seen.chats)
+    named = entity_search.named(connection, chats, names, MAX_NAMED)
+    near = entity_search.near(connection, chats, list(named), MAX_NEAR) if named else []
+    if not near:
+        return Linked()
+    ids = [each.id for each in near]
+    messages = entity_search.linked_messages(
+        connection, request.chat.chat_id, request.session_key, ids, MAX_LINKS
+    )
+    memories = entity_search.linked_memories(connection, chats, ids, MAX_LINKS)
+    return Linked(messages=_links(messages, near, named), memories=_links(memories, near, named))
+
+
+def _links(
+    found: Iterable[tuple[int, Key]], near: Sequence[Near], named: Mapping[int, str]
+) -> dict[Key, Link]:
+    """Return what was found by its links: what several lead to counts the sum of their weights."""
+    by_id = {each.id: each for each in near}
+    leading = defaultdict[Key, list[Near]](list)
+    for entity, key in found:
+        leading[key].append(by_id[entity])
+    sums = {key: sum(each.weight for each in by) for key, by in leading.items()}
+    best = max(sums.values(), default=1.0)
+    reasons = {key: max(by, key=lambda each: each.weight) for key, by in leading.items()}
+    return {
+        key: Link(share=sums[key] / best, reason=f"{named[reason.named]} by ‹{reason.name}›")
+        for key, reason in reasons.items()
+    }
+
+
+def with_linked(
+    connection: Connection, query: PreparedQuery, found: CandidateSet, linked: Linked
+) -> CandidateSet:
+    """Add the linked messages to the candidates of a large chat, and mark them all."""
+    if not linked.messages:
+        return found
+    if not is_whole(query.request.chat):
+        known = {candidate.id for candidate in found.candidates}
+        best = sorted(linked.messages, key=lambda each: (-linked.messages[each].share, -each))
+        new = [each for each in best[:LINKED_MESSAGES] if each not in known]
+        if new:
+            # read all again, so that each message knows its place among the same neighbours
+            read = with_neighbours(connection, query.request.scope, [*known, *new], query.terms)
+            found = replace(found, candidates=read)
+    return replace(found, candidates=[_marked(each, linked) for each in found.candidates])
+
+
+def _marked(candidate: Candidate, linked: Linked) -> Candidate:
+    link = linked.messages.get(candidate.id)
+    return candidate if link is None else candidate._replace(linked=link.share, linked_to=link.reason)

@@ -1,0 +1,391 @@
+"""Facts are asked for with the transcript as data, and those of an answer that it does not state are dropped."""
+
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.clients.protocols import Prompt
+from pipeline.enrich import fact_answers, fact_prompts
+from pipeline.enrich.answers import InvalidAnswer
+from pipeline.enrich.protocols import People
+from schemas.facts import CATEGORIES, Fact, KnownFact
+from schemas.sessions import Message
+from tests.enrich.test_prompts import message
+
+ATTACKS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("fact_attacks.json").read_text())
+SAID = (
+    ("Ann", "we moved to Porto last month, the flat has a terrace"),
+    ("Ben", "lucky you! I am still allergic to every nut there is, so no pastries for me"),
+    ("Ann", "then I bake an almond cake only for myself"),
+    ("Ben", "Tom starts at the harbour office on Monday by the way"),
+)
+PEOPLE = People(
+    kind="group",
+    names={"Ann": "test:Ann", "Ben": "test:Ben", "Tom Reis": "test:Tom", "Mallory": "test:Mallory"},
+    agent="Harbour",
+)
+GOOD = {
+    "content": "Ann lives in Porto, in a flat with a terrace.",
+    "category": "fact",
+    "about": "speaker",
+    "subject": "Ann",
+    "attribute": "home",
+    "value": "porto",
+    "confidence": 0.9,
+    "importance": 7,
+    "messages": [1],
+    "holds_from": None,
+    "holds_until": None,
+    "replaces": [],
+}
+KNOWN = [
+    KnownFact(
+        id=UUID(int=number),
+        content=content,
+        subject=subject,
+        attribute="home",
+        value=value,
+        said_at=datetime(2026, 1, 5, 23, 30, tzinfo=UTC),
+    )
+    for number, (content, subject, value) in enumerate(
+        (("Ann lives in Lisbon.", "Ann", "lisbon"), ("Ben lives in Faro.", "Ben", "faro")), start=1
+    )
+]
+
+
+def talk(*more: tuple[str, str], role: str = "user") -> list[Message]:
+    said = [(*each, "user") for each in SAID] + [(*each, role) for each in more]
+    return [
+        replace(message(n, speaker, content), id=100 + n, sender_id=f"test:{speaker}", role=its_role)
+        for n, (speaker, content, its_role) in enumerate(said)
+    ]
+
+
+def prompt_of(messages: list[Message], known: list[KnownFact] | None = None, **named: Any) -> Prompt:
+    options = {
+        "people": PEOPLE,
+        "time_zone": UTC,
+        "language": "english",
+        "most": 3,
+        "max_tokens": 900,
+    } | named
+    return fact_prompts.fact_prompt(messages, KNOWN if known is None else known, **options)
+
+
+def fence_of(prompt: Prompt) -> str:
+    found = re.search(r"<(transcript-[0-9a-f]{16})>", prompt.system)
+    assert found
+    return found[1]
+
+
+def is_fenced(prompt: Prompt, messages: int) -> bool:
+    """Whether the data is the bot's name, the known facts and the transcript, each line where it belongs."""
+    digest = fence_of(prompt).removeprefix("transcript-")
+    bot, known, said = (
+        [f"<{name}-{digest}>", *(rf"{begin}.*" for begin in begins), f"</{name}-{digest}>"]
+        for name, begins in (
+            ("bot", [""]),
+            ("known", [f"k{n + 1}: " for n in range(len(KNOWN))]),
+            ("transcript", [rf"\[{n + 1}\] 20\d\d-\d\d-\d\d \d\d:\d\d " for n in range(messages)]),
+        )
+    )
+    lines = prompt.turns[0].split("\n")
+    wanted = [*bot, *known, *said]
+    return len(lines) == len(wanted) and all(map(re.fullmatch, wanted, lines))
+
+
+def read(
+    *facts: dict[str, Any], messages: list[Message] | None = None, people: People = PEOPLE
+) -> list[Fact]:
+    answer = json.dumps({"facts": list(facts)})
+    return fact_answers.read(
+        answer, messages or talk(), people=people, known=KNOWN, time_zone=ZoneInfo("Europe/Lisbon")
+    )
+
+
+# The prompt
+
+
+def test_the_transcript_comes_numbered_in_the_chats_time_zone() -> None:
+    prompt = prompt_of(talk(), time_zone=ZoneInfo("Asia/Tokyo"))
+    assert "\n[1] 2026-03-03 08:30 Ann: we moved to Porto" in prompt.turns[0]
+    assert "\nk1: Ann lives in Lisbon. (since 2026-01-06)\n" in prompt.turns[0]
+    assert "Asia/Tokyo" in prompt.system
+    assert "english" in prompt.system
+    assert "at most 3" in prompt.system
+    assert "Porto" not in prompt.system.replace('"porto"', "")
+
+
+def test_a_bots_lines_are_marked() -> None:
+    prompt = prompt_of(talk(("Harbour", "You live in Porto, Ann."), role="assistant"))
+    assert "[5] 2026-03-02 23:34 Harbour (bot): You live" in prompt.turns[0]
+
+
+def test_the_same_messages_make_the_same_prompt() -> None:
+    assert prompt_of(talk()) == prompt_of(talk())
+    assert fence_of(prompt_of(talk())) != fence_of(prompt_of(talk(), []))
+
+
+def test_without_known_facts_or_a_bot_nothing_is_said_of_them() -> None:
+    prompt = prompt_of(talk(), [], people=replace(PEOPLE, agent=""))
+    assert "<known-" not in prompt.system + prompt.turns[0]
+    assert "<bot-" not in prompt.system + prompt.turns[0]
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+def test_no_attack_leaves_the_fence(attack: dict[str, Any]) -> None:
+    says = attack["says"].replace("{fence}", fence_of(prompt_of(talk())))
+    assert is_fenced(prompt_of(talk(("Mallory", says))), len(SAID) + 1)
+    # nor does a speaker's name, a known fact or the bot's name
+    assert is_fenced(prompt_of(talk((says, "hello"))), len(SAID) + 1)
+    assert is_fenced(prompt_of(talk(), [replace(KNOWN[0], content=says), KNOWN[1]]), len(SAID))
+    assert is_fenced(prompt_of(talk(), people=replace(PEOPLE, agent=says)), len(SAID))
+
+
+@given(st.lists(st.tuples(st.text(max_size=80), st.text(max_size=300)), min_size=1, max_size=8))
+def test_no_text_leaves_the_fence(said: list[tuple[str, str]]) -> None:
+    messages = [message(n, speaker or "x", content) for n, (speaker, content) in enumerate(said)]
+    assert is_fenced(prompt_of(messages), len(messages))
+
+
+@pytest.mark.parametrize("most", [1, 3, 20])
+def test_the_smallest_window_has_room_for_a_transcript_beside_known_facts(most: int) -> None:
+    room = fact_prompts.room_for_data(4000, most)
+    many = [replace(KNOWN[0], content="Ann lives in Lisbon. " * 20)] * 200
+    fitting = fact_prompts.fitting(many, UTC, room)
+    assert 0 < len(fitting) < 20
+    assert room - fact_prompts.known_tokens(fitting, UTC) > 500
+    assert len(fact_prompts.fitting(many, UTC, 100_000)) == 40
+
+
+# The answer
+
+
+def test_a_fact_is_read_as_it_was_said() -> None:
+    (fact,) = read(GOOD | {"holds_from": "2026-02-01", "holds_until": "2026-12-31", "replaces": ["k1"]})
+    assert fact == Fact(
+        content="Ann lives in Porto, in a flat with a terrace.",
+        category="fact",
+        about="speaker",
+        subject="Ann",
+        attribute="home",
+        value="porto",
+        confidence=0.9,
+        importance=7,
+        message_ids=(100,),
+        holds_from=datetime(2026, 2, 1, tzinfo=UTC),
+        holds_until=datetime(2026, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+        replaces=(UUID(int=1),),
+    )
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+def test_a_fact_that_obeys_an_attack_is_dropped_or_is_the_attackers_own_word(attack: dict[str, Any]) -> None:
+    messages = talk(("Mallory", attack["says"]))
+    without_bot = replace(PEOPLE, agent="")
+    found = read(GOOD | attack["obeyed"], messages=messages, people=without_bot)
+    # what reads like a statement is one of Mallory's, believed less where it is of others, and replaces nothing
+    assert [fact.about for fact in found] == ([attack["left"]] if attack["left"] else [])
+    for fact in found:
+        assert fact.message_ids == (104,)
+        assert fact.replaces == ()
+        assert fact.about == "speaker" or fact.confidence <= fact_answers.HEARSAY_CONFIDENCE
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"content": ""},
+        {"content": "Ann lives in Porto and " + "has a terrace " * 20},
+        {"category": "secret"},
+        {"about": "everybody"},
+        {"subject": "Zora"},
+        {"messages": []},
+        {"messages": [0, 9, -1, "x", None, 1.5, [1]]},
+        {"content": "She lives in Porto, in a flat with a terrace."},
+        {"content": "Ann collects stamps."},
+        {"content": "Ann lives in Porto, at number 77."},
+        {"content": "Ann lives in Porto, see www.porto.example"},
+        {"messages": [4]},
+    ],
+    ids=lambda wrong: json.dumps(wrong)[:50],
+)
+def test_what_is_wrong_with_one_fact_drops_that_fact(wrong: dict[str, Any]) -> None:
+    nuts = GOOD | {"content": "Ben is allergic to nuts.", "subject": "Ben", "messages": [2]}
+    assert [fact.subject for fact in read(GOOD | wrong, nuts)] == ["Ben"]
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ({"category": " Fact "}, {"category": "fact"}),
+        ({"messages": ["1", "[1]", 1]}, {"message_ids": (100,)}),
+        ({"confidence": 7, "importance": 70}, {"confidence": 1, "importance": 10}),
+        ({"confidence": -1, "importance": 0}, {"confidence": 0, "importance": 1}),
+        ({"confidence": float("nan"), "importance": "high"}, {"confidence": 0.5, "importance": 5}),
+        ({"attribute": "Home", "value": " PORTO\n"}, {"attribute": "home", "value": "porto"}),
+        ({"attribute": "likes tea", "value": True}, {"attribute": "likes tea", "value": "yes"}),
+        ({"attribute": "home", "value": None}, {"attribute": "", "value": ""}),
+        ({"holds_from": "soon", "holds_until": "9999-01-01"}, {"holds_from": None, "holds_until": None}),
+        (
+            {"holds_from": "2026-05-01", "holds_until": "2026-04-01"},
+            {"holds_from": datetime(2026, 4, 30, 23, tzinfo=UTC), "holds_until": None},
+        ),
+        ({"replaces": ["k1", "k2", "k7", "k0", 1, None]}, {"replaces": (UUID(int=1),)}),
+        ({"replaces": "k1"}, {"replaces": ()}),
+    ],
+    ids=lambda given: str(given)[:50],
+)
+def test_what_is_nearly_right_is_set_right(given: dict[str, Any], left: dict[str, Any]) -> None:
+    (fact,) = read(GOOD | given)
+    assert {name: getattr(fact, name) for name in left} == left
+
+
+def test_a_sentence_a_little_too_long_is_cut() -> None:
+    (fact,) = read(GOOD | {"content": "Ann lives in Porto, in a flat with a terrace" + " and a terrace" * 10})
+    assert len(fact.content) <= 140
+    assert fact.content.endswith("…")
+
+
+def test_a_bots_words_are_no_evidence() -> None:
+    said = talk(("Harbour", "Ann, you live in Porto and play the cello."), role="assistant")
+    cello = GOOD | {"content": "Ann plays the cello.", "attribute": "", "value": ""}
+    assert read(cello | {"messages": [5]}, messages=said) == []
+    (fact,) = read(GOOD | {"messages": [1, 5]}, messages=said)
+    assert fact.message_ids == (100,)
+
+
+def test_whom_a_fact_is_about_follows_from_who_said_it() -> None:
+    def whom(**named: Any) -> tuple[str, str, tuple[int, ...]]:
+        (fact,) = read(GOOD | named)
+        return fact.about, fact.subject, fact.message_ids
+
+    assert whom(subject="") == ("speaker", "Ann", (100,))
+    assert whom(subject="@ann", about="person") == ("speaker", "Ann", (100,))
+    # of what others say nothing is hers
+    assert whom(messages=[1, 2]) == ("speaker", "Ann", (100,))
+    tom = {"content": "Tom starts at the harbour office on Monday, 9 March 2026.", "messages": [4]}
+    # a member of the chat by their whole name
+    assert whom(**tom, subject="Tom", about="speaker") == ("person", "Tom Reis", (103,))
+    assert whom(**tom, subject="tom reis", about="person") == ("person", "Tom Reis", (103,))
+    # somebody else is known by whoever tells of them
+    few = replace(PEOPLE, names={"Ann": "test:Ann", "Ben": "test:Ben"})
+    (fact,) = read(GOOD | tom | {"subject": "Tom", "about": "person"}, people=few)
+    assert (fact.about, fact.subject, fact.message_ids) == ("speaker", "Tom", (103,))
+    pastries = {"content": "There are no pastries with nuts for all.", "messages": [2]}
+    assert whom(**pastries, about="organization", subject="Us") == ("organization", "", (101,))
+    assert whom(**pastries, about="agent", subject="bot") == ("agent", "Harbour", (101,))
+
+
+def test_a_short_answer_states_what_it_was_asked() -> None:
+    said = talk(("Tom Reis", "Ann, do you still play the cello?"), ("Ann", "yes!!"))
+    cello = GOOD | {"content": "Ann plays the cello.", "messages": [6]}
+    (fact,) = read(cello, messages=said)
+    assert (fact.about, fact.subject, fact.message_ids) == ("speaker", "Ann", (105,))
+    assert read(cello | {"messages": [3]}, messages=said) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "content"),
+    [
+        ("I turned 30 yesterday", "Ann is 30 years old since 1 March 2026."),
+        ("my exam is tomorrow at nine", "Ann's exam is on 2026-03-03 at 9:00."),
+        ("meine Prüfung ist morgen", "Anns Prüfung ist am 3. März 2026."),
+        ("я живу в Порту", "Ann живёт в Порту."),
+        ("東京に住んでいます", "Annは東京に住んでいる。"),
+        ("my page is https://ann.example/cakes", "Ann has the page https://ann.example/cakes."),
+    ],
+)
+def test_facts_of_all_kinds_are_recognized_as_said(said: str, content: str) -> None:
+    messages = talk(("Ann", said))
+    assert len(read(GOOD | {"content": content, "messages": [5]}, messages=messages)) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ("", "no JSON object"),
+        ("There are no facts.", "no JSON object"),
+        (json.dumps({"facts": [GOOD, GOOD]})[:-30], "broken or incomplete"),
+        ('{"summary": "hello"}', 'no "facts"'),
+        ('{"facts": "none"}', '"facts" must be a list'),
+        ('{"facts": ["Ann lives in Porto."]}', 'each of "facts" must be an object'),
+        (
+            '{"facts": [{"text": "Ann lives in Porto.", "messages": [1]}]}',
+            'each of "facts" must be an object',
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_answer_is_said_in_words(answer: str, problem: str) -> None:
+    with pytest.raises(InvalidAnswer, match=problem):
+        fact_answers.read(answer, talk(), people=PEOPLE, known=KNOWN, time_zone=UTC)
+
+
+def test_no_facts_are_a_good_answer() -> None:
+    assert read() == []
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=250),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(sorted(GOOD)), ANYTHING), max_size=4))
+def test_any_answer_is_facts_that_can_be_stored(changes: list[dict[str, Any]]) -> None:
+    try:
+        found = read(*(GOOD | change for change in changes))
+    except InvalidAnswer:
+        return
+    for fact in found:
+        assert 0 < len(fact.content) <= 140
+        assert fact.category in CATEGORIES
+        assert 0 <= fact.confidence <= 1 <= fact.importance <= 10
+        assert set(fact.message_ids) <= {100, 101, 102, 103}
+        assert fact.message_ids
+        assert max(len(fact.attribute), len(fact.value)) <= 60
+
+
+def test_the_last_said_about_the_same_and_the_most_important_are_chosen() -> None:
+    other_ann = replace(talk()[1], id=104, sender_id="test:Ann2", sender_name="Ann")
+
+    def fact(number: int, content: str, attribute: str, importance: float) -> Fact:
+        return Fact(
+            content=content,
+            category="fact",
+            about="speaker",
+            subject="Ann",
+            attribute=attribute,
+            value=content,
+            confidence=0.9,
+            importance=importance,
+            message_ids=(100 + number,),
+        )
+
+    found = fact_answers.chosen(
+        [
+            fact(2, "Ann lives in Porto.", "home", 7),
+            fact(0, "Ann lives in Lisbon.", "home", 9),
+            fact(0, "Ann likes tea.", "", 3),
+            fact(0, "Ann is allergic to nuts.", "", 9),
+            # of somebody else of that name
+            fact(4, "Ann lives in Faro.", "home", 6),
+        ],
+        [*talk(), other_ann],
+        3,
+    )
+    assert [each.content for each in found] == [
+        "Ann is allergic to nuts.",
+        "Ann lives in Porto.",
+        "Ann lives in Faro.",
+    ]

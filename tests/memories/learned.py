@@ -1,0 +1,75 @@
+"""Memories as conversations would teach them, written by hand: with evidence, and with what supersedes them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import embed
+from pipeline.jobs import runner
+from pipeline.memories.statements import new_id
+from pipeline.store import jobs
+from pipeline.store.database import Database
+from schemas.facts import RULES
+from tests.conftest import POLICY, TENANT
+
+_INSERT = """
+    INSERT INTO memories (tenant_id, id, content_hash, {names}) VALUES (:tenant, :id, :hash, {values})
+"""
+_EVIDENCE = text("""
+    INSERT INTO memory_evidence (tenant_id, memory_id, message_id, session_id, chat_id, sender_id, said_at, content,
+        confidence, learned_by)
+    SELECT m.tenant_id, :id, m.id, 0, m.chat_id, m.sender_id, m.sent_at, :content, 1, 'rules-v1'
+    FROM messages m WHERE m.chat_id || '/' || m.external_id = ANY(:messages)
+""")
+_SUPERSEDE = text("""
+    INSERT INTO memory_supersessions (tenant_id, memory_id, superseded_by) VALUES (:tenant, :old, :new)
+""")
+
+
+def learned(
+    database: Database,
+    content: str,
+    *,
+    messages: Sequence[str] = (),
+    supersedes: UUID | None = None,
+    **fields: Any,
+) -> UUID:
+    """A learned memory of a user by default; `messages` say it, each as `chat/external id`."""
+    given = {"scope": "user", "type": "fact", "importance": 5.0, "learned_by": RULES, **fields}
+    identity = new_id()
+    names = {"content": content, **given}
+    statement = _INSERT.format(names=", ".join(names), values=", ".join(f":{name}" for name in names))
+    owner = f"{content} {given.get('user_id')} {given.get('learned_in')}"
+    digest = blake2b(owner.encode(), digest_size=16).digest()
+    with database.tenant(TENANT) as connection:
+        connection.execute(text(statement), {"tenant": TENANT, "id": identity, "hash": digest, **names})
+        connection.execute(_EVIDENCE, {"id": identity, "content": content, "messages": list(messages)})
+        if supersedes is not None:
+            connection.execute(_SUPERSEDE, {"tenant": TENANT, "old": supersedes, "new": identity})
+        jobs.enqueue(connection, TENANT, "embed", [f"memory:{identity}"])
+    return identity
+
+
+def change(database: Database, identity: UUID, **fields: object) -> None:
+    """Set columns of a memory."""
+    assignments = ", ".join(f"{name} = :{name}" for name in fields)
+    with database.tenant(TENANT) as connection:
+        connection.execute(
+            text(f"UPDATE memories SET {assignments} WHERE id = :id"), {"id": identity, **fields}
+        )
+
+
+def embedded(database: Database) -> None:
+    """Embed all that is due."""
+    while runner.run(database, "embed", embed.embedder(database, DeterministicEmbedder()), POLICY).claimed:
+        pass
+
+
+def day(month: int, number: int) -> datetime:
+    """Noon of a day in 2026, UTC."""
+    return datetime.fromisoformat(f"2026-{month:02}-{number:02}T12:00:00+00:00")

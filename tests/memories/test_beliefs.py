@@ -1,0 +1,135 @@
+"""What is believed does not depend on the order in which it was said to us, and a later word wins over an earlier."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import groupby, pairwise
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.memories.beliefs import Believed, Statement, believed
+
+JANUARY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def lives(
+    day: int, place: str, *, chat: str = "g", session: int | None = None, memory: UUID | None = None
+) -> Statement:
+    return Statement(
+        memory_id=memory,
+        session_id=day if session is None else session,
+        chat_id=chat,
+        said_at=JANUARY + timedelta(days=day),
+        content=f"Ann lives in {place.title()}.",
+        attribute="home",
+        value=place,
+    )
+
+
+def says(day: int, content: str, *, chat: str = "g", by_hand: UUID | None = None) -> Statement:
+    return Statement(
+        memory_id=by_hand,
+        session_id=None if by_hand else day,
+        chat_id=chat,
+        said_at=JANUARY + timedelta(days=day),
+        content=content,
+    )
+
+
+def history(found: list[Believed]) -> list[tuple[str, list[str]]]:
+    """Each memory's words with those of the memories that supersede it."""
+    return [
+        (each.statements[0].content, [found[by].statements[0].content for by in each.superseded_by])
+        for each in found
+    ]
+
+
+def test_somebody_who_moves_and_moves_back_lives_where_they_said_last() -> None:
+    found = believed([lives(0, "lisbon"), lives(90, "lisbon"), lives(60, "porto")])
+    assert history(found) == [
+        ("Ann lives in Lisbon.", ["Ann lives in Porto.", "Ann lives in Lisbon."]),
+        ("Ann lives in Porto.", ["Ann lives in Lisbon."]),
+        ("Ann lives in Lisbon.", []),
+    ]
+
+
+def test_what_is_said_again_is_one_memory() -> None:
+    again = [lives(0, "porto"), lives(5, "porto"), lives(9, "porto")]
+    assert [len(each.statements) for each in believed(again)] == [3]
+    assert len(believed([says(0, "Ann is allergic to nuts."), says(3, "Ann is very allergic to nuts!")])) == 1
+
+
+def test_what_is_denied_or_has_another_number_is_something_else() -> None:
+    pairs = [("Ann eats meat.", "Ann does not eat meat."), ("Ann has room 3.", "Ann has room 4.")]
+    assert [len(believed([says(0, one), says(1, other)])) for one, other in pairs] == [2, 2]
+
+
+def test_other_words_of_a_private_chat_stay_a_memory_of_their_own() -> None:
+    private = says(1, "Ann moved to Porto, away from Tom.", chat="d")
+    assert len(believed([says(0, "Ann moved to Porto."), private])) == 2
+    assert len(believed([lives(0, "porto"), lives(1, "porto", chat="d")])) == 1
+    worded = Statement(
+        **{**lives(1, "porto", chat="d").__dict__, "content": "Ann lives in Porto since the divorce."}
+    )
+    assert len(believed([lives(0, "porto"), worded])) == 2
+
+
+def test_what_is_written_by_hand_stays_itself_and_takes_in_what_repeats_it() -> None:
+    hand = UUID(int=7)
+    found = believed(
+        [says(3, "Ann is allergic to nuts.", chat="g", by_hand=hand), says(0, "Ann is allergic to nuts!")]
+    )
+    assert [(each.memory_id, len(each.statements)) for each in found] == [(hand, 2)]
+
+
+def test_what_was_retracted_is_believed_again_only_when_it_is_said_again() -> None:
+    wrong = UUID(int=1)
+    before, after = lives(0, "porto", memory=wrong), lives(9, "porto")
+    found = believed([before, lives(2, "porto"), after], {wrong: JANUARY + timedelta(days=5)})
+    assert [(each.memory_id, len(each.statements)) for each in found] == [(wrong, 2), (None, 1)]
+
+
+def test_a_memory_keeps_its_identity_when_more_is_said() -> None:
+    one, other = UUID(int=1), UUID(int=2)
+    found = believed(
+        [lives(0, "porto", memory=one), lives(3, "faro", memory=other), lives(5, "faro"), lives(1, "porto")]
+    )
+    assert [each.memory_id for each in found] == [one, other]
+
+
+statements = st.lists(
+    st.builds(
+        lives,
+        st.integers(0, 50),
+        st.sampled_from(["porto", "lisbon", "faro"]),
+        chat=st.sampled_from(["g", "d"]),
+        session=st.integers(1, 10**6),
+    ),
+    max_size=12,
+    unique_by=(lambda each: each.said_at, lambda each: each.session_id),
+)
+
+
+@given(statements, st.randoms())
+def test_the_order_of_arrival_changes_nothing(said: list[Statement], random: object) -> None:
+    shuffled = list(said)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert believed(shuffled) == believed(said)
+
+
+@given(statements)
+def test_every_statement_is_in_one_memory_and_exactly_the_last_value_is_believed(
+    said: list[Statement],
+) -> None:
+    found = believed(said)
+    assert sorted(s.session_id or 0 for each in found for s in each.statements) == sorted(
+        s.session_id or 0 for s in said
+    )
+    current = {each.statements[0].value for each in found if not each.superseded_by}
+    last = max(said, key=lambda each: each.said_at, default=None)
+    assert current == ({last.value} if last else set())
+    # as many changes of mind as there are in what was said
+    changes = sum(1 for _ in groupby(sorted(said, key=lambda s: s.said_at), key=lambda s: s.value))
+    in_order = sorted(found, key=lambda each: each.statements[0].said_at)
+    assert len(found) >= changes
+    assert all(one.statements[0].said_at <= other.statements[0].said_at for one, other in pairwise(in_order))

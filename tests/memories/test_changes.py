@@ -1,0 +1,301 @@
+"""What is known is put right by hand: other words, a wider scope, what is true instead; history stays."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import embed
+from pipeline.ingest import accept
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
+from pipeline.memories import changes, statements
+from pipeline.people import suppression
+from pipeline.store import memories
+from pipeline.store.database import Database
+from schemas.errors import Conflict, InvalidInput, NotFound
+from schemas.memories import MemoryIn
+from schemas.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion
+from schemas.messages import ChatIn
+from tests.conftest import TENANT, message
+from tests.test_pipeline import place, rows
+
+HOUSE, ALONE = ChatIn(chat_id="test:house"), ChatIn(chat_id="test:alone", kind="direct")
+ANN = "test:ann"
+LONG_AGO = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
+
+Say = Callable[..., UUID]
+
+
+@pytest.fixture
+def say(database: Database) -> Say:
+    """Writes a memory of Ann's that was said in March, and returns its id."""
+    for chat in (HOUSE, ALONE):
+        accept.accept(database, TENANT, chat, [message(0)])
+
+    def write(content: str = "Ann lives in Porto.", **fields: Any) -> UUID:
+        given = {"scope": "user", "user_id": ANN, "said_at": LONG_AGO, "content": content} | fields
+        written = statements.remember(database, TENANT, MemoryIn.model_validate(given))
+        assert written.id is not None
+        return written.id
+
+    return write
+
+
+def edges(database: Database) -> set[tuple[UUID, UUID]]:
+    return {
+        (old, new) for old, new in rows(database, "SELECT memory_id, superseded_by FROM memory_supersessions")
+    }
+
+
+def of(database: Database, identity: UUID, columns: str) -> Any:
+    with database.tenant(TENANT) as connection:
+        return connection.execute(
+            text(f"SELECT {columns} FROM memories WHERE id = :id"), {"id": identity}
+        ).one()
+
+
+def learned(database: Database, identity: UUID) -> None:
+    """Let a memory be one that was learned from a message."""
+    with database.tenant(TENANT) as connection:
+        connection.execute(
+            text("UPDATE memories SET learned_by = 'rules-v1', attribute = 'home' WHERE id = :id"),
+            {"id": identity},
+        )
+        connection.execute(
+            text("""
+                INSERT INTO memory_evidence (tenant_id, memory_id, message_id, session_id, chat_id, sender_id, said_at,
+                    content, confidence, learned_by)
+                SELECT tenant_id, :id, id, 1, chat_id, sender_id, sent_at, content, 1, 'rules-v1' FROM messages LIMIT 1
+            """),
+            {"id": identity},
+        )
+
+
+def test_other_words_are_embedded_again_and_keep_what_they_were_learned_from(
+    database: Database, say: Say, policy: Policy
+) -> None:
+    tea = say("Ann likes tea.", type="preference")
+    learned(database, tea)
+    embedding = embed.embedder(database, DeterministicEmbedder())
+    runner.run(database, "embed", embedding, policy)
+    before = rows(database, "SELECT content_hash FROM memory_vectors")
+    changed = changes.edit(
+        database, TENANT, tea, MemoryEdit(content="Ann likes green tea.", importance=8, metadata={"by": "me"})
+    )
+    assert (changed.outcome, changed.id) == ("edited", tea)
+    assert of(database, tea, "content, type, learned_by, importance, metadata") == (
+        *("Ann likes green tea.", "preference", "rules-v1", 8),
+        {"by": "me"},
+    )
+    assert of(database, tea, "edited_at IS NOT NULL") == (True,)
+    assert rows(database, "SELECT count(*) FROM memory_evidence") == [(1,)]
+    # the former words are not found by their meaning any more
+    assert rows(database, "SELECT count(*) FROM memory_vectors") == [(0,)]
+    runner.run(database, "embed", embedding, policy)
+    after = rows(database, "SELECT content_hash FROM memory_vectors")
+    assert len(after) == 1
+    assert after != before
+    # and what is not named stays
+    changes.edit(database, TENANT, tea, MemoryEdit(metadata={"by": None, "checked": True}))
+    assert of(database, tea, "content, importance, metadata") == (
+        "Ann likes green tea.",
+        8,
+        {"checked": True},
+    )
+
+
+def test_an_edit_that_cannot_be_says_why(database: Database, say: Say) -> None:
+    porto, braga = say(), say("Ann lives in Braga.")
+    with pytest.raises(Conflict, match=f"memory {braga} of the same user says this already"):
+        changes.edit(database, TENANT, porto, MemoryEdit(content="ann  lives in BRAGA."))
+    with pytest.raises(NotFound, match="backscroll memories list"):
+        changes.edit(database, TENANT, UUID(int=1), MemoryEdit(importance=1))
+    answer = say("Where? Porto.", type="qa_turn", metadata={"recalled": ["memory:1"]})
+    with pytest.raises(InvalidInput, match="question and answer stay as they were"):
+        changes.edit(database, TENANT, answer, MemoryEdit(content="Braga."))
+    with pytest.raises(InvalidInput, match="metadata: recalled of question and answer"):
+        changes.edit(database, TENANT, answer, MemoryEdit(metadata={"recalled": []}))
+    chunk = say("Rule 1.", type="document", document_id="rules")
+    with pytest.raises(InvalidInput, match="part of a document"):
+        changes.edit(database, TENANT, chunk, MemoryEdit(importance=1))
+    suppression.remember_user(database, TENANT, ANN, remembered=False)
+    kept_out = changes.edit(database, TENANT, porto, MemoryEdit(content="Ann lives in Lisbon."))
+    assert kept_out.outcome == "kept_out"
+    assert of(database, porto, "content") == ("Ann lives in Porto.",)
+
+
+def test_a_correction_supersedes_what_was_wrong_and_is_shown_where_that_was(
+    database: Database, say: Say
+) -> None:
+    porto = say(type="fact", learned_in=HOUSE.chat_id, importance=7)
+    learned(database, porto)
+    done = changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga."))
+    assert done.outcome == "corrected"
+    assert edges(database) == {(porto, done.id)}
+    assert of(
+        database, done.id, "content, user_id, type, attribute, source, importance, learned_in, learned_by"
+    ) == ("Ann lives in Braga.", ANN, "fact", "home", "correction", 7, HOUSE.chat_id, "")
+    assert of(database, porto, "content, retracted_at") == ("Ann lives in Porto.", None)
+    # When that is wrong, too
+    third = changes.correct(
+        database, TENANT, done.id, MemoryCorrection(content="Ann lives in Faro.", chat_id=ALONE.chat_id)
+    )
+    assert of(database, third.id, "learned_in, also_in") == (ALONE.chat_id, [])
+    # Then the first stays superseded even when the second is removed
+    assert edges(database) == {(porto, done.id), (done.id, third.id), (porto, third.id)}
+    statements.delete(database, TENANT, done.id)
+    assert edges(database) == {(porto, third.id)}
+
+
+def test_what_is_known_to_be_wrong_stays_as_history_and_gives_back_what_it_superseded(
+    database: Database, say: Say
+) -> None:
+    porto = say()
+    braga = changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")).id
+    done = changes.correct(database, TENANT, braga, MemoryCorrection())
+    assert (done.outcome, done.id) == ("retracted", braga)
+    assert edges(database) == set()
+    (since,) = of(database, braga, "retracted_at")
+    assert since is not None
+    changes.correct(database, TENANT, braga, MemoryCorrection())
+    assert of(database, braga, "retracted_at") == (since,)
+    with pytest.raises(Conflict, match="known to be wrong since"):
+        changes.edit(database, TENANT, braga, MemoryEdit(importance=1))
+    with pytest.raises(Conflict, match="if it is right, add it again"):
+        changes.promote(database, TENANT, braga, MemoryPromotion(scope="organization"))
+
+
+def test_answers_that_rest_on_what_was_wrong_go(database: Database, say: Say) -> None:
+    porto = say()
+    say("Where does Ann live? In Porto.", type="qa_turn", metadata={"recalled": [f"memory:{porto}"]})
+    other = say("When is tea? At four.", type="qa_turn", metadata={"recalled": ["message:1"]})
+    changes.correct(database, TENANT, porto, MemoryCorrection())
+    assert rows(database, "SELECT id FROM memories WHERE type = 'qa_turn'") == [(other,)]
+
+
+def test_a_correction_that_cannot_be_says_why(database: Database, say: Say) -> None:
+    porto = say()
+    now = datetime.now(UTC)
+    for at in (LONG_AGO, now + timedelta(hours=1)):
+        with pytest.raises(InvalidInput, match="said_at: must be after 2026-03-02T18:00:00"):
+            changes.correct(database, TENANT, porto, MemoryCorrection(said_at=at))
+    with pytest.raises(InvalidInput, match="content: these are the memory's own words"):
+        changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in PORTO."))
+    with pytest.raises(InvalidInput, match="chat_id: there is no chat nowhere:1"):
+        changes.correct(database, TENANT, porto, MemoryCorrection(content="x", chat_id="nowhere:1"))
+
+
+def test_what_was_said_by_a_clock_that_is_ahead_can_be_corrected(database: Database, say: Say) -> None:
+    porto = say(said_at=datetime.now(UTC) + timedelta(minutes=5))
+    braga = changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")).id
+    assert edges(database) == {(porto, braga)}
+    assert of(database, braga, "said_at") > of(database, porto, "said_at")
+
+
+def test_the_same_words_by_hand_bring_back_what_was_superseded_or_wrong(database: Database, say: Say) -> None:
+    porto = say(type="fact")
+    learned(database, porto)
+    braga = changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")).id
+    # said before the correction, it says nothing new
+    assert say() == porto
+    assert edges(database) == {(porto, braga)}
+    assert say(said_at=None) == porto
+    assert edges(database) == {(braga, porto)}
+    assert of(database, porto, "learned_by") == ("",)
+    assert rows(database, "SELECT count(*) FROM memory_evidence") == [(0,)]
+    changes.correct(database, TENANT, porto, MemoryCorrection())
+    say(said_at=None)
+    assert of(database, porto, "retracted_at") == (None,)
+
+
+def test_a_correction_in_words_that_were_right_once_turns_the_two_round(database: Database, say: Say) -> None:
+    porto = say()
+    braga = changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")).id
+    back = changes.correct(database, TENANT, braga, MemoryCorrection(content="Ann lives in Porto."))
+    assert (back.outcome, back.id) == ("corrected", porto)
+    assert edges(database) == {(braga, porto)}
+
+
+def test_a_memory_gets_a_wider_scope_and_stays_where_it_was_learned(database: Database, say: Say) -> None:
+    mine = say("The key is under the mat.", learned_in=HOUSE.chat_id)
+    same = say("Tea is at four.", scope="organization", user_id=None)
+    with pytest.raises(InvalidInput, match="scope user, and can be promoted to agent or organization"):
+        changes.promote(database, TENANT, mine, MemoryPromotion(scope="user", user_id=ANN))
+    changes.promote(database, TENANT, mine, MemoryPromotion(scope="agent", agent_id="helper"))
+    assert of(database, mine, "scope, user_id, agent_id, learned_in") == (
+        "agent",
+        None,
+        "helper",
+        HOUSE.chat_id,
+    )
+    assert (
+        changes.promote(database, TENANT, mine, MemoryPromotion(scope="organization")).outcome == "promoted"
+    )
+    assert of(database, mine, "scope, agent_id, learned_in") == ("organization", None, HOUSE.chat_id)
+    with pytest.raises(InvalidInput, match="the widest there is"):
+        changes.promote(database, TENANT, mine, MemoryPromotion(scope="organization"))
+    with pytest.raises(Conflict, match=f"memory {same} of the same organization says this already"):
+        changes.promote(database, TENANT, say("Tea is at four."), MemoryPromotion(scope="organization"))
+
+
+def test_a_sessions_memory_lives_on_while_it_is_used_and_for_good_once_it_is_somebodys(
+    database: Database, say: Say, rules: SessionPolicy, policy: Policy
+) -> None:
+    place(database, rules, policy)
+    ((session,),) = rows(database, "SELECT id FROM conversation_sessions WHERE chat_id = 'test:house'")
+    note = MemoryIn(scope="session", session_id=session, content="The code is 4711.")
+
+    def write(memory: MemoryIn) -> UUID:
+        lifetime = timedelta(minutes=60)
+        written = statements.remember(database, TENANT, memory, session_lifetime=lifetime)
+        assert written.id is not None
+        return written.id
+
+    def left(identity: UUID) -> int:
+        (minutes,) = of(database, identity, "round(extract(epoch FROM expires_at - now()) / 60)")
+        return int(minutes)
+
+    def pass_time(minutes: int) -> None:
+        with database.tenant(TENANT) as connection:
+            connection.execute(
+                text("UPDATE memories SET expires_at = expires_at - :passed"),
+                {"passed": timedelta(minutes=minutes)},
+            )
+
+    sliding = write(note)
+    fixed = write(
+        note.model_copy(
+            update={"content": "The door is open.", "expires_at": datetime.now(UTC) + timedelta(minutes=60)}
+        )
+    )
+    lasting = write(MemoryIn(scope="user", user_id=ANN, content="Ann has a boat."))
+    # Given half of their hour has passed, when both are shown
+    pass_time(30)
+    assert (left(sliding), left(fixed)) == (30, 30)
+    with database.tenant(TENANT) as connection:
+        memories.touch(connection, [str(sliding), str(fixed), str(lasting)])
+    # Then only the one without an expiry of its own has another hour
+    assert (left(sliding), left(fixed)) == (60, 30)
+    assert of(database, lasting, "expires_at") == (None,)
+    # and so it has when it is written again
+    pass_time(30)
+    assert write(note) == sliding
+    assert left(sliding) == 60
+    # but what is the user's does not end with the session
+    changes.promote(database, TENANT, sliding, MemoryPromotion(scope="user", user_id=ANN))
+    assert of(database, sliding, "scope, session_id, expires_at, learned_in") == (
+        "user",
+        None,
+        None,
+        HOUSE.chat_id,
+    )
+    # what has expired is not there to be changed
+    pass_time(60)
+    with pytest.raises(NotFound):
+        changes.promote(database, TENANT, fixed, MemoryPromotion(scope="user", user_id=ANN))

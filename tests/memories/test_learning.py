@@ -1,0 +1,313 @@
+"""What is learned is kept true: said again, changed, deleted, forgotten, in whatever order it comes."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import embed
+from pipeline.enrich.protocols import People
+from pipeline.erasure import edits, forget
+from pipeline.ingest import accept
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs.runner import Policy
+from pipeline.memories.learn import Learning, learner
+from pipeline.store.database import Database
+from schemas.errors import ProviderFailed
+from schemas.facts import RULES, Fact
+from schemas.forgetting import Subject
+from schemas.messages import ChatIn, MessageIn
+from schemas.sessions import Message
+from tests.conftest import TENANT, message
+from tests.test_pipeline import place, rows, run
+
+GROUP = ChatIn(chat_id="test:group", title="Group")
+DIRECT = ChatIn(chat_id="test:direct", title="Direct", kind="direct")
+
+
+class Reading:
+    """Learns what messages of the form `subject | attribute | value` say."""
+
+    def __init__(self, model: str = RULES, *, fails: bool = False) -> None:
+        self.model = model
+        self.fails = fails
+        self.known: list[str] = []
+
+    def extract(self, messages: Sequence[Message], *, people: People, **given: Any) -> list[Fact]:
+        if self.fails:
+            raise ProviderFailed("its answer cannot be used")
+        self.known = [each.content for each in given["known"]]
+        return [self._fact(each, people) for each in messages if "|" in each.content]
+
+    def _fact(self, said: Message, people: People) -> Fact:
+        subject, attribute, value = (part.strip() for part in said.content.split("|"))
+        about = {"we": "organization", "you": "agent"}.get(
+            subject, "person" if subject in people.names else "speaker"
+        )
+        return Fact(
+            content=f"{subject}: {attribute} {value}.",
+            category="fact",
+            about=about,  # type: ignore[arg-type]
+            subject=subject,
+            attribute=attribute,
+            value=value,
+            confidence=0.7,
+            importance=5,
+            message_ids=(said.id,),
+        )
+
+
+class Talk:
+    """People who say something every few hours, each time a session of its own."""
+
+    def __init__(self, database: Database, rules: SessionPolicy, policy: Policy) -> None:
+        self.database, self.rules, self.policy = database, rules, policy
+        self.reading: Any = Reading()
+
+    def say(self, hour: int, content: str, *, chat: ChatIn = GROUP, who: str = "Ann", **fields: Any) -> None:
+        identity = fields.pop("id", f"{chat.chat_id}-{hour}")
+        said = MessageIn.model_validate(
+            message(60 * hour, content, id=identity, **fields).model_dump()
+            | {"sender_id": f"test:{who.lower()}", "sender_name": who}
+        )
+        accept.accept(self.database, TENANT, chat, [said])
+
+    def learn(self) -> None:
+        """Let workers do all that is due."""
+        place(self.database, self.rules, self.policy)
+        for _ in range(3):
+            run(
+                self.database,
+                "extract",
+                learner(self.database, Learning(extractor=self.reading, rules=Reading())),
+                self.policy,
+            )
+            run(self.database, "embed", embed.embedder(self.database, DeterministicEmbedder()), self.policy)
+
+    def known(self, which: str = "true") -> list[tuple[Any, ...]]:
+        """Memories that nothing supersedes, with their owner."""
+        return rows(
+            self.database,
+            f"""SELECT coalesce(user_id, agent_id, scope), content FROM memories m WHERE {which} AND NOT EXISTS (
+                SELECT 1 FROM memory_supersessions s WHERE s.memory_id = m.id) ORDER BY 1, 2""",
+        )
+
+    def all(self) -> list[Any]:
+        return [
+            row[0] for row in rows(self.database, "SELECT content FROM memories ORDER BY said_at, content")
+        ]
+
+
+@pytest.fixture
+def talk(database: Database, rules: SessionPolicy, policy: Policy) -> Talk:
+    """Nobody has said anything yet."""
+    return Talk(database, rules, policy)
+
+
+def test_a_fact_is_learned_about_who_says_it_who_is_named_the_agent_and_the_group(talk: Talk) -> None:
+    talk.say(0, "nothing to learn", who="Bob")
+    talk.say(2, "Ann | home | porto")
+    talk.say(4, "Bob | home | faro", who="Ann")
+    talk.say(6, "Lena | home | braga", who="Bob")
+    talk.say(8, "we | rent | 400")
+    talk.say(10, "hello", role="assistant", agent_id="max", who="Max")
+    talk.say(10, "you | tone | brief", id="later")
+    talk.learn()
+    assert talk.known() == [
+        ("max", "you: tone brief."),
+        ("organization", "we: rent 400."),
+        ("test:ann", "Ann: home porto."),
+        ("test:bob", "Bob: home faro."),
+        ("test:bob", "Lena: home braga."),
+    ]
+
+
+def test_a_change_supersedes_what_was_known_in_whatever_order_it_comes(talk: Talk) -> None:
+    talk.say(48, "Ann | home | faro")
+    talk.learn()
+    talk.say(0, "Ann | home | porto")
+    talk.learn()
+    talk.say(24, "Ann | home | braga")
+    talk.learn()
+    assert talk.known() == [("test:ann", "Ann: home faro.")]
+    assert talk.all() == ["Ann: home porto.", "Ann: home braga.", "Ann: home faro."]
+
+
+def test_what_is_said_again_gains_confidence_and_piles_up_nothing(talk: Talk) -> None:
+    for hour in (0, 24, 48):
+        talk.say(hour, "Ann | home | porto")
+        talk.learn()
+    [(confidence, sessions)] = rows(
+        talk.database,
+        "SELECT confidence, (SELECT count(DISTINCT session_id) FROM memory_evidence) FROM memories",
+    )
+    assert confidence == pytest.approx(1 - 0.3**3)
+    assert sessions == 3
+
+
+def test_reading_a_session_again_changes_nothing(talk: Talk) -> None:
+    talk.say(0, "Ann | home | porto")
+    talk.learn()
+    before = rows(talk.database, "SELECT * FROM memories")
+    assert len(before) == 1
+    with talk.database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE conversation_sessions SET facts_revision = NULL"))
+        connection.execute(text("UPDATE jobs SET due_at = now(), wanted = wanted + 1 WHERE kind = 'extract'"))
+    talk.learn()
+    assert rows(talk.database, "SELECT * FROM memories") == before
+
+
+def test_deleting_the_message_behind_a_fact_removes_it_and_revives_what_it_had_superseded(talk: Talk) -> None:
+    talk.say(0, "Ann | home | porto")
+    talk.say(24, "Ann | home | faro")
+    talk.learn()
+    edits.delete(talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-24", talk.rules)
+    talk.learn()
+    assert talk.known() == [("test:ann", "Ann: home porto.")]
+    assert rows(talk.database, "SELECT count(*) FROM memory_evidence") == [(1,)]
+
+
+def test_editing_the_message_behind_a_fact_learns_it_anew(talk: Talk) -> None:
+    talk.say(0, "Ann | home | porto")
+    talk.learn()
+    edits.edit(
+        talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-0", "Ann | home | faro", None, talk.rules
+    )
+    talk.learn()
+    assert talk.all() == ["Ann: home faro."]
+
+
+def test_a_fact_that_two_sessions_say_outlives_the_deletion_of_one(talk: Talk) -> None:
+    talk.say(0, "Ann | home | porto")
+    talk.say(24, "Ann | home | porto")
+    talk.learn()
+    edits.delete(talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-0", talk.rules)
+    talk.learn()
+    [(confidence, at)] = rows(talk.database, "SELECT confidence, said_at FROM memories")
+    [(later,)] = rows(talk.database, "SELECT sent_at FROM messages")
+    assert (confidence, at) == (pytest.approx(0.7), later)
+
+
+def test_forgetting_somebody_removes_what_was_learned_of_them_and_from_them_and_nothing_else(
+    talk: Talk, policy: Policy
+) -> None:
+    talk.say(0, "Ann | home | porto", who="Bob")
+    talk.say(2, "Bob | guest | ann", who="Bob")
+    talk.say(4, "Bob | pet | rex", who="Ann")
+    talk.say(6, "Ann | job | baker", who="Ann")
+    talk.say(8, "hello", who="Bob")
+    talk.learn()
+    forget.start(talk.database, TENANT, Subject(kind="user", sender_id="test:ann"))
+    run(talk.database, "forget", forget.forgetter(talk.database, talk.rules), policy)
+    talk.learn()
+    assert talk.known() == [("test:bob", "Bob: guest ann.")]
+    [(counts,)] = rows(talk.database, "SELECT counts FROM forget_receipts")
+    assert counts["memories"] == 3
+    # and what Bob says of her is not learned again, as it was said before
+    with talk.database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE conversation_sessions SET facts_revision = NULL"))
+        connection.execute(text("UPDATE jobs SET due_at = now(), wanted = wanted + 1 WHERE kind = 'extract'"))
+    talk.learn()
+    assert talk.known() == [("test:bob", "Bob: guest ann.")]
+
+
+def test_forgetting_a_chat_leaves_what_was_said_elsewhere_too(talk: Talk, policy: Policy) -> None:
+    talk.say(0, "Ann | home | porto", chat=DIRECT)
+    talk.say(24, "Ann | home | porto", chat=GROUP)
+    talk.say(48, "Ann | job | baker", chat=DIRECT)
+    talk.learn()
+    assert rows(talk.database, "SELECT learned_in, also_in FROM memories ORDER BY said_at")[0] == (
+        DIRECT.chat_id,
+        [GROUP.chat_id],
+    )
+    forget.start(talk.database, TENANT, Subject(kind="chat", chat_id=DIRECT.chat_id))
+    run(talk.database, "forget", forget.forgetter(talk.database, talk.rules), policy)
+    assert rows(talk.database, "SELECT content, learned_in, also_in FROM memories") == [
+        ("Ann: home porto.", GROUP.chat_id, [])
+    ]
+
+
+def test_a_private_word_supersedes_nothing_that_is_written_in_other_words_elsewhere(talk: Talk) -> None:
+    talk.say(0, "Ann | home | porto")
+    talk.say(24, "Ann | home | faro", chat=DIRECT)
+    talk.learn()
+    edges = rows(
+        talk.database,
+        """SELECT o.learned_in, n.learned_in FROM memory_supersessions
+        JOIN memories o ON o.id = memory_id JOIN memories n ON n.id = superseded_by""",
+    )
+    # whether it holds in a place is for its readers, who see only what may be seen there
+    assert edges == [(GROUP.chat_id, DIRECT.chat_id)]
+
+
+def test_a_bots_own_words_are_no_evidence(talk: Talk) -> None:
+    talk.say(0, "hi", who="Ann")
+    talk.say(0, "Ann | home | porto", who="Max", role="assistant", id="bot")
+    talk.learn()
+    assert talk.all() == []
+
+
+def test_where_a_model_gives_no_answer_the_rules_read_the_session_and_the_model_is_asked_later(
+    talk: Talk,
+) -> None:
+    talk.reading = Reading("a-model", fails=True)
+    talk.say(0, "Ann | home | porto")
+    talk.learn()
+    assert rows(talk.database, "SELECT learned_by FROM memories") == [(RULES,)]
+    [(due,)] = rows(
+        talk.database,
+        "SELECT due_at > now() + interval '5 hours' FROM jobs WHERE kind = 'extract' AND key LIKE 's%'",
+    )
+    assert due
+    talk.reading = Reading("a-model")
+    with talk.database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'extract'"))
+    talk.learn()
+    assert rows(
+        talk.database,
+        "SELECT content, learned_by FROM memories JOIN memory_evidence USING (learned_by, content)",
+    ) == [("Ann: home porto.", "a-model")]
+
+
+def test_a_model_is_told_only_what_was_learned_in_the_same_chat_and_still_holds(talk: Talk) -> None:
+    talk.reading = Reading("a-model")
+    talk.say(0, "Ann | home | porto")
+    talk.say(24, "Ann | home | faro")
+    talk.say(30, "Ann | secret | gold", chat=DIRECT)
+    talk.learn()
+    talk.say(72, "hello again")
+    talk.learn()
+    assert talk.reading.known == ["Ann: home faro."]
+
+
+def test_nothing_is_learned_of_somebody_who_is_not_remembered(talk: Talk) -> None:
+    from pipeline.people import suppression
+
+    talk.say(0, "hi", who="Bob")
+    suppression.remember_user(talk.database, TENANT, "test:ann", remembered=False)
+    talk.say(2, "Ann | home | porto", who="Bob")
+    talk.say(4, "Bob | home | faro", who="Bob")
+    talk.learn()
+    # her name is nobody's here, so it is only something that Bob has said
+    assert {owner for owner, _ in talk.known()} <= {"test:bob"}
+
+
+def test_an_open_session_is_read_as_it_grows(talk: Talk, rules: SessionPolicy) -> None:
+    talk.rules = SessionPolicy(**{**rules.__dict__, "rolling_messages": 4})
+    with talk.database.tenant(TENANT) as connection:
+        now = connection.execute(text("SELECT now() - interval '5 minutes'")).scalar_one()
+    for number in range(5):
+        said = message(0, "Ann | home | porto" if number == 1 else f"and {number}", id=f"o{number}")
+        at = now + timedelta(seconds=10 * number)
+        accept.accept(
+            talk.database,
+            TENANT,
+            GROUP,
+            [said.model_copy(update={"sent_at": at, "sender_id": "test:ann", "sender_name": "Ann"})],
+        )
+    talk.learn()
+    assert rows(talk.database, "SELECT status FROM conversation_sessions") == [("open",)]
+    assert talk.all() == ["Ann: home porto."]
