@@ -188,7 +188,7 @@ def memories(as_json: JsonOption = False) -> None:
 @evaluations.command(
     epilog="**Examples:** backscroll dev eval locomo ./locomo · "
     "backscroll dev eval locomo ./locomo --only 26 --ablate · "
-    "backscroll dev eval locomo ./locomo --leave-one-out --plot coverage.png · "
+    "backscroll dev eval locomo ./locomo --plot coverage.png · "
     "BACKSCROLL_EMBEDDING_PROVIDER=deterministic backscroll dev eval locomo ./locomo --shuffle 1 --json"
 )
 def locomo(
@@ -207,10 +207,6 @@ def locomo(
     ] = None,
     ablate: Annotated[
         bool, typer.Option("--ablate", help="Also turn off one part at a time, to see what each is worth.")
-    ] = False,
-    leave_one_out: Annotated[
-        bool,
-        typer.Option("--leave-one-out", help="Also read each with weights chosen on the others (minutes)."),
     ] = False,
     shuffle: Annotated[
         int | None,
@@ -245,7 +241,6 @@ def locomo(
         reference=summaries == "reference",
         plotted=report.PLOTTED_BUDGETS if plot is not None else (),
         ablate=ablate,
-        leave_one_out=leave_one_out,
         shuffle=shuffle,
         unsummarized=unsummarized,
         parameters=_parameters(changed),

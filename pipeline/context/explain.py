@@ -32,7 +32,8 @@ def explanation(
         for item in block.items
     }
     request, retrieved = prepared.request, found.retrieved
-    messages = message_hits(found.ranked[:MAX_EXPLAINED], arms(found.ranked), shown)
+    places = arms(retrieved) if retrieved else {}
+    messages = message_hits(found.ranked[:MAX_EXPLAINED], places, shown)
     sessions = [
         Hit(
             kind="session",

@@ -74,7 +74,7 @@ def _aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
         others = [other._replace(cosine=None) for other in candidate.others]
         return candidate._replace(aside=True, cosine=None, others=others)
     others = [QueryMatch() for _ in candidate.others]
-    return candidate._replace(aside=True, cosine=None, terms={}, related={}, length=0, others=others)
+    return candidate._replace(aside=True, cosine=None, terms={}, length=0, others=others)
 
 
 def _is_it(text: str, question: str, bots: Collection[str]) -> bool:

@@ -1,7 +1,7 @@
 """Values that ranking takes and returns: candidates, statistics of their scope, weights, scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
@@ -10,43 +10,38 @@ from schemas.sessions import RepliedTo
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """The weight of each feature, whose best value is 1.
+    """The weight of each feature, whose best value is 1."""
 
-    Chosen on three LoCoMo conversations, whole and cut into short messages, and the sample chats; rounded by hand.
-    """
-
-    # BM25 of the message read together with what was said around it, the less the less of the question it covers
-    words: float = 1.6
-    # what that gains by words of much the same meaning
-    related: float = 1.0
+    # BM25 of the message itself
+    words: float = 0.8
+    # BM25 of the message read together with what was said around it
+    words_near: float = 0.8
     # cosine of the message itself, as its share of the best
     meaning: float = 0.5
     # the mean of that over what was said around it
     meaning_near: float = 0.2
-    # the best of that in the session: the best message speaks for the session
-    meaning_session: float = 0.5
-    # the question names this speaker
-    speaker: float = 0.25
-    # a question seldom holds the answer: the share of the message that asks
-    asks: float = -0.3
-    # what follows somebody else's question often is the answer: how well that question matches this one
+    # how well its session fits, by its best message …
+    session_best: float = 0.3
+    # … by the vector of its summary …
+    session_summary: float = 0.2
+    # … and by its words as one text
+    session_words: float = 0.1
+    # the question names its speaker, or somebody whom it mentions
+    named: float = 0.25
+    # a question seldom holds the answer: the share of the message that does not ask
+    tells: float = 0.3
+    # what answers somebody else's question often is the answer: how well that question matches this one
     answers: float = 0.2
     # asked when, this message says when
     when: float = 0.4
     # asked how many, how long or how much, this message holds a number
     number: float = 0.2
-    # asked where, this message names a place
-    where: float = 0.25
-    # asked who, this message tells of somebody
-    who: float = 0.25
     # asked how things stand now, the newest counts most
     latest: float = 0.5
-    # people tell of themselves: the share of I and we, less that of you
+    # asked about a participant, this message is theirs and tells of themselves
     about_self: float = 0.6
     # asked what was decided, this message decides it
     decision: float = 4.0
-    # a question that was put to a bot, or an answer that says nothing, ranks behind all else
-    aside: float = -10.0
     # linked to somebody or something that the question names, with `entity_hops`
     linked: float = 0.3
     # sent at the time that the question names, or that it counts from an event
@@ -55,14 +50,6 @@ class Weights:
     phrase: float = 6.0
     # the message contains an identifier, address, path or long number of the question
     exact: float = 1.0
-    # what a message's words still count one step later, and one step earlier, from 0 to 1
-    decay: float = 0.7
-    decay_back: float = 0.4
-    # the step between two messages of one speaker in a row; a change of speaker is 1
-    burst_step: float = 0.7
-    # a message of this many distinct words has half the substance that any could have: "haha" answers nothing
-    half_substance: float = 1.0
-    date_half_life_days: float = 5.0
 
 
 OTHER_QUERY_WEIGHT = 0.8
@@ -73,7 +60,6 @@ class QueryMatch(NamedTuple):
     """How a message matches another query than the question; the fields are those of `Candidate`."""
 
     terms: Mapping[str, int] = {}
-    related: Mapping[str, float] = {}
     cosine: float | None = None
 
 
@@ -83,7 +69,7 @@ class Candidate(NamedTuple):
     id: int
     # the session that it is in; 0 as long as it has not been placed
     session: int
-    # among the candidates of its session, in order from 0
+    # its order in its session: the next message is 1 later, what is left out in between leaves a gap
     place: int
     external_id: str
     speaker: str
@@ -96,8 +82,6 @@ class Candidate(NamedTuple):
     length: int
     # to the question's vector; None while it has none
     cosine: float | None
-    # for the question's lexemes, how much of what may stand in their place is in it, see `pipeline.question.thesaurus`
-    related: Mapping[str, float] = {}
     # the message of its chat that it answers, where that is there
     answered: RepliedTo | None = None
     # whether it is a question put to a bot, or an answer that says nothing, see `pipeline.ranking.asides`
@@ -130,6 +114,11 @@ class Statistics:
     # the number of messages with each of the question's lexemes; 0 for those in none
     document_frequency: Mapping[str, int]
     mean_cosine: float = 0.0
+    # of the summaries of the sessions that fit best, by session, and of all of them
+    session_cosines: Mapping[int, float] = field(default_factory=dict)
+    mean_session_cosine: float = 0.0
+    # BM25 of the summaries that fit best
+    session_words: Mapping[int, float] = field(default_factory=dict)
     # the same for each other query
     others: Sequence["Statistics"] = ()
 

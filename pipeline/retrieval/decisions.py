@@ -1,14 +1,13 @@
-"""Find decisions in a large chat that no arm finds, as they do not name what they are about."""
+"""Find decisions that no arm finds, as they do not name what they are about."""
 
 from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from pipeline.ranking import decisions, rank
+from pipeline.ranking import decisions, features
 from pipeline.retrieval.candidates import (
     CANDIDATES_PER_ARM,
     CandidateSet,
-    is_whole,
     keyword_hits,
     with_neighbours,
 )
@@ -21,16 +20,13 @@ _READ = 500
 
 
 def with_decisions(connection: Connection, query: PreparedQuery, found: CandidateSet) -> CandidateSet:
-    """Add the decisions that hold words of the discussion of the question's subject.
-
-    Does nothing where every message is a candidate, or the question asks for no decision.
-    """
+    """Add the decisions that hold words of the discussion of the question's subject, if it asks for a decision."""
     chat = query.request.chat
     wanted = "decision" in query.question.asks and query.request.weights.decision
-    if not wanted or is_whole(chat):
+    if not wanted:
         return found
     ordered = sorted(found.candidates, key=lambda c: (c.session, c.place))
-    meaning = rank.meanings(ordered, found.statistics.mean_cosine)
+    meaning = features.meanings(ordered, found.statistics.mean_cosine).tolist()
     close = decisions.close_words(ordered, meaning, found.statistics)[:_WORDS]
     words = keyword_search.lexemes(connection, chat.language, " ".join(close))
     hits = keyword_hits(connection, query.request, words, _READ).scores

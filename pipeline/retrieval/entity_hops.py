@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from pipeline.people import visibility
 from pipeline.ranking.model import Candidate
-from pipeline.retrieval.candidates import CandidateSet, is_whole, with_neighbours
+from pipeline.retrieval.candidates import CandidateSet, with_neighbours
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import entity_search
 from pipeline.store.entity_search import Near
@@ -21,7 +21,7 @@ from pipeline.text import entity_names
 
 # Entities that a question names, what is one hop away from them, and what is linked to each of those …
 MAX_NAMED, MAX_NEAR, MAX_LINKS = 8, 12, 30
-# … of which as many messages of a large chat become candidates.
+# … of which so many messages become candidates.
 LINKED_MESSAGES = 50
 
 Key = TypeVar("Key", int, str)
@@ -86,17 +86,16 @@ def _links(
 def with_linked(
     connection: Connection, query: PreparedQuery, found: CandidateSet, linked: Linked
 ) -> CandidateSet:
-    """Add the linked messages to the candidates of a large chat, and mark them all."""
+    """Add the linked messages to the candidates, and mark them all."""
     if not linked.messages:
         return found
-    if not is_whole(query.request.chat):
-        known = {candidate.id for candidate in found.candidates}
-        best = sorted(linked.messages, key=lambda each: (-linked.messages[each].share, -each))
-        new = [each for each in best[:LINKED_MESSAGES] if each not in known]
-        if new:
-            # read all again, so that each message knows its place among the same neighbours
-            read = with_neighbours(connection, query.request.scope, [*known, *new], query.terms)
-            found = replace(found, candidates=read)
+    known = {candidate.id for candidate in found.candidates}
+    best = sorted(linked.messages, key=lambda each: (-linked.messages[each].share, -each))
+    new = [each for each in best[:LINKED_MESSAGES] if each not in known]
+    if new:
+        # read all again, so that each message knows its place among the same neighbours
+        read = with_neighbours(connection, query.request.scope, [*known, *new], query.terms)
+        found = replace(found, candidates=read)
     return replace(found, candidates=[_marked(each, linked) for each in found.candidates])
 
 

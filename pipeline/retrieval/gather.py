@@ -11,7 +11,7 @@ from pipeline.clients.protocols import Reranker
 from pipeline.ranking import rank, rerank
 from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.similarity import Scale
-from pipeline.retrieval.candidates import CandidateSet, filtered, is_whole, retrieve
+from pipeline.retrieval.candidates import CandidateSet, retrieve
 from pipeline.retrieval.decisions import with_decisions
 from pipeline.retrieval.entity_hops import find_linked, with_linked
 from pipeline.retrieval.memory_search import RetrievedMemory, find_memories
@@ -107,7 +107,7 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
     with stopwatch.timed("retrieve"):
         linked = find_linked(connection, query)
         retrieved = with_decisions(connection, query, retrieve(connection, request, query.terms))
-        retrieved = with_linked(connection, query, _until(connection, query, retrieved), linked)
+        retrieved = with_linked(connection, query, _until(request.as_of, retrieved), linked)
         memories, hidden = find_memories(
             connection, query, {memory: link.reason for memory, link in linked.memories.items()}
         )
@@ -140,16 +140,11 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
     )
 
 
-def _until(connection: Connection, query: PreparedQuery, found: CandidateSet) -> CandidateSet:
-    """Leave out what was said later than the request asks for."""
-    request = query.request
-    if request.as_of is None:
+def _until(as_of: datetime | None, found: CandidateSet) -> CandidateSet:
+    """Leave out the neighbours that were said later than the request asks for."""
+    if as_of is None:
         return found
-    candidates = found.candidates
-    if not is_whole(request.chat):
-        # the arms searched all times
-        candidates = filtered(connection, request, request.filter, query.terms)
-    return replace(found, candidates=[c for c in candidates if _is_before(c.sent_at, request.as_of)])
+    return replace(found, candidates=[c for c in found.candidates if _is_before(c.sent_at, as_of)])
 
 
 def _is_before(at: datetime, as_of: datetime | None) -> bool:

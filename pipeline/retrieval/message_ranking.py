@@ -1,14 +1,13 @@
 """Rank the messages of a scope for a search, and list ranked messages in answers and explanations."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 from sqlalchemy import Connection
 
 from pipeline.ranking import rank, similarity
 from pipeline.ranking.model import Scored
-from pipeline.retrieval.candidates import CandidateSet, filtered, is_whole, retrieve
+from pipeline.retrieval.candidates import CandidateSet, retrieve
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import text_search
 from pipeline.text import truncate
@@ -20,15 +19,9 @@ PREVIEW_CHARS = 160
 
 
 def rank_messages(connection: Connection, query: PreparedQuery) -> tuple[list[Scored], CandidateSet]:
-    """Rank messages as a context does; in a large chat with a filter, those that it lets through with neighbours."""
+    """Rank messages as a context does; with a filter, those that it lets through with neighbours."""
     request = query.request
     found = retrieve(connection, request, query.terms)
-    if not (is_whole(request.chat) or request.filter.is_open):
-        found = replace(
-            found,
-            candidates=filtered(connection, request, request.filter, query.terms),
-            vector_search="exact" if query.terms.embedded else "off",
-        )
     return rank.rank(query.question, found.candidates, found.statistics, request.weights), found
 
 
@@ -51,15 +44,12 @@ def terms_by_session(hits: Iterable[Scored]) -> dict[int, set[str]]:
     return held
 
 
-def arms(ranked: Sequence[Scored]) -> dict[int, dict[str, int]]:
-    """Return, for each message, its place from 1 by its words and surroundings only, and by its vector only."""
-    words = [hit for hit in ranked if hit.parts.get("words", 0) > 0]
-    vectors = [hit for hit in ranked if hit.candidate.best_cosine is not None]
+def arms(found: CandidateSet) -> dict[int, dict[str, int]]:
+    """Return, for each message that an arm found, its place from 1 in what that arm found."""
     places: dict[int, dict[str, int]] = {}
-    for number, hit in enumerate(sorted(words, key=lambda h: -h.parts["words"]), start=1):
-        places.setdefault(hit.candidate.id, {})["keywords"] = number
-    for number, hit in enumerate(sorted(vectors, key=lambda h: -(h.candidate.best_cosine or 0)), start=1):
-        places.setdefault(hit.candidate.id, {})["vectors"] = number
+    for arm, ids in found.arms.items():
+        for number, message in enumerate(ids, start=1):
+            places.setdefault(message, {})[arm] = number
     return places
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from pipeline.clients.by_space import Embedding, embedder_of
 from pipeline.clients.protocols import Embedder
-from pipeline.question import followup, parse, temporal_anchor, thesaurus
+from pipeline.question import followup, parse, temporal_anchor
 from pipeline.question.parse import Question
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
@@ -45,6 +45,8 @@ class ParsedQuestion:
     event: ParsedEvent | None
     # the content and the lexemes of each other query
     others: tuple[tuple[str, list[str]], ...]
+    # the lexemes of the names in it
+    named: list[str]
     # words of recent talk that it leans on; `question.content` ends in them
     brief: list[str]
     # it and those asked before it; None: no message is an aside
@@ -112,7 +114,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     chat, weights = request.chat, request.weights
     people, earliest, asker = sessions.people(connection, chat.chat_id, request.user_id)
     now, log = query_log.latest_queries(
-        connection, chat.chat_id, LOGGED_QUESTIONS_READ if weights.aside else 0
+        connection, chat.chat_id, 0 if request.finds_questions else LOGGED_QUESTIONS_READ
     )
     zone = ZoneInfo(chat.time_zone)
 
@@ -141,10 +143,13 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         request=request,
         question=question,
         lexemes=lexemes(question),
+        named=keyword_search.lexemes(connection, chat.language, " ".join(sorted(question.speakers)))
+        if question.speakers
+        else [],
         event=event,
         others=tuple((one.content, lexemes(one)) for one in map(read, request.queries)),
         brief=brief,
-        questions=Questions.of(request.text, log) if weights.aside else None,
+        questions=None if request.finds_questions else Questions.of(request.text, log),
         zone=zone,
         now=now,
         asker=asker,
@@ -198,8 +203,16 @@ def embed(
     def embedded(vector: Vector | None) -> tuple[EmbeddingSpace, Vector] | None:
         return None if space is None or vector is None else (space, vector)
 
-    def terms(lexemes: list[str], vector: Vector | None) -> SearchTerms:
-        return SearchTerms(lexemes=lexemes, embedded=embedded(vector), questions=parsed.questions)
+    def terms(asked: Question, lexemes: list[str], vector: Vector | None) -> SearchTerms:
+        return SearchTerms(
+            lexemes=lexemes,
+            embedded=embedded(vector),
+            questions=parsed.questions,
+            spans=[*asked.spans, *([(asked.event.start, asked.event.end)] if asked.event else [])],
+            speakers=asked.speakers,
+            named=parsed.named,
+            newest="now" in asked.asks,
+        )
 
     question, meaning, undated = parsed.question, parsed.question.content, None
     if parsed.event is not None:
@@ -209,7 +222,7 @@ def embed(
                 connection,
                 request,
                 parsed.event.mention,
-                [(one, terms(words, vector)) for one, words, vector in described],
+                [(one, terms(one, words, vector)) for one, words, vector in described],
                 parsed.zone,
             )
         if event is None:
@@ -217,13 +230,13 @@ def embed(
         else:
             question, meaning = replace(question, event=event), parsed.event.rest or meaning
     contents = [meaning, *(content for content, _ in parsed.others)] if request.memory else []
-    vectors = [vector_of(thesaurus.translated(request.chat.language, content)) for content in contents]
+    vectors = [vector_of(content) for content in contents]
     vector, *others = vectors or [None]
     return PreparedQuery(
         parsed=parsed,
         question=question,
         terms=replace(
-            terms(parsed.lexemes, vector),
+            terms(question, parsed.lexemes, vector),
             exact=question.exact,
             others=[
                 QueryTerms(lexemes=words, embedded=embedded(other))

@@ -1,6 +1,6 @@
 """A request to a chat's memory: made from the query of a context or of a search."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -47,6 +47,8 @@ class RetrievalRequest:
     # whether recent talk is read, and of which session key; None: of the whole chat
     include_history: bool = True
     history_key: str | None = None
+    # whether questions that were put to a bot are found as well as anything else
+    finds_questions: bool = False
     # whether memories that may not be shown are counted
     explain: bool = False
 
@@ -74,6 +76,13 @@ class SearchTerms(QueryTerms):
     exact: Sequence[Verbatim] = ()
     # the question and those asked before it; None: no message is an aside
     questions: Questions | None = None
+    # the times that it names
+    spans: Sequence[tuple[datetime, datetime]] = ()
+    # the participants whom it names, and the lexemes of their names
+    speakers: Collection[str] = ()
+    named: Sequence[str] = ()
+    # whether it asks how things stand now
+    newest: bool = False
     # of the other queries, in their order
     others: Sequence[QueryTerms] = ()
 
@@ -124,8 +133,8 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
 
 def for_search(connection: Connection, query: SearchQuery, settings: Settings) -> RetrievalRequest:
     """Make the request of a search. Raises `NotFound` for an unknown chat or a session of another one."""
-    # a search for messages finds questions, too; `exact` and `similar` do not rank by date
-    weights = {"aside": 0, **({"date": 0} if query.mode in {"exact", "similar"} else {})}
+    # `exact` and `similar` do not rank by date
+    weights = {"date": 0} if query.mode in {"exact", "similar"} else {}
     parameters, ranking_weights = parameters_for("balanced", weights)
     chat = find_chat(connection, query.chat_id)
     memory = memory_is_on(chat, settings)
@@ -140,6 +149,7 @@ def for_search(connection: Connection, query: SearchQuery, settings: Settings) -
         weights=ranking_weights,
         memory=memory,
         history_key=query.session_key,
+        finds_questions=True,
     )
 
 

@@ -102,7 +102,7 @@ def _hybrid(connection: Connection, prepared: PreparedQuery, query: SearchQuery)
         mode=query.mode,
         hits=[
             MessageHit(**dict(hit), role=scored.candidate.role, text=scored.candidate.text)
-            for hit, scored in zip(message_hits(best, arms(ranked)), best, strict=True)
+            for hit, scored in zip(message_hits(best, arms(found)), best, strict=True)
         ],
         vector_search=found.vector_search,
         degraded=list(prepared.degraded),
@@ -170,7 +170,8 @@ def _hits(
 ) -> list[MessageHit]:
     """Messages with their score as hits; the preview begins a little before `piece`."""
     ids = [message.id for message, _, _ in found]
-    session_of = candidate_rows.around(connection, request.scope, ids, 0) if ids else {}
+    placed = candidate_rows.around(connection, request.scope, ids, 0) if ids else []
+    session_of = {each.id: each.session for each in placed}
     return [
         MessageHit(
             kind="message",

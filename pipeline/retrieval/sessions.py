@@ -11,7 +11,7 @@ It fits by the larger of the first two: that is what `min_similarity` is compare
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Row
 from pipeline.ranking import rank
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Scored, Statistics
 from pipeline.ranking.similarity import best_cosines, share_of_words
-from pipeline.retrieval.candidates import filtered, is_whole
+from pipeline.retrieval.candidates import retrieve
 from pipeline.retrieval.message_ranking import allowed, terms_by_session
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import sessions as stored_sessions
@@ -198,14 +198,15 @@ def _messages_of(
 ) -> list[Scored]:
     """Return the messages of these sessions, best first."""
     request = query.request
-    if not is_whole(request.chat):
-        # the arms searched the whole chat: search again, in these sessions only
-        ranges = [Inside(s.session_key, s.started_at, s.ended_at) for s in chosen]
-        candidates = {
-            candidate.id: candidate
-            for inside in ranges
-            for candidate in filtered(connection, request, MessageFilter(session=inside), query.terms)
-        }
-        ranked = rank.rank(query.question, list(candidates.values()), statistics, request.weights)
+    # the arms searched the whole chat: search again, in these sessions only
+    ranges = [Inside(s.session_key, s.started_at, s.ended_at) for s in chosen]
+    candidates = {
+        candidate.id: candidate
+        for inside in ranges
+        for candidate in retrieve(
+            connection, replace(request, filter=MessageFilter(session=inside)), query.terms
+        ).candidates
+    }
+    ranked = rank.rank(query.question, list(candidates.values()), statistics, request.weights)
     ids = {session.id for session in chosen}
     return [hit for hit in ranked if hit.candidate.session in ids]

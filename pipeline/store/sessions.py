@@ -7,7 +7,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.statements import arrays, column, run
+from pipeline.store.statements import arrays, column, number, run
 from schemas.sessions import THREAD, Session, Summary
 
 COLUMNS = "id, chat_id, session_key, started_at, ended_at, message_count, participants, status, revision"
@@ -99,6 +99,10 @@ _PEOPLE = text("""
                 WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :within) newest
             WHERE sender_id = ANY((SELECT ids FROM ids)::text[]) AND sender_name <> ''
             ORDER BY sent_at DESC LIMIT 1), asker.person) FROM asker) AS asker
+""")
+_MESSAGES_OF_KEY = text("""
+    SELECT sum(message_count) FROM conversation_sessions
+    WHERE chat_id = :chat AND session_key = :key AND status <> 'merged'
 """)
 _WANTING_ROLLUP = text(f"""
     SELECT id, chat_id FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status = 'open'
@@ -216,6 +220,11 @@ def people(
     """
     row = run(connection, _PEOPLE, chat=chat_id, asker=asker or None, within=NAMES_WITHIN).one()
     return list(row.names or []), row.began, row.asker
+
+
+def messages_of_key(connection: Connection, chat_id: str, session_key: str) -> int:
+    """Count the placed messages of one session key of a chat."""
+    return number(connection, _MESSAGES_OF_KEY, chat=chat_id, key=session_key)
 
 
 def wanting_rollup(

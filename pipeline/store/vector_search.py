@@ -109,6 +109,36 @@ def nearest(
     return _hits(run(connection, _exact(space, of_key=of_key), **given).all(), "exact")
 
 
+@lru_cache(maxsize=16)
+def _of_speakers(space: EmbeddingSpace) -> TextClause:
+    return text(f"""
+        WITH near AS MATERIALIZED (
+            SELECT message_id, min({distance(space)}) AS distance FROM message_vectors
+            WHERE {in_space(space)} AND chat_id = :chat GROUP BY message_id ORDER BY distance LIMIT :within)
+        SELECT m.id FROM near CROSS JOIN LATERAL (
+            SELECT id FROM messages WHERE id = near.message_id AND chat_id = :chat
+                AND coalesce(nullif(sender_name, ''), sender_id) = ANY(:names)
+                AND (CAST(:key AS text) IS NULL OR session_key = :key)) m
+        ORDER BY near.distance, m.id DESC LIMIT :limit
+    """)
+
+
+def nearest_of_speakers(
+    connection: Connection,
+    scope: Scope,
+    space: EmbeddingSpace,
+    query: Vector,
+    names: Sequence[str],
+    *,
+    within: int,
+    limit: int,
+) -> list[int]:
+    """Return up to `limit` messages by these speakers among the `within` nearest of the chat, nearest first."""
+    given = {"chat": scope.chat_id, "key": scope.session_key, "names": list(names)}
+    rows = run(connection, _of_speakers(space), **given, query=literal(query), within=within, limit=limit)
+    return [row[0] for row in rows]
+
+
 def _hits(rows: Sequence[Row[*tuple[Any, ...]]], search: VectorSearch) -> VectorHits:
     return VectorHits(
         cosines={row[0]: float(row[1]) for row in rows},

@@ -82,7 +82,7 @@ class Gathered:
     def without_words(self) -> "Gathered":
         """As if no word of the question stood anywhere."""
         statistics = replace(self.retrieved.statistics, document_frequency={})
-        return self._with([c._replace(terms={}, related={}) for c in self.retrieved.candidates], statistics)
+        return self._with([c._replace(terms={}) for c in self.retrieved.candidates], statistics)
 
     def _with(self, candidates: list[Candidate], statistics: Statistics) -> "Gathered":
         retrieved = replace(self.retrieved, candidates=candidates, statistics=statistics)

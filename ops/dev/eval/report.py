@@ -32,9 +32,6 @@ def locomo_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
     yield found
     if "ablated" in tables:
         yield _compared("Without one part: percentage points lost (-) or won", tables, tables["ablated"])
-    if "leave_one_out" in tables:
-        others = {"each by weights chosen on the others": tables["leave_one_out"]}
-        yield _compared("By the shipped weights, and what others would change", tables, others)
 
 
 def _compared(title: str, base: Mapping[str, Any], others: Mapping[str, Any]) -> Table:

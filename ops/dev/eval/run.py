@@ -9,7 +9,6 @@ from typing import Any
 from ops.dev import shipped
 from ops.dev.eval import gather
 from ops.dev.eval.gather import Gathered, measured
-from ops.dev.eval.leave_one_out import leave_one_out
 from ops.dev.eval.locomo import Conversation, read
 from ops.dev.eval.measures import QuestionShares, table, tables
 from ops.dev.eval.reference import ReferenceSummarizer
@@ -22,8 +21,6 @@ from schemas.messages import MessageIn
 from schemas.settings import Settings
 
 BUDGETS = (800, 2000)
-# What turns a weight off where that is not 0; None: it only shapes another one.
-_OFF: Mapping[str, float | None] = {"burst_step": 1.0, "date_half_life_days": None}
 
 Part = Callable[[Gathered], QuestionShares]
 """How a question goes without one part."""
@@ -39,8 +36,6 @@ class Options:
     plotted: tuple[int, ...] = ()
     # turn off one part at a time
     ablate: bool = False
-    # also read each conversation with weights chosen on the others
-    leave_one_out: bool = False
     # messages arrive in an order of this seed's, some at a time, and are placed in between
     shuffle: int | None = None
     # nothing is summarized or embedded yet
@@ -52,14 +47,13 @@ class Options:
 
 
 def locomo(folder: Path, settings: Settings, options: Options, progress: Say) -> dict[str, Any]:
-    """Compute the tables of `measures.tables` over the conversations of a folder; more under `ablated`,
-    `leave_one_out`.
+    """Compute the tables of `measures.tables` over the conversations of a folder; more under `ablated`.
 
     Raises `InvalidInput` when the folder holds none, or none of those asked for, and for an unknown parameter.
     """
     parameters_for("balanced", options.parameters)
     conversations = [c for c in read(folder) if not options.only or c.name in options.only]
-    if not conversations or (options.leave_one_out and len(conversations) < 2):
+    if not conversations:
         raise InvalidInput(f"{folder} holds too few conversations for that", field="only")
     with shipped.temporary(settings) as backscroll:
         if options.reference:
@@ -71,8 +65,6 @@ def locomo(folder: Path, settings: Settings, options: Options, progress: Say) ->
         result["conversations"] = list(gathered)
         if options.ablate:
             result["ablated"] = _ablated(backscroll, every, progress)
-        if options.leave_one_out:
-            result["leave_one_out"] = leave_one_out(gathered, BUDGETS, progress)
     return result
 
 
@@ -119,11 +111,10 @@ def parts() -> dict[str, Part]:
             one, BUDGETS, parameters=replace(one.prepared.request.parameters, **changed)
         )
 
-    off = {field.name: _OFF.get(field.name, 0.0) for field in fields(Weights)}
     return {
         "vectors (all meaning)": by(lambda one: one.without_vectors()),
         "keywords (all words)": by(lambda one: one.without_words()),
-        **{name: without(name, value) for name, value in off.items() if value is not None},
+        **{field.name: without(field.name, 0.0) for field in fields(Weights)},
         "session summaries": with_parameters(sessions=0),
         "dropping duplicates": with_parameters(duplicate_jaccard=1.0),
     }

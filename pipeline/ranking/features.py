@@ -1,0 +1,216 @@
+"""What speaks for a candidate: one column for each feature, from 0 to 1."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+import numpy as np
+
+from pipeline.question.parse import Question
+from pipeline.ranking import decisions
+from pipeline.ranking.bm25 import Array, Kernel, session_words, words
+from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Candidate, Statistics
+from pipeline.text import answer_types, exact_match
+
+# A message of this many distinct words has half the substance that any could have: "haha" answers nothing.
+HALF_SUBSTANCE = 1.0
+DATE_HALF_LIFE_DAYS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features:
+    """The candidates in order of session and place, and their features by name, each an array over them."""
+
+    ordered: Sequence[Candidate]
+    columns: Mapping[str, Array]
+
+
+def features(
+    question: Question,
+    candidates: Sequence[Candidate],
+    statistics: Statistics,
+    wanted: Callable[[str], object] = lambda _: True,
+) -> Features:
+    """Compute the features of candidates; those that are not `wanted` are left out."""
+    ordered = sorted(candidates, key=lambda c: (c.session, c.place))
+    size = len(ordered)
+    kernel = Kernel(ordered)
+    length = np.fromiter((c.length for c in ordered), np.float64, size)
+    substance = length / (length + HALF_SUBSTANCE)
+    own, near = words(ordered, kernel, substance, statistics)
+    meaning = meanings(ordered, statistics.mean_cosine)
+    fits = _date_fits(question, ordered)
+    columns: dict[str, Array] = {}
+    if wanted("decision") and "decision" in question.asks:
+        decided = decisions.about(ordered, meaning.tolist(), statistics, fits)
+        columns["decision"] = np.array(decided)
+    ordered = _with_others(ordered, kernel, substance, statistics, own, near, meaning)
+    sessions = _Sessions(ordered)
+    asks = np.fromiter((answer_types.asks(c.text) for c in ordered), np.float64, size)
+    columns |= {
+        "words": own,
+        "words_near": near,
+        "meaning": meaning,
+        "meaning_near": kernel.around(meaning) / kernel.around(np.ones(size)),
+        "session_best": sessions.spread(sessions.best(meaning)) * substance,
+        "session_summary": sessions.spread(_session_meanings(statistics)) * substance,
+        "session_words": sessions.spread(
+            _best_words(session_words(ordered, list(statistics.document_frequency)), statistics)
+        )
+        * substance,
+        "tells": 1.0 - asks,
+        "answers": _answers(ordered, asks, np.maximum(near, meaning)),
+    }
+    if question.speakers:
+        columns["named"] = _named(question, ordered)
+        if wanted("about_self"):
+            tells_of_self = np.fromiter((answer_types.about_self(c.text) for c in ordered), np.float64, size)
+            columns["about_self"] = np.maximum(tells_of_self, 0.0) * columns["named"]
+    for kind in ("when", "number"):
+        if kind in question.asks and wanted(kind):
+            says = answer_types.SAYS[kind]
+            columns[kind] = np.fromiter((says(c.text) for c in ordered), np.float64, size)
+    if "now" in question.asks:
+        columns["latest"] = _newness(ordered)
+    if any(c.linked for c in ordered):
+        columns["linked"] = np.fromiter((c.linked for c in ordered), np.float64, size)
+    for name, pieces in (("phrase", question.phrases), ("exact", question.identifiers)):
+        if pieces:
+            share = partial(exact_match.share, pieces)
+            columns[name] = np.fromiter((share(c.text) for c in ordered), np.float64, size)
+    if fits is not None:
+        columns["date"] = np.array(fits)
+    return Features(ordered=ordered, columns=columns)
+
+
+def meanings(ordered: Sequence[Candidate], mean: float) -> Array:
+    """Return `(cosine - mean) / (best - mean)`: 0 for the scope's average or no vector, 1 for its best."""
+    cosines = np.array([np.nan if c.cosine is None else c.cosine for c in ordered], dtype=np.float64)
+    return _rises(cosines, mean)
+
+
+def _rises(cosines: Array, mean: float) -> Array:
+    span = np.nanmax(cosines, initial=mean) - mean if cosines.size else 0.0
+    return np.nan_to_num((cosines - mean) / span) if span > 1e-9 else np.zeros(len(cosines))
+
+
+def _session_meanings(statistics: Statistics) -> dict[int, float]:
+    """Return how well the summaries of sessions fit, from 0 for the average one to 1 for the best."""
+    known = statistics.session_cosines
+    rises = _rises(np.fromiter(known.values(), np.float64, len(known)), statistics.mean_session_cosine)
+    return {session: max(0.0, rise) for session, rise in zip(known, rises.tolist(), strict=True)}
+
+
+def _best_words(of_candidates: Mapping[int, float], statistics: Statistics) -> dict[int, float]:
+    """Return the words of each session: of what was said in it, or of its summary as a share of the best one."""
+    top = max(statistics.session_words.values(), default=0.0) or 1.0
+    summaries = {session: score / top for session, score in statistics.session_words.items()}
+    return {session: (score + summaries.get(session, 0.0)) / 2 for session, score in of_candidates.items()}
+
+
+class _Sessions:
+    """The session of each candidate."""
+
+    def __init__(self, ordered: Sequence[Candidate]) -> None:
+        self._of = [c.session for c in ordered]
+
+    def best(self, values: Array) -> dict[int, float]:
+        """Return the best value of each session."""
+        found: dict[int, float] = {}
+        for session, value in zip(self._of, values.tolist(), strict=True):
+            found[session] = max(found.get(session, value), value)
+        return found
+
+    def spread(self, by_session: Mapping[int, float]) -> Array:
+        """Return for each candidate the value of its session; 0 while it is in none."""
+        known = {**by_session, 0: 0.0}
+        return np.fromiter((known.get(session, 0.0) for session in self._of), np.float64, len(self._of))
+
+
+def _with_others(
+    ordered: Sequence[Candidate],
+    kernel: Kernel,
+    substance: Array,
+    statistics: Statistics,
+    own: Array,
+    near: Array,
+    meaning: Array,
+) -> list[Candidate]:
+    """Raise words and meaning in place to those of other queries where these find more; note which did."""
+    candidates = list(ordered)
+    for number, of_query in enumerate(statistics.others, start=1):
+        read = [c._replace(**c.others[number - 1]._asdict()) for c in candidates]
+        its_own, its_near = (OTHER_QUERY_WEIGHT * each for each in words(read, kernel, substance, of_query))
+        its_meaning = OTHER_QUERY_WEIGHT * meanings(read, of_query.mean_cosine)
+        by_words, by_vector = its_near > near, its_meaning > np.maximum(meaning, 0.0)
+        own[:] = np.where(by_words, its_own, own)
+        near[:] = np.where(by_words, its_near, near)
+        meaning[:] = np.where(by_vector, its_meaning, meaning)
+        for i in np.flatnonzero(by_words | by_vector):
+            found = dict(candidates[i].found_by)
+            found |= {"keywords": number} if by_words[i] else {}
+            found |= {"vectors": number} if by_vector[i] else {}
+            candidates[i] = candidates[i]._replace(found_by=found)
+    return candidates
+
+
+def _named(question: Question, ordered: Sequence[Candidate]) -> Array:
+    """Return 1 for what a named participant says, half of it for what mentions them."""
+    names = [name.casefold() for name in question.speakers]
+
+    def share(candidate: Candidate) -> float:
+        if candidate.speaker in question.speakers:
+            return 1.0
+        text = candidate.text.casefold()
+        return 0.5 if any(name in text for name in names) else 0.0
+
+    return np.fromiter(map(share, ordered), np.float64, len(ordered))
+
+
+def _answers(ordered: Sequence[Candidate], asks: Array, relevance: Array) -> Array:
+    """Return the relevance of the question that each message answers; 0 without one.
+
+    That is the one that it replies to, or the best in another speaker's run right before its speaker's.
+    """
+    by_id = {c.id: i for i, c in enumerate(ordered)}
+    # a message half of which asks is a question
+    asked = np.minimum(1.0, 2 * asks) * relevance
+    found = np.zeros(len(ordered))
+    before = now = 0.0
+    previous: Candidate | None = None
+    for i, candidate in enumerate(ordered):
+        if previous is None or (candidate.session, candidate.place) != (previous.session, previous.place + 1):
+            before = now = 0.0
+        elif candidate.speaker != previous.speaker:
+            before, now = now, 0.0
+        previous = candidate
+        found[i] = before
+        if candidate.answered is not None and candidate.answered.id in by_id:
+            found[i] = asked[by_id[candidate.answered.id]]
+        now = max(now, float(asked[i]))
+    return found
+
+
+def _newness(ordered: Sequence[Candidate]) -> Array:
+    """Return the share of the candidates that are older: 0 for the first, 1 for the last."""
+    found = np.zeros(len(ordered))
+    times = np.array([c.sent_at.timestamp() for c in ordered])
+    found[np.argsort(times, kind="stable")] = np.arange(len(ordered)) / max(len(ordered) - 1, 1)
+    return found
+
+
+def _date_fits(question: Question, ordered: Sequence[Candidate]) -> list[float] | None:
+    """Return how well each candidate fits the times of the question; None if it names none."""
+    if not (question.spans or question.event):
+        return None
+    return [_date_fit(c.sent_at, question) for c in ordered]
+
+
+def _date_fit(sent_at: datetime, question: Question) -> float:
+    """Return 1 inside a time that the question names, half as much every half-life away, 0 without one."""
+    fit = question.event.fit(sent_at) if question.event else 0.0
+    for start, end in question.spans:
+        away = max((start - sent_at).total_seconds(), (sent_at - end).total_seconds(), 0.0) / 86_400
+        fit = max(fit, 0.5 ** (away / DATE_HALF_LIFE_DAYS))
+    return fit
