@@ -102,6 +102,57 @@ def _add_kinds(into: Table, label: str, whole: Mapping[str, Any], by_kind: Mappi
         )
 
 
+_GROUPS = {
+    "by_chat_kind": "kind of chat",
+    "by_language": "language",
+    "by_kind": "kind of question",
+    "by_chat": "chat",
+}
+_LEVELS = (("turn", ("5", "10", "20")), ("session", ("5",)), ("coverage", ("800", "2000")))
+_PLAIN = ("bm25", "vectors", "sum")
+
+
+def chats_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
+    """Show the ways of searching side by side, Backscroll by groups of questions, and the ratios of translations."""
+    heads = ["R@5", "R@10", "R@20", "S@5", "C 800", "C 2000", "astray 800", "2000"]
+    ways = _table(
+        f"{tables['questions']} questions with an answer; shares in %", ("way",), [*heads, "told apart"]
+    )
+    for way, part in tables["all"].items():
+        apart = tables["unanswerable"][way]["told_apart"]
+        ways.add_row(way, *_way_cells(part), "–" if apart is None else f"{apart:.2f}")
+    ways.caption = (
+        "R, S: of the evidence among the first messages, of its sessions among the first sessions.\n"
+        "C: of the answer's pieces in a context of so many tokens. Astray: unexpected pieces shown, of how many.\n"
+        "Told apart: the chance that a question with an answer scores higher than one without.\n"
+        "Sum: BM25 and cosine, each spread from 0 to 1 over the chat, untuned."
+    )
+    yield ways
+    ours = next(iter(tables["all"]))
+    others = [way for way in _PLAIN if way in tables["all"]]
+    for group, label in _GROUPS.items():
+        if len(tables[group]) > 1:
+            table = _table(f"{ours}, and R@10 of plain search", (label,), ["n", *heads, *others])
+            for name, part in tables[group].items():
+                plain = [_tenths(part[way]["turn"]["10"]) for way in others]
+                table.add_row(name, str(part["questions"]), *_way_cells(part[ours]), *plain)
+            yield table
+    if tables["ratios"]:
+        table = _table("Translations: figures as % of the original's", ("translation", "by"), heads[:6])
+        for name, part in tables["ratios"].items():
+            for way in (each for each in part if each != "of"):
+                cells = [part[way][level].get(k) for level, ks in _LEVELS for k in ks]
+                table.add_row(
+                    f"{name} / {part['of']}", way, *("–" if c is None else _tenths(c) for c in cells)
+                )
+        yield table
+
+
+def _way_cells(part: Mapping[str, Any]) -> list[str]:
+    shares = [_tenths(part[level][k]) if k in part[level] else "–" for level, ks in _LEVELS for k in ks]
+    return shares + [f"{count} of {part['unexpected_of']}" for count in part["unexpected"].values()]
+
+
 def _table(title: str, left: Iterable[str], right: Iterable[str]) -> Table:
     """Draw a table with headings of words, and of figures."""
     table = Table(*left, title=title)
