@@ -153,6 +153,47 @@ def _way_cells(part: Mapping[str, Any]) -> list[str]:
     return shares + [f"{count} of {part['unexpected_of']}" for count in part["unexpected"].values()]
 
 
+def fit_tables(found: Mapping[str, Any]) -> Iterator[Table]:
+    """Show the weights with what each feature is worth, and how well they rank beside the shipped ones."""
+    judged = found["held"]["questions"] or found["fit"]["questions"]
+    features = _table(
+        f"Weights, and points lost without each on {judged} held questions",
+        ("feature",),
+        ["weight", "", "n", "R@5", "R@10", ""],
+    )
+    for name, part in found["features"].items():
+        lost = [f"{100 * part['lost'][k]:+.1f}" for k in part["lost"]]
+        kept = "kept" if name in found["fixed"] else ""
+        small = "< 0.3" if part["small"] else ""
+        features.add_row(name, f"{found['weights'][name]:.2f}", kept, str(part["questions"]), *lost, small)
+    features.caption = (
+        "n: questions in which the feature tells candidates apart. Without it all else is fitted anew."
+    )
+    yield features
+    ranking = _table(
+        f"L2 {found['l2']:g}, {found['pairs']:,} pairs; shares in %", ("", "weights"), ["n", "R@5", "R@10"]
+    )
+    for strength, shares in found["cross_validated"].items():
+        ranking.add_row(
+            "one chat left out",
+            f"L2 {strength}",
+            str(found["fit"]["questions"]),
+            *map(_tenths, shares.values()),
+        )
+    for part in ("fit", "held"):
+        for weights in ("shipped", "fitted") if found[part]["questions"] else ():
+            shares = found[part][weights].values()
+            ranking.add_row(part, weights, str(found[part]["questions"]), *map(_tenths, shares))
+    for chat, part in found["by_chat"].items():
+        for weights, label in (("shipped", "shipped"), ("left_out", "fitted without it")):
+            ranking.add_row(chat, label, str(part["questions"]), *map(_tenths, part[weights].values()))
+    yield ranking
+    pasted = Table("", title="To be pasted", show_header=False, box=None)
+    for name, value in found["weights"].items():
+        pasted.add_row(f"{name}: float = {value:g}")
+    yield pasted
+
+
 def _table(title: str, left: Iterable[str], right: Iterable[str]) -> Table:
     """Draw a table with headings of words, and of figures."""
     table = Table(*left, title=title)
