@@ -215,6 +215,9 @@ def locomo(
     unsummarized: Annotated[
         bool, typer.Option("--unsummarized", help="Nothing is summarized or embedded yet: only keywords.")
     ] = False,
+    merged: Annotated[
+        bool, typer.Option("--merged", help="The conversations are one chat, their sessions by time.")
+    ] = False,
     summaries: Annotated[
         Literal["extractive", "reference"],
         typer.Option(help="`extractive`, or `reference`: those that come with the set."),
@@ -228,6 +231,7 @@ def locomo(
 ) -> None:
     """Fill a fresh database with each conversation through the shipped path and ask its questions.
 
+    Each question is first stored as a message, as bots do, and must not be in the way. No weight is chosen on these.
     Counts, over all questions with evidence: the mean share of the evidence found, the share of questions with
     any and with all of it, among the first sessions and turns; and the share whose text is in the context
     assembled under 800 and 2,000 tokens. Nothing is kept, and no data of yours is touched.
@@ -243,6 +247,7 @@ def locomo(
         ablate=ablate,
         shuffle=shuffle,
         unsummarized=unsummarized,
+        merged=merged,
         parameters=_parameters(changed),
     )
     with _shown() as say:

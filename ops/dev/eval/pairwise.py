@@ -115,9 +115,9 @@ def sharpness_of(pairs: Pairs, weights: Array) -> float:
 def fit(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpness: float) -> Array:
     """Return the weights with the least `loss + l2 · |weights|²`, those that are not `free` as they are at the start.
 
-    None is below 0, and those that are `free` are scaled so that their sum is what it was at the start: the strength of
-    L2 does not change what the others count beside them. Accelerated projected gradient with restarts (Beck and Teboulle, A Fast Iterative
-    Shrinkage-Thresholding Algorithm, 2009; O'Donoghue and Candès, Adaptive Restart, 2015).
+    None is below 0. Those that are `free` are scaled to the sum that they had at the start: the strength of L2 does not
+    change what the others count beside them. Accelerated projected gradient with restarts (Beck and Teboulle, A Fast
+    Iterative Shrinkage-Thresholding Algorithm, 2009; O'Donoghue and Candès, Adaptive Restart, 2015).
     """
     columns = [i for i, name in enumerate(NAMES) if name in free]
     if not columns or not len(pairs.differences):
