@@ -177,6 +177,9 @@ def _known_or_auto(value: str) -> str:
     return value if value == languages.AUTO else languages.normal(value)
 
 
+LanguageOrAuto = Annotated[str, AfterValidator(_known_or_auto)]
+
+
 class ChatIn(Closed):
     """A chat's own data; fields that are left out keep what is stored."""
 
@@ -188,7 +191,7 @@ class ChatIn(Closed):
     title: Annotated[Name, Field(max_length=MAX_TITLE_CHARS)] | None = None
     time_zone: Annotated[str, AfterValidator(_known_zone)] | None = None
     """An IANA name, such as `Europe/Lisbon`."""
-    language: Annotated[str, AfterValidator(_known_or_auto)] | None = None
+    language: LanguageOrAuto | None = None
     """By name or ISO 639 code, such as `german`, `de` or `german+english`; `auto`: detected, as for a chat of which
     nobody says it."""
     memory: bool | None = None

@@ -49,7 +49,8 @@ _MARKS = (
     r"\u1062-\u1064\u1067-\u106d\u1071-\u1074\u1082-\u108d\u108f\u109a-\u109d\u17b4-\u17d3\u17dd\u3099\u309a\uff9e\uff9f"
 )
 # Their punctuation, which a server in the locale C takes for letters.
-_BETWEEN = "。、，．！？；：…「」『』（）《》〈〉【】〔〕・～“”‘’—｡､"  # noqa: RUF001
+_BETWEEN = "。、，．！？；：…「」『』（）《》〈〉【】〔〕・～“”‘’—｡､"
+_WITHOUT_PUNCTUATION = f"translate(content, chr(2) || '{_BETWEEN}', repeat(' ', {len(_BETWEEN) + 1}))"
 _LETTER = f"[{_LETTERS}][{_MARKS}]*"
 FUNCTIONS = {
     # Each run is cut after its first letter, each later letter but the last is written twice, and the cut is closed:
@@ -57,7 +58,7 @@ FUNCTIONS = {
     "pairs_of(text)": rf"""
         CREATE OR REPLACE FUNCTION pairs_of(content text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
         RETURN translate(regexp_replace(
-            regexp_replace(translate(content, chr(2) || '{_BETWEEN}', repeat(' ', {len(_BETWEEN) + 1})), '({_LETTER})([{_LETTERS}{_MARKS}]*)', E' \\1\x02\\2 ', 'g'),
+            regexp_replace({_WITHOUT_PUNCTUATION}, '({_LETTER})([{_LETTERS}{_MARKS}]*)', E' \\1\x02\\2 ', 'g'),
             '({_LETTER})(?=[{_LETTERS}])', '\1 \1', 'g'), chr(2), '')
     """,
     # Not strict: a strict one would not be put in line.

@@ -37,7 +37,7 @@ _SETTLING_SECONDS = text("""
     WHERE chat_id = ANY(:chats) AND settling_until > now()
 """)
 _OVERVIEW = text("""
-    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.message_count,
+    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.language_by, c.message_count,
         coalesce(s.sessions, 0) AS sessions, coalesce(s.summarized, 0) AS summarized,
         s.first_at, s.last_at
     FROM chats c LEFT JOIN (
@@ -49,7 +49,7 @@ _OVERVIEW = text("""
     ORDER BY s.last_at DESC NULLS LAST, c.chat_id
 """)
 _PAGE = text("""
-    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.memory, c.message_count,
+    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.language_by, c.memory, c.message_count,
         s.sessions, s.summarized, s.first_at, s.last_at
     FROM (SELECT * FROM chats WHERE chat_id > :after AND moved_to IS NULL ORDER BY chat_id LIMIT :limit) c
     CROSS JOIN LATERAL (
