@@ -109,7 +109,7 @@ def _label(database: Database, claim: Claim) -> None:
     with database.tenant(tenant_id) as connection:
         # what was accepted before its language was changed has been stored by now
         chats.lock_exclusively(connection, chat_id)
-    more = True
+    more, _ = persistently(partial(_index, database, tenant_id, chat_id, claim))
     while more and time.monotonic() < ends_at:
         more, _ = persistently(partial(_index, database, tenant_id, chat_id, claim))
     with database.tenant(tenant_id) as connection:

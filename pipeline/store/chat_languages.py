@@ -28,7 +28,7 @@ _OF_CHAT = """SELECT id, left(content, :chars) AS content FROM messages
     WHERE chat_id = :chat AND role IN ('user', 'assistant') AND content <> ''"""
 _SAMPLE = text(f"""
     SELECT content FROM (
-        ({_OF_CHAT} ORDER BY sent_at LIMIT :half) UNION ({_OF_CHAT} ORDER BY sent_at DESC LIMIT :half)) AS some
+        ({_OF_CHAT} ORDER BY sent_at LIMIT :half) UNION ({_OF_CHAT} ORDER BY sent_at DESC LIMIT :half)) AS said
     ORDER BY id
 """)
 _INDEX_MESSAGES = text("""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MAX_LETTERS = 200
 """Letters of one text that count: a pasted article is no more than a long message."""
-MIN_LETTERS = 60
+MIN_LETTERS = 40
 """Letters that all texts must have together."""
 MIN_VOTE = 12
 """Letters of a text that says something of its language by itself."""
@@ -40,7 +40,9 @@ _RELATIVES = (
 )
 _CODE_BLOCK = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _NO_WORDS = re.compile(r"`[^`\n]*`|https?://\S+|www\.\S+|[@#][\w.-]+|:\w+:")
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+# Marks are parts of letters: vowels of Hebrew, Arabic, Indic scripts, Thai and its like.
+_LETTERS = r"(?:[^\W\d_]|[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0eff\u1000-\u109f\u1780-\u17ff])+"
+_WORD = re.compile(rf"{_LETTERS}(?:['’]{_LETTERS})*")
 _DENSE = re.compile("[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\U00020000-\U0003ffff]")
 
 

@@ -45,8 +45,8 @@ class RuleExtractor:
 
         Of two about the same attribute the one that was said last is returned.
         """
-        known = tuple(part for part in parts_of(source.language) if part in BY_LANGUAGE)
-        languages = known or tuple(BY_LANGUAGE)
+        spoken = tuple(part for part in parts_of(source.language) if part in BY_LANGUAGE)
+        languages = spoken or tuple(BY_LANGUAGE)
         found: dict[tuple[str, ...], Fact] = {}
         for fact in _stated(messages, people, languages, time_zone):
             named = (fact.about, fact.subject, fact.attribute)

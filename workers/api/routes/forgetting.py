@@ -152,7 +152,7 @@ def put_chat_memory(api: Api, tenant: Tenant, chat_id: Id, switch: Body[MemorySw
 
 @router.put("/v1/chats/{chat_id}/language", summary="Say a chat's language", tags=["chats"])
 def put_chat_language(api: Api, tenant: Tenant, chat_id: Id, chosen: Body[LanguageChoice]) -> ChosenLanguage:
-    """Declare a chat's language, or have it detected with `auto`. Workers index its words anew; all is found meanwhile."""
+    """Declare a chat's language, or have it detected with `auto`; workers index its words anew."""
     seen = lookup.seen_chat(api.database, tenant, chat_id)
     with api.database.tenant(tenant) as connection:
         chat = chats.ensure(connection, tenant, ChatIn(chat_id=chat_id, language=chosen.language))
