@@ -115,7 +115,7 @@ def test_a_question_in_chinese_finds_its_message(
     place(database, rules, policy)
     query = SearchQuery(chat_id=CHAT, query="房租涨了多少")
     result = search(database, TENANT, query, embedder=None, settings=settings)
-    assert result.hits[0].content == "房东说下个月涨房租五百块"
+    assert result.hits[0].text == "房东说下个月涨房租五百块"
 
 
 def test_a_chat_of_which_nobody_says_the_language_is_stemmed_by_it_after_twenty_messages(
@@ -136,7 +136,7 @@ def test_a_chat_of_which_nobody_says_the_language_is_stemmed_by_it_after_twenty_
     assert "Rechnungen" in found(database, "Gibt es eine Rechnung?")[0]
     say(database, ["Die Häuser sind alle verkauft."], start=200)
     place(database, rules, policy)
-    assert found(database, "Haus") == ["Die Häuser sind alle verkauft."]
+    assert "Die Häuser sind alle verkauft." in found(database, "ein Haus")
     assert in_languages(database) == {"german"}
     assert counted(database)
 
