@@ -16,6 +16,7 @@ from pipeline.retrieval.request import QueryTerms, Stopwatch
 from pipeline.store import keyword_search
 from pipeline.store.database import Database
 from pipeline.text import fencing, truncate
+from schemas import languages
 from schemas.context import Confidence
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, Retryable
 from schemas.settings import Settings
@@ -103,7 +104,7 @@ def finds_little(found: Confidence) -> bool:
 
 def prompt(question: str, language: str) -> Prompt:
     """Ask for a hypothetical answer, in the language of the chat if that is known."""
-    spoken = "in the language of the question" if language == "simple" else f"in {language.capitalize()}"
+    spoken = "in the language of the question" if language == "simple" else f"in {languages.spoken(language)}"
     fenced = f"{fencing.OPEN}\n{fencing.harmless(fencing.visible(question))}\n{fencing.CLOSE}"
     return Prompt(system=_SYSTEM.format(language=spoken), turns=(fenced,), max_tokens=MAX_TOKENS)
 

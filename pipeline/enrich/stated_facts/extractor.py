@@ -17,6 +17,7 @@ from pipeline.enrich.stated_facts.wording import clauses, stated
 from pipeline.text.stopwords import STOPWORDS
 from pipeline.text.truncate import one_line, shortened
 from schemas.facts import RULES, Fact, KnownFact
+from schemas.languages import parts_of
 from schemas.sessions import Message
 
 _MAX_MESSAGES = 1000  # of a longer session the last ones are read
@@ -44,7 +45,8 @@ class RuleExtractor:
 
         Of two about the same attribute the one that was said last is returned.
         """
-        languages = (source.language,) if source.language in BY_LANGUAGE else tuple(BY_LANGUAGE)
+        spoken = tuple(part for part in parts_of(source.language) if part in BY_LANGUAGE)
+        languages = spoken or tuple(BY_LANGUAGE)
         found: dict[tuple[str, ...], Fact] = {}
         for fact in _stated(messages, people, languages, time_zone):
             named = (fact.about, fact.subject, fact.attribute)
