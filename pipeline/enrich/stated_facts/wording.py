@@ -27,7 +27,11 @@ _CAPITAL = re.compile(r"[^\W\d_a-zß-öø-ÿ]")
 def stated(content: str, language: str) -> Iterator[str]:
     """Yield the sentences of a message that state something: no question, nothing supposed, quoted or recalled."""
     for plain in said(content, language):
-        if _WORD.search(plain) and not answer_types.asks(plain) and not CLAUSES[language]["hedged"].search(plain):
+        if (
+            _WORD.search(plain)
+            and not answer_types.asks(plain)
+            and not CLAUSES[language]["hedged"].search(plain)
+        ):
             yield plain
 
 
