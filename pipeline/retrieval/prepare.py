@@ -117,7 +117,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     zone = ZoneInfo(chat.time_zone)
 
     def read(text: str) -> Question:
-        return parse.read(text, people, earliest or now, now.astimezone(zone))
+        return parse.read(text, people, earliest or now, now.astimezone(zone), chat.language)
 
     def lexemes(question: Question) -> list[str]:
         return keyword_search.lexemes(connection, chat.language, question.content)
@@ -144,7 +144,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         event=event,
         others=tuple((one.content, lexemes(one)) for one in map(read, request.queries)),
         brief=brief,
-        questions=Questions.of(request.text, log) if weights.aside else None,
+        questions=Questions.of(request.text, chat.language, log) if weights.aside else None,
         zone=zone,
         now=now,
         asker=asker,
