@@ -33,21 +33,24 @@ _NOTHING = r"(?!)"
 
 
 class Phrases:
-    """Patterns that are searched for in a text as `plain` returns it, first by the pieces that they need."""
+    """Patterns that are searched for in a text as `plain` returns it, each only where it has a piece that it needs."""
 
-    __slots__ = ("_needed", "pattern")
+    __slots__ = ("_pairs", "patterns")
 
-    def __init__(self, source: str) -> None:
-        self.pattern: Pattern[str] = pattern(source)
-        self._needed = tuple(sorted(needed(source)))
+    def __init__(self, sources: Iterable[str]) -> None:
+        self.patterns = tuple(map(pattern, sources))
+        # "" is in every text
+        self._pairs = tuple(
+            (piece, each) for each in self.patterns for piece in sorted(needed(each.pattern)) or [""]
+        )
 
     def may_be_in(self, text: str) -> bool:
-        """Tell whether the text has a piece that the patterns need."""
-        return not self._needed or any(map(text.__contains__, self._needed))
+        """Tell whether the text has a piece that one of the patterns needs."""
+        return any(piece in text for piece, _ in self._pairs)
 
     def found(self, text: str) -> bool:
         """Tell whether the text has one of the patterns."""
-        return self.may_be_in(text) and self.pattern.search(text) is not None
+        return any(piece in text and each.search(text) is not None for piece, each in self._pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,64 +175,7 @@ def _read(language: str) -> Mapping[str, Any]:
     return tomllib.loads((files(__name__) / f"{language}.toml").read_text(encoding="utf-8"))
 
 
-@cache
-def _made(languages: tuple[str, ...]) -> Cues:
-    sources = [_read(language) for language in languages]
-
-    def either(section: str, key: str, shape: Callable[[Mapping[str, Any], str], str]) -> str:
-        """Return one pattern of all languages."""
-        found = [(source, "|".join(source.get(section, {}).get(key, ()))) for source in sources]
-        return "|".join(shape(source, inside) for source, inside in found if inside) or _NOTHING
-
-    def phrases(section: str, key: str) -> Phrases:
-        return Phrases(either(section, key, _delimited))
-
-    def words(section: str, key: str) -> Words:
-        found = [(source, source.get(section, {}).get(key, "").split()) for source in sources]
-        excepted = {
-            word for each in sources for word in each.get(section, {}).get(f"{key}_except", "").split()
-        }
-        pieces = [word for source, inside in found if not source.get("spaced", True) for word in inside]
-        whole = [word for source, inside in found if source.get("spaced", True) for word in inside]
-        longest_first = "|".join(sorted(pieces, key=lambda piece: (-len(piece), piece)))
-        return Words(
-            whole=frozenset(whole) - excepted, pieces=pattern(longest_first) if longest_first else None
-        )
-
-    def every(section: str, *keys: str) -> frozenset[str]:
-        inside = (source.get(section, {}).get(key, "").split() for source in sources for key in keys)
-        return frozenset(chain.from_iterable(inside))
-
-    greetings = chain.from_iterable(source.get("greetings", "").split() for source in sources)
-    return Cues(
-        begins=pattern(either("asks", "begins", _begins)),
-        ends=pattern(either("asks", "ends", _ends)),
-        has_ends=any("ends" in source["asks"] for source in sources),
-        asks_anywhere=phrases("asks", "anywhere"),
-        asked={kind: phrases("asked", kind) for kind in ANSWER_TYPES},
-        time=words("says", "time"),
-        time_phrases=phrases("says", "time_patterns"),
-        number=words("says", "number"),
-        number_phrases=phrases("says", "number_patterns"),
-        first_person=words("says", "first_person"),
-        second_person=words("says", "second_person"),
-        decided=phrases("acts", "decided"),
-        hedged=phrases("acts", "hedged"),
-        agrees=pattern(either("acts", "agrees", _agrees)),
-        proposes=phrases("acts", "proposes"),
-        promises=phrases("acts", "promises"),
-        unsure=phrases("acts", "unsure"),
-        wonders=phrases("acts", "wonders"),
-        small_talk=Phrases(either("acts", "small_talk", _as_begun)),
-        says_nothing=[pattern(_says_nothing(source)) for source in sources],
-        but=words("acts", "but"),
-        greetings=frozenset(greetings),
-        openers=pattern(either("followup", "openers", _opens)),
-        alone=Phrases(either("followup", "alone", _delimited)),
-        refers=Phrases(either("followup", "refers", _delimited)),
-        deciding_stems=tuple(sorted(every("words", "deciding_stems"))),
-        deciding_verbs=every("words", "deciding_verbs"),
-    )
+_Shape = Callable[[Mapping[str, Any], str], str]
 
 
 def _delimited(source: Mapping[str, Any], inside: str) -> str:
@@ -267,3 +213,65 @@ def _says_nothing(source: Mapping[str, Any]) -> str:
     if source.get("spaced", True):
         return rf"(?:(?:{apologies}) )*(?:{nothing})(?P<more>(?: .*)?)"
     return rf"(?:(?:{apologies}) ?)*(?:{nothing})(?P<more>.*)"
+
+
+@cache
+def _made(languages: tuple[str, ...]) -> Cues:
+    sources = [_read(language) for language in languages]
+
+    def either(section: str, key: str, shape: _Shape) -> str:
+        """Return one pattern of all languages."""
+        found = [(source, "|".join(source.get(section, {}).get(key, ()))) for source in sources]
+        return "|".join(shape(source, inside) for source, inside in found if inside) or _NOTHING
+
+    def phrases(section: str, key: str, shape: _Shape = _delimited) -> Phrases:
+        return Phrases(
+            shape(source, each) for source in sources for each in source.get(section, {}).get(key, ())
+        )
+
+    def words(section: str, key: str) -> Words:
+        found = [(source, source.get(section, {}).get(key, "").split()) for source in sources]
+        excepted = {
+            word for each in sources for word in each.get(section, {}).get(f"{key}_except", "").split()
+        }
+        pieces = [word for source, inside in found if not source.get("spaced", True) for word in inside]
+        whole = [word for source, inside in found if source.get("spaced", True) for word in inside]
+        longest_first = "|".join(sorted(pieces, key=lambda piece: (-len(piece), piece)))
+        return Words(
+            whole=frozenset(whole) - excepted, pieces=pattern(longest_first) if longest_first else None
+        )
+
+    def every(section: str, *keys: str) -> frozenset[str]:
+        inside = (source.get(section, {}).get(key, "").split() for source in sources for key in keys)
+        return frozenset(chain.from_iterable(inside))
+
+    greetings = chain.from_iterable(source.get("greetings", "").split() for source in sources)
+    return Cues(
+        begins=pattern(either("asks", "begins", _begins)),
+        ends=pattern(either("asks", "ends", _ends)),
+        has_ends=any("ends" in source["asks"] for source in sources),
+        asks_anywhere=phrases("asks", "anywhere"),
+        asked={kind: phrases("asked", kind) for kind in ANSWER_TYPES},
+        time=words("says", "time"),
+        time_phrases=phrases("says", "time_patterns"),
+        number=words("says", "number"),
+        number_phrases=phrases("says", "number_patterns"),
+        first_person=words("says", "first_person"),
+        second_person=words("says", "second_person"),
+        decided=phrases("acts", "decided"),
+        hedged=phrases("acts", "hedged"),
+        agrees=pattern(either("acts", "agrees", _agrees)),
+        proposes=phrases("acts", "proposes"),
+        promises=phrases("acts", "promises"),
+        unsure=phrases("acts", "unsure"),
+        wonders=phrases("acts", "wonders"),
+        small_talk=phrases("acts", "small_talk", _as_begun),
+        says_nothing=[pattern(_says_nothing(source)) for source in sources],
+        but=words("acts", "but"),
+        greetings=frozenset(greetings),
+        openers=pattern(either("followup", "openers", _opens)),
+        alone=phrases("followup", "alone"),
+        refers=phrases("followup", "refers"),
+        deciding_stems=tuple(sorted(every("words", "deciding_stems"))),
+        deciding_verbs=every("words", "deciding_verbs"),
+    )
