@@ -11,8 +11,8 @@ from datetime import datetime
 
 from pipeline.question.temporal_anchor import Timed
 from pipeline.text import answer_types, calendar, exact_match
-from pipeline.text.answer_types import AnswerType
 from pipeline.text.caches import pattern
+from pipeline.text.cues import AnswerType
 from pipeline.text.exact_match import Verbatim
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -34,6 +34,8 @@ class Question:
     speakers: frozenset[str]
     # what it asks for
     asks: frozenset[AnswerType]
+    # the language that it is read in
+    language: str
     # the times that it names, each from … until, the end not included, in order of time
     spans: tuple[tuple[datetime, datetime], ...]
     # the time that it counts from an event, once that was found in the talk
@@ -49,8 +51,8 @@ class Question:
         return self.phrases + self.identifiers
 
 
-def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) -> Question:
-    """Parse a question; `speakers` are the participants' names.
+def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime, language: str) -> Question:
+    """Parse a question in a language; `speakers` are the participants' names.
 
     A date without a year means every year from `earliest` to `now`, in the time zone of `now`, from which "yesterday"
     and the like count. A name or date inside quotation marks or an identifier is neither.
@@ -75,7 +77,8 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
         text=text,
         content=content if _WORD.search(content) else text,
         speakers=frozenset(named) if len(named) < len(set(speakers)) else frozenset(),
-        asks=answer_types.asked(text),
+        asks=answer_types.asked(text, language),
+        language=language,
         spans=tuple(spans),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
         identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),

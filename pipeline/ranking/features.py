@@ -43,11 +43,11 @@ def features(
     fits = _date_fits(question, ordered)
     columns: dict[str, Array] = {}
     if wanted("decision") and "decision" in question.asks:
-        decided = decisions.about(ordered, meaning.tolist(), statistics, fits)
+        decided = decisions.about(ordered, meaning.tolist(), statistics, question.language, fits)
         columns["decision"] = np.array(decided)
     ordered = _with_others(ordered, kernel, substance, statistics, own, near, meaning)
     sessions = _Sessions(ordered)
-    asks = np.fromiter((answer_types.asks(c.text) for c in ordered), np.float64, size)
+    asks = np.fromiter((answer_types.asks(c.text, question.language) for c in ordered), np.float64, size)
     columns |= {
         "words": own,
         "words_near": near,
@@ -65,12 +65,13 @@ def features(
     if question.speakers:
         columns["named"] = _named(question, ordered)
         if wanted("about_self"):
-            tells_of_self = np.fromiter((answer_types.about_self(c.text) for c in ordered), np.float64, size)
+            about = (answer_types.about_self(c.text, question.language) for c in ordered)
+            tells_of_self = np.fromiter(about, np.float64, size)
             columns["about_self"] = np.maximum(tells_of_self, 0.0) * columns["named"]
     for kind in ("when", "number"):
         if kind in question.asks and wanted(kind):
             says = answer_types.SAYS[kind]
-            columns[kind] = np.fromiter((says(c.text) for c in ordered), np.float64, size)
+            columns[kind] = np.fromiter((says(c.text, question.language) for c in ordered), np.float64, size)
     if "now" in question.asks:
         columns["latest"] = _newness(ordered)
     if any(c.linked for c in ordered):

@@ -119,7 +119,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     zone = ZoneInfo(chat.time_zone)
 
     def read(text: str) -> Question:
-        return parse.read(text, people, earliest or now, now.astimezone(zone))
+        return parse.read(text, people, earliest or now, now.astimezone(zone), chat.language)
 
     def lexemes(question: Question) -> list[str]:
         return keyword_search.lexemes(connection, chat.language, question.content)
@@ -149,7 +149,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         event=event,
         others=tuple((one.content, lexemes(one)) for one in map(read, request.queries)),
         brief=brief,
-        questions=None if request.finds_questions else Questions.of(request.text, log),
+        questions=None if request.finds_questions else Questions.of(request.text, chat.language, log),
         zone=zone,
         now=now,
         asker=asker,
