@@ -74,7 +74,9 @@ def rank(
             (best[c.session] * share for c, share in zip(ordered, substance, strict=True)),
         ),
         "speaker": part(
-            weights.speaker, (c.speaker in question.speakers for c in ordered), wanted=question.speakers
+            weights.speaker,
+            (question.speakers.get(c.speaker, 0.0) for c in ordered),
+            wanted=question.speakers,
         ),
         "asks": part(weights.asks, asks),
         "answers": part(weights.answers, answers),

@@ -117,10 +117,10 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     zone = ZoneInfo(chat.time_zone)
 
     def read(text: str) -> Question:
-        return parse.read(text, people, earliest or now, now.astimezone(zone))
+        return parse.read(text, people, earliest or now, now.astimezone(zone), chat.language)
 
     def lexemes(question: Question) -> list[str]:
-        return keyword_search.lexemes(connection, chat.language, question.content)
+        return keyword_search.lexemes(connection, chat.language, parse.telling(question.content))
 
     question, brief = read(request.text), list[str]()
     may_lean = request.memory and request.include_history and request.parameters.brief_words
@@ -132,7 +132,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     if brief:
         question = replace(question, content=" ".join((question.content, *brief)))
     event = None
-    mention = temporal_anchor.mention(request.text) if weights.date and request.memory else None
+    mention = temporal_anchor.mention(request.text, chat.language) if weights.date and request.memory else None
     if mention is not None and not any(mention.text in piece.text for piece in question.exact):
         described = tuple((one, lexemes(one)) for one in map(read, mention.events))
         rest = read(mention.rest).content if mention.rest else None
