@@ -85,6 +85,13 @@ def find(text: str, people: Iterable[str], language: str = "english") -> Named:
     return Named(found.shares, tuple(dict.fromkeys(found.names)), tuple(sorted(set(found.sure))))
 
 
+def handles_in(text: str, handles: Iterable[str]) -> set[str]:
+    """Return the handles that a text has, with or without `@`."""
+    said = {match[0].lstrip("@").casefold() for match in _WORD.finditer(text)}
+    said |= {_ENDING.sub("", word) for word in said}
+    return {handle for handle in handles if handle.lstrip("@").casefold() in said}
+
+
 class _Found:
     """What is found so far."""
 
@@ -125,9 +132,7 @@ def _whole(words: Sequence[_Word], people: Sequence[str], naming: Naming, found:
                 break
 
 
-def _parts(
-    text: str, words: Sequence[_Word], people: Sequence[str], naming: Naming, found: _Found
-) -> None:
+def _parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Naming, found: _Found) -> None:
     """Find parts of names."""
     holders: dict[str, list[str]] = {}
     first: set[str] = set()
@@ -156,7 +161,11 @@ def _parts(
         if base is None or not _is_name(text, words, at, base, naming, lower=lower):
             continue
         found.add(holders[base], spelling[base])
-        if base in first and _is_sure(base, naming) and not (naming.nouns and _has_article(words, at, naming)):
+        if (
+            base in first
+            and _is_sure(base, naming)
+            and not (naming.nouns and _has_article(words, at, naming))
+        ):
             found.sure.append((word.start, word.end))
 
 
@@ -186,9 +195,7 @@ def _spaceless(text: str, people: Sequence[str], naming: Naming, found: _Found) 
             at = text.find(name, at + len(name))
 
 
-def _is_name(
-    text: str, words: Sequence[_Word], at: int, base: str, naming: Naming, *, lower: bool
-) -> bool:
+def _is_name(text: str, words: Sequence[_Word], at: int, base: str, naming: Naming, *, lower: bool) -> bool:
     """Tell whether a word that is a part of a name is one here."""
     word = words[at]
     if word.text.startswith("@"):
@@ -227,9 +234,8 @@ def _bases(word: str, naming: Naming) -> list[str]:
     if stripped := _ENDING.sub("", word):
         found.append(stripped)
     if naming.endings is not None:
-        for size in range(1, min(len(word) - 1, _MAX_ENDING + 1) + 1):
-            if naming.endings.fullmatch(word, len(word) - size):
-                found.append(word[:-size])
+        sizes = range(1, min(len(word) - 1, _MAX_ENDING + 1) + 1)
+        found += [word[:-size] for size in sizes if naming.endings.fullmatch(word, len(word) - size)]
     return list(dict.fromkeys(found))
 
 

@@ -13,7 +13,6 @@ from pipeline.question import names
 from pipeline.question.temporal_anchor import Timed
 from pipeline.text import answer_types, calendar, exact_match
 from pipeline.text.answer_types import AnswerType
-from pipeline.text.caches import pattern
 from pipeline.text.exact_match import Verbatim
 from pipeline.text.moments import figures
 from pipeline.text.stopwords import STOPWORDS
@@ -28,8 +27,6 @@ _SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff]
 _TERM = re.compile(r"\S+")
 # A word no longer than this tells little.
 _SHORT_WORD = 3
-# Words that open a question more often than they are names.
-_OPENERS = frozenset({"will", "may", "can", "might"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,29 +131,13 @@ def _without(text: str, places: Sequence[tuple[int, int]]) -> str:
     return "".join((*parts, text[at:]))
 
 
-def named(text: str, names: Iterable[str], handles: Iterable[str] = ()) -> set[str]:
-    """Return the names of which a text has a part, and the handles that it has as a whole, with or without `@`.
+def named(
+    text: str, people: Iterable[str], handles: Iterable[str] = (), language: str = "english"
+) -> set[str]:
+    """Return the names that a text has, as a whole or a part, and the handles that it has as a whole, with or without
+    `@`.
 
     >>> sorted(named("What does Ann's brother owe @ben.k?", ["Ann Lee", "Olek"], ["ben.k", "brother.ben"]))
     ['Ann Lee', 'ben.k']
     """
-    folded = text.casefold()
-    parts = [(name, part) for name in names for part in _WORD.findall(name)]
-    parts += [(handle, handle) for handle in handles]
-    return {name for name, part in parts if part.casefold() in folded and _is_in(part, text, text)}
-
-
-def _is_in(name: str, content: str, question: str) -> bool:
-    """Return whether what is left of a question names somebody by this name."""
-    found = _mention(name, question).search(content) if len(name) > 1 else None
-    return found is not None and not (found.start() == 0 and name.lower() in _OPENERS)
-
-
-def _mention(name: str, question: str) -> re.Pattern[str]:
-    spellings = "|".join(map(re.escape, sorted(_spellings(name, question), key=len, reverse=True)))
-    return pattern(rf"@?\b(?:{spellings})\b(?:['’]s\b)?")
-
-
-def _spellings(name: str, question: str) -> set[str]:
-    """Return how the question would spell a name: lower case only if it has no capitals, as "will" is not Will."""
-    return {name, name.capitalize()} | ({name.lower()} if question == question.lower() else set())
+    return {*names.find(text, people, language).shares, *names.handles_in(text, handles)}

@@ -132,7 +132,9 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     if brief:
         question = replace(question, content=" ".join((question.content, *brief)))
     event = None
-    mention = temporal_anchor.mention(request.text, chat.language) if weights.date and request.memory else None
+    mention = (
+        temporal_anchor.mention(request.text, chat.language) if weights.date and request.memory else None
+    )
     if mention is not None and not any(mention.text in piece.text for piece in question.exact):
         described = tuple((one, lexemes(one)) for one in map(read, mention.events))
         rest = read(mention.rest).content if mention.rest else None

@@ -86,9 +86,7 @@ def relative(text: str, earliest: datetime, now: datetime, language: str = "engl
     return list(dict.fromkeys((one.start, one.end) for one in counted))
 
 
-def _read(
-    text: str, earliest: datetime, now: datetime, language: str
-) -> tuple[list[Time], list[Time], str]:
+def _read(text: str, earliest: datetime, now: datetime, language: str) -> tuple[list[Time], list[Time], str]:
     """Return the times that count from now, those of the calendar, and the text without the latter."""
     earliest = earliest.astimezone(now.tzinfo)
     counted: list[Time] = []

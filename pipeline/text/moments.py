@@ -47,7 +47,8 @@ class Moment:
 
 def moments(text: str, calendars: Sequence[Calendar], kinds: Sequence[str] = KINDS) -> list[Moment]:
     """Return the times that a text names in these calendars, in order of the text."""
-    left, found = text, []
+    left = text
+    found: list[_Found] = []
     for kind in kinds:
         if kind == "date":
             left = _figures(text, left, calendars, found)
@@ -102,7 +103,9 @@ def _figures(text: str, left: str, calendars: Sequence[Calendar], found: list[_F
         moment, calendar = max(readings, key=lambda one: one[0].before + one[0].after)
         said = bool(moment.before or moment.after)
         short = year is None or (len(match["y"]) == 2 and len(match[0]) < len("01.02.03"))
-        dotted = match["sep"] == "." and bool(groups.get("dot")) and any(calendar.dotted for calendar in calendars)
+        dotted = (
+            match["sep"] == "." and bool(groups.get("dot")) and any(calendar.dotted for calendar in calendars)
+        )
         if short and not said and not dotted:
             return match[0]
         # "on 4.5" may be a version as well
@@ -219,5 +222,3 @@ def _both(text: str, found: _Found, other: _Found) -> _Found | None:
     if not {first.kind, last.kind} <= _ENDS:
         return None
     return replace(first, end=last.end, after=last.after, relation="in", last=last), calendar
-
-

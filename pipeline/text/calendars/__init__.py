@@ -27,6 +27,7 @@ _FORMS = {
     "month": ["{m},?{year_after}", "{m}"],
     "years": ["{y}"],
     "weekday": ["{w}"],
+    "step": ["{step} {unit}"],
 }
 _PRESENT = "0"
 
@@ -75,8 +76,8 @@ class Calendar:
     # a day of the month is one without any word before it
     alone: bool
     shown: Shown
-    # words of events: for each relation a pattern, and one for what follows it; empty: they are not read
-    events: Mapping[str, str]
+    # an event and its relation to a time, in groups; None: as English says them
+    events: re.Pattern[str] | None
 
 
 @cache
@@ -136,7 +137,10 @@ def _read(told: Mapping[str, Any]) -> Calendar:
     to, and_ = split(told["to"]), split(told["and"])
     end = told.get("suffix", "")
     return Calendar(
-        forms={kind: tuple(_compiled(form, slots, spaced=spaced) for form in forms.get(kind, ())) for kind in KINDS},
+        forms={
+            kind: tuple(_compiled(form, slots, spaced=spaced) for form in forms.get(kind, ()))
+            for kind in KINDS
+        },
         months=_folded(months),
         weekdays=_folded(weekdays),
         numbers=_folded(numbers),
@@ -167,7 +171,7 @@ def _read(told: Mapping[str, Any]) -> Calendar:
                 for word in told.get("shown_months", "").split() or [split(w)[0] for w in told["months"]]
             ),
         ),
-        events=told.get("events", {}),
+        events=_events(told["events"]) if "events" in told else None,
     )
 
 
@@ -191,7 +195,8 @@ def _slots(
     return {
         "d": rf"{no_digit}(?P<d>{digits})(?!\d)",
         "e": rf"(?P<e>{digits})(?!\d)",
-        "m": rf"(?<!\d)(?P<m>{alternatives(months)})(?![^\W\d_]){dot}" if spaced and not suffix
+        "m": rf"(?<!\d)(?P<m>{alternatives(months)})(?![^\W\d_]){dot}"
+        if spaced and not suffix
         else rf"{'' if spaced else no_digit}(?P<m>{alternatives(months)})(?P<ending>{suffix})",
         "y": year,
         "w": rf"(?P<w>{alternatives(weekdays)})(?P<wending>{suffix})",
@@ -233,6 +238,20 @@ def _relations(
     articles = rf"(?P<article>(?:{alternatives(article)})(?:\s{{1,3}}|(?<=['’])))?"
     return pattern(
         rf"(?:(?<!\w)(?:{groups})(?:\s{{1,3}}|(?<=['’])|(?<=-)))?(?<!\w){articles}$", re.IGNORECASE
+    )
+
+
+def _events(told: Mapping[str, str]) -> re.Pattern[str]:
+    """Return a pattern of what counts from an event, with its relation, its noun and any word that is none."""
+    groups = "|".join(
+        f"(?P<{relation}>{alternatives(split(told[relation]))})"
+        for relation in ("before", "after", "since", "during")
+        if relation in told
+    )
+    no = alternatives(split(told.get("not", "")))
+    noun = told["noun"].replace(" ", r"\s")
+    return pattern(
+        rf"(?<!\w)(?:{groups})(?:\s|(?<=['’]))(?!\w+\s(?:{no})(?!\w))(?P<event>{noun})", re.IGNORECASE
     )
 
 
