@@ -72,7 +72,7 @@ def read(
     parts |= {part.lstrip("@") for part in parts}
     exact, content, marked = exact_match.taken(text, parts | figures(text))
     # the words of times that count from now stay: "the camping trip last year" may be called that in the talk
-    times, content = calendar.times(content, earliest, now, language)
+    times, content = calendar.times(content, earliest, now, language, parts)
     times = times[:MAX_SPANS]
     named = names.find(content, people, language)
     content = _without(content, named.sure)

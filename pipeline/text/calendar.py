@@ -1,6 +1,6 @@
 """Dates in a text: relative dates made absolute, and the times that a question names, in the words of its language."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import date, datetime
 
 from pipeline.text import spans
@@ -59,12 +59,15 @@ def days(text: str, said: date, language: str = "english") -> Iterator[tuple[dat
                 yield first, _LENGTHS[unit]
 
 
-def times(text: str, earliest: datetime, now: datetime, language: str = "english") -> tuple[list[Time], str]:
+def times(
+    text: str, earliest: datetime, now: datetime, language: str = "english", names: Collection[str] = ()
+) -> tuple[list[Time], str]:
     """Read the times that a question names: `(each once, in their order, the text without those of the calendar)`.
 
-    "Before", "after", "since" and "until" a time mean from `earliest` or until `now`, in the time zone of `now`.
+    "Before", "after", "since" and "until" a time mean from `earliest` or until `now`, in the time zone of `now`. A
+    month that is one of `names` (in lower case) as well stays in the text.
     """
-    counted, dated, left = _read(text, earliest, now, language)
+    counted, dated, left = _read(text, earliest, now, language, names)
     return list(dict.fromkeys([*counted, *dated])), left
 
 
@@ -86,7 +89,9 @@ def relative(text: str, earliest: datetime, now: datetime, language: str = "engl
     return list(dict.fromkeys((one.start, one.end) for one in counted))
 
 
-def _read(text: str, earliest: datetime, now: datetime, language: str) -> tuple[list[Time], list[Time], str]:
+def _read(
+    text: str, earliest: datetime, now: datetime, language: str, names: Collection[str] = ()
+) -> tuple[list[Time], list[Time], str]:
     """Return the times that count from now, those of the calendar, and the text without the latter."""
     earliest = earliest.astimezone(now.tzinfo)
     counted: list[Time] = []
@@ -96,7 +101,7 @@ def _read(text: str, earliest: datetime, now: datetime, language: str) -> tuple[
         meant = spans.asked(moment, earliest, now)
         of_calendar = moment.kind in _OF_CALENDAR
         (dated if of_calendar else counted).extend(meant)
-        if of_calendar and moment.whole:
+        if of_calendar and moment.whole and text[moment.start : moment.end].casefold() not in names:
             left += [text[at : max(at, moment.start - moment.before)], " "]
             at = moment.end + moment.after
     return counted, dated, "".join((*left, text[at:]))

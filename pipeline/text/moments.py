@@ -36,6 +36,9 @@ class Moment:
     kind: str
     # one of `RELATIONS`; `in` where nothing is said
     relation: str = "in"
+    # a word, not only an article, says that it is a time
+    led: bool = False
+    article: bool = False
     # the numbers of it, by the name of what they count: y, n (month), d, e (the last day), w (weekday), step, count
     numbers: Mapping[str, int]
     unit: str = ""
@@ -101,7 +104,7 @@ def _figures(text: str, left: str, calendars: Sequence[Calendar], found: list[_F
         read = Moment(start=match.start(), end=match.end(), kind="date", numbers=numbers)
         readings = ((_related(text, read, calendar), calendar) for calendar in calendars)
         moment, calendar = max(readings, key=lambda one: one[0].before + one[0].after)
-        said = bool(moment.before or moment.after)
+        said = moment.led
         short = year is None or (len(match["y"]) == 2 and len(match[0]) < len("01.02.03"))
         dotted = (
             match["sep"] == "." and bool(groups.get("dot")) and any(calendar.dotted for calendar in calendars)
@@ -155,9 +158,10 @@ def _related(text: str, read: Moment, calendar: Calendar) -> Moment:
     def lead_before(end: int) -> re.Match[str] | None:
         return calendar.lead.search(text[max(0, end - _AROUND_CHARS) : end])
 
-    relation, before, after = "", 0, 0
+    relation, before, after, article = "", 0, 0, False
     lead = lead_before(read.start)
     if lead:
+        article = bool(lead.groupdict().get("article"))
         relation, before = _relation(lead), len(lead[0])
         if relation == "week" and (more := lead_before(read.start - before)):
             before += len(more[0])
@@ -165,7 +169,10 @@ def _related(text: str, read: Moment, calendar: Calendar) -> Moment:
     if trail and (named := _relation(trail)):
         relation = named if named != "in" or not relation else relation
         after = len(trail[0])
-    return replace(read, before=before, after=after, relation=relation or "in")
+    led = bool(relation)
+    if read.kind == "range" and relation in {"since", "until"}:
+        relation = "in"  # "from" is the first of two words
+    return replace(read, before=before, after=after, relation=relation or "in", led=led, article=article)
 
 
 def _relation(match: re.Match[str]) -> str:
@@ -175,25 +182,29 @@ def _relation(match: re.Match[str]) -> str:
 
 def _counts(text: str, match: re.Match[str], moment: Moment, calendar: Calendar) -> bool:
     """Tell whether what may be something else is a time here, by the words beside it and its capital."""
-    said, kind = bool(moment.before or moment.after), moment.kind
+    said = moment.led
     if moment.relation == "every":
         return False
-    match kind:
+    match moment.kind:
         case "years":
             return 1900 <= moment.numbers["y"] < 2100 and (said or not calendar.spaced)
         case "month" | "weekday":
             if not calendar.spaced or "y" in moment.numbers:
                 return True
-            word = match["m" if kind == "month" else "w"]
+            word = match["m" if moment.kind == "month" else "w"]
             if word.casefold() in calendar.short:
                 # "so", "do" and "mi" are words
-                return said and (len(word) > 2 or not calendar.capitals or word[0].isupper())
-            if said or kind == "weekday" or match.groupdict().get("ending"):
+                return (
+                    said
+                    and not moment.article
+                    and (len(word) > 2 or not calendar.capitals or word[0].isupper())
+                )
+            if said or moment.kind == "weekday" or match.groupdict().get("ending"):
                 return True
             before = text[max(0, match.start() - _SENTENCE_CHARS) : match.start()]
             return word[0].isupper() and not _SENTENCE_BEFORE.search(before)
         case "monthday":
-            return said or calendar.alone or not match[0][0].isdigit()
+            return bool(moment.before or moment.after) or calendar.alone or not match[0][0].isdigit()
         case _:
             return True
 

@@ -81,14 +81,15 @@ def _closed(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
     first = _spans(moment, earliest, now)
     if moment.last is None:
         return first
-    last, found = _spans(moment.last, earliest, now), []
+    last = _spans(moment.last, earliest, now)
+    # the nearest end after a start, and of several starts the nearest to it
+    found: dict[datetime, datetime] = {}
     for start, _ in first:
-        # the nearest end after it
         if ends := [end for _, end in last if end > start]:
-            found.append((start, min(ends)))
+            found.setdefault(min(ends), start)
         elif moment.kind == "weekday" and last:
-            found.append((moved(start, -7), last[0][1]))
-    return found
+            found.setdefault(last[0][1], moved(start, -7))
+    return [(start, end) for end, start in found.items()]
 
 
 def _spans(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:

@@ -259,10 +259,9 @@ def _short(told: Mapping[str, Any], *, spaced: bool) -> frozenset[str]:
     if not spaced:
         return frozenset()
     found = split(told.get("short_weekdays", ""))
-    for key in ("months", "weekdays"):
-        for full, *others in map(split, told[key]):
-            if key == "months" or not found:
-                found += [word for word in others if len(word) + 2 <= len(full)]
+    keys = ("months",) if found else ("months", "weekdays")
+    for full, *others in (split(words) for key in keys for words in told[key]):
+        found += [word for word in others if len(word) + 2 <= len(full)]
     return frozenset(word.casefold() for word in found)
 
 
