@@ -171,7 +171,11 @@ def _in_calendar(text: str, calendar: Calendar) -> Mention | None:
     """Return the first event that a question is anchored to, by the patterns of its language."""
     for match in islice(calendar.events.finditer(text) if calendar.events else (), _LEADS_TRIED):
         event = match["event"].strip()
-        if not _is_event(event) or moments(match[0], (calendar,)):
+        words = {word.casefold() for word in event.split()}
+        is_time = not words.isdisjoint(
+            calendar.units.keys() | calendar.weekdays.keys() | calendar.months.keys()
+        )
+        if is_time or not _is_event(event) or moments(match[0], (calendar,)):
             continue
         relation = next(
             name for name in ("before", "after", "since", "during") if match.groupdict().get(name)
