@@ -122,7 +122,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         return parse.read(text, people, earliest or now, now.astimezone(zone), chat.language)
 
     def lexemes(question: Question) -> list[str]:
-        return keyword_search.lexemes(connection, chat.language, question.content)
+        return keyword_search.lexemes(connection, chat.language, parse.telling(question.content))
 
     question, brief = read(request.text), list[str]()
     may_lean = request.memory and request.include_history and request.parameters.brief_words
@@ -134,7 +134,9 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     if brief:
         question = replace(question, content=" ".join((question.content, *brief)))
     event = None
-    mention = temporal_anchor.mention(request.text) if weights.date and request.memory else None
+    mention = (
+        temporal_anchor.mention(request.text, chat.language) if weights.date and request.memory else None
+    )
     if mention is not None and not any(mention.text in piece.text for piece in question.exact):
         described = tuple((one, lexemes(one)) for one in map(read, mention.events))
         rest = read(mention.rest).content if mention.rest else None
@@ -143,8 +145,8 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         request=request,
         question=question,
         lexemes=lexemes(question),
-        named=keyword_search.lexemes(connection, chat.language, " ".join(sorted(question.speakers)))
-        if question.speakers
+        named=keyword_search.lexemes(connection, chat.language, " ".join(question.names))
+        if question.names
         else [],
         event=event,
         others=tuple((one.content, lexemes(one)) for one in map(read, request.queries)),

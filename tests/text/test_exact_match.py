@@ -81,7 +81,7 @@ def test_names_dates_and_small_numbers_are_left_to_the_words(asked: str) -> None
 
 def test_a_name_or_a_date_inside_a_phrase_is_searched_and_prefers_nobody() -> None:
     asked = read('who wrote "Bob leaves in March" to Ann?')
-    assert asked.speakers == {"Ann Lee"}
+    assert asked.speakers == {"Ann Lee": 1}
     assert asked.spans == ()
     assert '"Bob leaves in March"' in asked.content
 

@@ -26,7 +26,7 @@ from pipeline.enrich.answers import InvalidAnswer
 from pipeline.enrich.protocols import People
 from pipeline.enrich.stated_facts.extractor import RuleExtractor
 from pipeline.platforms import slack_text, whatsapp, whatsapp_text, whatsapp_time
-from pipeline.question import followup, parse, temporal_anchor
+from pipeline.question import followup, names, parse, temporal_anchor
 from pipeline.retrieval import event_dating
 from pipeline.text import (
     answer_types,
@@ -41,6 +41,7 @@ from pipeline.text import (
     tokens,
     truncate,
 )
+from pipeline.text.calendars import languages
 from schemas import messages
 from tests.text.builders import message
 from tests.text.growth import LONG, MOST_TIMES, texts_for, times_as_long
@@ -142,7 +143,7 @@ def test_patterns_of_every_kind_are_tried() -> None:
     assert {
         "pipeline.text.sentences._END",
         "pipeline.text.fencing._OWN_TAG",
-        "pipeline.text.calendar._DATES[0]",
+        "pipeline.text.moments._FIGURES",
         "pipeline.platforms.formats._KEY['guild']",
         "schemas.messages._UNSTORABLE",
         "workers.signals.ACCEPTABLE_REQUEST_ID",
@@ -239,6 +240,17 @@ def cue(text: str) -> object:
     ]
 
 
+def times(text: str, language: str) -> object:
+    """What a question says of times, people and events in a language."""
+    people = ["Ann Lee", "Олег", "Koch", "李明", "a b c"]
+    return (
+        calendar.times(text, datetime(2016, 5, 1, tzinfo=UTC), NOW, language),
+        calendar.absolute(text, SAID, language),
+        names.find(text, people, language),
+        temporal_anchor.mention(text, language),
+    )
+
+
 def uncached(function: Callable[[str], object]) -> Callable[[str], object]:
     """The function itself: what is remembered takes no time."""
     return getattr(function, "__wrapped__", function)
@@ -253,6 +265,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "chunks": lambda text: chunking.split(text, limit=200, overlap=30),
     "absolute dates": partial(calendar.absolute, said=SAID),
     "days": lambda text: list(calendar.days(text, SAID)),
+    **{f"times, {name}": partial(times, language=name) for name in (*languages(), "german+english")},
+    "telling words": parse.telling,
     "days that a message names": lambda text: event_dating._days(text, NOW),
     "entities": lambda text: entities.entities([text]),
     "event": temporal_anchor.mention,
