@@ -273,6 +273,83 @@ def own(changed: SetOption = None, as_json: JsonOption = False) -> None:
     _end(tables, report.own_tables(tables), as_json=as_json)
 
 
+@evaluations.command(
+    epilog="**Examples:** backscroll dev eval chats --part held · "
+    "backscroll dev eval chats --only held_band_en --only held_band_de · "
+    "backscroll dev eval chats --set meaning=0.8 · backscroll dev eval chats --words-only --json"
+)
+def chats(
+    part: Annotated[
+        Literal["held", "fit", "all"],
+        typer.Option(help="`held`: only judged on; `fit`: looked at, and fitted on."),
+    ] = "all",
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="This chat; repeatable.", show_default=False)
+    ] = None,
+    words_only: Annotated[
+        bool, typer.Option("--words-only", help="Nothing is embedded: the ranking by words.")
+    ] = False,
+    changed: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fill a fresh database with chats of many kinds and languages and ask their questions as bots do.
+
+    Each question is first stored as a message of somebody in the chat, and must not be in the way. Counts by chat, kind
+    and language: the evidence among the first messages and sessions, the answer's pieces in contexts of 800 and 2,000
+    tokens, pieces that lead astray; beside BM25, vectors and their sum over the same messages; and how translations
+    compare with their original. No data of yours is touched.
+    """
+    from ops.dev.eval import report, run_chats
+
+    options = run_chats.Options(
+        part=part, only=tuple(only or ()), words_only=words_only, parameters=_parameters(changed)
+    )
+    with _shown() as say:
+        tables = run_chats.chats(connection.configured(), options, say)
+    _end(tables, report.chats_tables(tables), as_json=as_json)
+
+
+@app.command(
+    epilog="**Examples:** backscroll dev fit · backscroll dev fit --cache /tmp/candidates.npz --json · "
+    "backscroll dev fit --fix date --fix phrase"
+)
+def fit(
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FEATURE",
+            help="Keep this weight as it is; repeatable; by default those that seldom fire.",
+            show_default=False,
+        ),
+    ] = None,
+    free: Annotated[bool, typer.Option("--free", help="Keep no weight as it is.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="This chat; repeatable.", show_default=False)
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Keep the candidates there, or read them from there.", show_default=False
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit the ranking's weights on the chats of the part `fit`, and judge them and each feature on the part `held`.
+
+    The candidates of every question are those of the shipped path. Evidence is compared with other candidates in pairs
+    (logistic loss, no weight below 0); the strength of L2 is chosen by leaving out one chat at a time. Gathering the
+    candidates takes minutes. Nothing is changed: the weights are printed to be pasted.
+    """
+    from ops.dev.eval import fit as fitting
+    from ops.dev.eval import report
+
+    fixed = () if free else tuple(fix or fitting.SELDOM)
+    options = fitting.Options(fixed=fixed, only=tuple(only or ()), cache=cache)
+    with _shown() as say:
+        found = fitting.fitted(connection.configured(), options, say)
+    _end(found, report.fit_tables(found), as_json=as_json)
+
+
 @app.command(
     epilog="**Examples:** backscroll dev chaos · backscroll dev chaos --messages 20000 --kills 30 --seed 7 --json"
 )

@@ -13,7 +13,7 @@ from ops.dev.eval.locomo import Conversation, read
 from ops.dev.eval.measures import QuestionShares, table, tables
 from ops.dev.eval.reference import ReferenceSummarizer
 from ops.dev.observe import Say, batches
-from ops.dev.shipped import Shipped
+from ops.dev.shipped import DERIVED, Shipped
 from pipeline.ranking.model import Weights
 from pipeline.retrieval.profiles import parameters_for
 from schemas.errors import InvalidInput
@@ -45,6 +45,11 @@ class Options:
     # of the contexts, by name
     parameters: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def derived(self) -> Sequence[str]:
+        """The kinds of jobs that follow placing and are done."""
+        return () if self.unsummarized else DERIVED
+
 
 def locomo(folder: Path, settings: Settings, options: Options, progress: Say) -> dict[str, Any]:
     """Compute the tables of `measures.tables` over the conversations of a folder; more under `ablated`.
@@ -73,10 +78,10 @@ def _gathered(
 ) -> list[Gathered]:
     chat = conversation.chat
     if options.shuffle is None:
-        backscroll.fill(chat, conversation.messages, progress, only_place=options.unsummarized)
+        backscroll.fill(chat, conversation.messages, progress, derived=options.derived)
     else:
         for some in _shuffled(conversation.messages, options.shuffle):
-            backscroll.fill(chat, some, progress, only_place=True)
+            backscroll.fill(chat, some, progress, derived=())
         if not options.unsummarized:
             backscroll.fill(chat, [], progress)
     where = gather.filled(backscroll, conversation)
