@@ -101,6 +101,7 @@ class Workers:
                 database, SpaceEmbedders(lambda space: DeterministicEmbedder(dimensions=space.dimensions))
             ),
             "backfill": backfill.backfiller(database, current),
+            "language": languages.labeller(database),
         }
 
     def step(self) -> int:
