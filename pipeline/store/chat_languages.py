@@ -116,9 +116,9 @@ def words_after(connection: Connection, chat_id: str) -> str | None:
     return next(iter(column(connection, _WORDS_AFTER, chat=chat_id)), None)
 
 
-def sample(connection: Connection, chat_id: str, texts: int, chars: int) -> list[str]:
+def sample(connection: Connection, chat_id: str, limit: int, chars: int) -> list[str]:
     """Return the first and the last texts of a chat, each up to so many characters."""
-    return column(connection, _SAMPLE, chat=chat_id, half=texts // 2, chars=chars)
+    return column(connection, _SAMPLE, chat=chat_id, half=limit // 2, chars=chars)
 
 
 def index_messages(connection: Connection, chat_id: str, language: str, after: str, limit: int) -> Indexed:

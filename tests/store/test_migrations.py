@@ -130,10 +130,7 @@ def test_what_was_stored_before_languages_were_detected_stays_found_and_is_index
     assert found("test:1", "english", "房租涨了多少")
     with database.tenant(TENANT) as connection:
         assert connection.scalar(text("SELECT tsv @@ '每周'::tsquery FROM memories"))
-        by = {
-            row.chat_id: row.language_by
-            for row in connection.execute(text("SELECT chat_id, language_by FROM chats"))
-        }
+        by = {row.chat_id: row.language_by for row in connection.execute(text("SELECT * FROM chats"))}
         assert by == {"test:1": None, "test:2": "declared"}
     # And a job that is there indexes the rest anew
     assert run(database, "language", languages.labeller(database), policy) == 2
