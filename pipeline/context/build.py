@@ -69,7 +69,7 @@ def assemble(
     if not page.put(guardrails):
         degraded.append("guardrails: the budget has no room for them")
 
-    is_question = _question_matcher(query.query, found)
+    is_question = _question_matcher(query.query, prepared.request.chat.language, found)
     recent = [m for m in found.recent if m.content.strip() and not is_question(m.content)]
     history_cap = min(parameters.history_tokens, int(budget * parameters.history_share))
     page.fill(blocks.history(recent, history_cap, zone, count))
@@ -139,7 +139,9 @@ def _with_memories(
                 known.statements, memory_cap, prepared.parsed.asker, now, prepared.parsed.zone
             )
         )
-        filled.fill(memory_block.documents(known.passages, memory_cap, query.query))
+        filled.fill(
+            memory_block.documents(known.passages, memory_cap, query.query, prepared.request.chat.language)
+        )
         filled.fill(blocks.rollups(found.weeks, parameters, int(budget * parameters.rollup_share)))
         filled = _with_sessions(filled, prepared, found, scale, session_cap, is_question)
         messages = [int(item.id) for kind in MESSAGES for item in filled.items(kind)]
@@ -257,9 +259,9 @@ def _belongs(message: Message, session: RetrievedSession) -> bool:
     return same_key and session.started_at <= message.sent_at <= session.ended_at
 
 
-def _question_matcher(question: str, found: RetrievalResult) -> Callable[[str], bool]:
+def _question_matcher(question: str, language: str, found: RetrievalResult) -> Callable[[str], bool]:
     """Recognize messages that are the question itself, also with a mention of the bot that was cut off."""
     bots = {hit.candidate.speaker for hit in found.ranked if hit.candidate.role == "assistant"}
     names = addressing.names_of(bots | {m.speaker for m in found.recent if m.role == "assistant"})
-    asked = addressing.said(question, names)
-    return lambda text: addressing.said(text, names) == asked
+    asked = addressing.said(question, language, names)
+    return lambda text: addressing.said(text, language, names) == asked

@@ -63,7 +63,9 @@ def choose(
     """
     chosen = ChosenMemories()
     # a name is in all that is known of somebody, and makes none of it more of an answer
-    asked = {term for query in (question.content, *queries) for term in terms(words(query))}
+    asked = {
+        term for query in (question.content, *queries) for term in terms(words(query), question.language)
+    }
     about_asker = _FIRST_PERSON.search(question.text) is not None
     about_people = not asked
     of_scope: Counter[str] = Counter()
@@ -88,7 +90,7 @@ def choose(
             drop(memory, "duplicate", repeated[memory.id])
         elif memory.scope != "session" and similar is not None and similar < parameters.min_similarity:
             drop(memory, "below_minimum", f"similarity {similar:.2f}, below {parameters.min_similarity:g}")
-        elif not always and not _is_related(memory, similar, parameters, asked):
+        elif not always and not _is_related(memory, similar, parameters, asked, question.language):
             least = parameters.memory_similarity
             drop(
                 memory,
@@ -137,7 +139,7 @@ def _bag(text: str) -> frozenset[str]:
 
 
 def _is_related(
-    memory: RetrievedMemory, similar: float | None, parameters: Parameters, asked: set[str]
+    memory: RetrievedMemory, similar: float | None, parameters: Parameters, asked: set[str], language: str
 ) -> bool:
     """Return whether a memory shares a word with the question, is similar to it or linked to what it names.
 
@@ -147,7 +149,7 @@ def _is_related(
         return True
     if not parameters.memory_similarity or memory.cosine is None:
         return memory.score > 0
-    if not asked.isdisjoint(terms(words(memory.content))):
+    if not asked.isdisjoint(terms(words(memory.content), language)):
         return True
     return memory.cosine >= MIN_COSINE and (similar is None or similar >= parameters.memory_similarity)
 
@@ -188,7 +190,7 @@ def _origin(memory: RetrievedMemory, asker: str | None, now: datetime, zone: tzi
         yield display_name(memory.chat_title)
 
 
-def documents(found: Sequence[RetrievedMemory], cap: int, asked: str) -> Section:
+def documents(found: Sequence[RetrievedMemory], cap: int, asked: str, language: str) -> Section:
     """Chunks of documents of the organization and the asker, each cited as `Doc <id>/Chunk <n>`.
 
     Of a chunk that would take more than half of the block, only the part that the question is about.
@@ -197,7 +199,8 @@ def documents(found: Sequence[RetrievedMemory], cap: int, asked: str) -> Section
     entries = []
     for number, memory in enumerate(found):
         citation = f"- Doc {truncate.one_line(memory.document_id or '')}/Chunk {memory.chunk_index}: "
-        part = excerpt.about(harmless(visible(memory.content)), asked, max(half - estimate(citation), 1))
+        room = max(half - estimate(citation), 1)
+        part = excerpt.about(harmless(visible(memory.content)), asked, room, language)
         reason = f"a passage of the {'asker' if memory.scope == 'user' else 'organization'}'s documents"
         entries.append(_entry(number, memory, "document", citation + part, reason))
     return Section(kind="documents", heading=DOCUMENTS, entries=entries, cap=cap)

@@ -36,7 +36,7 @@ def rank(
     fits = None
     if question.spans or question.event:
         fits = [_date_fit(c.sent_at, question, weights.date_half_life_days) for c in ordered]
-    decided = decisions.about(ordered, meaning, statistics, fits) if wants_decision else []
+    decided = decisions.about(ordered, meaning, statistics, question.language, fits) if wants_decision else []
     for number, of_query in enumerate(statistics.others, start=1):
         read = [c._replace(**c.others[number - 1]._asdict()) for c in ordered]
         its_own, its_words = words_around(read, later, earlier, substance, of_query, weights)
@@ -56,7 +56,7 @@ def rank(
         best[candidate.session] = max(best.get(candidate.session, value), value)
     most = max(words, default=0.0) or 1.0
     texts = [c.text for c in ordered]
-    asks = [answer_types.asks(text) for text in texts]
+    asks = [answer_types.asks(text, question.language) for text in texts]
     answers = _answers(ordered, asks, [w / most + 0.5 * m for w, m in zip(words, meaning, strict=True)])
     nothing = [0.0] * len(ordered)
 
@@ -81,11 +81,17 @@ def rank(
         "asks": part(weights.asks, asks),
         "answers": part(weights.answers, answers),
         **{
-            kind: part(getattr(weights, kind), map(says, texts), wanted=kind in question.asks)
+            kind: part(
+                getattr(weights, kind),
+                (says(text, question.language) for text in texts),
+                wanted=kind in question.asks,
+            )
             for kind, says in answer_types.SAYS.items()
         },
         "latest": part(weights.latest, _newness(ordered), wanted="now" in question.asks),
-        "about_self": part(weights.about_self, map(answer_types.about_self, texts)),
+        "about_self": part(
+            weights.about_self, (answer_types.about_self(text, question.language) for text in texts)
+        ),
         "decision": part(weights.decision, decided, wanted=decided),
         "aside": part(weights.aside, (c.aside for c in ordered)),
         "linked": part(weights.linked, (c.linked for c in ordered), wanted=any(c.linked for c in ordered)),

@@ -120,7 +120,9 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         return parse.read(text, people, earliest or now, now.astimezone(zone), chat.language)
 
     def lexemes(question: Question) -> list[str]:
-        return keyword_search.lexemes(connection, chat.language, parse.telling(question.content))
+        return keyword_search.lexemes(
+            connection, chat.language, parse.telling(question.content, chat.language)
+        )
 
     question, brief = read(request.text), list[str]()
     may_lean = request.memory and request.include_history and request.parameters.brief_words
@@ -146,7 +148,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         event=event,
         others=tuple((one.content, lexemes(one)) for one in map(read, request.queries)),
         brief=brief,
-        questions=Questions.of(request.text, log) if weights.aside else None,
+        questions=Questions.of(request.text, chat.language, log) if weights.aside else None,
         zone=zone,
         now=now,
         asker=asker,

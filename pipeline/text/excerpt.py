@@ -5,20 +5,20 @@ from pipeline.text.sentences import sentences, terms, words
 from pipeline.text.tokens import estimate
 
 
-def about(text: str, question: str, tokens: int) -> str:
+def about(text: str, question: str, tokens: int, language: str) -> str:
     """Return the run of sentences with most of the question's words, within `tokens` estimated tokens.
 
     On one line, with an ellipsis where something is left out; the beginning if no word of the question occurs.
 
-    >>> about("Tea is at five. The ferry goes at eight. Bring a coat.", "When does the ferry go?", 9)
+    >>> about("Tea is at five. The ferry goes at eight. Bring a coat.", "When does the ferry go?", 9, "english")
     '… The ferry goes at eight. …'
     """
     line = " ".join(text.split())
     if estimate(line) <= tokens:
         return line
     said = [" ".join(sentence.split()) for sentence in sentences(text)]
-    wanted = set(terms(words(question)))
-    found = [wanted.intersection(terms(words(sentence))) for sentence in said]
+    wanted = set(terms(words(question), language))
+    found = [wanted.intersection(terms(words(sentence), language)) for sentence in said]
     costs = [estimate(sentence) for sentence in said]
     room = tokens - 2 * estimate(truncate.ELLIPSIS)
     best, chosen = (-1, 0), (0, 0)

@@ -16,7 +16,7 @@ PEOPLE = ["Ann Lee", "Bob", "Will"]
 
 
 def read(text: str) -> Question:
-    return parse.read(text, PEOPLE, EARLIEST, NOW)
+    return parse.read(text, PEOPLE, EARLIEST, NOW, "english")
 
 
 def test_the_names_of_participants_are_taken_out_of_what_is_searched() -> None:
@@ -115,7 +115,7 @@ def test_days_are_those_of_the_chats_time_zone() -> None:
     lisbon = ZoneInfo("Europe/Lisbon")
     # Given half past midnight in Lisbon's summer, which is the day before in UTC
     now = datetime(2026, 3, 30, 0, 30, tzinfo=lisbon)
-    asked = parse.read("what did we eat yesterday?", PEOPLE, EARLIEST, now)
+    asked = parse.read("what did we eat yesterday?", PEOPLE, EARLIEST, now, "english")
     # Then yesterday is the day on which the clocks went forward, 23 hours long
     ((start, end),) = asked.spans
     assert (start, end) == (datetime(2026, 3, 29, tzinfo=lisbon), datetime(2026, 3, 30, tzinfo=lisbon))
@@ -159,7 +159,7 @@ def test_of_very_many_different_times_the_first_ones_count() -> None:
 
 
 def test_of_a_month_in_a_chat_of_many_years_the_last_years_count() -> None:
-    asked = parse.read("who came in May?", PEOPLE, datetime(1990, 1, 1, tzinfo=UTC), NOW)
+    asked = parse.read("who came in May?", PEOPLE, datetime(1990, 1, 1, tzinfo=UTC), NOW, "english")
     assert [span[0].year for span in asked.spans] == list(range(2011, 2027))
 
 

@@ -240,7 +240,7 @@ def known(scope: str, number: int, **fields: object) -> RetrievedMemory:
 
 
 def asked(text: str) -> Question:
-    return parse.read(text, [], NOW, NOW)
+    return parse.read(text, [], NOW, NOW, "english")
 
 
 def test_an_agent_gets_so_many_memories_of_each_scope_passages_among_the_organizations() -> None:

@@ -31,7 +31,7 @@ CHAT = ChatIn(chat_id="test:desk", kind="group", title="Support")
 
 
 def read(text: str) -> Question:
-    return parse.read(text, ["Ann Lee", "Bob"], datetime(2025, 5, 1, tzinfo=UTC), NOW)
+    return parse.read(text, ["Ann Lee", "Bob"], datetime(2025, 5, 1, tzinfo=UTC), NOW, "english")
 
 
 def pieces(text: str) -> list[str]:

@@ -83,7 +83,7 @@ def parse(name: str, data: Mapping[str, Any]) -> Conversation:
                     external_id=turn["dia_id"],
                     sender_id=f"locomo:{turn['speaker']}",
                     sender_name=turn["speaker"],
-                    content=turn["text"] + (f" [picture: {caption}]" if caption else ""),
+                    content=turn["text"] + (f"\n[picture: {caption}]" if caption else ""),
                     sent_at=began + number * BETWEEN_TURNS,
                 )
             )

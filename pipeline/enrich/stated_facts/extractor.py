@@ -14,7 +14,7 @@ from pipeline.enrich.stated_facts.relations import MAX_NAME_CHARS, introduced, o
 from pipeline.enrich.stated_facts.rules import BY_LANGUAGE, CLAUSES, KIN, SAYS, SAYS_OF, Rule
 from pipeline.enrich.stated_facts.statements import Heard, Subject, facts
 from pipeline.enrich.stated_facts.wording import clauses, stated
-from pipeline.text.stopwords import STOPWORDS
+from pipeline.text.cues import stop_words
 from pipeline.text.truncate import one_line, shortened
 from schemas.facts import RULES, Fact, KnownFact
 from schemas.sessions import Message
@@ -66,7 +66,7 @@ def _stated(
 ) -> Iterator[Fact]:
     """Yield the facts of each message of a person, in order."""
     agent = _name(people.agent)
-    named = {language: _members(people) for language in languages}
+    named = {language: _members(people, language) for language in languages}
     messages = messages[-_MAX_MESSAGES:]
     for index, message in enumerate(messages):
         speaker = _name(message.sender_name)
@@ -97,7 +97,7 @@ def _name(name: str) -> str:
     return shortened(one_line(name), MAX_NAME_CHARS)
 
 
-def _members(people: People) -> dict[str, Subject]:
+def _members(people: People, language: str) -> dict[str, Subject]:
     """Return the chat's people by their names and first names, without those that two of them have."""
     found: dict[str, list[str]] = {}
     for name in people.names:
@@ -106,7 +106,7 @@ def _members(people: People) -> dict[str, Subject]:
     return {
         key: Subject(about="person", name=names[0], written=_name(names[0]))
         for key, names in found.items()
-        if len(names) == 1 and len(key) > 1 and key not in STOPWORDS
+        if len(names) == 1 and len(key) > 1 and key not in stop_words(language).words
     }
 
 
