@@ -32,7 +32,9 @@ def leans(question: Question) -> bool:
         return True
     own = _own_words(question)
     if own <= MOST_OWN:
-        if cues.openers.match(text) and not cues.begins.match(text):
+        # somebody who is named and does something is asked about
+        elliptic = not (own and question.speakers) and not cues.begins.match(text)
+        if elliptic and cues.openers.match(text):
             return True
         if not question.speakers and cues.refers.found(plain(question.content)):
             return True

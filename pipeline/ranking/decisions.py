@@ -69,7 +69,10 @@ def _subjects(candidate: Candidate, language: str) -> frozenset[str]:
     return frozenset(
         term
         for term in found
-        if term.isalpha() and term not in cues.time.whole and term not in cues.deciding_verbs
+        if term.isalpha()
+        and term not in cues.time.whole
+        and term not in cues.deciding_verbs
+        and not term.startswith(cues.deciding_stems)
     )
 
 

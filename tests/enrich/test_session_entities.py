@@ -62,7 +62,7 @@ def test_amounts_dates_and_links_are_no_names() -> None:
         "the",
         "x",
     ]
-    assert [name for name in names if is_name(name)] == ["Porto", "v1.2"]
+    assert [name for name in names if is_name(name, "english")] == ["Porto", "v1.2"]
 
 
 def test_a_short_word_in_lower_case_is_no_name() -> None:
@@ -73,8 +73,8 @@ def test_a_short_word_in_lower_case_is_no_name() -> None:
 
 @given(st.text(max_size=200))
 def test_a_question_is_looked_up_by_each_of_its_names(text: str) -> None:
-    assert all(normalized(run) == run and run for run in asked(text))
-    assert "lena berger" in asked(f"{text[:50]} . Where is Lena Berger?")
+    assert all(normalized(run) == run and run for run in asked(text, "english"))
+    assert "lena berger" in asked(f"{text[:50]} . Where is Lena Berger?", "english")
 
 
 def test_two_people_of_one_first_name_are_not_mistaken_for_each_other() -> None:

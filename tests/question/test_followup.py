@@ -107,4 +107,4 @@ def test_of_what_a_bot_was_asked_the_last_question_alone_is_leaned_on() -> None:
         said("@tripbot what does the boiler cost?", 3),
         said("the ferry was late", 4),
     ]
-    assert brief(read("and where is it?"), recent, NOW, 9) == ["key", "cellar", "ferry"]
+    assert brief(read("and where is it?"), recent, NOW, 9) == ["key", "cellar", "ferry", "late"]
