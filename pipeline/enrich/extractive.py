@@ -64,7 +64,7 @@ def summarize(
     open_at = [i for i in range(len(said)) if i not in settled and dialogue_acts.stays_open(i, said)]
     factors = dict.fromkeys(promising, _PROMISE) | dict.fromkeys(deciding, _DECISION)
     text = _written(_chosen(_passages(said, factors), weights, _MAX_CHARS // (2 if previous else 1)))
-    lead = _lead(messages, time_zone)
+    lead = _lead(messages, time_zone, language)
     new = Summary(
         summary=f"{lead}: {text}" if text else f"{lead}.",
         topics=topics(said, weights, limit=_MAX_TOPICS),
@@ -165,7 +165,7 @@ def _sentences(messages: Sequence[Message], time_zone: tzinfo, language: str) ->
                 Sentence(
                     message=index,
                     speaker=" ".join(message.speaker.split())[:_MAX_NAME_CHARS],
-                    text=" ".join(calendar.absolute(text, day).split()),
+                    text=" ".join(calendar.absolute(text, day, language).split()),
                     words=written,
                     terms=terms(written, language),
                     language=language,
@@ -296,11 +296,11 @@ def _written(chosen: Sequence[_Passage]) -> str:
     return " ".join(parts)
 
 
-def _lead(messages: Sequence[Message], time_zone: tzinfo) -> str:
+def _lead(messages: Sequence[Message], time_zone: tzinfo, language: str) -> str:
     first, last = (messages[i].sent_at.astimezone(time_zone).date() for i in (0, -1))
-    return (
-        calendar.written(first) if first == last else f"{calendar.written(first)} to {calendar.written(last)}"
-    )
+    written = calendar.written(first, language)
+    between = " to " if language == "english" else " – "
+    return written if first == last else f"{written}{between}{calendar.written(last, language)}"
 
 
 def _items(found: Iterable[Sentence]) -> list[str]:

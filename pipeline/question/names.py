@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from pipeline.text.caches import pattern
-from pipeline.text.cues import ANY_LANGUAGE, stop_words
+from pipeline.text.cues import stop_words
 
 _FILE = files("pipeline.question") / "names.toml"
 _DEFAULT = "english"
@@ -225,7 +225,7 @@ def _has_article(words: Sequence[_Word], at: int, naming: Naming) -> bool:
 
 def _is_sure(word: str, naming: Naming) -> bool:
     """Tell whether a word is none of the language's common ones."""
-    return word not in naming.words and word not in stop_words(ANY_LANGUAGE).words and not word.isdecimal()
+    return word not in naming.words and not word.isdecimal()
 
 
 def _bases(word: str, naming: Naming) -> list[str]:
@@ -257,7 +257,8 @@ def _naming(languages: str) -> Naming:
     told = [_told()[language] for language in languages.split("+")]
     endings = "|".join(str(each["endings"]) for each in told if each["endings"])
     return Naming(
-        words=frozenset(word for each in told for word in str(each["words"]).casefold().split()),
+        words=frozenset(word for each in told for word in str(each["words"]).casefold().split())
+        | stop_words(languages).words,
         before=frozenset(word for each in told for word in str(each["before"]).casefold().split()),
         endings=pattern(endings) if endings else None,
         stems=any(each.get("stems") for each in told),

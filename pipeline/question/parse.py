@@ -12,9 +12,10 @@ from datetime import datetime
 from pipeline.question import names
 from pipeline.question.temporal_anchor import Timed
 from pipeline.text import answer_types, calendar, exact_match
-from pipeline.text.cues import ANY_LANGUAGE, AnswerType, stop_words
+from pipeline.text.cues import AnswerType
 from pipeline.text.exact_match import Verbatim
 from pipeline.text.moments import figures
+from pipeline.text.sentences import is_content
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 # The most times of one question that count, the first ones named: each is compared with every candidate.
@@ -91,12 +92,12 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
     )
 
 
-def telling(text: str, most: int = MAX_TERMS) -> str:
+def telling(text: str, language: str, most: int = MAX_TERMS) -> str:
     """Return a text with no more than `most` words: of a longer one those that tell most, in their order.
 
     Names, numbers and identifiers come first, then long words; stop words and what was said before are left out.
 
-    >>> telling("why does the gateway in Porto answer 502 so slowly", 3)
+    >>> telling("why does the gateway in Porto answer 502 so slowly", "english", 3)
     'gateway Porto 502'
     """
     found: dict[str, tuple[int, float, str]] = {}
@@ -106,7 +107,7 @@ def telling(text: str, most: int = MAX_TERMS) -> str:
             found.setdefault(piece.casefold(), (number, place, piece))
     if len(found) <= most:
         return text
-    best = sorted(found.values(), key=lambda one: (-_weight(one[2]), one[:2]))[:most]
+    best = sorted(found.values(), key=lambda one: (-_weight(one[2], language), one[:2]))[:most]
     return " ".join(piece for _, _, piece in sorted(best))
 
 
@@ -115,9 +116,9 @@ def _pieces(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(0, len(run), 2)]
 
 
-def _weight(word: str) -> float:
+def _weight(word: str, language: str) -> float:
     core = word.strip(".,;:!?()[]{}\"'“”„«»…")
-    if not core or core.casefold() in stop_words(ANY_LANGUAGE).words:
+    if not core or not is_content(core, language):
         return 0.0
     marked = any(map(str.isdigit, core)) or not (core.islower() or core == core.lower())
     return 100.0 * marked + min(len(core), 20) + (0.0 if len(core) > _SHORT_WORD else -_SHORT_WORD)

@@ -122,7 +122,9 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         return parse.read(text, people, earliest or now, now.astimezone(zone), chat.language)
 
     def lexemes(question: Question) -> list[str]:
-        return keyword_search.lexemes(connection, chat.language, parse.telling(question.content))
+        return keyword_search.lexemes(
+            connection, chat.language, parse.telling(question.content, chat.language)
+        )
 
     question, brief = read(request.text), list[str]()
     may_lean = request.memory and request.include_history and request.parameters.brief_words

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from pipeline.text.calendars import KINDS, RELATIONS, Calendar
 
+MAX_CHARS = 8_000
+"""Of a longer text the beginning is read: no question is longer, and no message is about so many times."""
 # What is said before or after a time is no farther from it.
 _AROUND_CHARS = 40
 _SENTENCE_CHARS = 8
@@ -50,7 +52,7 @@ class Moment:
 
 def moments(text: str, calendars: Sequence[Calendar], kinds: Sequence[str] = KINDS) -> list[Moment]:
     """Return the times that a text names in these calendars, in order of the text."""
-    left = text
+    text = left = text[:MAX_CHARS]
     found: list[_Found] = []
     for kind in kinds:
         if kind == "date":

@@ -142,16 +142,14 @@ def test_a_name_without_spaces_around_it_leaves_what_is_searched() -> None:
 
 def test_of_very_many_words_the_most_telling_are_looked_up() -> None:
     text = "and then we talked about it " * 300 + "the boiler E41 of Kranz in Almada"
-    told = parse.telling(text).split()
+    told = parse.telling(text, "english").split()
     assert {"boiler", "E41", "Kranz", "Almada"} <= set(told)
     assert len(set(told)) <= parse.MAX_TERMS
     long = " ".join(f"word{number}" for number in range(900))
-    assert len(parse.telling(long).split()) == parse.MAX_TERMS
-    assert (
-        len(parse.telling("锅炉什么时候修好" * 50 + "".join(map(chr, range(0x4E00, 0x4F00)))).split())
-        == parse.MAX_TERMS
-    )
-    assert parse.telling("when does the plumber come?") == "when does the plumber come?"
+    assert len(parse.telling(long, "english").split()) == parse.MAX_TERMS
+    unspaced = "锅炉什么时候修好" * 50 + "".join(map(chr, range(0x4E00, 0x4F00)))
+    assert len(parse.telling(unspaced, "chinese").split()) == parse.MAX_TERMS
+    assert parse.telling("when does the plumber come?", "english") == "when does the plumber come?"
 
 
 @given(
