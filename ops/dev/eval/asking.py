@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from uuid import uuid4
 
 from schemas.messages import ChatIn, MessageIn
 
@@ -11,7 +12,7 @@ AFTER = timedelta(minutes=5)
 
 
 def asked_as_message(
-    chat: ChatIn, messages: Sequence[MessageIn], question: str, number: int, at: datetime | None = None
+    chat: ChatIn, messages: Sequence[MessageIn], question: str, at: datetime | None = None
 ) -> MessageIn:
     """Return a question as the message that puts it to the chat's bot, by somebody of the chat.
 
@@ -24,7 +25,8 @@ def asked_as_message(
     asker = next((each for each in by_frequency if (each[1] or "").casefold() not in folded), by_frequency[0])
     bot = next((m.sender_name for m in messages if m.role == "assistant" and m.sender_name), "bot")
     return MessageIn(
-        external_id=f"question-{number}",
+        # a new one each time: what was deleted is not taken again
+        external_id=f"question-{uuid4()}",
         sender_id=asker[0],
         sender_name=asker[1],
         content=f"@{bot} {question}" if chat.kind == "group" else question,

@@ -182,7 +182,7 @@ def gather(backscroll: Shipped, sample: SampleChat, progress: Say) -> Iterator[M
         if case.kind == UNANSWERABLE:
             continue
         progress(f"{sample.name}: question {number} of {len(sample.cases)}")
-        message = asked_as_message(sample.chat, sample.messages, case.question, number, case.asked_at)
+        message = asked_as_message(sample.chat, sample.messages, case.question, case.asked_at)
         query = ContextQuery(chat_id=sample.chat.chat_id, query=case.question, user_id=message.sender_id)
         with backscroll.put(sample.chat, message):
             with database.tenant(tenant) as connection:

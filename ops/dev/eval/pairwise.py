@@ -113,11 +113,23 @@ def sharpness_of(pairs: Pairs, weights: Array) -> float:
 
 
 def fit(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpness: float) -> Array:
-    """Return the weights with the least `loss + l2 · |weights|²`, those that are not `free` as they are at the start.
+    """Return the weights of `solve`, the `free` ones scaled to the sum that they have at the start.
 
-    None is below 0, and those that are `free` are scaled so that their sum is what it was at the start: the strength of
-    L2 does not change what the others count beside them. Accelerated projected gradient with restarts (Beck and Teboulle, A Fast Iterative
-    Shrinkage-Thresholding Algorithm, 2009; O'Donoghue and Candès, Adaptive Restart, 2015).
+    So the strength of L2 does not change what the others count beside them.
+    """
+    found = solve(pairs, start, free, l2, sharpness)
+    columns = [NAMES.index(name) for name in free]
+    total = found[columns].sum()
+    if total > 0:
+        found[columns] *= start[columns].sum() / total
+    return found
+
+
+def solve(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpness: float) -> Array:
+    """Return the weights with the least `loss + l2 · |weights|²`, none below 0; those not `free` stay as they are.
+
+    Accelerated projected gradient with restarts (Beck and Teboulle, A Fast Iterative Shrinkage-Thresholding Algorithm,
+    2009; O'Donoghue and Candès, Adaptive Restart for Accelerated Gradient Schemes, 2015).
     """
     columns = [i for i, name in enumerate(NAMES) if name in free]
     if not columns or not len(pairs.differences):
@@ -145,9 +157,8 @@ def fit(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpness:
         now, momentum = new, following
         if np.abs(moved).max() < _STILL:
             break
-    result = fixed.copy()
-    result[columns] = now * (start[columns].sum() / now.sum() if now.sum() > 0 else 1.0)
-    return result
+    fixed[columns] = now
+    return fixed
 
 
 def recalls(matrices: Sequence[Matrix], weights: Array) -> dict[str, float]:

@@ -6,12 +6,10 @@ from typing import Any
 
 from rich.table import Table
 
-from ops.dev.eval.own import KS, WAYS
 from schemas.errors import SettingsError
 
 # Of the many figures those by which a part is judged.
 _JUDGED = [(level, k) for level, ks in (("session", "3 5 10"), ("turn", "5 10 20")) for k in ks.split()]
-_TOP = ("top3_relevant", "top3_precision", "top3_on_topic", "top3_sessions")
 PLOTTED_BUDGETS = (200, 400, 600, 800, 1200, 1600, 2000, 3000, 4000)
 
 
@@ -55,51 +53,6 @@ def _judged(tables: Mapping[str, Any], budgets: Iterable[str]) -> list[float]:
 
 def _tenths(share: float) -> str:
     return f"{100 * share:.1f}"
-
-
-def own_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
-    """Show how much was found, by chat and kind, and what came back where there was nothing to find.
-
-    In every cell Backscroll's figure is before that of plain vector search.
-    """
-    found = _table(
-        f"Backscroll / plain vector search: shares in %, contexts of {tables['budget']} tokens",
-        ("chat, kind",),
-        ("n", *(f"R@{k}" for k in KS), *"top 3,precision,on topic,sessions,complete,noise".split(",")),
-    )
-    found.caption = (
-        "Top 3: any evidence among the first three hits; precision: how much of what could be there is;\n"
-        "on topic: how many of the three are in a session with evidence.\n"
-        "Sessions: any evidence in the first three sessions.\n"
-        "Complete: every expected piece in the context. Noise: unexpected pieces shown, of how many."
-    )
-    _add_kinds(found, "all", tables["all"], tables["by_kind"])
-    for chat, of_chat in tables["by_chat"].items():
-        found.add_section()
-        _add_kinds(found, chat, of_chat, of_chat["by_kind"] if len(of_chat["by_kind"]) > 1 else {})
-    yield found
-    missing = _table(
-        "Questions whose answer is nowhere",
-        ("",),
-        ("n", "returned something", "mean top score", "of the answerable", "told apart"),
-    )
-    for way, part in tables["unanswerable"].items():
-        missing.add_row(way, *(str(value) for value in part.values()))
-    yield missing
-
-
-def _add_kinds(into: Table, label: str, whole: Mapping[str, Any], by_kind: Mapping[str, Any]) -> None:
-    for name, part in ((label, whole), *((f"  {kind}", part) for kind, part in sorted(by_kind.items()))):
-        ways = [part[way] for way in WAYS]
-        shares = [[way["recall"][str(k)] for way in ways] for k in KS]
-        shares += [[way[top] for way in ways] for top in _TOP]
-        into.add_row(
-            name,
-            str(part["questions"]),
-            *(" / ".join(f"{100 * share:.0f}" for share in both) for both in shares),
-            " / ".join(str(way["complete_count"]) for way in ways),
-            " / ".join(str(way["noise_count"]) for way in ways) + f" of {ways[0]['noise_of']}",
-        )
 
 
 _GROUPS = {

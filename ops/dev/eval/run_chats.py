@@ -90,7 +90,7 @@ def _chat(
     answered = []
     for number, case in enumerate(sample.cases, start=1):
         progress(f"{sample.name}: question {number} of {len(sample.cases)}")
-        by_way = _asked(backscroll, sample, case, number, ways, parameters)
+        by_way = _asked(backscroll, sample, case, ways, parameters)
         by_way |= plain.asked(case)
         answered.append(
             Answered(
@@ -114,12 +114,11 @@ def _asked(
     backscroll: Shipped,
     sample: SampleChat,
     case: SampleQuestion,
-    number: int,
     ways: Sequence[str],
     parameters: Mapping[str, float],
 ) -> dict[str, QuestionFigures]:
     """Put a question to the bot as a message, and ask for its contexts."""
-    message = asked_as_message(sample.chat, sample.messages, case.question, number, case.asked_at)
+    message = asked_as_message(sample.chat, sample.messages, case.question, case.asked_at)
     with backscroll.put(sample.chat, message, derived=_derived(ways)):
         session_of = backscroll.sessions_of(sample.chat.chat_id)
         return {
