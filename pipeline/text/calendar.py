@@ -1,6 +1,7 @@
 """Dates in a text: relative dates made absolute, and the times that a question names, in the words of its language."""
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from datetime import date, datetime
 
 from pipeline.text import spans
@@ -93,7 +94,9 @@ def _read(
     text: str, earliest: datetime, now: datetime, language: str, names: Collection[str] = ()
 ) -> tuple[list[Time], list[Time], str]:
     """Return the times that count from now, those of the calendar, and the text without the latter."""
-    earliest = earliest.astimezone(now.tzinfo)
+    # at the calendar's edge there is no such time in another zone
+    with suppress(OverflowError):
+        earliest = earliest.astimezone(now.tzinfo)
     counted: list[Time] = []
     dated: list[Time] = []
     left, at = [], 0

@@ -310,7 +310,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "chunks": lambda text: chunking.split(text, limit=200, overlap=30),
     "absolute dates": partial(calendar.absolute, said=SAID),
     "days": lambda text: list(calendar.days(text, SAID)),
-    **{f"times, {name}": partial(times, language=name) for name in ("german+english", "chinese", "turkish")},
+    **{f"times, {name}": partial(times, language=name) for name in ("german", "chinese")},
     "telling words": partial(parse.telling, language="english"),
     "days that a message names": lambda text: event_dating._days(text, NOW),
     "entities": lambda text: entities.entities([text], "english"),

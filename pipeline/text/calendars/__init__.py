@@ -2,13 +2,15 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from pipeline.text.caches import pattern
+from pipeline.text.calendars import patterns
+from pipeline.text.calendars.patterns import RELATIONS as RELATIONS
 
 FOLDER = files(__name__)
 DEFAULT = "english"
@@ -19,7 +21,6 @@ KINDS = (
 )
 COUNTED_KINDS = ("ago", "step_weekday", "period", "step", "day")
 """Those that people add to what they tell, counted from the day on which they say it."""
-RELATIONS = ("week", "before", "after", "since", "until", "around", "between", "every", "in")
 # What a language's own file does not say.
 _FORMS = {
     "range": ["{d}{th}{to}{e}{th}{of}{m}{year}"],
@@ -92,26 +93,6 @@ def languages() -> list[str]:
     return sorted(each.name.removesuffix(".toml") for each in FOLDER.iterdir() if each.name.endswith(".toml"))
 
 
-def alternatives(words: Iterable[str]) -> str:
-    """Return a pattern for any of these words, the longest that fits, with any spaces inside."""
-    longest_first = sorted(set(words), key=lambda word: (-len(word), word))
-    return "|".join(re.escape(word).replace(r"\ ", r"\s{1,3}") for word in longest_first) or r"(?!)"
-
-
-def split(words: str) -> list[str]:
-    """Split a list of words, with `letzt{e,en}` for two words and `_` for a space inside of one.
-
-    >>> split("letzt{e,en} a_few")
-    ['letzte', 'letzten', 'a few']
-    """
-    found = []
-    for word in words.split():
-        stem, brace, rest = word.partition("{")
-        endings, _, after = rest.partition("}")
-        found += [stem + ending + after for ending in (endings.split(",") if brace else [""])]
-    return [word.replace("_", " ") for word in found]
-
-
 def _is_known(name: str) -> bool:
     return name.isidentifier() and FOLDER.joinpath(f"{name}.toml").is_file()
 
@@ -122,23 +103,23 @@ def _calendar(name: str) -> Calendar:
 
 
 def _read(told: Mapping[str, Any]) -> Calendar:
-    months = {word: n for n, words in enumerate(told["months"], start=1) for word in split(words)}
-    weekdays = {word: n for n, words in enumerate(told["weekdays"]) for word in split(words)}
-    numbers = {word: n for n, words in enumerate(told["numbers"], start=1) for word in split(words)}
-    spaced, article = told.get("spaced", True), split(told.get("article", ""))
+    months = {word: n for n, words in enumerate(told["months"], start=1) for word in patterns.split(words)}
+    weekdays = {word: n for n, words in enumerate(told["weekdays"]) for word in patterns.split(words)}
+    numbers = {word: n for n, words in enumerate(told["numbers"], start=1) for word in patterns.split(words)}
+    spaced, article = told.get("spaced", True), patterns.split(told.get("article", ""))
     if not spaced:
         numbers |= _han_numbers()
     meanings: dict[str, dict[str, Any]] = {
-        key: {word: meaning for meaning, words in told.get(key, {}).items() for word in split(words)}
+        key: {word: meaning for meaning, words in told.get(key, {}).items() for word in patterns.split(words)}
         for key in ("units", "steps", "days", "periods")
     }
-    slots = _slots(told, months, weekdays, numbers, meanings, spaced=spaced)
+    slots = patterns.slots(told, months, weekdays, numbers, meanings, spaced=spaced)
     forms = _FORMS | {"period": ["{period}"], "day": ["{day}"]} | told["forms"]
-    to, and_ = split(told["to"]), split(told["and"])
+    to, and_ = patterns.split(told["to"]), patterns.split(told["and"])
     end = told.get("suffix", "")
     return Calendar(
         forms={
-            kind: tuple(_compiled(form, slots, spaced=spaced) for form in forms.get(kind, ()))
+            kind: tuple(patterns.compiled(form, slots, spaced=spaced) for form in forms.get(kind, ()))
             for kind in KINDS
         },
         months=_folded(months),
@@ -152,11 +133,11 @@ def _read(told: Mapping[str, Any]) -> Calendar:
             for word, meaning in _folded(meanings["periods"]).items()
         },
         short=_short(told, spaced=spaced),
-        lead=_relations(told.get("leads", {}), article, spaced=spaced, trail=False, suffix=""),
-        trail=_relations(told.get("trails", {}), [], spaced=spaced, trail=True, suffix=end),
+        lead=patterns.relations(told.get("leads", {}), article, spaced=spaced, trail=False, suffix=""),
+        trail=patterns.relations(told.get("trails", {}), [], spaced=spaced, trail=True, suffix=end),
         joins=pattern(
-            rf"{end}\s{{0,3}}(?:(?P<to>[-–—]|{alternatives(to)})|(?P<and>{alternatives(and_)}))\s{{0,3}}"
-            rf"(?:(?:{alternatives(article)})\s{{1,3}})?",
+            rf"{end}\s{{0,3}}(?:(?P<to>[-–—]|{patterns.alternatives(to)})|(?P<and>{patterns.alternatives(and_)}))\s{{0,3}}"
+            rf"(?:(?:{patterns.alternatives(article)})\s{{1,3}})?",
             re.IGNORECASE,
         ),
         spaced=spaced,
@@ -165,102 +146,23 @@ def _read(told: Mapping[str, Any]) -> Calendar:
         alone=told.get("forms", {}).get("alone", not spaced),
         shown=Shown(
             **told["shown"],
-            months=tuple(_title(split(words)[0], told) for words in told["months"]),
+            months=tuple(_title(patterns.split(words)[0], told) for words in told["months"]),
             months_alone=tuple(
                 _title(word, told)
-                for word in told.get("shown_months", "").split() or [split(w)[0] for w in told["months"]]
+                for word in told.get("shown_months", "").split()
+                or [patterns.split(w)[0] for w in told["months"]]
             ),
         ),
-        events=_events(told["events"]) if "events" in told else None,
-    )
-
-
-def _slots(
-    told: Mapping[str, Any],
-    months: Iterable[str],
-    weekdays: Iterable[str],
-    numbers: Iterable[str],
-    meanings: Mapping[str, Iterable[str]],
-    *,
-    spaced: bool,
-) -> dict[str, str]:
-    suffix = told.get("suffix", "")
-    digits = r"\d{1,2}" if spaced else r"\d{1,2}|[一二三四五六七八九十]{1,3}"
-    no_digit = r"(?<![\d.,:])" if spaced else r"(?<![\d.,:一二三四五六七八九十])"
-    year = r"(?<!\d)(?P<y>\d{4})(?!\d)"
-    to, and_ = alternatives(split(told["to"])), alternatives(split(told["and"]))
-    article = alternatives(split(told.get("article", "")))
-    dot = r"\.?" if spaced else ""
-    weekday = rf"(?:(?:{alternatives(weekdays)}){suffix}\.?,?\s{{1,3}}(?:(?:{article})\s{{1,3}})?)?"
-    return {
-        "d": rf"{no_digit}(?P<d>{digits})(?!\d)",
-        "e": rf"(?P<e>{digits})(?!\d)",
-        "m": rf"(?<!\d)(?P<m>{alternatives(months)})(?![^\W\d_]){dot}"
-        if spaced and not suffix
-        else rf"{'' if spaced else no_digit}(?P<m>{alternatives(months)})(?P<ending>{suffix})",
-        "y": year,
-        "w": rf"(?P<w>{alternatives(weekdays)})(?P<wending>{suffix})",
-        "wd": weekday,
-        "n": rf"(?<![\d.,])(?P<n>\d{{1,3}}|{alternatives(numbers)})",
-        "unit": rf"(?P<unit>{alternatives(meanings['units'])})",
-        "step": rf"(?P<step>{alternatives(meanings['steps'])})",
-        "day": rf"(?P<day>{alternatives(meanings['days'])})",
-        "period": rf"(?P<period>{alternatives(meanings['periods'])})",
-        "th": told.get("ordinal", ""),
-        "of": told.get("of", ""),
-        "year": told.get("year", "").replace("{y}", year),
-        "year_after": told.get("year", "").replace("{y}", year).removesuffix("?"),
-        "to": rf"\s{{0,3}}(?P<to>[-–—]|{to}|(?P<and>{and_}))\s{{0,3}}(?:(?:{article})\s{{1,3}})?",
-    }
-
-
-def _compiled(form: str, slots: Mapping[str, str], *, spaced: bool) -> re.Pattern[str]:
-    for name, slot in slots.items():
-        form = form.replace(f"{{{name}}}", slot)
-    body = form.replace(" ", r"\s{1,3}").replace(r"\s{1,3}?", r"\s{0,3}")
-    # `}` and digits may stand at an edge, where a word must not go on
-    return pattern(rf"(?<!\w)(?:{body})(?!\w)" if spaced else body, re.IGNORECASE)
-
-
-def _relations(
-    told: Mapping[str, str], article: Iterable[str], *, spaced: bool, trail: bool, suffix: str
-) -> re.Pattern[str]:
-    """Return a pattern of the words that relate a text to a time, with a group for each relation."""
-    groups = "|".join(
-        f"(?P<{relation}>{alternatives(split(told[relation]))})" for relation in RELATIONS if relation in told
-    )
-    groups = groups or "(?!)"
-    if trail:
-        end = r"(?!\w)" if spaced else ""
-        return pattern(rf"{suffix}\s{{0,3}}(?:{groups}){end}", re.IGNORECASE)
-    if not spaced:
-        return pattern(rf"(?:{groups})\s{{0,3}}$", re.IGNORECASE)
-    articles = rf"(?P<article>(?:{alternatives(article)})(?:\s{{1,3}}|(?<=['’])))?"
-    return pattern(
-        rf"(?:(?<!\w)(?:{groups})(?:\s{{1,3}}|(?<=['’])|(?<=-)))?(?<!\w){articles}$", re.IGNORECASE
-    )
-
-
-def _events(told: Mapping[str, str]) -> re.Pattern[str]:
-    """Return a pattern of what counts from an event, with its relation, its noun and any word that is none."""
-    groups = "|".join(
-        f"(?P<{relation}>{alternatives(split(told[relation]))})"
-        for relation in ("before", "after", "since", "during")
-        if relation in told
-    )
-    no = alternatives(split(told.get("not", "")))
-    noun = told["noun"].replace(" ", r"\s")
-    return pattern(
-        rf"(?<!\w)(?:{groups})(?:\s|(?<=['’]))(?!\w+\s(?:{no})(?!\w))(?P<event>{noun})", re.IGNORECASE
+        events=patterns.events(told["events"]) if "events" in told else None,
     )
 
 
 def _short(told: Mapping[str, Any], *, spaced: bool) -> frozenset[str]:
     if not spaced:
         return frozenset()
-    found = split(told.get("short_weekdays", ""))
+    found = patterns.split(told.get("short_weekdays", ""))
     keys = ("months",) if found else ("months", "weekdays")
-    for full, *others in (split(words) for key in keys for words in told[key]):
+    for full, *others in (patterns.split(words) for key in keys for words in told[key]):
         found += [word for word in others if len(word) + 2 <= len(full)]
     return frozenset(word.casefold() for word in found)
 
