@@ -117,7 +117,7 @@ class Shipped:
         """Hold a message in a chat while the body runs: a question that was just put to a bot.
 
         It is placed and embedded, its session is not yet summarized anew. Afterwards it is deleted. Of the jobs that
-        follow, those in `derived` are done.
+        follow, those in `derived` are done, except for learning: nothing was learned from it.
         """
         self.accept(chat, [message])
         self.run_all("ingest", *(kind for kind in derived if kind == "embed"))
@@ -126,7 +126,7 @@ class Shipped:
         finally:
             rules = self.resources.rules
             edits.delete(self.database, self.tenant, chat.chat_id, message.external_id, rules)
-            self.run_all("ingest", *derived)
+            self.run_all("ingest", *(kind for kind in derived if kind != "extract"))
 
     def sessions_of(self, chat_id: str) -> dict[str, int]:
         """Map each message's external id to its session."""
