@@ -5,8 +5,8 @@ by line, line ends included (`pipeline.text.tokens`), so the tokens of a context
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from pipeline.text.fencing import CLOSE, OPEN
 from pipeline.text.tokens import Count, estimate_line
@@ -26,8 +26,11 @@ BLOCK_ORDER: tuple[BlockKind, ...] = (
 )
 UNCAPPED = 100_000
 """The cap of a section that may take all that is left of the budget."""
-# After this many entries in a row that did not fit, smaller ones further down would only be noise.
+# After this many entries in a row that did not fit, once one did, smaller ones further down would only be noise.
 MAX_MISSES = 3
+# An entry that does not fit is cut if this many tokens of it do, and a third of it: less tells nothing.
+MIN_CUT_TOKENS = 32
+_LEAST_SHARE = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,8 @@ class Entry:
     group: str = ""
     # the place of the entry right before this one, if that is known; an ellipsis marks what is left out between
     neighbour_of: tuple[object, ...] | None = None
+    # the text within so many tokens, for what may be cut
+    cut: Callable[[int], str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +97,13 @@ class Page:
         if packed.block is not None:
             self.put(packed.block)
 
+    def fill_in_turn(self, sections: Sequence[Section], *, keep_free: int = 0) -> None:
+        """Add what fits of several sections, the highest score first, in whichever of them it is."""
+        for packed in fill_in_turn(sections, self.room - keep_free, self.count, explained=self.explained):
+            self.dropped.extend(packed.dropped)
+            if packed.block is not None:
+                self.put(packed.block)
+
     def items(self, kind: BlockKind) -> list[ContextItem]:
         """Return what one of the blocks shows."""
         return self.blocks[kind].items if kind in self.blocks else []
@@ -112,43 +124,118 @@ def fill(section: Section, room: int, count: Count = estimate_line, *, explained
 
     If not `explained`, no entry is read once the block is full, so not all that is dropped is listed.
     """
-    limit = min(room, section.cap)
-    spent = count(section.heading) + (count(OPEN) + count(CLOSE) if section.fenced else 0)
-    chosen: list[Entry] = []
-    groups: set[str] = set()
-    left_out: list[Dropped] = []
-    dropped: list[Dropped] = []
-    misses = 0
-    reason: DropReason = "cap"
-    ellipsis_tokens = count(ELLIPSIS)
-    for entry in section.entries:
+    (packed,) = fill_in_turn([section], room, count, explained=explained)
+    return packed
+
+
+def fill_in_turn(
+    sections: Sequence[Section], room: int, count: Count = estimate_line, *, explained: bool = True
+) -> list[PackedBlock]:
+    """Pack several blocks that share `room` tokens: what has the highest score, in whichever of them, comes first.
+
+    An entry without a score comes right after the one before it.
+    """
+    packings = [_Packing(section, count) for section in sections]
+    for number, entry in _by_score([section.entries for section in sections], packings, explained=explained):
+        room -= packings[number].offer(entry, room)
+    return [packing.packed() for packing in packings]
+
+
+class _Packing:
+    """A block that is being packed."""
+
+    def __init__(self, section: Section, count: Count) -> None:
+        self.section = section
+        self.count = count
+        self.chosen: list[Entry] = []
+        self.groups: set[str] = set()
+        self.left_out: list[Dropped] = []
+        self.dropped: list[Dropped] = []
+        self.spent = 0
+        self.misses = 0
+        self.reason: DropReason = "cap"
+        self.frame = count(section.heading) + (count(OPEN) + count(CLOSE) if section.fenced else 0)
+        self.ellipsis = count(ELLIPSIS)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too many entries in a row did not fit."""
+        if self.section.contiguous:
+            return self.misses > 0
+        return bool(self.chosen) and self.misses >= MAX_MISSES
+
+    def offer(self, entry: Entry | Dropped, room: int) -> int:
+        """Take an entry if it fits, cut if need be; return the tokens that it takes."""
         if isinstance(entry, Dropped):
-            left_out.append(entry)
-            continue
-        kind = "memory" if entry.item.kind == "document" else entry.item.kind
-        if misses >= (1 if section.contiguous else MAX_MISSES):
-            if not explained:
-                break
-            dropped.append(Dropped(kind=kind, id=entry.item.id, reason=reason))
-            continue
-        at = bisect_left(chosen, entry.place, key=lambda e: e.place)
-        before = chosen[at - 1] if at else None
-        after = chosen[at] if at < len(chosen) else None
+            self.left_out.append(entry)
+            return 0
+        if self.is_full:
+            self._drop(entry)
+            return 0
+        at = bisect_left(self.chosen, entry.place, key=lambda e: e.place)
+        before = self.chosen[at - 1] if at else None
+        after = self.chosen[at] if at < len(self.chosen) else None
         gaps = _gap(before, entry) + _gap(entry, after) - _gap(before, after)
-        heading = count(entry.group) if entry.group and entry.group not in groups else 0
-        cost = count(entry.item.text) + heading + gaps * ellipsis_tokens
-        if spent + cost > limit:
-            misses += 1
-            reason = "budget" if spent + cost > room else "cap"
-            dropped.append(Dropped(kind=kind, id=entry.item.id, reason=reason))
-            continue
-        spent, misses = spent + cost, 0
-        chosen.insert(at, entry)
-        groups.add(entry.group)
-    block = None
-    if chosen:
-        block = plain(section.kind, _render(section, chosen), count, [entry.item for entry in chosen])
-    return PackedBlock(block=block, dropped=left_out + dropped)
+        around = gaps * self.ellipsis + (0 if self.chosen else self.frame)
+        if entry.group and entry.group not in self.groups:
+            around += self.count(entry.group)
+        own, free = self.count(entry.item.text), min(room, self.section.cap - self.spent) - around
+        if own > free and (shorter := self._cut(entry, own, free)) is not None:
+            entry, own = shorter, self.count(shorter.item.text)
+        if own > free:
+            self.misses += 1
+            self.reason = "budget" if own + around > room else "cap"
+            self._drop(entry)
+            return 0
+        self.spent, self.misses = self.spent + own + around, 0
+        self.chosen.insert(at, entry)
+        self.groups.add(entry.group)
+        return own + around
+
+    def packed(self) -> PackedBlock:
+        """Return the block, if anything fitted, and what was dropped."""
+        block = None
+        if self.chosen:
+            text = _render(self.section, self.chosen)
+            block = plain(self.section.kind, text, self.count, [entry.item for entry in self.chosen])
+        return PackedBlock(block=block, dropped=self.left_out + self.dropped)
+
+    def _cut(self, entry: Entry, own: int, free: int) -> Entry | None:
+        """Cut an entry to what is free, if that shows enough of it."""
+        if entry.cut is None or free < max(MIN_CUT_TOKENS, own // _LEAST_SHARE):
+            return None
+        text = entry.cut(free)
+        if not text or self.count(text) > free:
+            return None
+        return replace(entry, item=entry.item.model_copy(update={"text": text}))
+
+    def _drop(self, entry: Entry) -> None:
+        kind = "memory" if entry.item.kind == "document" else entry.item.kind
+        self.dropped.append(Dropped(kind=kind, id=entry.item.id, reason=self.reason))
+
+
+def _by_score(
+    offered: Sequence[Iterable[Entry | Dropped]], packings: Sequence[_Packing], *, explained: bool
+) -> Iterator[tuple[int, Entry | Dropped]]:
+    """Yield the entries of several sections, with the section's number: the highest score of those next in line first.
+
+    The entries of a block that is full are read only if they are `explained`.
+    """
+    waiting = {number: iter(entries) for number, entries in enumerate(offered)}
+    heads: dict[int, Entry] = {}
+    while waiting:
+        for number in list(waiting):
+            while number not in heads and number in waiting:
+                head = next(waiting[number], None)
+                if head is None or (packings[number].is_full and not explained):
+                    del waiting[number]
+                elif isinstance(head, Dropped) or head.item.score is None:
+                    yield number, head
+                else:
+                    heads[number] = head
+        if heads:
+            best = max(heads, key=lambda number: (heads[number].item.score or 0.0, -number))
+            yield best, heads.pop(best)
 
 
 def plain(
