@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta, tzinfo
 
-from pipeline.context.packing import UNCAPPED, Entry, Section
+from pipeline.context.packing import UNCAPPED, Entry, Section, entry_of
 from pipeline.context.wording import DEFAULT, Wording, wording_of
 from pipeline.retrieval.profiles import Parameters
 from pipeline.retrieval.sessions import RetrievedSession, sharing_topics
@@ -44,7 +44,7 @@ def rollups(weeks: Sequence[RetrievedWeek], parameters: Parameters, cap: int, wo
             score=week.score,
             reason="a week whose summary holds words of the question",
         )
-        entries.append(Entry(item=item, place=(week.monday,)))
+        entries.append(entry_of(item, (week.monday,)))
     return Section(kind="rollups", heading=wording.rollups, entries=entries, cap=cap)
 
 
@@ -88,4 +88,4 @@ def _session_entry(
         score=session.score,
         reason=reason,
     )
-    return Entry(item=item, place=(session.started_at, session.id))
+    return entry_of(item, (session.started_at, session.id))

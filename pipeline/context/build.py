@@ -108,4 +108,12 @@ def _question_matcher(question: str, found: RetrievalResult) -> Callable[[str], 
     bots = {hit.candidate.speaker for hit in found.ranked if hit.candidate.role == "assistant"}
     names = addressing.names_of(bots | {m.speaker for m in found.recent if m.role == "assistant"})
     asked = addressing.said(question, names)
-    return lambda text: addressing.said(text, names) == asked
+    last = asked.rpartition(" ")[2]
+
+    def is_question(text: str) -> bool:
+        # what is much longer is something else, and most lacks its last word: neither need be taken apart
+        if len(text) > 2 * len(asked) + 80 or last not in text.casefold():
+            return False
+        return addressing.said(text, names) == asked
+
+    return is_question

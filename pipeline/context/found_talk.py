@@ -46,11 +46,9 @@ class FoundTalk:
     def in_order(self) -> tuple[list[tuple[int, Scored]], frozenset[int]]:
         """The messages with their ranks in the order in which they are offered, and decisions that were replaced."""
         found = self.found
-        ranked = [
-            (rank, hit)
-            for rank, hit in enumerate(found.ranked, start=1)
-            if not found.is_outside(hit.candidate.session)
-        ]
+        ranked = list(enumerate(found.ranked, start=1))
+        if found.narrowing is not None:
+            ranked = [(rank, hit) for rank, hit in ranked if not found.is_outside(hit.candidate.session)]
         if found.retrieved is None:
             return ranked, frozenset()
         return newest_first(ranked, self.prepared.question, found.retrieved, self.scale)
@@ -79,6 +77,11 @@ class FoundTalk:
         return [session for session in self.found.sessions if session.summary and not self.found.fell_back]
 
     @cached_property
+    def _session_of(self) -> dict[str, int]:
+        """The session of each message, by its id as items have it."""
+        return {str(each.id): each.session for each in self._candidates}
+
+    @cached_property
     def _began(self) -> dict[int, datetime]:
         """When each session began, as far as is known."""
         began: dict[int, datetime] = {}
@@ -100,9 +103,8 @@ class FoundTalk:
         """Return the sessions that the page shows whole."""
         if not self._summarized:
             return set()
-        session_of = {str(each.id): each.session for each in self._candidates}
         shown = (page.items("history"), page.items("exchanges"))
-        return shown_whole(self._summarized, self.found.recent, *shown, session_of, self.is_question)
+        return shown_whole(self._summarized, self.found.recent, *shown, self._session_of, self.is_question)
 
     def _filled(self, page: Page, covered: Collection[int], session_cap: int) -> Page:
         parameters, zone, wording = self.prepared.request.parameters, self.prepared.parsed.zone, self.wording
@@ -197,25 +199,28 @@ def shown_whole(
     sessions `session_of` maps by id. Messages without text, and the question itself, need not be shown.
     """
     lines = {item.id: item.text for item in history}
-    shown = [
-        message
-        for message in recent
-        if not message.content.strip()
-        or is_question(message.content)
+    elsewhere: dict[int, set[str]] = {}
+    for item in exchanged:
+        elsewhere.setdefault(session_of.get(item.id, 0), set()).add(item.id)
+    recent = list(recent)
+    oldest = min((message.sent_at for message in recent), default=None)
+
+    def is_shown(message: Message) -> bool:
         # it may be cut
-        or lines.get(str(message.id), "").endswith(truncate.displayed(message.content))
-    ]
-    elsewhere = [(item.id, session_of.get(item.id)) for item in exchanged]
-    return {
-        session.id
-        for session in sessions
-        if len(
-            {str(message.id) for message in shown if _belongs(message, session)}
-            | {message for message, its_session in elsewhere if its_session == session.id}
-        )
-        >= session.message_count
-        > 0
-    }
+        if lines.get(str(message.id), "\n").endswith(truncate.displayed(message.content)):
+            return True
+        return not message.content.strip() or is_question(message.content)
+
+    def count(session: RetrievedSession) -> int:
+        found = elsewhere.get(session.id, set())
+        if oldest is None or session.ended_at < oldest or not session.message_count:
+            return len(found)
+        own = [message for message in recent if _belongs(message, session)]
+        if len(own) + len(found) < session.message_count:
+            return 0
+        return len(found.union(str(message.id) for message in own if is_shown(message)))
+
+    return {session.id for session in sessions if count(session) >= session.message_count > 0}
 
 
 def _belongs(message: Message, session: RetrievedSession) -> bool:

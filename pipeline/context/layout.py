@@ -19,6 +19,8 @@ from schemas.sessions import Message
 
 MESSAGES: tuple[BlockKind, ...] = ("history", "exchanges")
 """The blocks that show messages."""
+# Recent talk with one of so many of the best messages has to do with the question.
+BEST = 10
 # With fewer tokens left there is no room for more of the recent talk.
 LEAST_SPARE = 64
 # A guess at what the speaker of a line takes.
@@ -80,9 +82,9 @@ class Layout:
         parsed = self.prepared.parsed
         if not self.parameters.history_yields or self.found.retrieved is None:
             return len(self.recent)
-        return recent_talk.claimed(
-            self.recent, self.prepared.question.content, leans=bool(parsed.brief), now=self.now
-        )
+        best = {hit.candidate.id for _, hit in self.talk.in_order[0][:BEST]}
+        asked, leans = self.prepared.question.content, bool(parsed.brief)
+        return recent_talk.claimed(self.recent, asked, best, leans=leans, now=self.now)
 
     def _fitting(self, page: Page, first: int) -> int:
         """Return how many of the latest messages there is room for when all else is in."""

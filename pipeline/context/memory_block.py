@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from pipeline.context.blocks import display_name
-from pipeline.context.packing import Entry, Section
+from pipeline.context.packing import Entry, Section, entry_of
 from pipeline.context.wording import Wording
 from pipeline.question.parse import Question
 from pipeline.ranking.similarity import Scale
@@ -118,6 +118,8 @@ def repeats(
 
     `messages` are the texts of those shown, by id.
     """
+    if not statements:
+        return {}
     shown: dict[int, list[frozenset[str]]] = {}
     for text in (*messages.values(), *passages):
         bag = _bag(text)
@@ -228,4 +230,4 @@ def _entry(
 ) -> Entry:
     text = head + excerpt.shown(memory.content, asked, max(tokens - count(head), 1), count)
     item = ContextItem(kind=kind, id=memory.id, text=text, score=memory.score, reason=reason)
-    return Entry(item=item, place=(number,))
+    return entry_of(item, (number,))

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
+from functools import partial
 
 from pipeline.context.packing import Entry
 from pipeline.context.recent_talk import said_by
@@ -45,41 +46,44 @@ class Lines:
     headings: dict[int, str] = field(default_factory=dict)
 
     def entry(
-        self, candidate: Candidate, answered: RepliedTo | None, score: float | None, reason: str
+        self, candidate: Candidate, answered: RepliedTo | None, score: float | None, reason: Callable[[], str]
     ) -> Entry:
-        """Write a message, cut to its share of the room."""
-        session = candidate.session
+        """Write a message, cut to its share of the room; the `reason` is asked for if it is shown."""
+        session, is_match = candidate.session, score is not None
         if session not in self.headings or not session:
             began = self.began.get(session, candidate.sent_at)
             self.headings[session] = self.wording.at(began.astimezone(self.zone))
-        head = f"{said_by(candidate.speaker, answered, self.wording)}: "
-        mark = f" {self.wording.changed}" if candidate.id in self.changed else ""
-        around = self.count(head + mark)
+        before = self.by_place.get((session, candidate.place - 1))
 
-        def within(tokens: int) -> str:
-            return (
-                head + excerpt.shown(candidate.text, self.asked, max(tokens - around, 1), self.count) + mark
+        def write(tokens: int | None) -> str:
+            share, least = (MATCH_SHARE, MIN_MATCH_TOKENS) if is_match else (BESIDE_SHARE, MIN_BESIDE_TOKENS)
+            head = f"{said_by(candidate.speaker, answered, self.wording)}: "
+            mark = f" {self.wording.changed}" if candidate.id in self.changed else ""
+            room = (tokens or max(self.room // share, least)) - self.count(head + mark)
+            return head + excerpt.shown(candidate.text, self.asked, max(room, 1), self.count) + mark
+
+        def make(text: str) -> ContextItem:
+            return ContextItem(
+                kind="message",
+                id=str(candidate.id),
+                text=text,
+                answers=str(answered.id) if answered else None,
+                at=candidate.sent_at,
+                speaker=candidate.speaker,
+                score=score,
+                reason=reason(),
             )
 
-        is_match = score is not None
-        least = MIN_MATCH_TOKENS if is_match else MIN_BESIDE_TOKENS
-        item = ContextItem.model_construct(
+        return Entry(
             kind="message",
             id=str(candidate.id),
-            text=within(max(self.room // (MATCH_SHARE if is_match else BESIDE_SHARE), least)),
-            answers=str(answered.id) if answered else None,
-            at=candidate.sent_at,
-            speaker=candidate.speaker,
-            score=score,
-            reason=reason,
-        )
-        before = self.by_place.get((session, candidate.place - 1))
-        return Entry(
-            item=item,
             place=_place(candidate),
+            write=write,
+            make=make,
+            score=score,
             group=self.headings[session],
             neighbour_of=_place(before) if before else (),
-            cut=within if is_match else None,
+            may_be_cut=is_match,
         )
 
 
@@ -103,7 +107,7 @@ def exchanges(
     def dropped(hit: Scored, reason: DropReason, detail: str) -> Dropped:
         return Dropped(kind="message", id=str(hit.candidate.id), reason=reason, detail=detail)
 
-    def entry(candidate: Candidate, score: float | None, reason: str) -> Entry:
+    def entry(candidate: Candidate, score: float | None, reason: Callable[[], str]) -> Entry:
         taken.add(candidate.id)
         answered = candidate.answered
         before = lines.by_place.get((candidate.session, candidate.place - 1)) if answered else None
@@ -140,12 +144,12 @@ def exchanges(
         seen.setdefault(len(bag), []).append(bag)
         chosen += 1
         per_session[candidate.session] += 1
-        yield entry(candidate, hit.score, f"match {rank}: {_why(hit)}")
+        yield entry(candidate, hit.score, partial(_why, rank, hit))
         for step in range(1, parameters.neighbours + 1):
             for place in (candidate.place - step, candidate.place + step):
                 near = lines.by_place.get((candidate.session, place))
                 if near and near.id not in taken and near.id not in shown and near.text.strip():
-                    yield entry(near, None, f"beside match {rank}")
+                    yield entry(near, None, partial("beside match {}".format, rank))
 
 
 def _needs_no_similarity(hit: Scored) -> bool:
@@ -158,13 +162,15 @@ def _needs_no_similarity(hit: Scored) -> bool:
     )
 
 
-def _why(hit: Scored) -> str:
+def _why(rank: int, hit: Scored) -> str:
     """Name the three largest parts of a score, what links it to the question, and the other queries that found it."""
     best = sorted(((v, n) for n, v in hit.parts.items() if v > 0.01), reverse=True)[:3]
     named = ", ".join(f"{name} {value:.2f}" for value, name in best) or "nothing speaks for it"
     if hit.candidate.linked_to:
         named += f"; linked to {hit.candidate.linked_to}"
-    return named + "".join(f"; by query {number}" for number in sorted(set(hit.candidate.found_by.values())))
+    return f"match {rank}: {named}" + "".join(
+        f"; by query {number}" for number in sorted(set(hit.candidate.found_by.values()))
+    )
 
 
 def _place(candidate: Candidate) -> tuple[object, ...]:

@@ -20,7 +20,7 @@ def choose(
 
     `shown` are the texts of the messages that the context will show, `chars` how much of a summary is shown.
     """
-    held = set[str]().union(*map(_words, shown))
+    held = _words("\n".join(shown))
     left = {number: _words((session.summary or "")[:chars]) for number, session in enumerate(sessions)}
     # scores may be negative; only their order says something then
     scores = [max(session.score, 1e-6 / (number + 1)) for number, session in enumerate(sessions)]

@@ -6,12 +6,13 @@ by line, line ends included (`pipeline.text.tokens`), so the tokens of a context
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pipeline.text.fencing import CLOSE, OPEN
 from pipeline.text.tokens import Count, estimate_line
 from pipeline.text.truncate import ELLIPSIS
-from schemas.context import Block, BlockKind, ContextItem, Dropped, DropReason
+from schemas.context import Block, BlockKind, ContextItem, Dropped, DropReason, ItemKind
 
 BLOCK_ORDER: tuple[BlockKind, ...] = (
     "guardrails",
@@ -33,19 +34,29 @@ MIN_CUT_TOKENS = 32
 _LEAST_SHARE = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One line that a block may show."""
+class Entry(NamedTuple):
+    """One line that a block may show; a tuple, which is made faster than a dataclass."""
 
-    item: ContextItem
-    # the order in the block: groups by their first place, entries inside by theirs
+    kind: ItemKind
+    id: str
+    # the order in the block, which is that of time
     place: tuple[object, ...]
-    # entries of one group are under one heading
+    # the text, within so many tokens, or within its usual share of the block
+    write: Callable[[int | None], str]
+    # the item that shows this text
+    make: Callable[[str], ContextItem]
+    score: float | None = None
+    # entries of one group, next to each other, are under one heading
     group: str = ""
     # the place of the entry right before this one, if that is known; an ellipsis marks what is left out between
     neighbour_of: tuple[object, ...] | None = None
-    # the text within so many tokens, for what may be cut
-    cut: Callable[[int], str] | None = None
+    # whether it may be cut to what is left of the block
+    may_be_cut: bool = False
+
+
+def entry_of(item: ContextItem, place: tuple[object, ...]) -> Entry:
+    """Offer an item as it is."""
+    return Entry(item.kind, item.id, place, lambda _: item.text, lambda _: item, item.score)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,8 +158,8 @@ class _Packing:
     def __init__(self, section: Section, count: Count) -> None:
         self.section = section
         self.count = count
-        self.chosen: list[Entry] = []
-        self.groups: set[str] = set()
+        # in order of place, with their texts
+        self.chosen: list[tuple[Entry, str]] = []
         self.left_out: list[Dropped] = []
         self.dropped: list[Dropped] = []
         self.spent = 0
@@ -172,46 +183,70 @@ class _Packing:
         if self.is_full:
             self._drop(entry)
             return 0
-        at = bisect_left(self.chosen, entry.place, key=lambda e: e.place)
-        before = self.chosen[at - 1] if at else None
-        after = self.chosen[at] if at < len(self.chosen) else None
-        gaps = _gap(before, entry) + _gap(entry, after) - _gap(before, after)
-        around = gaps * self.ellipsis + (0 if self.chosen else self.frame)
-        if entry.group and entry.group not in self.groups:
-            around += self.count(entry.group)
-        own, free = self.count(entry.item.text), min(room, self.section.cap - self.spent) - around
-        if own > free and (shorter := self._cut(entry, own, free)) is not None:
-            entry, own = shorter, self.count(shorter.item.text)
+        at = bisect_left(self.chosen, entry.place, key=lambda pair: pair[0].place)
+        before = self.chosen[at - 1][0] if at else None
+        after = self.chosen[at][0] if at < len(self.chosen) else None
+        around = self._between(before, entry) + self._between(entry, after) - self._between(before, after)
+        around += 0 if self.chosen else self.frame
+        text = entry.write(None)
+        own, free = self.count(text), min(room, self.section.cap - self.spent) - around
+        if own > free and entry.may_be_cut and free >= max(MIN_CUT_TOKENS, own // _LEAST_SHARE):
+            text = entry.write(free)
+            own = self.count(text)
         if own > free:
             self.misses += 1
             self.reason = "budget" if own + around > room else "cap"
             self._drop(entry)
             return 0
         self.spent, self.misses = self.spent + own + around, 0
-        self.chosen.insert(at, entry)
-        self.groups.add(entry.group)
+        self.chosen.insert(at, (entry, text))
         return own + around
 
     def packed(self) -> PackedBlock:
         """Return the block, if anything fitted, and what was dropped."""
         block = None
         if self.chosen:
-            text = _render(self.section, self.chosen)
-            block = plain(self.section.kind, text, self.count, [entry.item for entry in self.chosen])
+            text, kind = self._render(), self.section.kind
+            # by the estimate a text takes what its lines take
+            tokens = self.spent if self.count is estimate_line else self.count(text)
+            items = [entry.make(shown) for entry, shown in self.chosen]
+            block = Block(kind=kind, tokens=tokens, chars=len(text), text=text, items=items)
         return PackedBlock(block=block, dropped=self.left_out + self.dropped)
 
-    def _cut(self, entry: Entry, own: int, free: int) -> Entry | None:
-        """Cut an entry to what is free, if that shows enough of it."""
-        if entry.cut is None or free < max(MIN_CUT_TOKENS, own // _LEAST_SHARE):
-            return None
-        text = entry.cut(free)
-        if not text or self.count(text) > free:
-            return None
-        return replace(entry, item=entry.item.model_copy(update={"text": text}))
+    def _between(self, before: Entry | None, after: Entry | None) -> int:
+        """Return the tokens of the line between two entries, a heading or an ellipsis."""
+        if after is None:
+            return 0
+        if before is None or before.group != after.group:
+            return self.count(after.group) if after.group else 0
+        return self.ellipsis if _has_gap(before, after) else 0
+
+    def _render(self) -> str:
+        section = self.section
+        lines = [section.heading] if section.heading else []
+        if section.fenced:
+            lines.append(OPEN)
+        before = None
+        for entry, text in self.chosen:
+            if before is None or before.group != entry.group:
+                if entry.group:
+                    lines.append(entry.group)
+            elif _has_gap(before, entry):
+                lines.append(ELLIPSIS)
+            lines.append(text)
+            before = entry
+        if section.fenced:
+            lines.append(CLOSE)
+        return "\n".join(lines)
 
     def _drop(self, entry: Entry) -> None:
-        kind = "memory" if entry.item.kind == "document" else entry.item.kind
-        self.dropped.append(Dropped(kind=kind, id=entry.item.id, reason=self.reason))
+        kind = "memory" if entry.kind == "document" else entry.kind
+        self.dropped.append(Dropped(kind=kind, id=entry.id, reason=self.reason))
+
+
+def _has_gap(before: Entry, after: Entry) -> bool:
+    """Return whether something is left out between two entries under one heading."""
+    return after.neighbour_of is not None and after.neighbour_of != before.place
 
 
 def _by_score(
@@ -229,12 +264,12 @@ def _by_score(
                 head = next(waiting[number], None)
                 if head is None or (packings[number].is_full and not explained):
                     del waiting[number]
-                elif isinstance(head, Dropped) or head.item.score is None:
+                elif isinstance(head, Dropped) or head.score is None:
                     yield number, head
                 else:
                     heads[number] = head
         if heads:
-            best = max(heads, key=lambda number: (heads[number].item.score or 0.0, -number))
+            best = max(heads, key=lambda number: (heads[number].score or 0.0, -number))
             yield best, heads.pop(best)
 
 
@@ -243,27 +278,3 @@ def plain(
 ) -> Block:
     """Make a block of this text, such as the guardrails or the question."""
     return Block(kind=kind, tokens=count(text), chars=len(text), text=text, items=list(items))
-
-
-def _gap(before: Entry | None, after: Entry | None) -> int:
-    """1 if an ellipsis is between the two: under one heading, with something left out in between."""
-    if before is None or after is None or before.group != after.group or after.neighbour_of is None:
-        return 0
-    return int(after.neighbour_of != before.place)
-
-
-def _render(section: Section, entries: Sequence[Entry]) -> str:
-    lines = [section.heading] if section.heading else []
-    if section.fenced:
-        lines.append(OPEN)
-    before = None
-    for entry in entries:
-        if entry.group and (before is None or before.group != entry.group):
-            lines.append(entry.group)
-        elif _gap(before, entry):
-            lines.append(ELLIPSIS)
-        lines.append(entry.item.text)
-        before = entry
-    if section.fenced:
-        lines.append(CLOSE)
-    return "\n".join(lines)

@@ -3,12 +3,11 @@
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
 
-from pipeline.context.packing import Entry, Section
+from pipeline.context.packing import Entry, Section, entry_of
 from pipeline.context.wording import Wording, clock
 from pipeline.question.followup import JUST_NOW
 from pipeline.text import excerpt, truncate
 from pipeline.text.fencing import CLOSE, OPEN
-from pipeline.text.sentences import terms, words
 from pipeline.text.tokens import Count, estimate_line
 from schemas.context import ContextItem
 from schemas.sessions import Message, RepliedTo
@@ -19,6 +18,8 @@ KEPT = 3
 GOING_ON = timedelta(minutes=10)
 # Between messages that have to do with the question, so many that have not.
 MAX_GAP = 3
+# The share of the question's words that a message has that has to do with it: one common word says nothing.
+RELATED_SHARE = 1 / 3
 QUOTED_CHARS = 60
 """The part of an answered message that is quoted: enough to recognize it."""
 # The share of the block that one message may take: the newest, any other. No message is cut to less than a few words.
@@ -28,20 +29,29 @@ MIN_MESSAGE_TOKENS = 24
 _READ_CHARS = 2_000
 
 
-def claimed(recent: Sequence[Message], asked: str, *, leans: bool, now: datetime) -> int:
+def claimed(
+    recent: Sequence[Message], asked: str, best: Collection[int], *, leans: bool, now: datetime
+) -> int:
     """Return how many of the latest messages come before what is found; `recent` is newest first.
 
     These are the last `KEPT` ones, those of the talk that is going on, and as far back as messages have words of what
-    is `asked`. A question that `leans` on earlier ones goes on with the talk of the last half an hour.
+    is `asked`, or are among the `best` that were found. A question that `leans` on earlier ones goes on with the talk
+    of the last half an hour.
     """
-    wanted = set(terms(words(asked)))
+    wanted = excerpt.Wanted.of(asked)
+    least = max(len(wanted.terms) * RELATED_SHARE, 1)
     since = now - (JUST_NOW if leans else GOING_ON)
+
+    def is_related(message: Message) -> bool:
+        if message.sent_at >= since or message.id in best:
+            return True
+        return len(wanted.held(message.content[:_READ_CHARS])) >= least
+
     reach = min(KEPT, len(recent))
     for number, message in enumerate(recent[reach:], start=reach):
         if number - reach >= MAX_GAP:
             break
-        said = terms(words(message.content[:_READ_CHARS]))
-        if message.sent_at >= since or not wanted.isdisjoint(said):
+        if is_related(message):
             reach = number + 1
     return reach
 
@@ -82,24 +92,24 @@ def _entries(
     count: Count,
 ) -> Iterator[Entry]:
     for number, message in enumerate(recent):
-        local = message.sent_at.astimezone(zone)
         answered = _quoted(recent, number)
         head = head_of(message, answered, zone, wording)
         mark = f" {wording.changed}" if message.id in changed else ""
         # the last one may take all that a small block has
         least = MIN_MESSAGE_TOKENS if number else room
         share = max(room // (OTHER_SHARE if number else NEWEST_SHARE), min(least, MIN_MESSAGE_TOKENS * 4))
-        body = excerpt.shown(message.content, asked, max(share - count(head + mark), 1), count)
-        item = ContextItem.model_construct(
+        text = head + excerpt.shown(message.content, asked, max(share - count(head + mark), 1), count) + mark
+        item = ContextItem(
             kind="message",
             id=str(message.id),
-            text=f"{head}{body}{mark}",
+            text=text,
             at=message.sent_at,
             speaker=message.speaker,
             answers=str(answered.id) if answered else None,
             reason="said last",
         )
-        yield Entry(item=item, place=message.stamp, group=wording.day_heading(local))
+        heading = wording.day_heading(message.sent_at.astimezone(zone))
+        yield entry_of(item, message.stamp)._replace(group=heading)
 
 
 def head_of(message: Message, answered: RepliedTo | None, zone: tzinfo, wording: Wording) -> str:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from pipeline.text import chunking, truncate
 from pipeline.text.fencing import harmless, visible
@@ -16,6 +17,27 @@ _PIECES = 2
 _SHORTEST = 3
 
 
+class Wanted(NamedTuple):
+    """Words that are looked for."""
+
+    terms: frozenset[str]
+    # how they begin: most texts hold none, and taking them apart takes long
+    beginnings: tuple[str, ...]
+
+    @classmethod
+    def of(cls, question: str) -> "Wanted":
+        """Return the content words of a question."""
+        found = frozenset(terms(words(question)))
+        return cls(found, tuple(term[: max(len(term) - 1, _SHORTEST)] for term in found))
+
+    def held(self, text: str) -> frozenset[str]:
+        """Return those that a text holds."""
+        low = text.lower()
+        if not any(beginning in low for beginning in self.beginnings):
+            return frozenset()
+        return self.terms.intersection(terms(words(low)))
+
+
 def shown(text: str, question: str, tokens: int, count: Count = estimate_line) -> str:
     """Return a message as a context shows it, within `tokens`: of a longer one, what the question is about.
 
@@ -23,7 +45,8 @@ def shown(text: str, question: str, tokens: int, count: Count = estimate_line) -
     '… The ferry goes at eight. …'
     """
     whole = truncate.displayed(text)
-    if count(whole) <= tokens:
+    # a token is a character at least, and a line's end
+    if 2 * len(whole) < tokens or count(whole) <= tokens:
         return whole
     lines = whole if "\n" in whole else visible(text)
     return harmless(about(lines, question, tokens, count))
@@ -65,7 +88,8 @@ def about(text: str, question: str, tokens: int, count: Count = estimate) -> str
 
 def _best_run(whole: str, parts: Sequence[Part], question: str, room: int, count: Count) -> tuple[int, int]:
     """Return the run with most of the question's words, from … until: the middle one of those with as many."""
-    found = _found(whole, parts, question)
+    wanted = Wanted.of(question)
+    found = [wanted.held(whole[start:stop]) for start, stop in parts]
     costs = [count(whole[start:stop]) for start, stop in parts]
     inside: Counter[str] = Counter()
     spent = hits = end = 0
@@ -88,19 +112,6 @@ def _best_run(whole: str, parts: Sequence[Part], question: str, room: int, count
                 del inside[term]
     start = (first + last) // 2 if best[0] else 0
     return start, ends[start]
-
-
-def _found(whole: str, parts: Sequence[Part], question: str) -> list[set[str]]:
-    """Return the words of the question in each part."""
-    wanted = set(terms(words(question)))
-    # most parts hold none, and taking them apart takes long
-    beginnings = [term[: max(len(term) - 1, _SHORTEST)] for term in wanted]
-    found = []
-    for start, stop in parts:
-        low = whole[start:stop].lower()
-        hit = any(beginning in low for beginning in beginnings)
-        found.append(wanted.intersection(terms(words(low))) if hit else set())
-    return found
 
 
 def _sentences(whole: str, text: str) -> Iterator[Part]:
