@@ -21,6 +21,7 @@ BlockKind = Literal[
     "question",
 ]
 DropReason = Literal["budget", "cap", "duplicate", "mmr", "covered", "below_minimum", "audience"]
+ItemKind = Literal["message", "session", "rollup", "memory", "document"]
 Source = Literal["recent", "message", "session", "memory", "document"]
 """What tokens of a context come from, except those of the question and the guardrails."""
 MAX_USED = 1000
@@ -29,7 +30,7 @@ MAX_USED = 1000
 class ContextItem(Frozen):
     """A message, session, week (`rollup`), memory or passage in a block."""
 
-    kind: Literal["message", "session", "rollup", "memory", "document"]
+    kind: ItemKind
     id: str
     text: str
     """As in the block."""

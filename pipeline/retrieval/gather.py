@@ -26,8 +26,9 @@ from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.sessions import Message
 from schemas.vectors import Vector
 
-# Recent messages read to fill the history.
-RECENT_READ = 60
+# Recent messages read to fill the history: more where short ones, of as many tokens each, would not fill it.
+RECENT_READ, SHORT_MESSAGE_TOKENS = 60, 7
+MAX_RECENT = 1_000
 # Ranked sessions whose summaries are read.
 SESSIONS_READ = 12
 
@@ -88,8 +89,9 @@ def gather_result(
     recent: Sequence[Message] = ()
     with database.tenant(tenant_id) as connection:
         if request.include_history and request.parameters.history_tokens:
+            read = max(RECENT_READ, request.parameters.history_tokens // SHORT_MESSAGE_TOKENS)
             recent = messages.recent(
-                connection, request.chat.chat_id, RECENT_READ, request.history_key, request.as_of
+                connection, request.chat.chat_id, min(read, MAX_RECENT), request.history_key, request.as_of
             )
         if not request.memory:
             return RetrievalResult(recent=recent)

@@ -16,7 +16,7 @@ from sqlalchemy import text
 from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import memory_block
-from pipeline.context.blocks import ANYWHERE, EARLIER, EXCHANGES
+from pipeline.context.wording import wording_of
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
@@ -59,6 +59,9 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     if request.param == "large":
         monkeypatch.setattr("pipeline.retrieval.candidates.WHOLE_UP_TO", 0)
     return str(request.param)
+
+
+ENGLISH = wording_of("english")
 
 
 def ask(filled: Database, settings: Settings, question: str, **fields: object) -> Context:
@@ -157,7 +160,7 @@ def test_a_contextual_context_looks_into_the_sessions_that_fit(filled: Database,
     told = " ".join(lines(found, "exchanges"))
     assert "boat" in told
     assert "plumber" not in told
-    assert EXCHANGES in found.text
+    assert ENGLISH.exchanges in found.text
     assert all(hit.session_id == found.explain.sessions[0].session_id for hit in found.explain.messages[:4])
     outside = [
         hit.id for hit in found.explain.messages if hit.session_id != found.explain.sessions[0].session_id
@@ -174,7 +177,7 @@ def test_where_no_session_fits_the_whole_chat_is_shown_and_labelled(
     assert found.fell_back
     assert found.explain is not None
     assert found.explain.fell_back
-    assert ANYWHERE in found.text
+    assert ENGLISH.anywhere in found.text
     assert not lines(found, "sessions")
     assert not lines(found, "related")
     assert any("plumber" in text for text in lines(found, "exchanges"))
@@ -183,9 +186,9 @@ def test_where_no_session_fits_the_whole_chat_is_shown_and_labelled(
     # the other profiles do not narrow, and nothing of it is said
     balanced = ask(filled, settings, question, parameters={"messages": 5})
     assert not balanced.fell_back
-    assert EXCHANGES in balanced.text
+    assert ENGLISH.exchanges in balanced.text
     # and messages that stand alone refer to no sessions
-    assert EARLIER in ask(filled, settings, question, profile="agent").text
+    assert ENGLISH.earlier in ask(filled, settings, question, profile="agent").text
 
 
 @pytest.mark.usefixtures("size")
