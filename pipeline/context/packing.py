@@ -29,9 +29,8 @@ UNCAPPED = 100_000
 """The cap of a section that may take all that is left of the budget."""
 # After this many entries in a row that did not fit, once one did, smaller ones further down would only be noise.
 MAX_MISSES = 3
-# An entry that does not fit is cut if this many tokens of it do, and a third of it: less tells nothing.
-MIN_CUT_TOKENS = 32
-_LEAST_SHARE = 3
+# Where nothing has fitted yet, an entry is cut if this many tokens of it do; later a shorter one says more.
+MIN_CUT_TOKENS = 16
 
 
 class Entry(NamedTuple):
@@ -50,7 +49,7 @@ class Entry(NamedTuple):
     group: str = ""
     # the place of the entry right before this one, if that is known; an ellipsis marks what is left out between
     neighbour_of: tuple[object, ...] | None = None
-    # whether it may be cut to what is left of the block
+    # whether it may be cut to what is left, so that the block is not empty
     may_be_cut: bool = False
 
 
@@ -190,7 +189,7 @@ class _Packing:
         around += 0 if self.chosen else self.frame
         text = entry.write(None)
         own, free = self.count(text), min(room, self.section.cap - self.spent) - around
-        if own > free and entry.may_be_cut and free >= max(MIN_CUT_TOKENS, own // _LEAST_SHARE):
+        if own > free >= MIN_CUT_TOKENS and entry.may_be_cut and not self.chosen:
             text = entry.write(free)
             own = self.count(text)
         if own > free:

@@ -78,7 +78,9 @@ def test_talk_of_two_threads_at_once_keeps_the_budget() -> None:
 
 # Recent talk
 
-CHATTER = [recent(200 - n, f"good morning everybody, number {n}, how lovely the sun is today") for n in range(40)]
+CHATTER = [
+    recent(200 - n, f"good morning everybody, number {n}, how lovely the sun is today") for n in range(40)
+]
 
 
 def test_recent_talk_that_has_nothing_to_do_with_the_question_makes_way_for_what_is_found() -> None:
@@ -148,7 +150,8 @@ def test_the_newest_decision_comes_first_and_the_one_that_it_replaced_says_so() 
     old = hit(1, "ok decided: we paint the boat blue", 6, parts={"decision": 1.4, "words": 4.6}, terms=words)
     new = hit(500, "ok decided: we paint the boat red", 5, parts={"decision": 3.0, "words": 2.0}, terms=words)
     talk = [
-        hit(10 + n, f"the boat needs paint, say {n}", 5.5 - n / 100, session=2, terms=words) for n in range(30)
+        hit(10 + n, f"the boat needs paint, say {n}", 5.5 - n / 100, session=2, terms=words)
+        for n in range(30)
     ]
     other = [hit(600 + n, f"lunch at noon {n}", 0.1, session=3 + n) for n in range(20)]
     question = "What did we decide about painting the boat?"
@@ -173,7 +176,9 @@ def test_in_a_group_summaries_and_messages_take_their_tokens_in_the_order_of_one
 
     def shown(score: float) -> tuple[int, int]:
         few = [session(1, "The landlord paid half of the invoice in April.", score)]
-        found = assembled("the boiler?", hits, sessions=few, profile="group", budget=250, duplicate_jaccard=1.0)
+        found = assembled(
+            "the boiler?", hits, sessions=few, profile="group", budget=250, duplicate_jaccard=1.0
+        )
         return len(lines(found, "sessions")), len(lines(found, "exchanges"))
 
     (first, fewer), (last, more) = shown(1.0), shown(0.5)

@@ -112,9 +112,7 @@ def test_a_german_chat_gets_a_german_context(database: Database, settings: Setti
 def test_what_fits_the_budget_in_english_does_in_other_languages(
     database: Database, settings: Settings
 ) -> None:
-    said(
-        database, "russian", *(message(n, f"котёл сломался {n}", id=f"{n}") for n in range(30))
-    )
+    said(database, "russian", *(message(n, f"котёл сломался {n}", id=f"{n}") for n in range(30)))
     for budget in (60, 150, 300):
         found = ask(database, settings, "что с котлом?", budget_tokens=budget)
         assert found.used_tokens <= budget

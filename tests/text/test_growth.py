@@ -257,6 +257,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "entities": lambda text: entities.entities([text]),
     "event": temporal_anchor.mention,
     "excerpt": lambda text: excerpt.about(text, "when does the ferry go", 60),
+    "excerpt of a message": lambda text: excerpt.shown(text, "when does the ferry go", 60),
+    "displayed": truncate.displayed,
     "harmless": fencing.harmless,
     "visible": fencing.visible,
     "without_recalled": lambda text: fencing.without_recalled(fencing.OPEN + text),
