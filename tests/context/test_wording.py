@@ -31,7 +31,7 @@ SLOTS = {
     "day_form": {"day", "month", "year"},
     "heading_form": {"day", "weekday"},
     "moment_form": {"day", "clock"},
-    **dict.fromkeys(("since", "starting", "until", "on"), {"day"}),
+    **{name: {"day"} for name in ("since", "starting", "until", "on")},
 }
 
 

@@ -101,6 +101,8 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
         "pipeline.question.thesaurus._entries",
         "pipeline.question.thesaurus._translations",
         "pipeline.clients.tokenizers._loaded",
+        "pipeline.context.wording._read",
+        "pipeline.context.wording._written",
         # a path of the settings
         "workers.signals._heartbeat_file",
         # the vectors of the last 32 questions
