@@ -20,13 +20,14 @@ _SHORT_PLURAL = 4  # letters, which `stem` leaves alone
 _FEWEST_ITEMS = 3  # where no `and` joins them
 _QUOTED = re.compile('["“„«][^"“”„«»\n]{0,300}["”“»]|`[^`\n]{0,300}`|^>.*$', re.MULTILINE)
 _EDGES = re.compile(r"\A[^\w+#]+|(?<=[\w)%€$])[^\w)%€$]+\Z")
+_WORD = re.compile(r"[^\W\d_]{2}")
 _CAPITAL = re.compile(r"[^\W\d_a-zß-öø-ÿ]")
 
 
 def stated(content: str, language: str) -> Iterator[str]:
     """Yield the sentences of a message that state something: no question, nothing supposed, quoted or recalled."""
     for plain in said(content, language):
-        if not answer_types.asks(plain) and not CLAUSES[language]["hedged"].search(plain):
+        if _WORD.search(plain) and not answer_types.asks(plain) and not CLAUSES[language]["hedged"].search(plain):
             yield plain
 
 
