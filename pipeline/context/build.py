@@ -7,7 +7,7 @@ from dataclasses import replace
 from pipeline.context import packing
 from pipeline.context.explain import explanation
 from pipeline.context.layout import Layout
-from pipeline.context.packing import Page
+from pipeline.context.page import Page
 from pipeline.context.prompt import Prompt, chat_messages, prompt
 from pipeline.context.wording import DEFAULT, Wording, wording_of
 from pipeline.retrieval.gather import RetrievalResult

@@ -9,7 +9,8 @@ from itertools import islice
 from pipeline.context import blocks, new_summaries, packing
 from pipeline.context.decided import newest_first
 from pipeline.context.message_block import Lines, exchanges
-from pipeline.context.packing import UNCAPPED, Page, Section
+from pipeline.context.packing import UNCAPPED, Section
+from pipeline.context.page import Page
 from pipeline.context.wording import Wording
 from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.similarity import Scale

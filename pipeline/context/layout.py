@@ -7,7 +7,7 @@ from functools import cached_property
 
 from pipeline.context import blocks, memory_block, recent_talk
 from pipeline.context.found_talk import FoundTalk
-from pipeline.context.packing import Page
+from pipeline.context.page import Page
 from pipeline.context.wording import Wording
 from pipeline.retrieval.gather import RetrievalResult
 from pipeline.retrieval.prepare import PreparedQuery

@@ -14,24 +14,12 @@ from pipeline.text.tokens import Count, estimate_line
 from pipeline.text.truncate import ELLIPSIS
 from schemas.context import Block, BlockKind, ContextItem, Dropped, DropReason, ItemKind
 
-BLOCK_ORDER: tuple[BlockKind, ...] = (
-    "guardrails",
-    "documents",
-    "memories",
-    "rollups",
-    "sessions",
-    "exchanges",
-    "related",
-    "history",
-    "question",
-)
 UNCAPPED = 100_000
 """The cap of a section that may take all that is left of the budget."""
 # After this many entries in a row that did not fit, once one did, smaller ones further down would only be noise.
 MAX_MISSES = 3
-# An entry that does not fit is cut if this many tokens of it do, and a third of it: less tells nothing.
-MIN_CUT_TOKENS = 32
-_LEAST_SHARE = 3
+# Where nothing has fitted yet, an entry is cut if this many tokens of it do; later a shorter one says more.
+MIN_CUT_TOKENS = 16
 
 
 class Entry(NamedTuple):
@@ -50,7 +38,7 @@ class Entry(NamedTuple):
     group: str = ""
     # the place of the entry right before this one, if that is known; an ellipsis marks what is left out between
     neighbour_of: tuple[object, ...] | None = None
-    # whether it may be cut to what is left of the block
+    # whether it may be cut to what is left, so that the block is not empty
     may_be_cut: bool = False
 
 
@@ -81,53 +69,6 @@ class PackedBlock:
 
     block: Block | None
     dropped: list[Dropped] = field(default_factory=list)
-
-
-class Page:
-    """The blocks of a context under its budget, each packed into what those before it left."""
-
-    def __init__(self, budget: int, count: Count = estimate_line, *, explained: bool = True) -> None:
-        self.room = budget
-        self.count = count
-        self.explained = explained
-        self.blocks: dict[BlockKind, Block] = {}
-        self.dropped: list[Dropped] = []
-
-    def put(self, block: Block) -> bool:
-        """Add a block as it is; False if there is no room for it."""
-        if block.tokens > self.room:
-            return False
-        self.blocks[block.kind] = block
-        self.room -= block.tokens
-        return True
-
-    def fill(self, section: Section, *, keep_free: int = 0) -> None:
-        """Add what fits of a section, keeping `keep_free` tokens for the blocks after it."""
-        packed = fill(section, self.room - keep_free, self.count, explained=self.explained)
-        self.dropped.extend(packed.dropped)
-        if packed.block is not None:
-            self.put(packed.block)
-
-    def fill_in_turn(self, sections: Sequence[Section], *, keep_free: int = 0) -> None:
-        """Add what fits of several sections, the highest score first, in whichever of them it is."""
-        for packed in fill_in_turn(sections, self.room - keep_free, self.count, explained=self.explained):
-            self.dropped.extend(packed.dropped)
-            if packed.block is not None:
-                self.put(packed.block)
-
-    def items(self, kind: BlockKind) -> list[ContextItem]:
-        """Return what one of the blocks shows."""
-        return self.blocks[kind].items if kind in self.blocks else []
-
-    def copy(self) -> "Page":
-        """Return a copy that can be filled otherwise."""
-        page = Page(self.room, self.count, explained=self.explained)
-        page.blocks, page.dropped = dict(self.blocks), list(self.dropped)
-        return page
-
-    def ordered(self) -> list[Block]:
-        """Return the blocks in reading order."""
-        return [self.blocks[kind] for kind in BLOCK_ORDER if kind in self.blocks]
 
 
 def fill(section: Section, room: int, count: Count = estimate_line, *, explained: bool = True) -> PackedBlock:
@@ -190,7 +131,7 @@ class _Packing:
         around += 0 if self.chosen else self.frame
         text = entry.write(None)
         own, free = self.count(text), min(room, self.section.cap - self.spent) - around
-        if own > free and entry.may_be_cut and free >= max(MIN_CUT_TOKENS, own // _LEAST_SHARE):
+        if own > free >= MIN_CUT_TOKENS and entry.may_be_cut and not self.chosen:
             text = entry.write(free)
             own = self.count(text)
         if own > free:

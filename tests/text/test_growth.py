@@ -223,6 +223,7 @@ def test_patterns_stand_where_this_test_finds_them() -> None:
 
 NOW = datetime(2026, 4, 15, tzinfo=UTC)
 SAID = date(2026, 4, 15)
+FERRY = excerpt.Wanted.of("when does the ferry go", "english")
 
 
 def asked(text: str, language: str = "english") -> parse.Question:
@@ -315,7 +316,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "days that a message names": lambda text: event_dating._days(text, NOW),
     "entities": lambda text: entities.entities([text], "english"),
     "event": temporal_anchor.mention,
-    "excerpt": lambda text: excerpt.about(text, "when does the ferry go", 60, "english"),
+    "excerpt": lambda text: excerpt.about(text, FERRY, 60),
+    "excerpt of a message": lambda text: excerpt.shown(text, FERRY, 60),
+    "displayed": truncate.displayed,
     "harmless": fencing.harmless,
     "visible": fencing.visible,
     "without_recalled": lambda text: fencing.without_recalled(fencing.OPEN + text),
