@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.question.parse import Question
 from pipeline.ranking import decisions
-from pipeline.ranking.bm25 import Array, Kernel, session_words, words
+from pipeline.ranking.bm25 import Array, Kernel, words
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Candidate, Statistics
 from pipeline.text import answer_types, exact_match
 
@@ -40,36 +40,26 @@ def features(
     kernel = Kernel(ordered)
     length = np.fromiter((c.length for c in ordered), np.float64, size)
     substance = length / (length + HALF_SUBSTANCE)
-    own, near = words(ordered, kernel, substance, statistics)
+    near = words(ordered, kernel, substance, statistics)
     meaning = meanings(ordered, statistics.mean_cosine)
     fits = _date_fits(question, ordered)
     columns: dict[str, Array] = {}
     if wanted("decision") and "decision" in question.asks:
         decided = decisions.about(ordered, meaning.tolist(), statistics, question.language, fits)
         columns["decision"] = np.array(decided)
-    ordered = _with_others(ordered, kernel, substance, statistics, own, near, meaning)
+    ordered = _with_others(ordered, kernel, substance, statistics, near, meaning)
     sessions = _Sessions(ordered)
     asks = np.fromiter((answer_types.asks(c.text, question.language) for c in ordered), np.float64, size)
     columns |= {
-        "words": own,
-        "words_near": near,
-        "meaning": meaning,
-        "meaning_near": kernel.around(meaning) / kernel.around(np.ones(size)),
-        "session_best": sessions.spread(sessions.best(meaning)) * substance,
-        "session_summary": sessions.spread(_session_meanings(statistics)) * substance,
-        "session_words": sessions.spread(
-            _best_words(session_words(ordered, list(statistics.document_frequency)), statistics)
-        )
-        * substance,
+        "words": near,
+        "meaning": meaning * statistics.trust,
+        "session": sessions.spread(sessions.best(meaning)) * substance * statistics.trust,
+        "session_summary": sessions.spread(_session_meanings(statistics)) * substance * statistics.trust,
         "tells": 1.0 - asks,
         "answers": _answers(ordered, asks, np.maximum(near, meaning)),
     }
     if question.speakers or question.names:
         columns["named"] = _named(question, ordered)
-        if wanted("about_self"):
-            about = (answer_types.about_self(c.text, question.language) for c in ordered)
-            tells_of_self = np.fromiter(about, np.float64, size)
-            columns["about_self"] = np.maximum(tells_of_self, 0.0) * columns["named"]
     for kind in ("when", "number"):
         if kind in question.asks and wanted(kind):
             says = answer_types.SAYS[kind]
@@ -105,13 +95,6 @@ def _session_meanings(statistics: Statistics) -> dict[int, float]:
     return {session: max(0.0, rise) for session, rise in zip(known, rises.tolist(), strict=True)}
 
 
-def _best_words(of_candidates: Mapping[int, float], statistics: Statistics) -> dict[int, float]:
-    """Return the words of each session: of what was said in it, or of its summary as a share of the best one."""
-    top = max(statistics.session_words.values(), default=0.0) or 1.0
-    summaries = {session: score / top for session, score in statistics.session_words.items()}
-    return {session: (score + summaries.get(session, 0.0)) / 2 for session, score in of_candidates.items()}
-
-
 class _Sessions:
     """The session of each candidate."""
 
@@ -136,7 +119,6 @@ def _with_others(
     kernel: Kernel,
     substance: Array,
     statistics: Statistics,
-    own: Array,
     near: Array,
     meaning: Array,
 ) -> list[Candidate]:
@@ -144,10 +126,9 @@ def _with_others(
     candidates = list(ordered)
     for number, of_query in enumerate(statistics.others, start=1):
         read = [c._replace(**c.others[number - 1]._asdict()) for c in candidates]
-        its_own, its_near = (OTHER_QUERY_WEIGHT * each for each in words(read, kernel, substance, of_query))
+        its_near = OTHER_QUERY_WEIGHT * words(read, kernel, substance, of_query)
         its_meaning = OTHER_QUERY_WEIGHT * meanings(read, of_query.mean_cosine)
         by_words, by_vector = its_near > near, its_meaning > np.maximum(meaning, 0.0)
-        own[:] = np.where(by_words, its_own, own)
         near[:] = np.where(by_words, its_near, near)
         meaning[:] = np.where(by_vector, its_meaning, meaning)
         for i in np.flatnonzero(by_words | by_vector):

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from pipeline.clients.model_languages import knows
 from pipeline.ranking import asides
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Candidate, QueryMatch, Statistics
@@ -31,6 +32,7 @@ from pipeline.store.keyword_search import KeywordHits, KeywordSearch
 from pipeline.store.session_search import SessionHits
 from pipeline.store.vector_search import VectorHits
 from pipeline.text.exact_match import Verbatim
+from schemas.languages import parts_of
 from schemas.sessions import RepliedTo, number_of
 from schemas.vectors import VectorSearch
 
@@ -50,6 +52,8 @@ PER_SESSION = 12
 SESSIONS_READ, SESSIONS_KNOWN = 2000, 50
 # Of somebody named, the best are looked for among so many of the nearest messages.
 NAMED_WITHIN = 400
+# What meaning counts where the embedding model does not know the language, chosen on the sample chats of the part `fit`.
+UNKNOWN_LANGUAGE_TRUST = 0.4
 # Of each time that a question names, messages that are looked at.
 TIME_READ = 2000
 # Messages with the words of a phrase or an identifier that are read for it …
@@ -113,7 +117,7 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
             own,
             session_cosines=fitting.cosines,
             mean_session_cosine=fitting.mean_cosine,
-            session_words=fitting.words,
+            trust=_trust(request.chat.language, terms),
             others=others,
         ),
         arms={**arms.found, **aside},
@@ -121,6 +125,16 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
         rows_compared=arms.by_vector[0].compared,
         keyword_search=arms.by_word[0].search,
     )
+
+
+def _trust(language: str, terms: SearchTerms) -> float:
+    """Return how far meaning is to be trusted in a chat: the less, the fewer of its languages the model knows."""
+    if terms.embedded is None:
+        return 1.0
+    model = terms.embedded[0].model
+    parts = parts_of(language)
+    unknown = sum(knows(model, part) is False for part in parts)
+    return 1 - (1 - UNKNOWN_LANGUAGE_TRUST) * unknown / len(parts)
 
 
 def _main_arms(

@@ -55,11 +55,7 @@ def date_hits(
     Of the best hits the newest that names days is taken, as plans change; without such, the oldest, as an event is
     reported when it happens and discussed afterwards.
     """
-    if (
-        not hits
-        or not weights.words_near
-        or hits[0].parts["words_near"] < MIN_WORDS_SHARE * weights.words_near
-    ):
+    if not hits or not weights.words or hits[0].parts["words"] < MIN_WORDS_SHARE * weights.words:
         return None
     best = [
         _dated(hit, zone, language)
