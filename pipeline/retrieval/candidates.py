@@ -52,7 +52,7 @@ PER_SESSION = 12
 SESSIONS_READ, SESSIONS_KNOWN = 2000, 50
 # Of somebody named, the best are looked for among so many of the nearest messages.
 NAMED_WITHIN = 400
-# What meaning counts where the embedding model does not know the language, chosen on the sample chats of the part `fit`.
+# What meaning counts where the embedding model does not know the language; chosen on the sample chats of part `fit`.
 UNKNOWN_LANGUAGE_TRUST = 0.4
 # Of each time that a question names, messages that are looked at.
 TIME_READ = 2000
