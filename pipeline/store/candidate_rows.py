@@ -29,7 +29,7 @@ _COLUMNS = """
 _CONTENTS = text("SELECT id, content FROM messages WHERE id = ANY(:ids)")
 # Messages that answer one that was found, or that it answers, are as good as found.
 _REPLIES = 3
-# Each window is an index scan of `messages_order`, which ends in what orders messages of one instant.
+# No window is numbered before its LIMIT, which bounds the sort of messages of one instant: it would read them all.
 _NEAR = f"""
     given AS MATERIALIZED (
         SELECT id, external_id, reply_to FROM messages WHERE id = ANY(:ids) AND chat_id = :chat
@@ -51,20 +51,19 @@ _NEAR = f"""
                 AND s.started_at <= m.sent_at
             ORDER BY s.started_at DESC LIMIT 1) s ON s.ended_at >= m.sent_at
     ), near AS (
-        SELECT id AS found, 0 AS step, id, coalesce(session_id, 0) AS session FROM found
+        SELECT id AS found, id, coalesce(session_id, 0) AS session, sent_at, position FROM found
         UNION ALL
-        SELECT f.id, n.step, n.id, f.session_id FROM found f CROSS JOIN LATERAL (
-            (SELECT n.id, CAST(-row_number() OVER (ORDER BY n.sent_at DESC, n.position DESC, n.id DESC) AS integer)
-                    AS step
-                FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
-                AND n.sent_at BETWEEN f.started_at AND f.sent_at
-                AND (n.sent_at, n.position, n.id) < (f.sent_at, f.position, f.id)
+        SELECT f.id, n.id, f.session_id, n.sent_at, n.position FROM found f CROSS JOIN LATERAL (
+            (SELECT n.id, n.sent_at, n.position FROM messages n
+                WHERE n.chat_id = :chat AND n.session_key = f.session_key
+                    AND n.sent_at BETWEEN f.started_at AND f.sent_at
+                    AND (n.sent_at, n.position, n.id) < (f.sent_at, f.position, f.id)
                 ORDER BY n.sent_at DESC, n.position DESC, n.id DESC LIMIT :reach)
             UNION ALL
-            (SELECT n.id, CAST(row_number() OVER (ORDER BY n.sent_at, n.position, n.id) AS integer) AS step
-                FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
-                AND n.sent_at BETWEEN f.sent_at AND f.ended_at
-                AND (n.sent_at, n.position, n.id) > (f.sent_at, f.position, f.id)
+            (SELECT n.id, n.sent_at, n.position FROM messages n
+                WHERE n.chat_id = :chat AND n.session_key = f.session_key
+                    AND n.sent_at BETWEEN f.sent_at AND f.ended_at
+                    AND (n.sent_at, n.position, n.id) > (f.sent_at, f.position, f.id)
                 ORDER BY n.sent_at, n.position, n.id LIMIT :reach)) n
         WHERE f.session_id IS NOT NULL AND :reach > 0
     )
@@ -82,7 +81,8 @@ def _with_neighbours(space: EmbeddingSpace | None) -> TextClause:
     return text(f"""
         WITH {_NEAR}, placed AS MATERIALIZED (
             SELECT id, max(session) AS session, max(next) AS next FROM (
-                SELECT id, session, lead(id) OVER (PARTITION BY found ORDER BY step) AS next FROM near) window_of
+                SELECT id, session, lead(id) OVER (PARTITION BY found ORDER BY sent_at, position, id) AS next
+                FROM near) window_of
             GROUP BY id
         )
         SELECT {_COLUMNS}, {answered("m")} AS answered, {cosine} AS cosine, placed.session, placed.next
