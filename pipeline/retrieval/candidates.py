@@ -25,9 +25,10 @@ from pipeline.store import (
     text_search,
     vector_search,
 )
-from pipeline.store.arms import Arms, SessionLimits
+from pipeline.store.arms import Arms
 from pipeline.store.filters import MessageFilter, Scope
 from pipeline.store.keyword_search import KeywordHits, KeywordSearch
+from pipeline.store.session_search import SessionLimits
 from pipeline.store.vector_search import VectorHits
 from pipeline.text.exact_match import Verbatim
 from schemas.sessions import RepliedTo, number_of

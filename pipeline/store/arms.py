@@ -13,7 +13,7 @@ from sqlalchemy import Connection, TextClause, text
 from pipeline.store import keyword_search, session_search, vector_search
 from pipeline.store.filters import Scope
 from pipeline.store.keyword_search import KeywordHits, any_of, quoted
-from pipeline.store.session_search import SessionHits
+from pipeline.store.session_search import SessionHits, SessionLimits
 from pipeline.store.statements import run
 from pipeline.store.vector_search import VectorHits
 from pipeline.store.vectors import literal
@@ -34,27 +34,17 @@ class Arms:
     inside: Sequence[int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionLimits:
-    """How many sessions a search takes."""
-
-    # the newest, whose summaries are compared by words
-    read: int
-    # of those that fit best by either
-    known: int
-    # of these, those that messages are taken of
-    looked_into: int
-    # of each
-    messages: int
-
-
 @lru_cache(maxsize=16)
-def _statement(space: EmbeddingSpace | None, *, of_key: bool, indexed: bool) -> TextClause:
+def _statement(
+    space: EmbeddingSpace | None, sessions: SessionLimits, limit: int, *, of_key: bool, indexed: bool
+) -> TextClause:
     near = _NONE_NEAR
     if space is not None:
-        near = vector_search.by_index(space) if indexed else vector_search.exactly(space, of_key=of_key)
+        near = (
+            vector_search.by_index(space, limit) if indexed else vector_search.exactly(space, of_key=of_key)
+        )
     return text(f"""
-        WITH {near}, {session_search.best(space)}, {session_search.messages_inside(space)}
+        WITH {near}, {session_search.best(space, sessions)}, {session_search.messages_inside(space, sessions)}
         SELECT frequencies, scores, exact,
             (SELECT json_agg(json_build_array(message_id, cosine, mean, compared)) FROM near_messages),
             (SELECT jsonb_object_agg(id, cosine) FROM nearest_sessions),
@@ -91,17 +81,13 @@ def search(
     compared = {} if space is None or query is None else {"query": literal(query)}
     row = run(
         connection,
-        _statement(space, of_key=of_key, indexed=indexed),
+        _statement(space, sessions, limit, of_key=of_key, indexed=indexed),
         chat=scope.chat_id,
         key=scope.session_key,
         words=words,
         quoted=[quoted(word) for word in words],
         any=any_of(words),
         limit=limit,
-        sessions_read=sessions.read,
-        sessions=sessions.known,
-        looked_into=sessions.looked_into,
-        of_each=sessions.messages,
         **keyword_search.sizes_of(messages, mean_size),
         **compared,
     ).one()

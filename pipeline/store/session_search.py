@@ -12,6 +12,20 @@ _KEYED = "AND (CAST(:key AS text) IS NULL OR session_key = :key)"
 
 
 @dataclass(frozen=True, kw_only=True)
+class SessionLimits:
+    """How many sessions a search takes; parts of its statement, as a plan for any numbers would be a bad one."""
+
+    # the newest, whose summaries are compared by words
+    read: int
+    # of those that fit best by either
+    known: int
+    # of these, those that messages are taken of
+    looked_into: int
+    # of each
+    messages: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class SessionHits:
     """Sessions whose summaries fit a query."""
 
@@ -23,10 +37,10 @@ class SessionHits:
     words: dict[int, float] = field(default_factory=dict)
 
 
-def best(space: EmbeddingSpace | None) -> str:
-    """Return SQL after WITH: the `:sessions` best of a scope by `nearest_sessions` and, by BM25, `worded`.
+def best(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
+    """Return SQL after WITH: the best sessions of a scope by `nearest_sessions` and, by BM25, `worded`.
 
-    Their summaries are compared: the vectors of all, and the words of the newest `:sessions_read`.
+    Their summaries are compared: the vectors of all, and the words of the newest.
     """
     near = (
         "SELECT CAST(NULL AS bigint) AS session_id, CAST(NULL AS float8) AS distance WHERE false"
@@ -40,7 +54,7 @@ def best(space: EmbeddingSpace | None) -> str:
     return f"""
         near_sessions AS MATERIALIZED ({near}), newest AS MATERIALIZED (
             SELECT id FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged' {_KEYED}
-            ORDER BY ended_at DESC LIMIT :sessions_read
+            ORDER BY ended_at DESC LIMIT {int(limits.read)}
         ), described AS MATERIALIZED (
             SELECT s.id, s.tsv, length(s.tsv) AS size, s.tsv @@ CAST(:any AS tsquery) AS holds
             FROM newest CROSS JOIN LATERAL (
@@ -59,40 +73,41 @@ def best(space: EmbeddingSpace | None) -> str:
         ), worded AS MATERIALIZED (
             SELECT id, sum(ln(1 + (n - df + 0.5) / (df + 0.5))
                 * tf * ({K1} + 1) / (tf + {K1} * (1 - {B} + {B} * size / mean_size))) AS score
-            FROM frequency JOIN documents USING (lexeme) GROUP BY id ORDER BY score DESC, id DESC LIMIT :sessions
+            FROM frequency JOIN documents USING (lexeme) GROUP BY id
+            ORDER BY score DESC, id DESC LIMIT {int(limits.known)}
         ), nearest_sessions AS MATERIALIZED (
             SELECT session_id AS id, 1 - distance AS cosine FROM near_sessions
-            ORDER BY distance, session_id DESC LIMIT :sessions
+            ORDER BY distance, session_id DESC LIMIT {int(limits.known)}
         )
     """
 
 
-def messages_inside(space: EmbeddingSpace | None) -> str:
+def messages_inside(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
     """Return SQL after WITH and `best`: the best messages at the time of the best few sessions, as `inside`.
 
-    By vector, or else by words: `:of_each` of each session that is among the first `:looked_into` by either order.
+    By vector, or else by words, of each session that is among the first by either order.
     """
     if space is None:
         messages = """
             SELECT m.id FROM messages m WHERE m.chat_id = :chat AND m.session_key = s.session_key
                 AND m.sent_at BETWEEN s.started_at AND s.ended_at
-            ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at LIMIT :of_each"""
+            ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at"""
     else:
         messages = f"""
             SELECT v.message_id AS id FROM message_vectors v WHERE {in_space(space, "v.")} AND v.chat_id = :chat
                 AND v.sent_at BETWEEN s.started_at AND s.ended_at AND v.chunk_index = 0
-            ORDER BY {distance(space, "v.embedding")} LIMIT :of_each"""
+            ORDER BY {distance(space, "v.embedding")}"""
     return f"""
         chosen AS MATERIALIZED (
             SELECT id, min(place) AS place FROM (
                 SELECT id, row_number() OVER (ORDER BY cosine DESC, id DESC) AS place FROM nearest_sessions
                 UNION ALL
                 SELECT id, row_number() OVER (ORDER BY score DESC, id DESC) AS place FROM worded) ranked
-            WHERE place <= :looked_into GROUP BY id
+            WHERE place <= {int(limits.looked_into)} GROUP BY id
         ), inside AS (
             SELECT m.id, chosen.place FROM chosen CROSS JOIN LATERAL (
                 SELECT session_key, started_at, ended_at FROM conversation_sessions WHERE id = chosen.id OFFSET 0) s
-            CROSS JOIN LATERAL ({messages}) m
+            CROSS JOIN LATERAL ({messages} LIMIT {int(limits.messages)}) m
         )
     """
 

@@ -44,13 +44,18 @@ class VectorHits:
     search: VectorSearch = "off"
 
 
-def by_index(space: EmbeddingSpace) -> str:
-    """Return SQL after WITH: the `:limit` nearest messages of a chat by the index, as `near_messages`."""
+def by_index(space: EmbeddingSpace, limit: int | None = None) -> str:
+    """Return SQL after WITH: the `:limit` nearest messages of a chat by the index, as `near_messages`.
+
+    A statement that is prepared for any parameters needs `limit` itself: without a number the planner passes the index
+    by.
+    """
+    most = ":limit" if limit is None else str(int(limit))
     away, inside = distance(space), f"{in_space(space)} AND chat_id = :chat"
     return f"""
         near AS MATERIALIZED (
             SELECT message_id, {away} AS distance FROM message_vectors WHERE {inside}
-            ORDER BY {away} LIMIT {EFFORT} * :limit
+            ORDER BY {away} LIMIT {EFFORT} * {most}
         ), times AS MATERIALIZED (
             SELECT min(sent_at) AS began, max(sent_at) AS ended FROM message_vectors WHERE {inside}
         ), sample AS MATERIALIZED (
@@ -61,7 +66,7 @@ def by_index(space: EmbeddingSpace) -> str:
         ), near_messages AS (
             SELECT message_id, 1 - min(distance) AS cosine, (SELECT avg(1 - distance) FROM sample) AS mean,
                 (SELECT count(*) FROM near) AS compared
-            FROM near GROUP BY message_id ORDER BY min(distance), message_id DESC LIMIT :limit
+            FROM near GROUP BY message_id ORDER BY min(distance), message_id DESC LIMIT {most}
         )
     """
 
