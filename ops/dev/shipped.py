@@ -17,6 +17,7 @@ from pipeline.clients.factory import make_embedder
 from pipeline.context import build_context
 from pipeline.enrich import summarize
 from pipeline.enrich.protocols import Summarizer
+from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler
@@ -28,6 +29,8 @@ from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from workers.resources import Resources
 
+DERIVED = ("summarize", "extract", "embed")
+"""Kinds of jobs that follow placing."""
 _HANDLERS = {"ingest": "placer", "summarize": "summarizer", "embed": "embed", "forget": "forgetter"}
 
 
@@ -73,11 +76,11 @@ class Shipped:
                 pass
 
     def fill(
-        self, chat: ChatIn, messages: Sequence[MessageIn], progress: Say, *, only_place: bool = False
+        self, chat: ChatIn, messages: Sequence[MessageIn], progress: Say, *, derived: Sequence[str] = DERIVED
     ) -> None:
-        """Bring a conversation in and do everything that follows, or placing only."""
+        """Bring a conversation in: place it, and do these kinds of jobs that follow."""
         self.accept(chat, messages)
-        for kind in ("ingest",) if only_place else ("ingest", "summarize", "extract", "embed"):
+        for kind in ("ingest", *derived):
             progress(f"{chat.chat_id}: {kind}")
             self.run_all(kind)
 
@@ -97,12 +100,33 @@ class Shipped:
             for _ in collect.mend_indexes(connection, found.missing_indexes if found else (), ()):
                 pass
 
-    def ask(self, chat_id: str, question: str, budget: int, **options: Any) -> Context:
-        """Build the context for a question, explained, by default one asked later than recent messages count."""
+    def ask(
+        self, chat_id: str, question: str, budget: int, *, words_only: bool = False, **options: Any
+    ) -> Context:
+        """Build the context for a question, explained, by default one asked later than recent messages count.
+
+        With `words_only` nothing embeds the question.
+        """
         given = {"chat_id": chat_id, "query": question, "budget_tokens": budget}
         query = ContextQuery.model_validate({**given, "include_history": False, "explain": True, **options})
-        embedder, settings = self.resources.embedder, self.settings
-        return build_context(self.database, self.tenant, query, embedder=embedder, settings=settings)
+        embedder = None if words_only else self.resources.embedder
+        return build_context(self.database, self.tenant, query, embedder=embedder, settings=self.settings)
+
+    @contextmanager
+    def put(self, chat: ChatIn, message: MessageIn, *, derived: Sequence[str] = DERIVED) -> Iterator[None]:
+        """Hold a message in a chat while the body runs: a question that was just put to a bot.
+
+        It is placed and embedded, its session is not yet summarized anew. Afterwards it is deleted. Of the jobs that
+        follow, those in `derived` are done, except for learning: nothing was learned from it.
+        """
+        self.accept(chat, [message])
+        self.run_all("ingest", *(kind for kind in derived if kind == "embed"))
+        try:
+            yield
+        finally:
+            rules = self.resources.rules
+            edits.delete(self.database, self.tenant, chat.chat_id, message.external_id, rules)
+            self.run_all("ingest", *(kind for kind in derived if kind != "extract"))
 
     def sessions_of(self, chat_id: str) -> dict[str, int]:
         """Map each message's external id to its session."""

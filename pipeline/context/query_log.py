@@ -25,8 +25,9 @@ from pipeline.store.database import Database
 from pipeline.text.fencing import without_recalled
 from schemas.context import AnswerIn, AnswerReceipt, BlockKind, Context, LoggedContext, Source
 from schemas.errors import InvalidInput, NotFound, Retryable
+from schemas.languages import DEFAULT_LANGUAGE
 from schemas.memories import MemoryIn
-from schemas.messages import DEFAULT_LANGUAGE, MAX_CONTENT_BYTES
+from schemas.messages import MAX_CONTENT_BYTES
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 

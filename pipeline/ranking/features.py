@@ -16,6 +16,8 @@ from pipeline.text import answer_types, exact_match
 # A message of this many distinct words has half the substance that any could have: "haha" answers nothing.
 HALF_SUBSTANCE = 1.0
 DATE_HALF_LIFE_DAYS = 5.0
+# What a mention of somebody counts where what they say counts 1.
+MENTIONED = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +45,11 @@ def features(
     fits = _date_fits(question, ordered)
     columns: dict[str, Array] = {}
     if wanted("decision") and "decision" in question.asks:
-        decided = decisions.about(ordered, meaning.tolist(), statistics, fits)
+        decided = decisions.about(ordered, meaning.tolist(), statistics, question.language, fits)
         columns["decision"] = np.array(decided)
     ordered = _with_others(ordered, kernel, substance, statistics, own, near, meaning)
     sessions = _Sessions(ordered)
-    asks = np.fromiter((answer_types.asks(c.text) for c in ordered), np.float64, size)
+    asks = np.fromiter((answer_types.asks(c.text, question.language) for c in ordered), np.float64, size)
     columns |= {
         "words": own,
         "words_near": near,
@@ -62,15 +64,16 @@ def features(
         "tells": 1.0 - asks,
         "answers": _answers(ordered, asks, np.maximum(near, meaning)),
     }
-    if question.speakers:
+    if question.speakers or question.names:
         columns["named"] = _named(question, ordered)
         if wanted("about_self"):
-            tells_of_self = np.fromiter((answer_types.about_self(c.text) for c in ordered), np.float64, size)
+            about = (answer_types.about_self(c.text, question.language) for c in ordered)
+            tells_of_self = np.fromiter(about, np.float64, size)
             columns["about_self"] = np.maximum(tells_of_self, 0.0) * columns["named"]
     for kind in ("when", "number"):
         if kind in question.asks and wanted(kind):
             says = answer_types.SAYS[kind]
-            columns[kind] = np.fromiter((says(c.text) for c in ordered), np.float64, size)
+            columns[kind] = np.fromiter((says(c.text, question.language) for c in ordered), np.float64, size)
     if "now" in question.asks:
         columns["latest"] = _newness(ordered)
     if any(c.linked for c in ordered):
@@ -156,14 +159,15 @@ def _with_others(
 
 
 def _named(question: Question, ordered: Sequence[Candidate]) -> Array:
-    """Return 1 for what a named participant says, half of it for what mentions them."""
-    names = [name.casefold() for name in question.speakers]
+    """Return how surely what each candidate says is by whom the question names, or half of 1 if it mentions them."""
+    names = [name.casefold() for name in question.names]
 
     def share(candidate: Candidate) -> float:
-        if candidate.speaker in question.speakers:
-            return 1.0
+        said = question.speakers.get(candidate.speaker, 0.0)
+        if said >= MENTIONED or not names:
+            return said
         text = candidate.text.casefold()
-        return 0.5 if any(name in text for name in names) else 0.0
+        return MENTIONED if any(name in text for name in names) else said
 
     return np.fromiter(map(share, ordered), np.float64, len(ordered))
 

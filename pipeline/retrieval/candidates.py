@@ -218,13 +218,13 @@ def _side_arms(
         found["times"] = text_search.within(
             connection, scope, terms.spans, terms.lexemes, space, vector, read=TIME_READ, limit=limit
         )
-    if terms.speakers:
+    if terms.speakers or terms.named:
         by_name = keyword_hits(connection, request, [*terms.named, *terms.lexemes], limit).scores
         spoken = (
             vector_search.nearest_of_speakers(
                 connection, scope, space, vector, list(terms.speakers), within=NAMED_WITHIN, limit=limit
             )
-            if space is not None and vector is not None
+            if space is not None and vector is not None and terms.speakers
             else []
         )
         found["named"] = list(dict.fromkeys([*spoken, *by_name]))

@@ -113,9 +113,8 @@ def _named(connection: Connection, query: PreparedQuery, seen: Seen) -> dict[str
     called: dict[str, str] = {}
     for row in rows:
         handles = {row.person, row.sender_id.partition(":")[2]}
-        is_named = parse.named(
-            text, [row.sender_name or ""], {each for each in handles if not each.isdigit()}
-        )
+        handles = {each for each in handles if not each.isdigit()}
+        is_named = parse.named(text, [row.sender_name or ""], handles, query.request.chat.language)
         if is_named and not called.get(row.person):
             called[row.person] = row.sender_name or row.person
     return {each: name for person, name in called.items() for each in identities.ids_of(connection, person)}

@@ -113,13 +113,14 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     zone = ZoneInfo(chat.time_zone)
 
     def read(text: str) -> Question:
-        return parse.read(text, prelude.names, prelude.began or now, now.astimezone(zone))
+        return parse.read(text, prelude.names, prelude.began or now, now.astimezone(zone), chat.language)
+
+    def lexemes_of(text: str) -> list[str]:
+        known = prelude.lexemes(text)
+        return keyword_search.lexemes(connection, chat.language, text) if known is None else known
 
     def lexemes(question: Question) -> list[str]:
-        known = prelude.lexemes(question.content)
-        if known is not None:
-            return known
-        return keyword_search.lexemes(connection, chat.language, question.content)
+        return lexemes_of(parse.telling(question.content, chat.language))
 
     question, brief = read(request.text), list[str]()
     may_lean = request.memory and request.include_history and request.parameters.brief_words
@@ -128,7 +129,9 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     if brief:
         question = replace(question, content=" ".join((question.content, *brief)))
     event = None
-    mention = temporal_anchor.mention(request.text) if weights.date and request.memory else None
+    mention = (
+        temporal_anchor.mention(request.text, chat.language) if weights.date and request.memory else None
+    )
     if mention is not None and not any(mention.text in piece.text for piece in question.exact):
         described = tuple((one, lexemes(one)) for one in map(read, mention.events))
         rest = read(mention.rest).content if mention.rest else None
@@ -137,13 +140,13 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         request=request,
         question=question,
         lexemes=lexemes(question),
-        named=keyword_search.lexemes(connection, chat.language, " ".join(sorted(question.speakers)))
-        if question.speakers
-        else [],
+        named=lexemes_of(" ".join(question.names)) if question.names else [],
         event=event,
         others=tuple((one.content, lexemes(one)) for one in map(read, request.queries)),
         brief=brief,
-        questions=None if request.finds_questions else Questions.of(request.text, prelude.logged),
+        questions=None
+        if request.finds_questions
+        else Questions.of(request.text, chat.language, prelude.logged),
         zone=zone,
         now=now,
         asker=prelude.asker,

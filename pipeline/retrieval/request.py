@@ -28,8 +28,9 @@ Found = TypeVar("Found")
 
 # Questions of a chat's log that are recognized among its messages, the newest ones.
 LOGGED_QUESTIONS_READ = 200
-# Recent messages read to fill the history.
-RECENT_READ = 60
+# Recent messages read to fill the history: more where short ones, of as many tokens each, would not fill it.
+RECENT_READ, SHORT_MESSAGE_TOKENS = 60, 7
+MAX_RECENT = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,7 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
             query.user_id,
             [query.query, *query.queries],
             logged=LOGGED_QUESTIONS_READ,
-            recent=RECENT_READ if history else followup.LOOKED_AT if leans else 0,
+            recent=_recent_read(parameters) if history else followup.LOOKED_AT if leans else 0,
             session_key=query.talk_key,
             until=query.as_of,
         ),
@@ -192,6 +193,11 @@ def for_search(connection: Connection, query: SearchQuery, settings: Settings) -
         history_key=query.session_key,
         finds_questions=True,
     )
+
+
+def _recent_read(parameters: Parameters) -> int:
+    """Return how many recent messages are read to fill the history."""
+    return min(max(RECENT_READ, parameters.history_tokens // SHORT_MESSAGE_TOKENS), MAX_RECENT)
 
 
 def find_chat(connection: Connection, chat_id: str) -> Chat:

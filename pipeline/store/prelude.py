@@ -47,7 +47,7 @@ def _statement(*, of_key: bool) -> TextClause:
                 WHERE status = 'active') AS is_indexed,
             EXISTS (SELECT 1 FROM memories) AS has_memories,
             (SELECT key FROM tenant_keys) AS key,
-            (SELECT json_object_agg(word, tsvector_to_array(to_tsvector(CAST(c.language AS regconfig), word)))
+            (SELECT json_object_agg(word, tsvector_to_array(words_of(c.language, word)))
                 FROM unnest(CAST(:words AS text[])) AS word) AS lexemes
         FROM (SELECT) always LEFT JOIN LATERAL (SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = :chat) c ON true
         CROSS JOIN LATERAL ({sessions.PEOPLE}) people

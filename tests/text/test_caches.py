@@ -101,6 +101,10 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
         "pipeline.question.thesaurus._entries",
         "pipeline.question.thesaurus._translations",
         "pipeline.clients.tokenizers._loaded",
+        "pipeline.text.cues._made",
+        "pipeline.text.cues._parts",
+        "pipeline.text.cues._read",
+        "pipeline.text.cues._stop_words",
         # a path of the settings
         "workers.signals._heartbeat_file",
         # the vectors of the last 32 questions

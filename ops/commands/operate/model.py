@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,7 +41,9 @@ def export(
     ] = 0.99,
     recall: Annotated[
         bool,
-        typer.Option("--recall", help="Compare `dev eval own`, too, which takes minutes (a checkout only)."),
+        typer.Option(
+            "--recall", help="Compare `dev eval chats`, too, which takes minutes (a checkout only)."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -131,12 +132,13 @@ def _texts() -> list[str]:
 
 def _recalls(model: str, folder: Path) -> dict[str, float]:
     """Measure the mean recall of both on the sample chats."""
-    own: Callable[..., Any] = importlib.import_module("ops.dev.eval.own").own
+    evaluation = importlib.import_module("ops.dev.eval.run_chats")
+    options = evaluation.Options(only=importlib.import_module("ops.dev.eval.samples").NAMES)
     found = {}
     for name, provider, used in (("model", "sentence-transformers", model), ("graph", "onnx", str(folder))):
         choice = {"embedding_provider": provider, "embedding_model": used}
-        recall = own(connection.configured().model_copy(update=choice), lambda _: None)["all"]["backscroll"][
-            "recall"
-        ]
+        settings = connection.configured().model_copy(update=choice)
+        tables = evaluation.chats(settings, options, lambda _: None)
+        recall = tables["all"]["backscroll"]["turn"]
         found[name] = round(sum(recall.values()) / len(recall), 4)
     return found

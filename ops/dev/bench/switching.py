@@ -46,7 +46,7 @@ SPEAK_SECONDS, ASK_SECONDS = 0.5, 0.1
 """Between two new messages, and between two questions."""
 PATIENCE_SECONDS = 3600.0
 BUDGET, FIRST = 800, 10
-"""Tokens of a context, and how many of its messages are looked at for the recall, as in `backscroll dev eval own`."""
+"""Tokens of a context, and how many of its messages are looked at for the recall."""
 FILLED, TALKING = ChatIn(chat_id="bench:filled"), ChatIn(chat_id="bench:talking")
 _MISSING = """
     SELECT count(*) FROM messages m CROSS JOIN embedding_spaces e WHERE m.content <> '' AND e.status <> 'retired'
@@ -169,7 +169,7 @@ class _Switch:
             return spaces.find(connection, self.new.name).space
 
     def _recall(self, when: str) -> Figure:
-        """Ask the questions of the sample chats, as `backscroll dev eval own` does, over HTTP."""
+        """Ask the questions of the sample chats over HTTP."""
         shares = []
         for sample in samples():
             for case in sample.cases:

@@ -4,15 +4,16 @@ Embedding the question and reading candidates takes most of the time and depends
 to that of `build_context`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from sqlalchemy import text
 
+from ops.dev.eval.asking import asked_as_message
 from ops.dev.eval.locomo import CATEGORIES, AskedQuestion, Conversation
 from ops.dev.eval.measures import SESSION_KS, TURN_KS, QuestionShares, share_found
-from ops.dev.shipped import Shipped
+from ops.dev.shipped import DERIVED, Shipped
 from pipeline.context.build import assemble
 from pipeline.ranking import rank
 from pipeline.ranking.model import Candidate, Statistics, Weights
@@ -30,12 +31,11 @@ from schemas.payloads import ContextQuery
 
 @dataclass(frozen=True, kw_only=True)
 class FilledConversation:
-    """A conversation that was brought in."""
+    """A conversation that was brought in, while a question is put to its bot."""
 
-    conversation: Conversation
-    # by external id
+    # of the messages that are evidence, by external id
     session_of: Mapping[str, int]
-    # what a context shows of a message, by external id
+    # on one line
     texts: Mapping[str, str]
     sessions: Mapping[int, RetrievedSession]
 
@@ -45,10 +45,17 @@ class Gathered:
     """A question with all that was found for it."""
 
     filled: FilledConversation
-    question: AskedQuestion
+    conversation: Conversation
+    # of the conversation's questions, from 0
+    number: int
     query: ContextQuery
     prepared: PreparedQuery
     found: RetrievalResult
+
+    @property
+    def question(self) -> AskedQuestion:
+        """The question itself."""
+        return self.conversation.questions[self.number]
 
     def ranked(self, weights: Weights) -> RetrievalResult:
         """Rank what was found by these weights."""
@@ -89,8 +96,8 @@ class Gathered:
         return replace(self, found=replace(self.found, retrieved=retrieved))
 
 
-def filled(backscroll: Shipped, conversation: Conversation) -> FilledConversation:
-    """Return what `Shipped.fill` has stored of a conversation."""
+def filled(backscroll: Shipped, conversation: Conversation, evidence: Sequence[str]) -> FilledConversation:
+    """Return what is stored of a conversation."""
     chat_id = conversation.chat.chat_id
     with backscroll.database.tenant(backscroll.tenant) as connection:
         rows = connection.execute(
@@ -102,47 +109,65 @@ def filled(backscroll: Shipped, conversation: Conversation) -> FilledConversatio
             {"chat": chat_id},
         )
         sessions = {row.id: RetrievedSession(**row._mapping) for row in rows}
+    session_of = backscroll.sessions_of(chat_id)
     return FilledConversation(
-        conversation=conversation,
-        session_of=backscroll.sessions_of(chat_id),
-        texts={m.external_id: one_line(m.content) for m in conversation.messages},
+        session_of={turn: session_of[turn] for turn in evidence},
+        texts={
+            m.external_id: one_line(m.content) for m in conversation.messages if m.external_id in evidence
+        },
         sessions=sessions,
     )
 
 
 def gather(
     backscroll: Shipped,
-    where: FilledConversation,
-    question: AskedQuestion,
+    conversation: Conversation,
+    number: int,
     *,
     names_stay: bool = False,
     parameters: Mapping[str, float] = MappingProxyType({}),
+    derived: Sequence[str] = DERIVED,
 ) -> Gathered:
-    """Find everything for a question; with `names_stay` its names and dates are searched for as words."""
-    database, embedder, settings = backscroll.database, backscroll.resources.embedder, backscroll.settings
-    query = ContextQuery(
-        chat_id=where.conversation.chat.chat_id,
-        query=question.text,
-        include_history=False,
-        parameters=dict(parameters),
+    """Put a question to the bot as a message, and find everything for it.
+
+    `derived` are the kinds of jobs that follow placing; with `names_stay` names and dates are searched for as words.
+    """
+    question = conversation.questions[number]
+    message = asked_as_message(conversation.chat, conversation.messages, question.text)
+    with backscroll.put(conversation.chat, message, derived=derived):
+        where = filled(backscroll, conversation, question.evidence)
+        query = ContextQuery(
+            chat_id=conversation.chat.chat_id,
+            query=question.text,
+            include_history=False,
+            parameters=dict(parameters),
+        )
+        prepared, found = _found(backscroll, query, names_stay=names_stay)
+    # it is ranked again anyway, and the scores of many hundred questions take a gigabyte
+    found = replace(found, ranked=(), sessions=())
+    return Gathered(
+        filled=where, conversation=conversation, number=number, query=query, prepared=prepared, found=found
     )
+
+
+def _found(
+    backscroll: Shipped, query: ContextQuery, *, names_stay: bool
+) -> tuple[PreparedQuery, RetrievalResult]:
+    database, embedder, settings = backscroll.database, backscroll.resources.embedder, backscroll.settings
     stopwatch = Stopwatch()
     with database.tenant(settings.tenant) as connection:
         parsed = parse_question(connection, for_context(connection, query, settings))
-        words = keyword_search.lexemes(connection, parsed.request.chat.language, question.text)
+        words = keyword_search.lexemes(connection, parsed.request.chat.language, query.query)
     prepared = prepare_query(database, settings.tenant, parsed, embedder, stopwatch)
     embedded = prepared.terms.embedded
-    if names_stay and prepared.question.content != question.text and embedded:
-        vector = embedder.embed_query(question.text)
+    if names_stay and prepared.question.content != query.query and embedded:
+        vector = embedder.embed_query(query.query)
         prepared = replace(
             prepared,
-            question=replace(prepared.question, content=question.text),
+            question=replace(prepared.question, content=query.query),
             terms=replace(prepared.terms, lexemes=words, embedded=(embedded[0], vector)),
         )
-    found = gather_result(database, settings.tenant, prepared, stopwatch)
-    # it is ranked again anyway, and the scores of many hundred questions take a gigabyte
-    found = replace(found, ranked=(), sessions=())
-    return Gathered(filled=where, question=question, query=query, prepared=prepared, found=found)
+    return prepared, gather_result(database, settings.tenant, prepared, stopwatch)
 
 
 def measured(
@@ -159,7 +184,9 @@ def measured(
     sessions = [session for session, _ in rank.rank_sessions(found.ranked)]
     wanted = {where.session_of[turn] for turn in evidence}
     contexts = {
-        budget: gathered.context(found, parameters or gathered.prepared.request.parameters, budget).text
+        budget: one_line(
+            gathered.context(found, parameters or gathered.prepared.request.parameters, budget).text
+        )
         for budget in budgets
     }
     category = gathered.question.category

@@ -6,8 +6,8 @@ is read from a folder of the user's and is no part of Backscroll.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,34 @@ def read(path: Path) -> Iterator[Conversation]:
             raise InvalidInput(f"{file} is not a LoCoMo conversation: {error!r}", field="DIR") from error
 
 
+def merged(conversations: Sequence[Conversation]) -> Conversation:
+    """Return all conversations as one chat, their sessions interleaved by time, with the questions of all."""
+
+    def own(conversation: Conversation, turn: str) -> str:
+        return f"{conversation.name}/{turn}"
+
+    messages = [
+        message.model_copy(update={"external_id": own(each, message.external_id)})
+        for each in conversations
+        for message in each.messages
+    ]
+    return Conversation(
+        name="merged",
+        chat=ChatIn(chat_id="locomo:merged", kind="group", title="All conversations"),
+        messages=sorted(messages, key=lambda message: message.sent_at),
+        questions=[
+            replace(question, evidence=tuple(own(each, turn) for turn in question.evidence))
+            for each in conversations
+            for question in each.questions
+        ],
+        summaries={
+            own(each, f"D{number}"): summary
+            for each in conversations
+            for number, summary in each.summaries.items()
+        },
+    )
+
+
 def parse(name: str, data: Mapping[str, Any]) -> Conversation:
     """Read one conversation out of its JSON."""
     messages, summaries = [], {}
@@ -83,7 +111,7 @@ def parse(name: str, data: Mapping[str, Any]) -> Conversation:
                     external_id=turn["dia_id"],
                     sender_id=f"locomo:{turn['speaker']}",
                     sender_name=turn["speaker"],
-                    content=turn["text"] + (f" [picture: {caption}]" if caption else ""),
+                    content=turn["text"] + (f"\n[picture: {caption}]" if caption else ""),
                     sent_at=began + number * BETWEEN_TURNS,
                 )
             )

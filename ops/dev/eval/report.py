@@ -6,12 +6,10 @@ from typing import Any
 
 from rich.table import Table
 
-from ops.dev.eval.own import KS, WAYS
 from schemas.errors import SettingsError
 
 # Of the many figures those by which a part is judged.
 _JUDGED = [(level, k) for level, ks in (("session", "3 5 10"), ("turn", "5 10 20")) for k in ks.split()]
-_TOP = ("top3_relevant", "top3_precision", "top3_on_topic", "top3_sessions")
 PLOTTED_BUDGETS = (200, 400, 600, 800, 1200, 1600, 2000, 3000, 4000)
 
 
@@ -57,49 +55,96 @@ def _tenths(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def own_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
-    """Show how much was found, by chat and kind, and what came back where there was nothing to find.
-
-    In every cell Backscroll's figure is before that of plain vector search.
-    """
-    found = _table(
-        f"Backscroll / plain vector search: shares in %, contexts of {tables['budget']} tokens",
-        ("chat, kind",),
-        ("n", *(f"R@{k}" for k in KS), *"top 3,precision,on topic,sessions,complete,noise".split(",")),
-    )
-    found.caption = (
-        "Top 3: any evidence among the first three hits; precision: how much of what could be there is;\n"
-        "on topic: how many of the three are in a session with evidence.\n"
-        "Sessions: any evidence in the first three sessions.\n"
-        "Complete: every expected piece in the context. Noise: unexpected pieces shown, of how many."
-    )
-    _add_kinds(found, "all", tables["all"], tables["by_kind"])
-    for chat, of_chat in tables["by_chat"].items():
-        found.add_section()
-        _add_kinds(found, chat, of_chat, of_chat["by_kind"] if len(of_chat["by_kind"]) > 1 else {})
-    yield found
-    missing = _table(
-        "Questions whose answer is nowhere",
-        ("",),
-        ("n", "returned something", "mean top score", "of the answerable", "told apart"),
-    )
-    for way, part in tables["unanswerable"].items():
-        missing.add_row(way, *(str(value) for value in part.values()))
-    yield missing
+_GROUPS = {
+    "by_chat_kind": "kind of chat",
+    "by_language": "language",
+    "by_kind": "kind of question",
+    "by_chat": "chat",
+}
+_LEVELS = (("turn", ("5", "10", "20")), ("session", ("5",)), ("coverage", ("800", "2000")))
+_PLAIN = ("bm25", "vectors", "sum")
 
 
-def _add_kinds(into: Table, label: str, whole: Mapping[str, Any], by_kind: Mapping[str, Any]) -> None:
-    for name, part in ((label, whole), *((f"  {kind}", part) for kind, part in sorted(by_kind.items()))):
-        ways = [part[way] for way in WAYS]
-        shares = [[way["recall"][str(k)] for way in ways] for k in KS]
-        shares += [[way[top] for way in ways] for top in _TOP]
-        into.add_row(
-            name,
-            str(part["questions"]),
-            *(" / ".join(f"{100 * share:.0f}" for share in both) for both in shares),
-            " / ".join(str(way["complete_count"]) for way in ways),
-            " / ".join(str(way["noise_count"]) for way in ways) + f" of {ways[0]['noise_of']}",
+def chats_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
+    """Show the ways of searching side by side, Backscroll by groups of questions, and the ratios of translations."""
+    heads = ["R@5", "R@10", "R@20", "S@5", "C 800", "C 2000", "astray 800", "2000"]
+    ways = _table(
+        f"{tables['questions']} questions with an answer; shares in %", ("way",), [*heads, "told apart"]
+    )
+    for way, part in tables["all"].items():
+        apart = tables["unanswerable"][way]["told_apart"]
+        ways.add_row(way, *_way_cells(part), "–" if apart is None else f"{apart:.2f}")
+    ways.caption = (
+        "R, S: of the evidence among the first messages, of its sessions among the first sessions.\n"
+        "C: of the answer's pieces in a context of so many tokens. Astray: unexpected pieces shown, of how many.\n"
+        "Told apart: the chance that a question with an answer scores higher than one without.\n"
+        "Sum: BM25 and cosine, each spread from 0 to 1 over the chat, untuned."
+    )
+    yield ways
+    ours = next(iter(tables["all"]))
+    others = [way for way in _PLAIN if way in tables["all"]]
+    for group, label in _GROUPS.items():
+        if len(tables[group]) > 1:
+            table = _table(f"{ours}, and R@10 of plain search", (label,), ["n", *heads, *others])
+            for name, part in tables[group].items():
+                plain = [_tenths(part[way]["turn"]["10"]) for way in others]
+                table.add_row(name, str(part["questions"]), *_way_cells(part[ours]), *plain)
+            yield table
+    if tables["ratios"]:
+        table = _table("Translations: figures as % of the original's", ("translation", "by"), heads[:6])
+        for name, part in tables["ratios"].items():
+            for way in (each for each in part if each != "of"):
+                cells = [part[way][level].get(k) for level, ks in _LEVELS for k in ks]
+                table.add_row(
+                    f"{name} / {part['of']}", way, *("–" if c is None else _tenths(c) for c in cells)
+                )
+        yield table
+
+
+def _way_cells(part: Mapping[str, Any]) -> list[str]:
+    shares = [_tenths(part[level][k]) if k in part[level] else "–" for level, ks in _LEVELS for k in ks]
+    return shares + [f"{count} of {part['unexpected_of']}" for count in part["unexpected"].values()]
+
+
+def fit_tables(found: Mapping[str, Any]) -> Iterator[Table]:
+    """Show the weights with what each feature is worth, and how well they rank beside the shipped ones."""
+    judged = found["held"]["questions"] or found["fit"]["questions"]
+    features = _table(
+        f"Weights, and points lost without each on {judged} held questions",
+        ("feature",),
+        ["weight", "", "n", "R@5", "R@10", ""],
+    )
+    for name, part in found["features"].items():
+        lost = [f"{100 * part['lost'][k]:+.1f}" for k in part["lost"]]
+        kept = "kept" if name in found["fixed"] else ""
+        small = "< 0.3" if part["small"] else ""
+        features.add_row(name, f"{found['weights'][name]:.2f}", kept, str(part["questions"]), *lost, small)
+    features.caption = (
+        "n: questions in which the feature tells candidates apart. Without it all else is fitted anew."
+    )
+    yield features
+    ranking = _table(
+        f"L2 {found['l2']:g}, {found['pairs']:,} pairs; shares in %", ("", "weights"), ["n", "R@5", "R@10"]
+    )
+    for strength, shares in found["cross_validated"].items():
+        ranking.add_row(
+            "one chat left out",
+            f"L2 {strength}",
+            str(found["fit"]["questions"]),
+            *map(_tenths, shares.values()),
         )
+    for part in ("fit", "held"):
+        for weights in ("shipped", "fitted") if found[part]["questions"] else ():
+            shares = found[part][weights].values()
+            ranking.add_row(part, weights, str(found[part]["questions"]), *map(_tenths, shares))
+    for chat, part in found["by_chat"].items():
+        for weights, label in (("shipped", "shipped"), ("left_out", "fitted without it")):
+            ranking.add_row(chat, label, str(part["questions"]), *map(_tenths, part[weights].values()))
+    yield ranking
+    pasted = Table("", title="To be pasted", show_header=False, box=None)
+    for name, value in found["weights"].items():
+        pasted.add_row(f"{name}: float = {value:g}")
+    yield pasted
 
 
 def _table(title: str, left: Iterable[str], right: Iterable[str]) -> Table:

@@ -9,11 +9,11 @@ from typing import Any
 from ops.dev import shipped
 from ops.dev.eval import gather
 from ops.dev.eval.gather import Gathered, measured
-from ops.dev.eval.locomo import Conversation, read
+from ops.dev.eval.locomo import Conversation, merged, read
 from ops.dev.eval.measures import QuestionShares, table, tables
 from ops.dev.eval.reference import ReferenceSummarizer
 from ops.dev.observe import Say, batches
-from ops.dev.shipped import Shipped
+from ops.dev.shipped import DERIVED, Shipped
 from pipeline.ranking.model import Weights
 from pipeline.retrieval.profiles import parameters_for
 from schemas.errors import InvalidInput
@@ -42,8 +42,15 @@ class Options:
     unsummarized: bool = False
     # sessions are summarized by what comes with the set
     reference: bool = False
+    # all conversations are one chat
+    merged: bool = False
     # of the contexts, by name
     parameters: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def derived(self) -> Sequence[str]:
+        """The kinds of jobs that follow placing and are done."""
+        return () if self.unsummarized else DERIVED
 
 
 def locomo(folder: Path, settings: Settings, options: Options, progress: Say) -> dict[str, Any]:
@@ -54,7 +61,9 @@ def locomo(folder: Path, settings: Settings, options: Options, progress: Say) ->
     parameters_for("balanced", options.parameters)
     conversations = [c for c in read(folder) if not options.only or c.name in options.only]
     if not conversations:
-        raise InvalidInput(f"{folder} holds too few conversations for that", field="only")
+        raise InvalidInput(f"{folder} holds none of these conversations", field="only")
+    if options.merged:
+        conversations = [merged(conversations)]
     with shipped.temporary(settings) as backscroll:
         if options.reference:
             backscroll.summarizer = ReferenceSummarizer({c.chat.chat_id: c.summaries for c in conversations})
@@ -73,17 +82,20 @@ def _gathered(
 ) -> list[Gathered]:
     chat = conversation.chat
     if options.shuffle is None:
-        backscroll.fill(chat, conversation.messages, progress, only_place=options.unsummarized)
+        backscroll.fill(chat, conversation.messages, progress, derived=options.derived)
     else:
         for some in _shuffled(conversation.messages, options.shuffle):
-            backscroll.fill(chat, some, progress, only_place=True)
+            backscroll.fill(chat, some, progress, derived=())
         if not options.unsummarized:
             backscroll.fill(chat, [], progress)
-    where = gather.filled(backscroll, conversation)
     questions = []
-    for number, question in enumerate(conversation.questions, start=1):
-        progress(f"{chat.chat_id}: question {number} of {len(conversation.questions)}")
-        questions.append(gather.gather(backscroll, where, question, parameters=options.parameters))
+    for number in range(len(conversation.questions)):
+        progress(f"{chat.chat_id}: question {number + 1} of {len(conversation.questions)}")
+        questions.append(
+            gather.gather(
+                backscroll, conversation, number, parameters=options.parameters, derived=options.derived
+            )
+        )
     return questions
 
 
@@ -129,6 +141,6 @@ def _ablated(backscroll: Shipped, gathered: Sequence[Gathered], progress: Say) -
     stayed = []
     for number, one in enumerate(gathered, start=1):
         progress(f"with names in the query: question {number} of {len(gathered)}")
-        again = gather.gather(backscroll, one.filled, one.question, names_stay=True)
+        again = gather.gather(backscroll, one.conversation, one.number, names_stay=True)
         stayed.append(measured(again, BUDGETS))
     return found | {"taking names and dates out of the query": table(stayed)}

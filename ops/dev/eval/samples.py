@@ -1,21 +1,28 @@
-"""The chats that Backscroll ships with, written for it, and the questions that are asked about them."""
+"""The chats that evaluations read, written for this, and the questions that are asked about them."""
 
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from pipeline.platforms import jsonlines
 from pipeline.platforms.records import ImportOptions, Record, Times
-from schemas.messages import ChatIn, MessageIn
+from schemas.errors import InvalidInput
+from schemas.messages import ChatIn, Language, MessageIn
 
 SAMPLES = files("ops") / "local" / "samples"
-# A shared flat, a small company's help channel, a developer with a coding agent, and one topic per session.
+CHATS = files("ops") / "dev" / "eval" / "chats"
+# That ship: a shared flat, a small company's help channel, a developer with a coding agent, one topic per session.
 NAMES = ("harbour_house", "support_desk", "coding_sessions", "classic")
 # The kind of questions whose answer is nowhere in the chat.
 UNANSWERABLE = "unanswerable"
+
+Part = Literal["fit", "held"]
 
 
 class SampleQuestion(BaseModel):
@@ -34,6 +41,21 @@ class SampleQuestion(BaseModel):
     unexpected: tuple[str, ...]
     # for people
     answer: str
+    # when it is put to the bot; None: a few minutes after the last message
+    asked_at: datetime | None = None
+
+
+class ChatFacts(BaseModel):
+    """What `chats.toml` says of a chat."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    part: Part
+    # such as `direct`, `group of 20` or `support desk`
+    kind: str
+    language: str
+    # the chat that says the same in another language
+    translation_of: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +69,45 @@ class SampleChat:
 
 
 _CASES = TypeAdapter(list[SampleQuestion])
+_LANGUAGE: TypeAdapter[str] = TypeAdapter(Language)
 
 
 def samples() -> Iterator[SampleChat]:
     """Every sample that ships, in the order of `NAMES`."""
     for name in NAMES:
         yield read(name, SAMPLES)
+
+
+def catalogue(folder: Traversable = CHATS) -> dict[str, ChatFacts]:
+    """Return what is said of each chat, by name, in the order of the file."""
+    listed = tomllib.loads((folder / "chats.toml").read_text("utf-8"))
+    return {name: ChatFacts.model_validate(facts) for name, facts in listed.items()}
+
+
+def chosen(
+    known: dict[str, ChatFacts], part: Part | Literal["all"], only: tuple[str, ...] = ()
+) -> dict[str, ChatFacts]:
+    """Return the chats of a part, or of the given names. Raises `InvalidInput` for an unknown name."""
+    for name in only:
+        if name not in known:
+            raise InvalidInput(f"there is no chat {name!r}: see {', '.join(known)}", field="only")
+    if only:
+        return {name: facts for name, facts in known.items() if name in only}
+    return {name: facts for name, facts in known.items() if part in {"all", facts.part}}
+
+
+def is_readable(facts: ChatFacts) -> bool:
+    """Return whether this version knows the chat's language."""
+    try:
+        _LANGUAGE.validate_python(facts.language)
+    except ValidationError:
+        return False
+    return True
+
+
+def read_chat(name: str, folder: Traversable = CHATS) -> SampleChat:
+    """Read a chat of the catalogue: from its folder, or one that ships."""
+    return read(name, folder if (folder / f"{name}.jsonl").is_file() else SAMPLES)
 
 
 def read(name: str, folder: Traversable) -> SampleChat:

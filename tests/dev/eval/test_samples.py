@@ -5,11 +5,23 @@ from collections import Counter
 import pytest
 from sqlalchemy import text
 
-from ops.dev.eval.samples import UNANSWERABLE, SampleChat, SampleQuestion, samples
+from ops.dev.eval.samples import (
+    CHATS,
+    NAMES,
+    UNANSWERABLE,
+    SampleChat,
+    SampleQuestion,
+    catalogue,
+    is_readable,
+    read_chat,
+    samples,
+)
 from pipeline.store.database import Database
 from tests.conftest import TENANT
 
 SAMPLES = list(samples())
+FACTS = catalogue()
+EVERY = [read_chat(name) for name, facts in FACTS.items() if is_readable(facts)]
 KINDS = {
     "decision_reversed",
     "paraphrase",
@@ -28,7 +40,7 @@ def said_as_evidence(sample: SampleChat, case: SampleQuestion) -> list[str]:
     return [message.content for message in sample.messages if message.external_id in case.evidence]
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+@pytest.mark.parametrize("sample", EVERY, ids=lambda sample: sample.name)
 def test_messages_have_ids_of_their_own_and_stand_in_order_of_time(sample: SampleChat) -> None:
     ids = [message.external_id for message in sample.messages]
     assert len(set(ids)) == len(ids)
@@ -36,7 +48,7 @@ def test_messages_have_ids_of_their_own_and_stand_in_order_of_time(sample: Sampl
     assert times == sorted(times)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+@pytest.mark.parametrize("sample", EVERY, ids=lambda sample: sample.name)
 def test_evidence_holds_what_is_expected_and_nothing_unexpected(sample: SampleChat) -> None:
     questions = [case.question for case in sample.cases]
     assert len(set(questions)) == len(questions)
@@ -49,6 +61,33 @@ def test_evidence_holds_what_is_expected_and_nothing_unexpected(sample: SampleCh
             assert not any(piece in content for content in said), case
             # what the chat never says could not be shown
             assert any(piece in message.content for message in sample.messages), case
+
+
+def test_the_catalogue_names_every_chat_and_no_other() -> None:
+    files = {file.name.removesuffix(".jsonl") for file in CHATS.iterdir() if file.name.endswith(".jsonl")}
+    assert set(FACTS) == files | set(NAMES)
+    # what was tuned on before it was written down cannot judge
+    assert all(FACTS[name].part == "fit" for name in NAMES)
+
+
+def test_the_catalogue_says_what_the_chats_are() -> None:
+    for sample in EVERY:
+        facts = FACTS[sample.name]
+        assert (sample.chat.language or "english") == facts.language, sample.name
+        if sample.name not in NAMES:
+            assert sample.name.startswith(f"{facts.part}_")
+
+
+def test_a_translation_has_the_messages_and_questions_of_its_original_in_their_order() -> None:
+    by_name = {sample.name: sample for sample in EVERY}
+    for sample in EVERY:
+        if original := FACTS[sample.name].translation_of:
+            other = by_name[original]
+            assert [m.external_id for m in sample.messages] == [m.external_id for m in other.messages]
+            assert [m.reply_to for m in sample.messages] == [m.reply_to for m in other.messages]
+            assert [(c.kind, set(c.evidence)) for c in sample.cases] == [
+                (c.kind, set(c.evidence)) for c in other.cases
+            ]
 
 
 def test_every_chat_of_the_harder_kind_has_every_kind_of_question() -> None:

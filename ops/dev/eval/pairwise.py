@@ -1,0 +1,168 @@
+"""Fit weights so that evidence ranks before other candidates: pairwise logistic loss, none below 0."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from statistics import fmean
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.ranking.features import Features
+from pipeline.ranking.model import Weights
+
+Array = npt.NDArray[np.float64]
+
+NAMES = tuple(field.name for field in fields(Weights))
+"""The features, in the order of the columns."""
+# Other candidates that each evidence is compared with: half the best by the weights so far, half at random.
+OTHERS = 200
+KS = (5, 10)
+
+# Of the projected gradient: it ends when no weight moves more than this in a step.
+_STILL = 1e-5
+_STEPS = 3000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Matrix:
+    """The candidates of one question."""
+
+    chat: str
+    kind: str
+    # a row for each candidate, a column for each of `NAMES`
+    rows: Array
+    # by candidate: whether it is evidence, whether it is an aside, and its place by time
+    relevant: npt.NDArray[np.bool_]
+    aside: npt.NDArray[np.bool_]
+    place: npt.NDArray[np.int64]
+    # how many messages are evidence, found or not
+    evidence: int
+
+    @classmethod
+    def of(cls, chat: str, kind: str, found: Features, evidence: Collection[str]) -> "Matrix":
+        """Make the matrix of a question's features; `evidence` are external ids."""
+        ordered = found.ordered
+        nothing = np.zeros(len(ordered))
+        place = np.zeros(len(ordered), dtype=np.int64)
+        place[sorted(range(len(ordered)), key=lambda i: (ordered[i].sent_at, ordered[i].id))] = np.arange(
+            len(ordered)
+        )
+        return cls(
+            chat=chat,
+            kind=kind,
+            rows=np.column_stack([found.columns.get(name, nothing) for name in NAMES]),
+            relevant=np.array([c.external_id in evidence for c in ordered], dtype=np.bool_),
+            aside=np.array([c.aside for c in ordered], dtype=np.bool_),
+            place=place,
+            evidence=len(evidence),
+        )
+
+    def order(self, weights: Array) -> npt.NDArray[np.int64]:
+        """Return the candidates, best first, as `pipeline.ranking.rank.scored` orders them."""
+        return np.lexsort((self.place, self.rows @ weights, ~self.aside))[::-1]
+
+    def recall(self, weights: Array, k: int) -> float:
+        """Return the share of the evidence among the first `k`."""
+        return float(self.relevant[self.order(weights)[:k]].sum()) / self.evidence
+
+    def fires(self, feature: str) -> bool:
+        """Return whether a feature tells any candidates apart."""
+        return bool(np.ptp(self.rows[:, NAMES.index(feature)]) > 0) if len(self.rows) else False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pairs:
+    """How evidence differs from other candidates: a row for each pair, and what it counts; all count 1 together."""
+
+    differences: Array
+    counts: Array
+
+    @classmethod
+    def of(cls, matrices: Iterable[Matrix], weights: Array, seed: int = 0, others: int = OTHERS) -> "Pairs":
+        """Pair each evidence with other candidates; every question counts the same. Asides are in no pair."""
+        draw = np.random.default_rng(seed)
+        found = [each for each in (_differences(one, weights, others, draw) for one in matrices) if len(each)]
+        if not found:
+            return cls(differences=np.zeros((0, len(NAMES))), counts=np.zeros(0))
+        counts = [np.full(len(each), 1 / len(each) / len(found)) for each in found]
+        return cls(differences=np.concatenate(found), counts=np.concatenate(counts))
+
+    def loss(self, weights: Array, sharpness: float) -> float:
+        """Return the mean logistic loss of the pairs."""
+        return float(self.counts @ np.logaddexp(0.0, -sharpness * (self.differences @ weights)))
+
+
+def _differences(one: Matrix, weights: Array, others: int, draw: np.random.Generator) -> Array:
+    relevant = np.flatnonzero(one.relevant & ~one.aside)
+    order = [i for i in one.order(weights).tolist() if not one.relevant[i] and not one.aside[i]]
+    hardest, rest = order[: others // 2], order[others // 2 :]
+    chosen = [*hardest, *draw.permutation(np.array(rest, dtype=np.int64))[: others - len(hardest)].tolist()]
+    differences = one.rows[relevant][:, None, :] - one.rows[chosen][None, :, :]
+    return np.asarray(differences.reshape(-1, len(NAMES)))
+
+
+def as_array(weights: Weights) -> Array:
+    """Return weights in the order of `NAMES`."""
+    return np.array([asdict(weights)[name] for name in NAMES])
+
+
+def sharpness_of(pairs: Pairs, weights: Array) -> float:
+    """Return the factor of scores at which these weights have the least loss: it keeps the scale of the weights."""
+    factors = np.geomspace(0.05, 100, 200)
+    return float(min(factors, key=lambda factor: pairs.loss(weights, factor)))
+
+
+def fit(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpness: float) -> Array:
+    """Return the weights of `solve`, the `free` ones scaled to the sum that they have at the start.
+
+    So the strength of L2 does not change what the others count beside them.
+    """
+    found = solve(pairs, start, free, l2, sharpness)
+    columns = [NAMES.index(name) for name in free]
+    total = found[columns].sum()
+    if total > 0:
+        found[columns] *= start[columns].sum() / total
+    return found
+
+
+def solve(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpness: float) -> Array:
+    """Return the weights with the least `loss + l2 · |weights|²`, none below 0; those not `free` stay as they are.
+
+    Accelerated projected gradient with restarts (Beck and Teboulle, A Fast Iterative Shrinkage-Thresholding Algorithm,
+    2009; O'Donoghue and Candès, Adaptive Restart for Accelerated Gradient Schemes, 2015).
+    """
+    columns = [i for i, name in enumerate(NAMES) if name in free]
+    if not columns or not len(pairs.differences):
+        return start.copy()
+    inside = pairs.differences[:, columns]
+    fixed = np.where(np.isin(np.arange(len(NAMES)), columns), 0.0, start)
+    offset = pairs.differences @ fixed
+    curvature = np.linalg.eigvalsh(inside.T @ (inside * pairs.counts[:, None]))[-1]
+    step = 1 / (sharpness**2 / 4 * max(curvature, 0.0) + 2 * l2 + 1e-12)
+
+    def gradient(at: Array) -> Array:
+        margins = sharpness * (inside @ at + offset)
+        pull = pairs.counts * np.exp(-np.logaddexp(0.0, margins))
+        return np.asarray(2 * l2 * at - sharpness * (pull @ inside))
+
+    now = ahead = np.maximum(start[columns], 0.0)
+    momentum = 1.0
+    for _ in range(_STEPS):
+        new = np.maximum(ahead - step * gradient(ahead), 0.0)
+        moved = new - now
+        if (ahead - new) @ moved > 0:
+            momentum = 1.0
+        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        ahead = new + (momentum - 1) / following * moved
+        now, momentum = new, following
+        if np.abs(moved).max() < _STILL:
+            break
+    fixed[columns] = now
+    return fixed
+
+
+def recalls(matrices: Sequence[Matrix], weights: Array) -> dict[str, float]:
+    """Return the mean recall over questions, by k."""
+    return (
+        {str(k): round(fmean(one.recall(weights, k) for one in matrices), 4) for k in KS} if matrices else {}
+    )

@@ -1,0 +1,211 @@
+"""The evaluation over chats of many kinds: fill, put each question to the bot, ask, and count beside plain search."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.resources.abc import Traversable
+from typing import Any, Literal
+
+from sqlalchemy import text
+
+from ops.dev import shipped
+from ops.dev.eval import chat_measures, samples
+from ops.dev.eval.asking import asked_as_message
+from ops.dev.eval.baselines import PlainBm25, PlainVectors, plain_context, ranked, spread
+from ops.dev.eval.chat_measures import BUDGETS, BY_WORDS, OURS, Answered, QuestionFigures, WayResult, measured
+from ops.dev.eval.samples import ChatFacts, Part, SampleChat, SampleQuestion
+from ops.dev.observe import Say
+from ops.dev.shipped import Shipped
+from pipeline.retrieval.profiles import parameters_for
+from schemas.errors import InvalidInput
+from schemas.messages import MessageIn
+from schemas.settings import Settings
+
+# Of a context, what was recalled: the question and the standing orders are not.
+_NOT_RECALLED = frozenset({"guardrails", "question"})
+# Postgres has no configuration for every language of a chat; `german+english` is one of two.
+_CONFIGURATION = text("""
+    SELECT coalesce((SELECT cfgname FROM pg_ts_config WHERE cfgname = split_part(:language, '+', 1) LIMIT 1), 'simple')
+""")
+_WORDS = text("""
+    SELECT t.n - 1, word.lexeme, cardinality(word.positions)
+    FROM unnest(CAST(:texts AS text[])) WITH ORDINALITY t(content, n)
+    CROSS JOIN LATERAL unnest(to_tsvector(CAST(:configuration AS regconfig), t.content)) word
+""")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to evaluate."""
+
+    part: Part | Literal["all"] = "all"
+    # of the catalogue those with these names; none: all of the part
+    only: tuple[str, ...] = ()
+    # nothing is embedded, neither messages nor questions
+    words_only: bool = False
+    # of the contexts, by name
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    folder: Traversable = samples.CHATS
+
+
+def chats(settings: Settings, options: Options, progress: Say) -> dict[str, Any]:
+    """Compute the tables of `chat_measures.tables` in one fresh database; `details` lists each question.
+
+    Raises `InvalidInput` for an unknown chat or parameter.
+    """
+    parameters_for("balanced", options.parameters)
+    known = samples.catalogue(options.folder)
+    chosen = samples.chosen(known, options.part, options.only)
+    readable = {name: facts for name, facts in chosen.items() if samples.is_readable(facts)}
+    if not readable:
+        raise InvalidInput("there is no such chat", field="only")
+    translated = {name: f.translation_of for name, f in readable.items() if f.translation_of in readable}
+    also_by_words = {*translated, *translated.values()}
+    answered: list[Answered] = []
+    with shipped.temporary(settings) as backscroll:
+        for name, facts in readable.items():
+            sample = samples.read_chat(name, options.folder)
+            ways = (
+                [BY_WORDS] if options.words_only else [OURS, *([BY_WORDS] if name in also_by_words else [])]
+            )
+            answered += _chat(backscroll, sample, facts, ways, options.parameters, progress)
+    found = chat_measures.tables(answered, {a: b for a, b in translated.items() if b})
+    return found | {
+        "chats": list(readable),
+        "skipped": [name for name in chosen if name not in readable],
+        "parameters": dict(options.parameters),
+        "details": [asdict(one) for one in answered],
+    }
+
+
+def _chat(
+    backscroll: Shipped,
+    sample: SampleChat,
+    facts: ChatFacts,
+    ways: Sequence[str],
+    parameters: Mapping[str, float],
+    progress: Say,
+) -> list[Answered]:
+    backscroll.fill(sample.chat, sample.messages, progress, derived=_derived(ways))
+    plain = PlainSearch(backscroll, sample, words_only=OURS not in ways)
+    answered = []
+    for number, case in enumerate(sample.cases, start=1):
+        progress(f"{sample.name}: question {number} of {len(sample.cases)}")
+        by_way = _asked(backscroll, sample, case, ways, parameters)
+        by_way |= plain.asked(case)
+        answered.append(
+            Answered(
+                chat=sample.name,
+                chat_kind=facts.kind,
+                language=facts.language,
+                kind=case.kind,
+                question=case.question,
+                by_way=by_way,
+            )
+        )
+    return answered
+
+
+def _derived(ways: Sequence[str]) -> Sequence[str]:
+    """Return the kinds of jobs that these ways need."""
+    return [kind for kind in shipped.DERIVED if OURS in ways or kind != "embed"]
+
+
+def _asked(
+    backscroll: Shipped,
+    sample: SampleChat,
+    case: SampleQuestion,
+    ways: Sequence[str],
+    parameters: Mapping[str, float],
+) -> dict[str, QuestionFigures]:
+    """Put a question to the bot as a message, and ask for its contexts."""
+    message = asked_as_message(sample.chat, sample.messages, case.question, case.asked_at)
+    with backscroll.put(sample.chat, message, derived=_derived(ways)):
+        session_of = backscroll.sessions_of(sample.chat.chat_id)
+        return {
+            way: measured(case, session_of, _contexts(backscroll, sample, case, message, way, parameters))
+            for way in ways
+        }
+
+
+def _contexts(
+    backscroll: Shipped,
+    sample: SampleChat,
+    case: SampleQuestion,
+    message: MessageIn,
+    way: str,
+    parameters: Mapping[str, float],
+) -> WayResult:
+    contexts = {
+        budget: backscroll.ask(
+            sample.chat.chat_id,
+            case.question,
+            budget,
+            words_only=way == BY_WORDS,
+            user_id=message.sender_id,
+            include_history=True,
+            parameters=parameters,
+        )
+        for budget in BUDGETS
+    }
+    explain = contexts[max(BUDGETS)].explain
+    if explain is None:
+        raise RuntimeError("a context came without its explanation")
+    return WayResult(
+        ranked=[hit.external_id for hit in explain.messages if hit.external_id is not None],
+        sessions=[int(hit.id) for hit in explain.sessions],
+        top_score=explain.messages[0].score if explain.messages else 0.0,
+        shown={
+            budget: "\n".join(block.text for block in context.blocks if block.kind not in _NOT_RECALLED)
+            for budget, context in contexts.items()
+        },
+    )
+
+
+class PlainSearch:
+    """A chat searched plainly: by words, by vectors, and by the sum of both, each spread from 0 to 1."""
+
+    def __init__(self, backscroll: Shipped, sample: SampleChat, *, words_only: bool) -> None:
+        self._messages = sample.messages
+        self._session_of = backscroll.sessions_of(sample.chat.chat_id)
+        texts = [message.content for message in sample.messages]
+        self._bm25 = PlainBm25(_words_of(backscroll, sample.chat.language or "english"), texts)
+        self._vectors = None if words_only else PlainVectors(backscroll.resources.embedder, texts)
+
+    def asked(self, case: SampleQuestion) -> dict[str, QuestionFigures]:
+        """Rank all messages for a question by each way."""
+        bm25 = self._bm25.scores(case.question)
+        # a message without a word of the question is not found by words
+        found = {"bm25": (bm25, 0.0)}
+        if self._vectors is not None:
+            cosines = self._vectors.scores(case.question)
+            found |= {"vectors": (cosines, -2.0), "sum": (spread(bm25) + spread(cosines), -1.0)}
+        return {
+            way: measured(
+                case, self._session_of, self._result(ranked(self._messages, scores, above=least), scores)
+            )
+            for way, (scores, least) in found.items()
+        }
+
+    def _result(self, best: Sequence[MessageIn], scores: Any) -> WayResult:
+        ids = [message.external_id for message in best]
+        return WayResult(
+            ranked=ids,
+            sessions=list(dict.fromkeys(self._session_of[each] for each in ids)),
+            top_score=float(scores.max(initial=0.0)),
+            shown={budget: plain_context(best, budget) for budget in BUDGETS},
+        )
+
+
+def _words_of(backscroll: Shipped, language: str) -> Any:
+    """Return what takes texts apart as Postgres does for a language."""
+
+    def words(texts: Sequence[str]) -> list[dict[str, int]]:
+        found: list[dict[str, int]] = [{} for _ in texts]
+        with backscroll.database.tenant(backscroll.tenant) as connection:
+            configuration = connection.scalar(_CONFIGURATION, {"language": language})
+            given = {"texts": list(texts), "configuration": configuration}
+            for n, lexeme, times in connection.execute(_WORDS, given):
+                found[n][lexeme] = times
+        return found
+
+    return words

@@ -1,0 +1,205 @@
+"""The fit of the weights: it ranks as the shipped path does, and finds the weights that put evidence first."""
+
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from ops.dev import shipped
+from ops.dev.eval import fit, pairwise, samples
+from ops.dev.eval.asking import asked_as_message
+from ops.dev.eval.pairwise import NAMES, Matrix, Pairs, as_array
+from ops.dev.eval.report import fit_tables
+from pipeline.ranking import rank
+from pipeline.ranking.features import Features
+from pipeline.ranking.model import Weights
+from schemas.errors import InvalidInput
+from schemas.settings import Settings
+from tests.dev.eval import tiny
+from tests.ranking.test_rank import candidate
+
+SETTINGS = Settings(_env_file=None, embedding_provider="deterministic")
+FREE = ("words", "meaning", "tells")
+shares = st.integers(0, 4).map(lambda n: n / 4)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write(tmp_path_factory.mktemp("chats"))
+
+
+@pytest.fixture(scope="module")
+def flat(folder: Path) -> Iterator[tuple[shipped.Shipped, samples.SampleChat]]:
+    sample = samples.read_chat("flat", folder)
+    with shipped.temporary(SETTINGS) as backscroll:
+        backscroll.fill(sample.chat, sample.messages, lambda _: None)
+        yield backscroll, sample
+
+
+def test_the_fit_ranks_the_very_candidates_of_a_context_in_its_order(
+    flat: tuple[shipped.Shipped, samples.SampleChat],
+) -> None:
+    backscroll, sample = flat
+    cases = [case for case in sample.cases if case.evidence]
+    matrices = list(fit.gather(backscroll, sample, lambda _: None))
+    for case, matrix in zip(cases, matrices, strict=True):
+        put = asked_as_message(sample.chat, sample.messages, case.question)
+        with backscroll.put(sample.chat, put):
+            asked = {"user_id": put.sender_id, "include_history": True}
+            explain = backscroll.ask(sample.chat.chat_id, case.question, 800, **asked).explain
+        assert explain is not None
+        hits = [hit.external_id in case.evidence for hit in explain.messages]
+        order = matrix.order(as_array(Weights()))
+        assert matrix.relevant[order].tolist() == hits
+        scores = matrix.rows[order] @ as_array(Weights())
+        assert scores.tolist() == pytest.approx([hit.score for hit in explain.messages], abs=1e-5)
+
+
+@given(
+    st.lists(st.tuples(shares, shares, shares, st.booleans(), st.integers(0, 2)), max_size=12),
+    st.tuples(shares, shares, shares),
+)
+def test_any_features_are_ranked_as_the_shipped_ranking_does(
+    given_rows: list[tuple[float, float, float, bool, int]], weights: tuple[float, float, float]
+) -> None:
+    ordered = [
+        candidate(n, aside=row[3], sent_at=candidate(row[4]).sent_at) for n, row in enumerate(given_rows)
+    ]
+    columns = {name: np.array([row[i] for row in given_rows]) for i, name in enumerate(FREE)}
+    found = Features(ordered=ordered, columns=columns)
+    chosen = Weights(**dict.fromkeys(NAMES, 0.0) | dict(zip(FREE, weights, strict=True)))
+    matrix = Matrix.of("c", "fact", found, {"1"})
+    best = [hit.candidate.id for hit in rank.scored(found, chosen)]
+    assert matrix.order(as_array(chosen)).tolist() == best
+    for k in (1, 5):
+        assert matrix.recall(as_array(chosen), k) == (1 in best[:k])
+
+
+def matrix(rows: dict[str, list[float]], relevant: list[int], chat: str = "c", aside: int = -1) -> Matrix:
+    size = len(next(iter(rows.values())))
+    found = Features(
+        ordered=[candidate(n, aside=n == aside) for n in range(size)],
+        columns={name: np.array(values, dtype=np.float64) for name, values in rows.items()},
+    )
+    return Matrix.of(chat, "fact", found, set(map(str, relevant)))
+
+
+def test_every_question_counts_the_same_and_asides_are_in_no_pair() -> None:
+    # Given a question with one evidence among three, and one with two among six of which one is an aside
+    small = matrix({"words": [1, 0, 0]}, [0])
+    large = matrix({"words": [1, 1, 0, 0, 0, 0]}, [0, 1], aside=5)
+    # When they are paired
+    pairs = Pairs.of([small, large], as_array(Weights()))
+    # Then the first has two pairs and the second six, which count as much together
+    assert len(pairs.counts) == 2 + 2 * 3
+    assert pairs.counts[:2].sum() == pytest.approx(pairs.counts[2:].sum()) == pytest.approx(0.5)
+
+
+def test_of_many_others_the_hardest_are_chosen_and_some_at_random() -> None:
+    rising = np.linspace(0, 0.9, 500).tolist()
+    one = matrix({"words": [1.0, *rising]}, [0])
+    weights = as_array(Weights())
+    pairs = Pairs.of([one], weights, others=20)
+    away = sorted(pairs.differences[:, NAMES.index("words")].tolist())
+    assert len(away) == 20
+    assert away[:10] == pytest.approx([1 - value for value in rising[::-1][:10]])
+    assert max(away) > 0.5
+    assert Pairs.of([one], weights, others=20).differences.tolist() == pairs.differences.tolist()
+
+
+def test_what_tells_evidence_from_the_others_gets_the_weight() -> None:
+    # Given questions whose evidence has the most meaning, and words at random
+    draw = np.random.default_rng(3)
+    part = [
+        matrix({"words": draw.random(30).tolist(), "meaning": [1.0, *(0.9 * draw.random(29))]}, [0])
+        for _ in range(20)
+    ]
+    # When the weights of both are fitted
+    start = as_array(Weights())
+    pairs = Pairs.of(part, start)
+    fitted = pairwise.fit(pairs, start, ("words", "meaning"), 0.001, pairwise.sharpness_of(pairs, start))
+    # Then meaning has it all, the sum is what it was, and nothing else has changed
+    by_name = dict(zip(NAMES, fitted.tolist(), strict=True))
+    assert by_name["meaning"] > 10 * by_name["words"] >= 0
+    assert by_name["meaning"] + by_name["words"] == pytest.approx(Weights().meaning + Weights().words)
+    assert by_name["phrase"] == Weights().phrase
+    assert pairwise.recalls(part, fitted)["5"] == 1 > pairwise.recalls(part, start)["5"]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(*[st.integers(-4, 4)] * 3), min_size=1, max_size=20),
+    st.sampled_from([0.001, 0.03, 1.0]),
+)
+def test_no_weight_is_below_zero_and_none_near_is_better(rows: list[tuple[int, int, int]], l2: float) -> None:
+    differences = np.zeros((len(rows), len(NAMES)))
+    columns = [NAMES.index(name) for name in FREE]
+    differences[:, columns] = np.array(rows) / 4
+    pairs = Pairs(differences=differences, counts=np.full(len(rows), 1 / len(rows)))
+    found = pairwise.solve(pairs, as_array(Weights()), FREE, l2, 2.0)
+
+    def cost(weights: Any) -> float:
+        return pairs.loss(weights, 2.0) + l2 * float(np.square(weights[columns]).sum())
+
+    assert (found >= 0).all()
+    for column in columns:
+        for step in (-0.01, 0.01):
+            other = found.copy()
+            other[column] = max(0.0, other[column] + step)
+            assert cost(found) <= cost(other) + 1e-5
+
+
+def test_without_free_features_or_pairs_the_weights_stay() -> None:
+    start = as_array(Weights())
+    one = matrix({"words": [1, 0]}, [0])
+    assert pairwise.solve(Pairs.of([one], start), start, (), 0.1, 1.0).tolist() == start.tolist()
+    nothing = Pairs.of([matrix({"words": [1, 0]}, [])], start)
+    assert pairwise.solve(nothing, start, FREE, 0.1, 1.0).tolist() == start.tolist()
+
+
+def test_weights_are_fitted_on_one_part_and_judged_on_the_other(folder: Path, tmp_path: Path) -> None:
+    # Given two chats to fit on, and two to judge
+    cache = tmp_path / "candidates.npz"
+    options = fit.Options(folder=folder, cache=cache)
+    # When the weights are fitted
+    found = fit.fitted(SETTINGS, options, lambda _: None)
+    # Then those of seldom features stay, the others are not below 0, and each is judged without it
+    assert found["fit"]["questions"] == 6
+    assert found["held"]["questions"] == 4
+    assert set(found["by_chat"]) == {"flat", "office"}
+    assert all(found["weights"][name] == getattr(Weights(), name) for name in fit.SELDOM)
+    assert min(found["weights"].values()) >= 0
+    assert set(found["features"]) == set(NAMES)
+    assert found["features"]["phrase"] == {"questions": 0, "lost": {"5": 0, "10": 0}, "small": True}
+    # and the same comes out of the cache, without a database
+    assert fit.fitted(SETTINGS, options, lambda _: None) == found
+    console = Console(file=StringIO(), width=100)
+    console.print(*fit_tables(found))
+    assert isinstance(console.file, StringIO)
+    printed = console.file.getvalue()
+    for expected in ("phrase: float = 6", "< 0.3", "one chat left out", "fitted without it"):
+        assert expected in printed
+
+
+def test_a_cache_of_something_else_is_refused(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("no candidates")
+    with pytest.raises(InvalidInput, match="holds no candidates"):
+        fit.load(other)
+    fit.save(tmp_path / "one.npz", {"flat": [matrix({"words": [1, 0]}, [0], "flat")]})
+    options = fit.Options(folder=folder, cache=tmp_path / "one.npz")
+    with pytest.raises(InvalidInput, match="lacks office, boat, boot"):
+        fit.fitted(SETTINGS, options, lambda _: None)
+
+
+def test_unknown_features_and_too_few_chats_are_refused(folder: Path) -> None:
+    with pytest.raises(InvalidInput, match="no feature 'charm'"):
+        fit.fitted(SETTINGS, fit.Options(folder=folder, fixed=("charm",)), lambda _: None)
+    with pytest.raises(InvalidInput, match="two chats"):
+        fit.fitted(SETTINGS, fit.Options(folder=folder, only=("flat", "boat")), lambda _: None)
