@@ -15,7 +15,7 @@ from pipeline.people import visibility
 from pipeline.question import parse
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT
 from pipeline.retrieval.prepare import PreparedQuery
-from pipeline.store import chats, identities, membership, memories, memory_search
+from pipeline.store import chats, identities, membership, memory_search
 from pipeline.store.membership import Seen
 
 
@@ -63,7 +63,7 @@ def find_memories(
     request, parameters = query.request, query.request.parameters
     wanted = parameters.memories + parameters.documents
     # without memories, do not look up who may see what: it takes a tenth of a context's time
-    if not wanted or not memories.any_there(connection):
+    if not wanted or not request.prelude.has_memories:
         return [], 0
     seen = visibility.seen(connection, request.chat.chat_id, request.chat.kind, request.user_id)
     names = _named(connection, query, seen) if parameters.memories else {}
