@@ -21,6 +21,7 @@ BlockKind = Literal[
     "question",
 ]
 DropReason = Literal["budget", "cap", "duplicate", "mmr", "covered", "below_minimum", "audience"]
+ItemKind = Literal["message", "session", "rollup", "memory", "document"]
 Source = Literal["recent", "message", "session", "memory", "document"]
 """What tokens of a context come from, except those of the question and the guardrails."""
 MAX_USED = 1000
@@ -29,7 +30,7 @@ MAX_USED = 1000
 class ContextItem(Frozen):
     """A message, session, week (`rollup`), memory or passage in a block."""
 
-    kind: Literal["message", "session", "rollup", "memory", "document"]
+    kind: ItemKind
     id: str
     text: str
     """As in the block."""
@@ -78,7 +79,8 @@ class Hit(Frozen):
     components: dict[str, float] = Field(default_factory=dict)
     """Parts of the score by name, such as `words` and `meaning`; a session has those of its best message."""
     arms: dict[str, int] = Field(default_factory=dict)
-    """The rank, from 1, by each arm on its own: `keywords`, `vectors`."""
+    """The rank, from 1, in what each arm found: `keywords`, `vectors`, `verbatim`, `times`, `named`, `newest`,
+    `sessions`. Empty: it came with a neighbour, or with what it answers."""
     queries: dict[str, int] = Field(default_factory=dict)
     """For each arm that one of `queries` found it by, better than the question: the number of that query, from 1; a
     hypothetical answer's follows theirs."""
@@ -94,21 +96,6 @@ class Dropped(Frozen):
     """Empty for what the asker may not see: `detail` then has the number."""
     reason: DropReason
     detail: str = ""
-
-
-class Confidence(Frozen):
-    """Raw figures from which a bot may judge how well a question was answered; none is a reliable sign."""
-
-    best_cosine: float | None
-    """The highest cosine between the question and a message. Null: no vectors were compared."""
-    mean_cosine: float | None
-    """The mean cosine of the chat's messages: how similar unrelated messages are."""
-    words: int
-    """The number of words of the question, without stop words."""
-    words_found: float | None
-    """The share of them, 0 to 1, found anywhere in the chat. Null: there are no words."""
-    words_in_a_session: float | None
-    """The largest share found in the messages of one session, each word weighted by its rarity."""
 
 
 class Explanation(Frozen):
@@ -129,8 +116,12 @@ class Explanation(Frozen):
     """Words of recent messages that were added to the question."""
     fell_back: bool = False
     """Whether the whole scope was searched, because narrowing found nothing good enough."""
-    confidence: Confidence | None = None
-    """Null: nothing was searched."""
+    combined_by: dict[Literal["message", "session", "memory"], Literal["sum", "mean", "product"]] = Field(
+        default_factory=dict
+    )
+    """How the components of a hit of each kind make its score."""
+    constants: dict[str, float] = Field(default_factory=dict)
+    """Numbers of the ranking that are not parameters, by name."""
     sessions: list[Hit] = Field(default_factory=list)
     messages: list[Hit] = Field(default_factory=list)
     memories: list[Hit] = Field(default_factory=list)

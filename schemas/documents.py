@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from schemas.base import Closed, Frozen, at_most_bytes
-from schemas.messages import DEFAULT_LANGUAGE, NOT_BLANK, Id, IdOrEmpty, Language, cleaned
+from schemas.languages import DEFAULT_LANGUAGE
+from schemas.messages import NOT_BLANK, Id, IdOrEmpty, Language, cleaned
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
 """The chapters of a longer text make better documents."""

@@ -28,8 +28,10 @@ EXTRACT = Kind(name="extract", queue="summarize", droppable=True, fenced_by_chan
 """Learn facts from a session, or compare a learned memory with what is known once it has a vector."""
 BACKFILL = Kind(name="backfill", queue="backfill", droppable=True)
 FORGET = Kind(name="forget", queue="backfill")
+LANGUAGE = Kind(name="language", queue="backfill")
+"""Detect a chat's language if nobody declares it, and index its words anew."""
 
-KINDS = {kind.name: kind for kind in (INGEST, EMBED, SUMMARIZE, ROLLUP, EXTRACT, BACKFILL, FORGET)}
+KINDS = {kind.name: kind for kind in (INGEST, EMBED, SUMMARIZE, ROLLUP, EXTRACT, BACKFILL, FORGET, LANGUAGE)}
 FENCED_BY_CHANGE = [kind for kind in KINDS.values() if kind.fenced_by_change]
 DROPPABLE = frozenset(kind.name for kind in KINDS.values() if kind.droppable)
 

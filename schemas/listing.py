@@ -50,7 +50,9 @@ class ChatSummary(Frozen):
     time_zone: str
     """The time zone in which its times are shown."""
     language: str
-    """The language for keyword search."""
+    """The language that its words are searched in; several as in `german+english`."""
+    language_by: Literal["declared", "detected"] | None = None
+    """Who says so; null: nobody yet."""
     memory: bool
     """Whether memory is made of its messages and searched; they are stored in any case."""
 

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from schemas import languages
 from schemas.base import Closed, at_most, at_most_bytes
 
 MAX_CONTENT_BYTES = 64 * 1024
@@ -20,16 +21,6 @@ MAX_BATCH = 1000
 """Messages in one request or one payload task."""
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """Their texts together; the HTTP API takes bodies of no more."""
-
-# Postgres's text search configurations that a stored `tsv` may use. The generated column is a CASE over
-# literal names (its expression must be immutable), so this list and migration 0001 change together.
-LANGUAGES = (
-    *("simple", "arabic", "armenian", "basque", "catalan", "danish", "dutch", "english"),
-    *("finnish", "french", "german", "greek", "hindi", "hungarian", "indonesian", "irish"),
-    *("italian", "lithuanian", "nepali", "norwegian", "portuguese", "romanian", "russian", "serbian"),
-    *("spanish", "swedish", "tamil", "turkish", "yiddish"),
-)
-DEFAULT_LANGUAGE = "english"
 
 Role = Literal["user", "assistant", "system", "tool"]
 ChatKind = Literal["group", "direct", "thread"]
@@ -179,13 +170,14 @@ def _known_zone(value: str) -> str:
     return value
 
 
-def _known_language(value: str) -> str:
-    if value not in LANGUAGES:
-        raise ValueError(f"{value!r} is not one of {', '.join(LANGUAGES)}")
-    return value
+Language = Annotated[str, AfterValidator(languages.normal)]
 
 
-Language = Annotated[str, AfterValidator(_known_language)]
+def _known_or_auto(value: str) -> str:
+    return value if value == languages.AUTO else languages.normal(value)
+
+
+LanguageOrAuto = Annotated[str, AfterValidator(_known_or_auto)]
 
 
 class ChatIn(Closed):
@@ -199,8 +191,9 @@ class ChatIn(Closed):
     title: Annotated[Name, Field(max_length=MAX_TITLE_CHARS)] | None = None
     time_zone: Annotated[str, AfterValidator(_known_zone)] | None = None
     """An IANA name, such as `Europe/Lisbon`."""
-    language: Language | None = None
-    """A Postgres text search configuration, such as `english`."""
+    language: LanguageOrAuto | None = None
+    """By name or ISO 639 code, such as `german`, `de` or `german+english`; `auto`: detected, as for a chat of which
+    nobody says it."""
     memory: bool | None = None
     """Whether memory is made of its messages and searched; they are stored in any case."""
 

@@ -17,6 +17,7 @@ from schemas.messages import (
     Content,
     Id,
     IdOrEmpty,
+    LanguageOrAuto,
     MessageIn,
     Queries,
     QueryText,
@@ -103,6 +104,13 @@ class MemorySwitch(Closed):
     """Whether memory is on: the body of `PUT /v1/chats/{chat_id}/memory` and `PUT /v1/users/{user_id}/memory`."""
 
     memory: Annotated[bool, Field(strict=True)]
+
+
+class LanguageChoice(Closed):
+    """A chat's language: the body of `PUT /v1/chats/{chat_id}/language`."""
+
+    language: LanguageOrAuto
+    """By name or ISO 639 code, such as `german`, `de` or `german+english`; `auto`: it is detected."""
 
 
 class EditPayload(Frozen):

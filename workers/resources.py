@@ -28,7 +28,7 @@ from pipeline.enrich.stated_facts.extractor import RuleExtractor
 from pipeline.enrich.summarize import Rollout
 from pipeline.enrich.summarizers import make_summarizer
 from pipeline.erasure import forget
-from pipeline.ingest import place
+from pipeline.ingest import languages, place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Outcome, Policy
@@ -41,7 +41,7 @@ from pipeline.operations.backfill_kinds import Current
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, ProviderUnavailable, SchemaOutdated
-from schemas.kinds import BACKFILL, EMBED, EXTRACT, FORGET, INGEST, ROLLUP, SUMMARIZE
+from schemas.kinds import BACKFILL, EMBED, EXTRACT, FORGET, INGEST, LANGUAGE, ROLLUP, SUMMARIZE
 from schemas.settings import Settings, load_settings
 from schemas.vectors import EmbeddingSpace
 from workers import queues
@@ -189,6 +189,7 @@ HANDLERS: dict[str, Callable[[Resources], Handler]] = {
     ROLLUP.name: _roller,
     EXTRACT.name: _learner,
     BACKFILL.name: _backfiller,
+    LANGUAGE.name: lambda held: languages.labeller(held.database),
     FORGET.name: lambda held: forget.forgetter(held.database, held.rules),
 }
 

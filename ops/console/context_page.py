@@ -70,7 +70,6 @@ def page(
         counted=Counter((each.kind, questions.reason(each)) for each in why.dropped).most_common(),
         shown=[(block.kind, item) for block in context.blocks for item in block.items],
         moment=moment,
-        nearness=questions.nearness,
         reason=questions.reason,
         by_query=questions.by_query,
         fate=fate,

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ops.console import rendering
 from ops.console.options import read_time
-from schemas.context import Confidence, Dropped, Hit
+from schemas.context import Dropped, Hit
 from schemas.listing import ChatSummary
 from schemas.payloads import parse_payload
 
@@ -36,19 +36,6 @@ def question(
     }
     said = {name: value for name, value in given.items() if value is not None}
     return parse_payload(kind, {"chat_id": chat.chat_id, **said})
-
-
-def nearness(confidence: Confidence) -> str:
-    """Say how near the best results are to a question, in one line."""
-    parts = []
-    if confidence.best_cosine is not None:
-        parts.append(
-            f"best cosine {confidence.best_cosine:.2f}, the mean {confidence.mean_cosine or 0.0:.2f}"
-        )
-    if confidence.words_found is not None and confidence.words_in_a_session is not None:
-        found, together = confidence.words_found, confidence.words_in_a_session
-        parts.append(f"words found {found:.0%}, in one session {together:.0%} by weight")
-    return "; ".join(parts) or "nothing to compare by"
 
 
 def reason(dropped: Dropped) -> str:

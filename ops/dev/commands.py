@@ -141,6 +141,42 @@ for _name, _told in MEASURED.items():
     _add(_name, _told)
 
 
+@bench.command(
+    name="contexts",
+    epilog="**Examples:** backscroll dev bench contexts · backscroll dev bench contexts --messages 100000 --chats 50 "
+    "--against ../before --json",
+)
+def askers(
+    messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 1000,
+    chats: Annotated[int, typer.Option(min=1, max=1000, help="Chats that share the messages.")] = 1,
+    questions: Annotated[int, typer.Option(min=20, max=10_000, help="Asked after twelve to warm up.")] = 100,
+    at_once: Annotated[int, typer.Option("--askers", min=2, max=64, help="Beside one, over HTTP.")] = 8,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH", help="Another checkout with its `.venv`, measured in turns.", show_default=False
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure what a context costs one asker and eight: time, statements and throughput, on a database of its own.
+
+    The talk is in English, with names and dates. One asker calls the pipeline; several are processes that ask the HTTP
+    API, which has two. With `--against` another checkout answers the same questions in the same run. Above 10,000
+    messages vectors are the means of the model's vectors of their words. Ends with 5 when a limit is not kept.
+    """
+    from ops.dev.bench import askers as measuring
+    from ops.dev.bench import figures
+
+    with _shown() as say:
+        found = measuring.measure(
+            messages=messages, chats=chats, questions=questions, askers=at_once, against=against, say=say
+        )
+    kept = all(figure.kept for figure in found)
+    name = f"contexts: {messages:,} messages in {chats} chats"
+    _end(figures.as_dict(name, found), [figures.as_table(name, found)], as_json=as_json, kept=kept)
+
+
 @bench.command(epilog="**Example:** backscroll dev bench switching --messages 20000 --json")
 def switching(
     messages: Annotated[int, typer.Option(min=100, max=100_000, help="Beside the sample chats.")] = 2000,

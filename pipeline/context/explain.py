@@ -6,8 +6,9 @@ from datetime import timedelta
 from typing import assert_never
 
 from pipeline.context.blocks import display_name
+from pipeline.ranking import rank
 from pipeline.retrieval.gather import RetrievalResult
-from pipeline.retrieval.message_ranking import arms, confidence, message_hits, preview, rounded
+from pipeline.retrieval.message_ranking import arms, message_hits, preview, rounded
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.profiles import Parameters
 from pipeline.text.calendar import written
@@ -70,7 +71,12 @@ def explanation(
         times=_times(prepared),
         brief=list(prepared.parsed.brief),
         fell_back=found.fell_back,
-        confidence=confidence(found.ranked, retrieved) if retrieved else None,
+        combined_by={
+            "message": "sum",
+            "session": "mean" if found.narrowing is not None else "sum",
+            "memory": "product",
+        },
+        constants=rank.CONSTANTS,
         sessions=sessions,
         messages=messages,
         memories=memories,

@@ -8,20 +8,20 @@ from datetime import datetime, tzinfo
 from types import MappingProxyType
 from typing import Literal
 
-from pipeline.context.blocks import day, display_name
-from pipeline.context.packing import Entry, Section
+from pipeline.context.blocks import display_name
+from pipeline.context.packing import Entry, Section, entry_of
+from pipeline.context.wording import Wording
 from pipeline.question.parse import Question
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.memory_search import RetrievedMemory
 from pipeline.retrieval.profiles import Parameters
 from pipeline.text import duplicates, excerpt, truncate
-from pipeline.text.fencing import CLOSE, OPEN, harmless, visible
+from pipeline.text.excerpt import Wanted
+from pipeline.text.fencing import CLOSE, OPEN
 from pipeline.text.sentences import terms, words
-from pipeline.text.tokens import estimate, estimate_line
+from pipeline.text.tokens import Count, estimate_line
 from schemas.context import ContextItem, Dropped, DropReason
 
-MEMORIES = "What is known:"
-DOCUMENTS = "Documents:"
 # In a chat with few messages there is hardly a scale; a lower cosine than this means nothing in common with any model:
 # many place everything closer.
 MIN_COSINE = 0.2
@@ -63,7 +63,9 @@ def choose(
     """
     chosen = ChosenMemories()
     # a name is in all that is known of somebody, and makes none of it more of an answer
-    asked = {term for query in (question.content, *queries) for term in terms(words(query))}
+    asked = {
+        term for query in (question.content, *queries) for term in terms(words(query), question.language)
+    }
     about_asker = _FIRST_PERSON.search(question.text) is not None
     about_people = not asked
     of_scope: Counter[str] = Counter()
@@ -88,7 +90,7 @@ def choose(
             drop(memory, "duplicate", repeated[memory.id])
         elif memory.scope != "session" and similar is not None and similar < parameters.min_similarity:
             drop(memory, "below_minimum", f"similarity {similar:.2f}, below {parameters.min_similarity:g}")
-        elif not always and not _is_related(memory, similar, parameters, asked):
+        elif not always and not _is_related(memory, similar, parameters, asked, question.language):
             least = parameters.memory_similarity
             drop(
                 memory,
@@ -119,6 +121,8 @@ def repeats(
 
     `messages` are the texts of those shown, by id.
     """
+    if not statements:
+        return {}
     shown: dict[int, list[frozenset[str]]] = {}
     for text in (*messages.values(), *passages):
         bag = _bag(text)
@@ -137,7 +141,7 @@ def _bag(text: str) -> frozenset[str]:
 
 
 def _is_related(
-    memory: RetrievedMemory, similar: float | None, parameters: Parameters, asked: set[str]
+    memory: RetrievedMemory, similar: float | None, parameters: Parameters, asked: set[str], language: str
 ) -> bool:
     """Return whether a memory shares a word with the question, is similar to it or linked to what it names.
 
@@ -147,64 +151,86 @@ def _is_related(
         return True
     if not parameters.memory_similarity or memory.cosine is None:
         return memory.score > 0
-    if not asked.isdisjoint(terms(words(memory.content))):
+    if not asked.isdisjoint(terms(words(memory.content), language)):
         return True
     return memory.cosine >= MIN_COSINE and (similar is None or similar >= parameters.memory_similarity)
 
 
 def memories(
-    found: Sequence[RetrievedMemory], cap: int, asker: str | None, now: datetime, zone: tzinfo
+    found: Sequence[RetrievedMemory],
+    cap: int,
+    asker: str | None,
+    now: datetime,
+    zone: tzinfo,
+    wording: Wording,
+    asked: Wanted,
+    count: Count = estimate_line,
 ) -> Section:
-    """Statements, the best first: about whom each is, since when it holds, and from which other chat it is."""
-    entries = [
-        _entry(
-            number,
-            memory,
-            "memory",
-            f"- [{', '.join(_origin(memory, asker, now, zone))}] {truncate.one_line(memory.content)}",
-            f"{memory.type} of the {memory.scope}"
-            + (f"; linked to {memory.linked_to}" if memory.linked_to else ""),
-        )
-        for number, memory in enumerate(found)
-    ]
-    return Section(kind="memories", heading=MEMORIES, entries=entries, cap=cap)
+    """Statements, the best first: about whom each is, since when it holds, and from which other chat it is.
+
+    Of a statement that would take more than half of the block, only the part that is about what is `asked`.
+    """
+    half = _half(cap, wording.memories, count)
+    entries = []
+    for number, memory in enumerate(found):
+        head = f"- [{', '.join(_origin(memory, asker, now, zone, wording))}] "
+        reason = f"{memory.type} of the {memory.scope}"
+        reason += f"; linked to {memory.linked_to}" if memory.linked_to else ""
+        entries.append(_entry(number, memory, "memory", head, half, asked, reason, count))
+    return Section(kind="memories", heading=wording.memories, entries=entries, cap=cap)
 
 
-def _origin(memory: RetrievedMemory, asker: str | None, now: datetime, zone: tzinfo) -> Iterator[str]:
+def _origin(
+    memory: RetrievedMemory, asker: str | None, now: datetime, zone: tzinfo, wording: Wording
+) -> Iterator[str]:
     """Yield about whom a memory is, when it holds, and from which other chat it is."""
     name = memory.about or (asker if memory.scope == "user" and memory.of_asker else "")
-    yield display_name(name or "") or memory.scope
+    yield display_name(name or "") or wording.scopes.get(memory.scope, memory.scope)
     since, until = memory.holds_from or memory.since, memory.holds_until
-    first = day(since.astimezone(zone)) if since else ""
-    last = day(until.astimezone(zone)) if until else ""
+    first = wording.day(since.astimezone(zone)) if since else ""
+    last = wording.day(until.astimezone(zone)) if until else ""
     if first and first == last:
-        yield f"on {first}"
+        yield wording.on.format(day=first)
     else:
         if since:
-            yield f"{'from' if since > now else 'since'} {first}"
+            yield (wording.starting if since > now else wording.since).format(day=first)
         if last:
-            yield f"until {last}"
+            yield wording.until.format(day=last)
     if memory.chat_title:
         yield display_name(memory.chat_title)
 
 
-def documents(found: Sequence[RetrievedMemory], cap: int, asked: str) -> Section:
+def documents(
+    found: Sequence[RetrievedMemory], cap: int, asked: Wanted, wording: Wording, count: Count = estimate_line
+) -> Section:
     """Chunks of documents of the organization and the asker, each cited as `Doc <id>/Chunk <n>`.
 
     Of a chunk that would take more than half of the block, only the part that the question is about.
     """
-    half = (cap - estimate_line("\n".join((DOCUMENTS, OPEN, CLOSE)))) // 2 - 1
+    half = _half(cap, wording.documents, count)
     entries = []
     for number, memory in enumerate(found):
         citation = f"- Doc {truncate.one_line(memory.document_id or '')}/Chunk {memory.chunk_index}: "
-        part = excerpt.about(harmless(visible(memory.content)), asked, max(half - estimate(citation), 1))
         reason = f"a passage of the {'asker' if memory.scope == 'user' else 'organization'}'s documents"
-        entries.append(_entry(number, memory, "document", citation + part, reason))
-    return Section(kind="documents", heading=DOCUMENTS, entries=entries, cap=cap)
+        entries.append(_entry(number, memory, "document", citation, half, asked, reason, count))
+    return Section(kind="documents", heading=wording.documents, entries=entries, cap=cap)
+
+
+def _half(cap: int, heading: str, count: Count) -> int:
+    """Return half of the tokens that a block has for its entries."""
+    return (cap - count("\n".join((heading, OPEN, CLOSE)))) // 2
 
 
 def _entry(
-    number: int, memory: RetrievedMemory, kind: Literal["memory", "document"], text: str, reason: str
+    number: int,
+    memory: RetrievedMemory,
+    kind: Literal["memory", "document"],
+    head: str,
+    tokens: int,
+    asked: Wanted,
+    reason: str,
+    count: Count,
 ) -> Entry:
+    text = head + excerpt.shown(memory.content, asked, max(tokens - count(head), 1), count)
     item = ContextItem(kind=kind, id=memory.id, text=text, score=memory.score, reason=reason)
-    return Entry(item=item, place=(number,))
+    return entry_of(item, (number,))

@@ -1,36 +1,105 @@
 """Choose the messages that a context may show, the best first, with their neighbours. Pure."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import tzinfo
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from functools import partial
 
-from pipeline.context.blocks import moment, said_by
 from pipeline.context.packing import Entry
+from pipeline.context.recent_talk import said_by
+from pipeline.context.wording import Wording
 from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.profiles import Parameters
-from pipeline.text import duplicates, truncate
+from pipeline.text import duplicates, excerpt
+from pipeline.text.excerpt import Wanted
+from pipeline.text.tokens import Count, estimate_line
 from schemas.context import ContextItem, Dropped, DropReason
+from schemas.sessions import RepliedTo
 
 # A message with at least this share of its score for a decision was found as one: it seldom sounds like the question.
 _DECISION_SHARE = 0.5
+# The share of the room that a message may take, and one beside it; of a longer one the part that the question is about.
+MATCH_SHARE, BESIDE_SHARE = 5, 10
+# No message is cut to less than this.
+MIN_MATCH_TOKENS, MIN_BESIDE_TOKENS = 64, 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """How messages are written as lines of a context."""
+
+    # every candidate, by its session and its place in it
+    by_place: Mapping[tuple[int, int], Candidate]
+    # when each session began
+    began: Mapping[int, datetime]
+    zone: tzinfo
+    wording: Wording
+    # what long messages are excerpted about
+    asked: Wanted
+    # the tokens that all messages may take
+    room: int
+    # decisions that a later one replaced
+    changed: Collection[int] = ()
+    count: Count = estimate_line
+    # the headings so far, by session
+    headings: dict[int, str] = field(default_factory=dict)
+
+    def entry(
+        self, candidate: Candidate, answered: RepliedTo | None, score: float | None, reason: Callable[[], str]
+    ) -> Entry:
+        """Write a message, cut to its share of the room; the `reason` is asked for if it is shown."""
+        session, is_match = candidate.session, score is not None
+        if session not in self.headings or not session:
+            began = self.began.get(session, candidate.sent_at)
+            self.headings[session] = self.wording.at(began.astimezone(self.zone))
+        before = self.by_place.get((session, candidate.place - 1))
+
+        def write(tokens: int | None) -> str:
+            share, least = (MATCH_SHARE, MIN_MATCH_TOKENS) if is_match else (BESIDE_SHARE, MIN_BESIDE_TOKENS)
+            head = f"{said_by(candidate.speaker, answered, self.wording)}: "
+            mark = f" {self.wording.changed}" if candidate.id in self.changed else ""
+            room = (tokens or max(self.room // share, least)) - self.count(head + mark)
+            return head + excerpt.shown(candidate.text, self.asked, max(room, 1), self.count) + mark
+
+        def make(text: str) -> ContextItem:
+            return ContextItem(
+                kind="message",
+                id=str(candidate.id),
+                text=text,
+                answers=str(answered.id) if answered else None,
+                at=candidate.sent_at,
+                speaker=candidate.speaker,
+                score=score,
+                reason=reason(),
+            )
+
+        return Entry(
+            kind="message",
+            id=str(candidate.id),
+            place=_place(candidate),
+            write=write,
+            make=make,
+            score=score,
+            group=self.headings[session],
+            neighbour_of=_place(before) if before else (),
+            may_be_cut=is_match,
+        )
 
 
 def exchanges(
-    ranked: Sequence[Scored],
-    candidates: Sequence[Candidate],
+    ranked: Sequence[tuple[int, Scored]],
+    lines: Lines,
     shown: Mapping[int, str],
     parameters: Parameters,
-    zone: tzinfo,
     is_question: Callable[[str], bool],
     scale: Scale,
 ) -> Iterator[Entry | Dropped]:
-    """Offer the best messages with their neighbours, and say what is left out whatever the budget.
+    """Offer the best messages, given with their ranks, with their neighbours; say what is left out whatever the budget.
 
     `shown` are messages of other blocks, by id, with the block's name; `is_question` recognizes the question itself.
     """
-    by_place = {(c.session, c.place): c for c in candidates if c.session}
-    began: dict[int, str] = {}
     taken: set[int] = set()
     seen: dict[int, list[frozenset[str]]] = {}
     chosen = 0
@@ -39,35 +108,16 @@ def exchanges(
     def dropped(hit: Scored, reason: DropReason, detail: str) -> Dropped:
         return Dropped(kind="message", id=str(hit.candidate.id), reason=reason, detail=detail)
 
-    def entry(candidate: Candidate, score: float | None, reason: str) -> Entry:
+    def entry(candidate: Candidate, score: float | None, reason: Callable[[], str]) -> Entry:
         taken.add(candidate.id)
-        before = by_place.get((candidate.session, candidate.place - 1))
-        session = candidate.session
-        if session not in began or not session:
-            first = by_place.get((session, 0), candidate)
-            began[session] = moment(first.sent_at.astimezone(zone))
         answered = candidate.answered
+        before = lines.by_place.get((candidate.session, candidate.place - 1)) if answered else None
         # not quoted if it is the line above
         if answered and before and before.id == answered.id and (parameters.neighbours or before.id in taken):
             answered = None
-        item = ContextItem(
-            kind="message",
-            id=str(candidate.id),
-            text=f"{said_by(candidate.speaker, answered)}: {truncate.one_line(candidate.text)}",
-            answers=str(answered.id) if answered else None,
-            at=candidate.sent_at,
-            speaker=candidate.speaker,
-            score=score,
-            reason=reason,
-        )
-        return Entry(
-            item=item,
-            place=_place(candidate),
-            group=began[session],
-            neighbour_of=_place(before) if before else (),
-        )
+        return lines.entry(candidate, answered, score, reason)
 
-    for rank, hit in enumerate(ranked, start=1):
+    for rank, hit in ranked:
         candidate = hit.candidate
         if chosen >= parameters.messages:
             break
@@ -95,12 +145,12 @@ def exchanges(
         seen.setdefault(len(bag), []).append(bag)
         chosen += 1
         per_session[candidate.session] += 1
-        yield entry(candidate, hit.score, f"match {rank}: {_why(hit)}")
+        yield entry(candidate, hit.score, partial(_why, rank, hit))
         for step in range(1, parameters.neighbours + 1):
             for place in (candidate.place - step, candidate.place + step):
-                near = by_place.get((candidate.session, place))
+                near = lines.by_place.get((candidate.session, place))
                 if near and near.id not in taken and near.id not in shown and near.text.strip():
-                    yield entry(near, None, f"beside match {rank}")
+                    yield entry(near, None, partial("beside match {}".format, rank))
 
 
 def _needs_no_similarity(hit: Scored) -> bool:
@@ -113,13 +163,15 @@ def _needs_no_similarity(hit: Scored) -> bool:
     )
 
 
-def _why(hit: Scored) -> str:
+def _why(rank: int, hit: Scored) -> str:
     """Name the three largest parts of a score, what links it to the question, and the other queries that found it."""
     best = sorted(((v, n) for n, v in hit.parts.items() if v > 0.01), reverse=True)[:3]
     named = ", ".join(f"{name} {value:.2f}" for value, name in best) or "nothing speaks for it"
     if hit.candidate.linked_to:
         named += f"; linked to {hit.candidate.linked_to}"
-    return named + "".join(f"; by query {number}" for number in sorted(set(hit.candidate.found_by.values())))
+    return f"match {rank}: {named}" + "".join(
+        f"; by query {number}" for number in sorted(set(hit.candidate.found_by.values()))
+    )
 
 
 def _place(candidate: Candidate) -> tuple[object, ...]:

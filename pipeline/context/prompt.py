@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from itertools import groupby
 
-from pipeline.context.blocks import clock, date_of, display_name
+from pipeline.context.blocks import display_name
+from pipeline.context.recent_talk import head_of
+from pipeline.context.wording import Wording
 from pipeline.text import truncate
 from pipeline.text.fencing import harmless, visible
 from pipeline.text.tokens import Count
 from schemas.context import Block, ChatMessage, ContextItem
 from schemas.sessions import Message
-
-TODAY = "Today: "
-# Before each further line of a message: none can pass for a line of somebody else's.
-_INDENT = "\n  "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +26,7 @@ class Prompt:
 
     # as it was asked
     query: str
+    wording: Wording
     # the asker's name; empty where nobody is named
     asker: str = ""
     # the date and the time on the chat's clock, as a line; empty where there is no room for it
@@ -37,10 +36,12 @@ class Prompt:
     def question(self) -> str:
         """The question, with its asker.
 
-        >>> Prompt(query="How much did I pay?", asker="Ben").question
+        >>> from pipeline.context.wording import wording_of
+        >>> Prompt(query="How much did I pay?", wording=wording_of("english"), asker="Ben").question
         'Question, from Ben: How much did I pay?'
         """
-        return f"Question, from {self.asker}: {self.query}" if self.asker else f"Question: {self.query}"
+        form = self.wording.question_from if self.asker else self.wording.question
+        return form.format(asker=self.asker, query=self.query)
 
     @property
     def text(self) -> str:
@@ -48,9 +49,9 @@ class Prompt:
         return f"{self.today}\n{self.question}" if self.today else self.question
 
 
-def prompt(query: str, asker: str | None, now: datetime) -> Prompt:
+def prompt(query: str, asker: str | None, now: datetime, wording: Wording) -> Prompt:
     """Show the question with its asker and the time on the chat's clock."""
-    return Prompt(query=query, asker=display_name(asker or ""), today=f"{TODAY}{date_of(now)}, {clock(now)}")
+    return Prompt(query=query, wording=wording, asker=display_name(asker or ""), today=wording.now(now))
 
 
 def chat_messages(
@@ -70,7 +71,7 @@ def chat_messages(
     known = [block.text for block in ordered if block.kind not in {"history", "question"}]
     system = "\n\n".join(filter(None, (*known, prompt.today)))
     history = next((block for block in ordered if block.kind == "history"), None)
-    spoken = list(_spoken(history, recent, zone, count, alternate=alternate)) if history else []
+    spoken = list(_spoken(history, recent, prompt, zone, count, alternate=alternate)) if history else []
     if alternate:
         runs = [(role, list(run)) for role, run in groupby(spoken, lambda message: message.role)]
         spoken = [ChatMessage(role=role, content="\n".join(one.content for one in run)) for role, run in runs]
@@ -83,12 +84,12 @@ def chat_messages(
 
 
 def _spoken(
-    history: Block, recent: Sequence[Message], zone: tzinfo, count: Count, *, alternate: bool
+    history: Block, recent: Sequence[Message], prompt: Prompt, zone: tzinfo, count: Count, *, alternate: bool
 ) -> Iterator[ChatMessage]:
     """Return the messages of the history in their roles, oldest first."""
     by_id = {str(message.id): message for message in recent}
     shown = [(item, by_id[item.id], count(item.text)) for item in history.items]
-    dates = [date_of(message.sent_at.astimezone(zone)) for _, message, _ in shown]
+    dates = [prompt.wording.day_heading(message.sent_at.astimezone(zone)) for _, message, _ in shown]
     # the tokens of heading and fence in the text may be spent on line breaks
     spare = history.tokens - sum(map(count, set(dates))) - sum(tokens for _, _, tokens in shown)
     assistants = {message.speaker for _, message, _ in shown if message.role == "assistant"}
@@ -97,7 +98,9 @@ def _spoken(
     for (item, message, tokens), date in zip(shown, dates, strict=True):
         began = began or message.role != "assistant"
         is_answer = message.role == "assistant" and began
-        forms = _of_an_assistant(message, named=named) if is_answer else _of_people(item, message)
+        head = head_of(message, message.answered if item.answers else None, zone, prompt.wording)
+        body = item.text.removeprefix(head)
+        forms = _of_an_assistant(message, body, named=named) if is_answer else _of_people(item, message, body)
         text, taken = _fitting(forms, item.text, tokens, tokens + max(spare, 0), count)
         spare -= max(taken - tokens, 0)
         if is_answer:
@@ -107,18 +110,18 @@ def _spoken(
             under = date
 
 
-def _of_an_assistant(message: Message, *, named: bool) -> tuple[str, str]:
-    """Return a message of an assistant, verbatim and on one line."""
+def _of_an_assistant(message: Message, body: str, *, named: bool) -> tuple[str, str]:
+    """Return a message of an assistant, verbatim and as the text shows it; what was cut stays so."""
     name = f"{truncate.one_line(message.speaker)}: " if named else ""
-    return name + harmless(visible(message.content)), name + truncate.one_line(message.content)
+    whole = harmless(visible(message.content)) if body == truncate.displayed(message.content) else body
+    return name + whole, name + body
 
 
-def _of_people(item: ContextItem, message: Message) -> tuple[str, str]:
-    """Return a line of the text, with the message's line breaks and without; the newest may be cut, and stays so."""
-    head = item.text.removesuffix(truncate.one_line(message.content))
-    if head == item.text:
+def _of_people(item: ContextItem, message: Message, body: str) -> tuple[str, str]:
+    """Return a line of the text, with the message's line breaks and without; what was cut stays so."""
+    if body != truncate.displayed(message.content):
         return item.text, item.text
-    return head + _INDENT.join(harmless(visible(message.content)).splitlines()), item.text
+    return item.text.removesuffix(body) + truncate.in_lines(message.content), item.text
 
 
 def _fitting(forms: Sequence[str], line: str, tokens: int, room: int, count: Count) -> tuple[str, int]:

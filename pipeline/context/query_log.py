@@ -15,16 +15,19 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.jobs.runner import reason_of
 from pipeline.memories import statements
+from pipeline.people import suppression
 from pipeline.people.suppression import Named, stopped
 from pipeline.retrieval.prepare import PreparedQuery
-from pipeline.store import chats, counters, memories, rollups, suppression
+from pipeline.store import chats, counters, memories, rollups
 from pipeline.store import query_log as log_rows
+from pipeline.store import suppression as suppression_rows
 from pipeline.store.database import Database
 from pipeline.text.fencing import without_recalled
 from schemas.context import AnswerIn, AnswerReceipt, BlockKind, Context, LoggedContext, Source
 from schemas.errors import InvalidInput, NotFound, Retryable
+from schemas.languages import DEFAULT_LANGUAGE
 from schemas.memories import MemoryIn
-from schemas.messages import DEFAULT_LANGUAGE, MAX_CONTENT_BYTES
+from schemas.messages import MAX_CONTENT_BYTES
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 
@@ -71,52 +74,57 @@ def record(
 ) -> bool:
     """Record a context that was served, add it to the daily counters, and note which memories were shown.
 
-    False if that failed. `counts` are counters of the request, `context_seconds` among them.
+    Only its figures are recorded where memory is off, or the asker is not to be remembered. False if that failed.
+    `counts` are counters of the request, `context_seconds` among them.
     """
+    chat_id, asker = prepared.request.chat.chat_id, query.user_id or None
     shown = shown_in(context)
-    used = _ids(shown, "memory") | _ids(shown, "document")
+    used = sorted(_ids(shown, "memory") | _ids(shown, "document"))
     tokens = {f"tokens_{block.kind}": float(block.tokens) for block in context.blocks}
+    counted = {"contexts": 1, "contexts_degraded": bool(context.degraded), **counts, **tokens}
+    row = _row(query, context, prepared, counts["context_seconds"])
+
+    def record_with(connection: Connection, key: bytes | None) -> bool:
+        return log_rows.record(
+            connection,
+            tenant_id,
+            row,
+            logs=settings.query_log_enabled,
+            remembered=prepared.request.memory,
+            key=key,
+            place=suppression.hashes(key, ("tenant",), ("chat", chat_id)),
+            asker=suppression.hashes(key, ("user", asker), ("unremembered", asker)) if asker else [],
+            shown_memories=used,
+            counted=counted,
+        )
+
     try:
-        with database.tenant(tenant_id) as connection:
-            if settings.query_log_enabled:
-                suppression.lock(connection, tenant_id, prepared.request.chat.chat_id)
-                _insert(connection, tenant_id, query, context, prepared, counts["context_seconds"])
-            if used:
-                memories.touch(connection, sorted(used))
-            degraded = bool(context.degraded)
-            counters.add(
-                connection, tenant_id, {"contexts": 1, "contexts_degraded": degraded, **counts, **tokens}
-            )
+        if settings.query_log_enabled:
+            with database.undecided() as connection:
+                # before the statement that looks who was forgotten: it sees what was committed while this waits
+                suppression_rows.lock_as_tenant(connection, tenant_id, chat_id)
+                if not record_with(connection, prepared.request.prelude.suppression_key):
+                    record_with(connection, suppression_rows.key(connection))
+        else:
+            with database.tenant(tenant_id) as connection:
+                record_with(connection, None)
     except (Retryable, SQLAlchemyError) as error:
         log.warning("context_not_recorded", context_id=context.context_id, error=reason_of(error))
         return False
     return True
 
 
-def _insert(
-    connection: Connection,
-    tenant_id: str,
-    query: ContextQuery,
-    context: Context,
-    prepared: PreparedQuery,
-    seconds: float,
-) -> None:
-    """Record the query; only its figures where memory is off, or the asker is not to be remembered."""
-    asked_at, chat_id = prepared.parsed.now, prepared.request.chat.chat_id
-    if stopped(connection, asked_at, ("tenant",), ("chat", chat_id)):
-        return
-    asker, remembered = query.user_id or None, prepared.request.memory
-    if asker and remembered:
-        remembered = not stopped(connection, asked_at, ("user", asker), ("unremembered", asker))
+def _row(query: ContextQuery, context: Context, prepared: PreparedQuery, seconds: float) -> dict[str, Any]:
+    """Return the row of a context for the log."""
     tokens, chars = by_source(context)
-    row: dict[str, Any] = {
+    return {
         "context_id": context.context_id,
-        "chat_id": chat_id,
-        "user_id": asker,
+        "chat_id": prepared.request.chat.chat_id,
+        "user_id": query.user_id or None,
         "agent_id": query.agent_id or None,
         "session_key": query.session_key,
         "profile": query.profile,
-        "asked_at": asked_at,
+        "asked_at": prepared.parsed.now,
         "query": query.query,
         "shown": shown_in(context),
         "tokens": tokens,
@@ -126,11 +134,7 @@ def _insert(
         "latency_ms": round(seconds * 1000, 1),
         # a provider's message may quote what it was sent
         "degraded": [reason.partition(":")[0] for reason in context.degraded],
-        "redacted_at": None,
     }
-    if not remembered:
-        row |= {"user_id": None, "query": None, "shown": {}, "redacted_at": asked_at}
-    log_rows.insert(connection, tenant_id, row)
 
 
 def listing(
@@ -156,7 +160,7 @@ def report(
         row = log_rows.get(connection, context_id)
         if row is not None:
             # wait for a forgetting of its chat or its asker to end
-            suppression.lock(connection, tenant_id, row.chat_id)
+            suppression_rows.lock(connection, tenant_id, row.chat_id)
             row = log_rows.get(connection, context_id)
         if row is None:
             raise NotFound(
@@ -194,7 +198,7 @@ def remember_reported(connection: Connection, tenant_id: str, context_id: str) -
     row = log_rows.get(connection, context_id)
     if row is None:
         return None
-    suppression.lock(connection, tenant_id, row.chat_id)
+    suppression_rows.lock(connection, tenant_id, row.chat_id)
     row = _held(connection, row)
     if row is None or row.answer is None or not row.user_id or row.memory_id is not None:
         return None

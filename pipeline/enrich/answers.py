@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.enrich.prompts import MAX_ENTITIES, MAX_ITEMS
+from pipeline.text.cues import ANY_LANGUAGE
 from pipeline.text.fencing import visible
 from pipeline.text.sentences import sentences, terms, words
 from pipeline.text.truncate import shortened
@@ -132,4 +133,4 @@ def foreign_link(text: str, said: str) -> str:
 
 def stems(text: str) -> frozenset[str]:
     """Return the content words of a text, cut so that inflected forms are alike."""
-    return frozenset(term[:_STEM_CHARS] for term in terms(words(text)))
+    return frozenset(term[:_STEM_CHARS] for term in terms(words(text), ANY_LANGUAGE))

@@ -12,6 +12,7 @@ from datetime import UTC, tzinfo
 from itertools import islice
 
 from pipeline.text import addressing, calendar, dialogue_acts
+from pipeline.text.cues import FALLBACK, plain
 from pipeline.text.dialogue_acts import Sentence
 from pipeline.text.entities import entities
 from pipeline.text.keyphrases import topics, weights_of
@@ -31,8 +32,6 @@ _PROPOSED_WITHIN = 3  # sentences before a yes
 _MAX_ITEMS = 8
 # Weights of passages, against one that merely tells something.
 _DECISION, _PROMISE, _QUESTION, _OWN, _COMPLIMENT = 1.7, 1.25, 0.6, 1.2, 0.7
-_FIRST_PERSON = frozenset(("i", "my", "we", "our", "me", "us"))
-_SECOND_PERSON = frozenset(("you", "your", "u"))
 _REPEATED = 0.15  # weight of a word that a chosen passage has
 # Dividing by (60 + length) ** 0.7 prefers neither the longest nor the shortest.
 _FREE_CHARS, _LENGTH_POWER = 60, 0.7
@@ -42,17 +41,21 @@ _MAX_DECISIONS, _DECIDED_SHARE = 4, 0.6  # of the sentences, and of the room
 
 
 def summarize(
-    messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
+    messages: Sequence[Message],
+    previous: Summary | None = None,
+    *,
+    time_zone: tzinfo = UTC,
+    language: str = FALLBACK,
 ) -> Summary:
-    """Summarize messages in order of time, with dates in `time_zone`. Raises `ValueError` for none.
+    """Summarize messages of a language, in order of time, with dates in `time_zone`. Raises `ValueError` for none.
 
     `previous` summarizes what came before them in the same session: it gets half the room, and its lists are
     carried on, except questions that these messages answer.
     """
     if not messages:
         raise ValueError("there are no messages to summarize")
-    read = _readable(messages)
-    said = _sentences(read, time_zone)
+    read = _readable(messages, language)
+    said = _sentences(read, time_zone, language)
     weights = weights_of(said, {part.lower() for m in read for part in words(m.speaker)})
     deciding = _decisions(said)
     # A request is a task even where it is put as a question.
@@ -61,22 +64,31 @@ def summarize(
     open_at = [i for i in range(len(said)) if i not in settled and dialogue_acts.stays_open(i, said)]
     factors = dict.fromkeys(promising, _PROMISE) | dict.fromkeys(deciding, _DECISION)
     text = _written(_chosen(_passages(said, factors), weights, _MAX_CHARS // (2 if previous else 1)))
-    lead = _lead(messages, time_zone)
+    lead = _lead(messages, time_zone, language)
     new = Summary(
         summary=f"{lead}: {text}" if text else f"{lead}.",
         topics=topics(said, weights, limit=_MAX_TOPICS),
         decisions=_items(_reasoned(said, i) for i in deciding),
         open_questions=_items(said[i] for i in open_at),
         action_items=_items(said[i] for i in promising),
-        entities=entities([m.content[:_MAX_MESSAGE_CHARS] for m in read], known=[m.speaker for m in read]),
+        entities=entities(
+            [m.content[:_MAX_MESSAGE_CHARS] for m in read], language, known=[m.speaker for m in read]
+        ),
     )
-    return new if previous is None else _continued(previous, new, said)
+    return new if previous is None else _continued(previous, new, said, language)
 
 
-def combine(parts: Sequence[Summary]) -> Summary:
+def combine(parts: Sequence[Summary], language: str = FALLBACK) -> Summary:
     """Summarize at least one summary, in order of time, as one: the sentences that say most, and what recurs."""
     said = [
-        Sentence(message=number, speaker="", text=one, words=tuple(words(one)), terms=terms(words(one)))
+        Sentence(
+            message=number,
+            speaker="",
+            text=one,
+            words=tuple(words(one)),
+            terms=terms(words(one), language),
+            language=language,
+        )
         for number, part in enumerate(parts)
         for one in sentences(part.summary)
     ]
@@ -107,13 +119,15 @@ def _recurring(lists: Sequence[Sequence[str]]) -> list[str]:
     return sorted(_merged(*lists), key=lambda item: -count[item.lower()])
 
 
-def _continued(previous: Summary, new: Summary, said: Sequence[Sentence]) -> Summary:
+def _continued(previous: Summary, new: Summary, said: Sequence[Sentence], language: str) -> Summary:
     raised = {term for sentence in said for term in sentence.terms}
     waiting = [
-        q for q in previous.open_questions if not raised.intersection(terms(words(q.partition(": ")[2])))
+        q
+        for q in previous.open_questions
+        if not raised.intersection(terms(words(q.partition(": ")[2]), language))
     ]
     return Summary(
-        summary=f"{_condensed(previous, new.topics)} {new.summary}",
+        summary=f"{_condensed(previous, new.topics, language)} {new.summary}",
         topics=_merged(new.topics[: _MAX_TOPICS // 2], previous.topics, new.topics)[:_MAX_TOPICS],
         decisions=_merged(previous.decisions, new.decisions)[-_MAX_ITEMS:],
         open_questions=_merged(waiting, new.open_questions)[-_MAX_ITEMS:],
@@ -122,7 +136,7 @@ def _continued(previous: Summary, new: Summary, said: Sequence[Sentence]) -> Sum
     )
 
 
-def _readable(messages: Sequence[Message]) -> list[Message]:
+def _readable(messages: Sequence[Message], language: str) -> list[Message]:
     """Return what people and agents said without asides; everything, if that leaves nothing."""
     bots = addressing.names_of({message.speaker for message in messages if message.role == "assistant"})
     written = [replace(message, content=spoken(message.content)) for message in messages]
@@ -131,15 +145,15 @@ def _readable(messages: Sequence[Message]) -> list[Message]:
         for message in written
         if message.role in ("user", "assistant")
         and message.content.lower() not in ("", *_PLACEHOLDERS)
-        and not addressing.is_put_to_a_bot(message.content, bots)
-        and not addressing.says_nothing(message.content, of_a_bot=message.role == "assistant")
+        and not addressing.is_put_to_a_bot(message.content, language, bots)
+        and not addressing.says_nothing(message.content, language, of_a_bot=message.role == "assistant")
     ]
     read = said or written
     half = _MAX_MESSAGES // 2
     return read if len(read) <= _MAX_MESSAGES else [*read[:half], *read[-half:]]
 
 
-def _sentences(messages: Sequence[Message], time_zone: tzinfo) -> list[Sentence]:
+def _sentences(messages: Sequence[Message], time_zone: tzinfo, language: str) -> list[Sentence]:
     position = {message.external_id: index for index, message in enumerate(messages)}
     said = []
     for index, message in enumerate(messages):
@@ -151,9 +165,10 @@ def _sentences(messages: Sequence[Message], time_zone: tzinfo) -> list[Sentence]
                 Sentence(
                     message=index,
                     speaker=" ".join(message.speaker.split())[:_MAX_NAME_CHARS],
-                    text=" ".join(calendar.absolute(text, day).split()),
+                    text=" ".join(calendar.absolute(text, day, language).split()),
                     words=written,
-                    terms=terms(written),
+                    terms=terms(written, language),
+                    language=language,
                     answers=position.get(str(reply_to)),
                 )
             )
@@ -223,10 +238,10 @@ def _person_factor(sentence: Sentence) -> float:
     """Weigh a sentence by whether it is about its speaker, about whom they address, or a question."""
     if sentence.asks:
         return _QUESTION
-    found = {word.lower().partition("'")[0] for word in sentence.words}
-    if not found.isdisjoint(_FIRST_PERSON):
+    cues, found = sentence.cues, {plain(word) for word in sentence.words}
+    if cues.first_person.are_in(found, sentence.plain):
         return _OWN
-    return 1.0 if found.isdisjoint(_SECOND_PERSON) else _COMPLIMENT
+    return _COMPLIMENT if cues.second_person.are_in(found, sentence.plain) else 1.0
 
 
 def _chosen(passages: Sequence[_Passage], weights: Mapping[str, float], room: int) -> list[_Passage]:
@@ -281,11 +296,11 @@ def _written(chosen: Sequence[_Passage]) -> str:
     return " ".join(parts)
 
 
-def _lead(messages: Sequence[Message], time_zone: tzinfo) -> str:
+def _lead(messages: Sequence[Message], time_zone: tzinfo, language: str) -> str:
     first, last = (messages[i].sent_at.astimezone(time_zone).date() for i in (0, -1))
-    return (
-        calendar.written(first) if first == last else f"{calendar.written(first)} to {calendar.written(last)}"
-    )
+    written = calendar.written(first, language)
+    between = " to " if language == "english" else " – "
+    return written if first == last else f"{written}{between}{calendar.written(last, language)}"
 
 
 def _items(found: Iterable[Sentence]) -> list[str]:
@@ -294,15 +309,15 @@ def _items(found: Iterable[Sentence]) -> list[str]:
     return list(dict.fromkeys(shortened(text, _MAX_ITEM_CHARS) for text in texts))[-_MAX_ITEMS:]
 
 
-def _condensed(previous: Summary, subjects: Sequence[str]) -> str:
+def _condensed(previous: Summary, subjects: Sequence[str], language: str) -> str:
     """Condense the summary so far to half the room: its first sentence and its weightiest."""
     parts = sentences(previous.summary)
-    wanted = {term for topic in (*previous.topics, *subjects) for term in terms(words(topic))}
+    wanted = {term for topic in (*previous.topics, *subjects) for term in terms(words(topic), language)}
     ranked = sorted(
         range(len(parts)),
         key=lambda i: (
             i > 0,
-            -len(wanted.intersection(terms(words(parts[i])))) / math.sqrt(20 + len(parts[i])),
+            -len(wanted.intersection(terms(words(parts[i]), language))) / math.sqrt(20 + len(parts[i])),
             i,
         ),
     )

@@ -37,6 +37,7 @@ def read(
     people: People,
     known: Sequence[KnownFact],
     time_zone: tzinfo,
+    language: str = "english",
 ) -> list[Fact]:
     """Read the facts of an answer, which names messages and known facts by their numbers. Raises `InvalidAnswer`."""
     given = json_object(answer, "facts")["facts"]
@@ -45,7 +46,7 @@ def read(
     shaped = [each for each in given if _is_shaped(each)]
     if given and not shaped:
         raise InvalidAnswer('each of "facts" must be an object with a text "content" and a list "messages"')
-    reader = _Reader(messages, people, known, time_zone)
+    reader = _Reader(messages, people, known, time_zone, language)
     facts = (reader.fact(each) for each in shaped[:_MAX_FACTS_READ])
     return [fact for fact in facts if fact is not None]
 
@@ -74,10 +75,15 @@ class _Reader:
     """What the facts of one answer are held against."""
 
     def __init__(
-        self, messages: Sequence[Message], people: People, known: Sequence[KnownFact], time_zone: tzinfo
+        self,
+        messages: Sequence[Message],
+        people: People,
+        known: Sequence[KnownFact],
+        time_zone: tzinfo,
+        language: str,
     ) -> None:
         self._messages = messages
-        self._said = Said(messages)
+        self._said = Said(messages, language)
         self._people = people
         self._known = known
         self._time_zone = time_zone

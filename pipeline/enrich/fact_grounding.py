@@ -26,7 +26,8 @@ _SCRIPTS_MEET = re.compile("(?<=[A-Za-z0-9])(?=[\u0e00-\u9fff])")
 class Said:
     """What the messages of a transcript say, in order."""
 
-    def __init__(self, messages: Sequence[Message]) -> None:
+    def __init__(self, messages: Sequence[Message], language: str = "english") -> None:
+        self._language = language
         self._messages = messages
         self._lines = [f"{message.speaker}: {message.content}" for message in messages]
         self._words = _folded("\n".join(self._lines))
@@ -46,7 +47,7 @@ class Said:
         if foreign_link(content, said) or not all(map(_may_be_unsaid, unsaid)):
             return False
         at = self._messages[evidence[0]].sent_at
-        _, undated = calendar.dates(content, at, at)
+        _, undated = calendar.dates(content, at, at, self._language)
         names = (subject, *(self._messages[index].speaker for index in evidence))
         told = stems(_SCRIPTS_MEET.sub(" ", undated)).difference(unsaid, *map(stems, names))
         found = told & (stems(said) | numbers)

@@ -75,7 +75,14 @@ class LanguageModelExtractor:
             most=most,
             max_tokens=fact_prompts.answer_tokens(self._context_tokens, most),
         )
-        read = partial(fact_answers.read, messages=run, people=people, known=known, time_zone=time_zone)
+        read = partial(
+            fact_answers.read,
+            messages=run,
+            people=people,
+            known=known,
+            time_zone=time_zone,
+            language=source.language,
+        )
         return model_calls.ask(
             self._gateway,
             prompt,

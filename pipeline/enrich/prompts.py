@@ -205,4 +205,4 @@ def _prompt(lines: Sequence[str], previous: Summary | None, *, more: str, zone: 
 
 def probably(language: str) -> str:
     """Return the language in brackets for an instruction to write in it, or nothing if it is not known."""
-    return f" (probably {language})" if language not in {"", "simple"} else ""
+    return f" (probably {language.replace('+', ' and ')})" if language not in {"", "simple"} else ""

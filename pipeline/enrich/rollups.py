@@ -146,4 +146,4 @@ def _combined(
                 key=source.claim and source.claim.key,
                 error=runner.reason_of(error),
             )
-    return extractive.combine(parts), EXTRACTIVE
+    return extractive.combine(parts, source.language), EXTRACTIVE

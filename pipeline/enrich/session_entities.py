@@ -74,6 +74,7 @@ def found_in(
     messages: Sequence[Message],
     facts: Sequence[KnownFact] = (),
     *,
+    language: str,
     known: Iterable[Person] = (),
     names: Iterable[str] = (),
     decisions: Iterable[str] = (),
@@ -84,12 +85,13 @@ def found_in(
     """
     if not messages:
         return SessionEntities(entities=(), relations=())
-    session = _Session(messages, known)
+    session = _Session(messages, known, language)
     texts = [message.content[:_MAX_MESSAGE_CHARS] for message in messages]
     said = "\n".join(texts).casefold()
     summarized = (name for name in names if normalized(name) in said)
-    named = [name for name in chain(entities(texts, limit=2 * MAX_NAMES), summarized) if is_name(name)]
-    session.name([*named, *chain.from_iterable(map(_named_by, facts))], texts)
+    found = chain(entities(texts, language, limit=2 * MAX_NAMES), summarized)
+    named = [name for name in found if is_name(name, language)]
+    session.name([*named, *chain.from_iterable(_named_by(fact, language) for fact in facts)], texts)
     session.read(messages, texts)
     for decision in decisions:
         session.relate(session.mentioned(decision), _DECIDED, messages[-1].sent_at)
@@ -98,17 +100,18 @@ def found_in(
     return session.entities()
 
 
-def _named_by(fact: KnownFact) -> list[str]:
+def _named_by(fact: KnownFact, language: str) -> list[str]:
     """Return the names in a learned fact: its subject, and its value if that is written like a name."""
     at = fact.content.casefold().find(fact.value.casefold()) if fact.value else -1
     value = fact.content[at : at + len(fact.value)] if at >= 0 else ""
-    return [name for name in (fact.subject, value) if name[:1].isupper() and is_name(name)]
+    return [name for name in (fact.subject, value) if name[:1].isupper() and is_name(name, language)]
 
 
 class _Session:
     """The entities of a session while it is read."""
 
-    def __init__(self, messages: Sequence[Message], known: Iterable[Person]) -> None:
+    def __init__(self, messages: Sequence[Message], known: Iterable[Person], language: str) -> None:
+        self._language = language
         self._entities: list[NamedEntity] = []
         # the place of the entity that a normalized name means
         self._by_name: dict[str, int] = {}
@@ -120,7 +123,10 @@ class _Session:
         for person in dict.fromkeys((*writing, *known)):
             self._add_person(person)
         self._writing = {self._speakers[each.user_id] for each in writing if each.user_id in self._speakers}
-        forms = [set(chain.from_iterable(map(short_forms, each.aliases))) for each in self._entities]
+        forms = [
+            {form for alias in each.aliases for form in short_forms(alias, language)}
+            for each in self._entities
+        ]
         short = Counter(chain.from_iterable(forms))
         for place, entity in enumerate(self._entities):
             for form in sorted(forms[place]):
@@ -145,7 +151,7 @@ class _Session:
         most = len(self._entities) + MAX_NAMES
         whole = defaultdict[str, set[str]](set)
         for name in (*self._by_name, *map(normalized, found)):
-            for first in short_forms(name):
+            for first in short_forms(name, self._language):
                 whole[first].add(name)
         for each in sorted(found, key=lambda each: " " not in each):
             name = normalized(each)

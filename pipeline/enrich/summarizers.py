@@ -24,7 +24,7 @@ class ExtractiveSummarizer:
         time_zone: tzinfo = UTC,
         source: Source = NOWHERE,
     ) -> Summary:
-        return extractive.summarize(messages, previous, time_zone=time_zone)
+        return extractive.summarize(messages, previous, time_zone=time_zone, language=source.language)
 
 
 def make_summarizer(

@@ -17,10 +17,11 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import Rewrite
 from pipeline.people import suppression
 from pipeline.people.suppression import Admitted
+from pipeline.store import chat_languages, chats, erasure, jobs, sessions
 from pipeline.store import chat_moves as store
-from pipeline.store import chats, erasure, jobs, sessions
 from pipeline.store import ranges as store_ranges
 from pipeline.store import suppression as suppression_list
+from pipeline.store.chat_languages import DECLARED, DETECTED
 from pipeline.store.chats import Chat, clock
 from pipeline.store.database import Database
 from pipeline.store.ranges import Shape, Window
@@ -65,6 +66,8 @@ def start(
             )
         if other is None:
             chats.ensure(connection, tenant_id, _like(chat, into))
+            if chat.language_by == DETECTED:
+                chat_languages.put(connection, into, chat.language, DETECTED)
         store.lead(connection, chat_id, into)
         subject = {"kind": "chat", "chat_id": chat_id, "into": into}
         receipt_id = erasure.insert_receipt(connection, tenant_id, "move", subject, digest, clock(connection))
@@ -76,7 +79,9 @@ def start(
 
 
 def _like(chat: Chat, chat_id: str) -> ChatIn:
-    names = ("platform", "kind", "title", "time_zone", "language", "memory")
+    names = ["platform", "kind", "title", "time_zone", "memory"]
+    if chat.language_by == DECLARED:
+        names.append("language")
     return ChatIn.model_validate({"chat_id": chat_id} | {name: getattr(chat, name) for name in names})
 
 

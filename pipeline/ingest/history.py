@@ -5,9 +5,7 @@ was read off a clock and is read otherwise now; then it is moved. What has been 
 rest.
 """
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
@@ -19,8 +17,9 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.reimport import SortedOut
 from pipeline.platforms.identity import PREFIX
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Parsed, Record, Skipped, Times
-from pipeline.store import accepting, chats, keyword_search, stats
+from pipeline.store import accepting, chat_languages, chats, stats
 from pipeline.store.database import Database
+from schemas.languages import AUTO
 from schemas.messages import ChatIn
 
 BATCH = 500
@@ -29,10 +28,8 @@ BATCH = 500
 HELD = 10 * BATCH
 """Messages kept back at most, in a file that has many chats in turns."""
 
-WORDS = 5_000
-"""Words of a chat by which its language is guessed."""
-
-_WORD = re.compile(r"[^\W\d_]+")
+TEXTS = 200
+"""Texts of a chat by which its language is guessed."""
 
 
 def store(
@@ -75,8 +72,8 @@ def store(
             yield importing.flush(chat)
         while chat.renamed:
             yield importing.flush_renamed(chat)
-        if chat.stored and chat.chat.language:
-            yield from importing.relabel(chat.chat.chat_id, chat.chat.language)
+        if chat.stored and chat.chat.language not in (None, AUTO):
+            yield from importing.relabel(chat.chat.chat_id, str(chat.chat.language))
 
 
 @dataclass(kw_only=True)
@@ -93,8 +90,8 @@ class _Chat:
     changed: bool = True
     # the times of messages with ids of the other kind, see `ChatTally.overlapping`
     others: tuple[datetime, datetime] | None = None
-    # how many words of it are still looked at
-    words_left: int = WORDS
+    # how many texts of it are still looked at
+    texts_left: int = TEXTS
 
     def learn(self, chat: ChatIn) -> None:
         """Update the chat's description."""
@@ -102,16 +99,11 @@ class _Chat:
         self.changed = self.changed or known != self.chat
         self.chat = known
 
-    def some_words(self, records: Iterable[Record]) -> Counter[str]:
-        """Return words of these messages, unless there have been enough of the chat."""
-        words: Counter[str] = Counter()
-        for record in records:
-            if self.words_left <= 0:
-                break
-            found = _WORD.findall(record.message.content.lower())
-            self.words_left -= len(found)
-            words.update(found)
-        return words
+    def some_texts(self, records: Sequence[Record]) -> list[str]:
+        """Return texts of these messages, unless there have been enough of the chat."""
+        some = [record.message.content[: languages.SAMPLE_CHARS] for record in records[: self.texts_left]]
+        self.texts_left -= len(some)
+        return some
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +133,7 @@ class _Import:
         overlapping = sum(first <= time <= last for time in times) if first and last else 0
         latest = datetime.now(UTC) + accepting.AHEAD
         ahead = sum(time > latest for time in times)
-        return replace(stored, overlapping=overlapping, ahead=ahead, words=held.some_words(records))
+        return replace(stored, overlapping=overlapping, ahead=ahead, texts=held.some_texts(records))
 
     def flush_renamed(self, held: _Chat) -> Stored:
         """Move what is there by another id, at the end of the source; accept what turned out to be new."""
@@ -181,7 +173,7 @@ class _Import:
         with self.database.tenant(self.tenant_id) as connection:
             there = chats.followed(connection, chat_id)
             chat_id = there.chat_id if there else chat_id
-            mixed = keyword_search.is_mixed(connection, chat_id)
+            mixed = chat_languages.words_after(connection, chat_id) is not None
         if mixed and (changed := languages.change(self.database, self.tenant_id, chat_id, language)):
             yield Notice(
                 text=f"{changed:,} messages of {chat_id} that were there are searched as {language} now."

@@ -8,12 +8,13 @@ from typing import assert_never
 
 from pipeline.ingest import languages
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Skipped, Times
-from pipeline.store import keyword_search, stats
+from pipeline.store import stats
+from pipeline.store.chat_languages import DECLARED
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 
 CHATS_WITH_LANGUAGE = 50
-"""Chats of an import, those with the most words, whose language is guessed."""
+"""Chats of an import, those with the most texts, whose language is compared with the declared one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +33,8 @@ class Stored:
     overlapping: int = 0
     # of a time in the future, so that they count as sent when they came
     ahead: int = 0
-    # some of the words in it
-    words: Counter[str] = field(default_factory=Counter)
+    # some of its texts
+    texts: list[str] = field(default_factory=list)
 
 
 Event = Stored | Skipped | Broken | Notice | Times | Ambiguous
@@ -54,7 +55,7 @@ class ChatTally:
     # import where these are the platform's own, or the platform's own where these are derived. Such ids never
     # match, so one message that came both ways is stored twice.
     overlapping: int = 0
-    words: Counter[str] = field(default_factory=Counter)
+    texts: list[str] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
@@ -85,7 +86,7 @@ class Tally:
                     counts.moved += event.moved
                     counts.kept_out += event.kept_out
                 of_chat.overlapping += min(event.new, event.overlapping)
-                of_chat.words += event.words
+                of_chat.texts += event.texts
             case Skipped(reason=reason):
                 self.skipped[reason] += 1
             case Broken(where=where, breaks_off=breaks_off):
@@ -112,18 +113,19 @@ class StoredChat:
 
 def stored_chats(database: Database, tenant_id: str, tally: Tally) -> dict[str, StoredChat]:
     """Return the chats of an import by their ids, with the time range of all their messages."""
-    largest = nlargest(CHATS_WITH_LANGUAGE, tally.chats.values(), key=lambda chat: chat.words.total())
+    largest = nlargest(CHATS_WITH_LANGUAGE, tally.chats.values(), key=lambda chat: len(chat.texts))
     looked_at = {chat.chat_id for chat in largest}
     found = {}
     with database.tenant(tenant_id) as connection:
         for row in stats.times(connection, list(tally.chats)):
-            words = tally.chats[row.chat_id].words
-            counts = keyword_search.stop_words(connection, words) if row.chat_id in looked_at else {}
+            compared = row.chat_id in looked_at and row.language_by == DECLARED
             found[row.chat_id] = StoredChat(
                 time_zone=row.time_zone,
                 language=row.language,
                 first_at=row.first_at,
                 last_at=row.last_at,
-                looks=languages.looks_like(counts, words.total(), row.language),
+                looks=languages.looks_like(tally.chats[row.chat_id].texts, row.language)
+                if compared
+                else None,
             )
     return found

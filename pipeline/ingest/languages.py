@@ -1,40 +1,67 @@
-"""Guess a chat's language from its words, and change the one of its keyword vectors."""
+"""Detect the languages of chats, and index the words of those whose language has changed anew, in slices.
 
-from collections.abc import Mapping
+A chat's language is declared, or detected from its texts: when it has its first messages and each time that it has
+several times as many. Until then it is the default one.
+"""
+
+import time
+from collections.abc import Sequence
 from functools import partial
 
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Claim
+from pipeline.store import chat_languages as store
 from pipeline.store import chats
-from pipeline.store import keyword_search as store
+from pipeline.store.chat_languages import DECLARED, DETECTED
 from pipeline.store.database import Database, persistently
+from pipeline.text import language as texts
 from schemas.errors import NotFound
+from schemas.languages import AUTO, parts_of
 
-RELABELLED_AT_ONCE = 500
-"""Messages or sessions whose keyword vectors are made in one transaction."""
+FIRST_LOOK, TIMES_MORE = 20, 5
+"""Messages of a chat whose language is detected first, and how many times as many it must have to be looked at again:
+20, 100, 500, 2,500 …"""
+SAMPLE_TEXTS, SAMPLE_CHARS = 120, 1000
+"""Texts of a chat that are looked at, the first and the last, and what is read of each."""
+INDEXED_AT_ONCE = 500
+"""Messages or sessions that are indexed in one transaction."""
+TURN_SECONDS = 45.0
+"""How long one job goes on; the rest is claimed again."""
 
-# Stop words of a language that a chat must have before it looks like that language: their number, their share of its
-# words (0.3 to 0.5 in what people write to each other), and how many times as many as of the declared language.
-MIN_STOP_WORDS, MIN_SHARE, MIN_MARGIN = 10, 0.2, 1.4
 
+def looks_between(before: int, now: int) -> bool:
+    """Tell whether a chat's language is to be detected that had so many messages before and has so many now.
 
-def looks_like(stop_words: Mapping[str, int], words: int, declared: str) -> str | None:
-    """Return the language that a chat appears to be in, if that is not the declared one; `simple` declares none.
-
-    `stop_words` are counted by language among `words` words.
-
-    >>> looks_like({"german": 45, "english": 9, "dutch": 20}, 100, "english")
-    'german'
-    >>> looks_like({"german": 45, "english": 9}, 100, "simple"), looks_like({"danish": 3}, 8, "english")
-    (None, None)
+    >>> [looks_between(*counts) for counts in ((0, 19), (19, 20), (20, 99), (20, 700), (500, 2499), (2499, 2500))]
+    [False, True, False, True, False, True]
     """
-    best = max(stop_words, key=lambda language: (stop_words[language], language), default=declared)
-    counted = stop_words.get(best, 0)
-    if declared in ("simple", best) or counted < max(MIN_STOP_WORDS, MIN_SHARE * words):
+    look = FIRST_LOOK
+    while look <= before:
+        look *= TIMES_MORE
+    return look <= now
+
+
+def looks_like(some: Sequence[str], declared: str) -> str | None:
+    """Return the language that texts are in, if they have none of the declared one's; `simple` declares none."""
+    if declared == "simple":
         return None
-    return best if counted >= MIN_MARGIN * stop_words.get(declared, 0) else None
+    found = texts.detect(some)
+    return None if found is None or set(parts_of(found)) & set(parts_of(declared)) else found
+
+
+def labeller(database: Database) -> runner.Handler:
+    """Make the handler of `language` jobs: each claim is a chat."""
+
+    def handle(_: str, claims: Sequence[Claim]) -> set[str]:
+        for claim in claims:
+            _label(database, claim)
+        return set()
+
+    return handle
 
 
 def change(database: Database, tenant_id: str, chat_id: str, language: str) -> int:
-    """Make a chat's keyword vectors in this language in slices, and count the messages that were in another.
+    """Declare a chat's language, or have it detected with `auto`; index its words, and count the messages that differ.
 
     The same call goes on where one was broken off. Raises `NotFound`.
     """
@@ -43,32 +70,65 @@ def change(database: Database, tenant_id: str, chat_id: str, language: str) -> i
         chat = chats.lock_exclusively(connection, chat_id)
         if chat is None:
             raise NotFound(f"there is no chat {chat_id}")
-        if chat.language != language:
-            store.set_language(connection, chat_id, language)
+        differs = chat.language != language
+        store.say(connection, tenant_id, chat_id, language, differs=differs)
+    if language == AUTO:
+        detect(database, tenant_id, chat_id)
     changed = 0
-    after: str | None = ""
-    while after is not None:
-        after, more = persistently(partial(_relabel, database, tenant_id, chat_id, language, after))
-        changed += more
-    while persistently(partial(_relabel_sessions, database, tenant_id, chat_id, language)):
-        pass
+    more = True
+    while more:
+        more, messages = persistently(partial(_index, database, tenant_id, chat_id))
+        changed += messages
     return changed
 
 
-def _relabel(
-    database: Database, tenant_id: str, chat_id: str, language: str, after: str
-) -> tuple[str | None, int]:
+def detect(database: Database, tenant_id: str, chat_id: str) -> None:
+    """Detect a chat's language if it is time and nobody declares it; its words are to be indexed if it is another."""
     with database.tenant(tenant_id) as connection:
-        chats.lock(connection, chat_id)
-        last, changed, gained = store.relabel_messages(
-            connection, chat_id, language, after, RELABELLED_AT_ONCE
-        )
-        if gained:
-            chats.count_placed(connection, chat_id, 0, gained)
-    return last, changed
+        chat = chats.get(connection, chat_id)
+        if chat is None or chat.language_by == DECLARED:
+            return
+        if not looks_between(chat.language_at, chat.message_count):
+            return
+        sample = store.sample(connection, chat_id, SAMPLE_TEXTS, SAMPLE_CHARS)
+    found = texts.detect(sample)
+    with database.tenant(tenant_id) as connection:
+        chat = chats.lock_exclusively(connection, chat_id)
+        if chat is None or chat.language_by == DECLARED:
+            return
+        if found is not None and found != chat.language:
+            store.put(connection, chat_id, found, DETECTED)
+        store.note(connection, chat_id, found and DETECTED)
 
 
-def _relabel_sessions(database: Database, tenant_id: str, chat_id: str, language: str) -> int:
+def _label(database: Database, claim: Claim) -> None:
+    """Detect a chat's language and index its words, or a part of them."""
+    tenant_id, chat_id = claim.tenant_id, claim.key
+    ends_at = time.monotonic() + TURN_SECONDS
+    detect(database, tenant_id, chat_id)
     with database.tenant(tenant_id) as connection:
-        chats.lock(connection, chat_id)
-        return store.relabel_sessions(connection, chat_id, language, RELABELLED_AT_ONCE)
+        # what was accepted before its language was changed has been stored by now
+        chats.lock_exclusively(connection, chat_id)
+    more, _ = persistently(partial(_index, database, tenant_id, chat_id, claim))
+    while more and time.monotonic() < ends_at:
+        more, _ = persistently(partial(_index, database, tenant_id, chat_id, claim))
+    with database.tenant(tenant_id) as connection:
+        runner.finish(connection, [claim], again_in=0 if more else None)
+
+
+def _index(database: Database, tenant_id: str, chat_id: str, claim: Claim | None = None) -> tuple[bool, int]:
+    """Index the next words of a chat that are not in its language; return `(whether there are more, messages)`."""
+    with database.tenant(tenant_id) as connection:
+        chat = chats.lock(connection, chat_id)
+        after = store.words_after(connection, chat_id) if chat else None
+        if chat is None or after is None:
+            return False, 0
+        done = store.index_messages(connection, chat_id, chat.language, after, INDEXED_AT_ONCE)
+        if done.lexemes:
+            chats.count_placed(connection, chat_id, 0, done.lexemes)
+        more = done.more or store.index_made(connection, chat_id, chat.language, INDEXED_AT_ONCE)
+        if not more:
+            store.indexed(connection, chat_id)
+        if claim is not None:
+            runner.keep(connection, claim)
+    return more, done.messages

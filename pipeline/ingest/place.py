@@ -15,7 +15,7 @@ from functools import partial
 import structlog
 from sqlalchemy import Connection
 
-from pipeline.ingest import poison, session_ranges, sessionize
+from pipeline.ingest import languages, poison, session_ranges, sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import Rewrite
 from pipeline.jobs import runner
@@ -23,13 +23,14 @@ from pipeline.jobs.batches import batched
 from pipeline.jobs.runner import Claim
 from pipeline.store import chats, jobs, messages, sessions
 from pipeline.store import ranges as store
+from pipeline.store.chat_languages import DECLARED
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from pipeline.store.jobs import NewJob
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
-from schemas.kinds import INGEST
+from schemas.kinds import INGEST, LANGUAGE
 from schemas.sessions import Session
 
 log = structlog.get_logger(__name__)
@@ -161,7 +162,7 @@ def place(
     )
     remembered = {chat_id for chat_id, chat in free.items() if policy.for_chat(chat).memory}
     put(connection, tenant_id, free, [a for a in arrived if a.chat_id in remembered], policy)
-    _leave_the_queue(connection, arrived)
+    to_detect = _leave_the_queue(connection, free, arrived)
     for session in sessions.newly_cut(connection, sorted(remembered)):
         chat = free[session.chat_id]
         session_ranges.split_anew(connection, tenant_id, session, chat.language, policy.for_chat(chat))
@@ -174,20 +175,30 @@ def place(
     due += session_ranges.closed(
         connection, tenant_id, {chat_id: traces[chat_id] for chat_id in free}, policy, remembered
     )
+    due += [
+        NewJob(kind=LANGUAGE.name, key=chat_id, lane=chat_id, priority=jobs.LATER, trace_id=traces[chat_id])
+        for chat_id in to_detect
+    ]
     jobs.enqueue_all(connection, tenant_id, due)
     return Placed(locked=locked, more=more, follows=frozenset(job.kind for job in due))
 
 
-def _leave_the_queue(connection: Connection, arrived: Sequence[Arrival]) -> None:
-    """Count arrivals among the placed messages of their chats."""
+def _leave_the_queue(connection: Connection, of: Mapping[str, Chat], arrived: Sequence[Arrival]) -> list[str]:
+    """Count arrivals among the placed messages of their chats; return the chats whose language is to be detected."""
     if not arrived:
-        return
+        return []
     placed: dict[str, tuple[int, int]] = {}
     for each in arrived:
         count, lexemes = placed.get(each.chat_id, (0, 0))
         placed[each.chat_id] = (count + 1, lexemes + each.lexeme_count)
     chats.count_all_placed(connection, placed)
     messages.forget_arrivals(connection, [each.message_id for each in arrived])
+    return [
+        chat_id
+        for chat_id, (count, _) in placed.items()
+        if of[chat_id].language_by != DECLARED
+        and languages.looks_between(of[chat_id].message_count, of[chat_id].message_count + count)
+    ]
 
 
 def put(

@@ -20,6 +20,7 @@ def note_session(
     chat_id: str,
     messages: Sequence[Message],
     facts: Sequence[KnownFact],
+    language: str,
 ) -> None:
     """Replace what a session says of entities, from its messages and the memories that were learned from it.
 
@@ -30,7 +31,7 @@ def note_session(
         return
     known = [Person(user_id=user_id, name=name) for user_id, name in store.people(connection, chat_id)]
     found = session_entities.found_in(
-        messages, facts, known=known, names=row.entities, decisions=row.decisions
+        messages, facts, language=language, known=known, names=row.entities, decisions=row.decisions
     )
     keys = [_key(each) for each in found.entities]
     there = store.lock(connection, [session_id], keys)

@@ -145,7 +145,7 @@ def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> b
         if how.entity_graph and read.row.status != "open":
             said = _said(connection, read.row.id)
             place = read.row.id, read.chat.chat_id
-            entity_graph.note_session(connection, tenant_id, *place, read.messages, said)
+            entity_graph.note_session(connection, tenant_id, *place, read.messages, said, read.chat.language)
         if failure is None or claim.attempts >= AGAIN_ATTEMPTS:
             runner.finish(connection, [claim])
         else:

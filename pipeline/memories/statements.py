@@ -17,8 +17,8 @@ from pipeline.store.membership import Seen
 from pipeline.store.memory_ids import new_id
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import InvalidInput, NotFound
+from schemas.languages import DEFAULT_LANGUAGE
 from schemas.memories import Memory, MemoryFilter, MemoryIn
-from schemas.messages import DEFAULT_LANGUAGE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,6 +96,11 @@ def stopped(connection: Connection, at: datetime, *named: Named) -> bool:
     return any(_reaches(until, at) for until in _listed(connection, store.key(connection), named).values())
 
 
+def hashes(key: bytes | None, *named: Named) -> list[bytes]:
+    """Return the entries for these under a tenant's key; none where there is no key yet, and so no entry."""
+    return [] if key is None else [hash_of(key, *each) for each in named]
+
+
 def deleted(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> set[str]:
     """Return which of these ids of a chat were deleted for good."""
     names: list[Named] = [("message", chat_id, each) for each in external_ids]

@@ -6,8 +6,9 @@ from datetime import date
 from typing import Literal
 from zoneinfo import ZoneInfo
 
+from schemas import languages
 from schemas.errors import InvalidInput
-from schemas.messages import LANGUAGES, ChatIn, ChatKind, MessageIn
+from schemas.messages import ChatIn, ChatKind, MessageIn
 
 DateOrder = Literal["dmy", "mdy", "ymd"]
 MAX_LINE_CHARS = 1024 * 1024
@@ -31,7 +32,7 @@ class ImportOptions:
     stored_zone: Callable[[str], str | None] = lambda _: None
     # what every chat of the source is, where the file does not tell or is wrong
     kind: ChatKind | None = None
-    # the text search configuration of every chat of the source
+    # the language of every chat of the source, by name or code; kept by name
     language: str | None = None
     # how WhatsApp's dates are to be read; found out from the file when it is missing
     date_order: DateOrder | None = None
@@ -44,10 +45,11 @@ class ImportOptions:
                 raise InvalidInput(
                     f"--tz {self.time_zone!r} is not an IANA time zone such as Europe/Lisbon", field="tz"
                 ) from error
-        if self.language is not None and self.language not in LANGUAGES:
-            raise InvalidInput(
-                f"--language {self.language!r} is not one of {', '.join(LANGUAGES)}", field="language"
-            )
+        if self.language is not None:
+            try:
+                object.__setattr__(self, "language", languages.normal(self.language))
+            except ValueError as error:
+                raise InvalidInput(f"--language {error}", field="language") from error
 
     def zone_name(self, chat_id: str) -> str | None:
         """Return the zone of this chat's times without an offset; None if nobody has said it."""

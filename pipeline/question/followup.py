@@ -1,11 +1,11 @@
 """Complete a question that leans on earlier ones ("and how old is it?") with content words of the latest messages."""
 
-import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from pipeline.question.parse import Question
 from pipeline.text import addressing
+from pipeline.text.cues import cues_of, plain
 from pipeline.text.sentences import is_content, stem, words
 from schemas.sessions import Message
 
@@ -15,28 +15,36 @@ JUST_NOW = timedelta(minutes=30)
 LOOKED_AT = 8
 # A question with more words of its own than this needs no context, whatever it refers to.
 MOST_OWN = 2
-_GOES_ON = re.compile(
-    r"\W*(?:and|but|so|or|also|then|what about|how about|why not|which one)\b", re.IGNORECASE
-)
-_REFERS = re.compile(
-    r"\b(?:it|its|they|them|their|he|him|his|she|her|hers|there)\b"
-    r"|\b(?:that|this|those|these)(?=\s*+(?:\W*$|[?!.,]|(?:is|was|are|were|did|does|do|one|ones|again|then)\b))",
-    re.IGNORECASE,
-)
+# Two characters of a script without spaces are about a word.
+_PAIRS_OF_A_WORD = 2
+_FIRST_UNSPACED = "\u0e00"
 
 
 def leans(question: Question) -> bool:
     """Tell whether a question cannot be understood without what was said before it.
 
-    It goes on from it, has no content words and names neither people nor a time, or refers to something and names
-    nobody. English; in other languages only a question without content words leans.
+    It asks by itself of something else ("what about the other one"), goes on from the talk without being a whole
+    question ("and the plumber?"), has no content words and names neither people nor a time, or refers to something
+    and has few words of its own.
     """
-    if _GOES_ON.match(question.text):
+    cues, text = cues_of(question.language), plain(question.text)
+    if cues.alone.found(text):
         return True
-    own = [word for word in words(question.content) if is_content(word)]
-    if len(own) <= MOST_OWN and not question.speakers and _REFERS.search(question.content):
-        return True
+    own = _own_words(question)
+    if own <= MOST_OWN:
+        # somebody who is named and does something is asked about
+        elliptic = not (own and question.speakers) and not cues.begins.match(text)
+        if elliptic and cues.openers.match(text):
+            return True
+        if not question.speakers and cues.refers.found(plain(question.content)):
+            return True
     return not own and not question.speakers and not question.spans
+
+
+def _own_words(question: Question) -> float:
+    """Count the content words of a question."""
+    own = [word for word in words(question.content) if is_content(word, question.language)]
+    return sum(1 / _PAIRS_OF_A_WORD if word[0] >= _FIRST_UNSPACED else 1 for word in own)
 
 
 def brief(question: Question, recent: Sequence[Message], now: datetime, most: int) -> list[str]:
@@ -45,22 +53,22 @@ def brief(question: Question, recent: Sequence[Message], now: datetime, most: in
     The question itself and earlier questions to a bot, but the last, are passed over.
     """
     bots = addressing.names_of({message.speaker for message in recent if message.role == "assistant"})
-    passed = False
+    passed, language = False, question.language
     known = {stem(word) for word in words(question.content)}
-    itself = addressing.said(question.text)
+    itself = addressing.said(question.text, language)
     found: list[str] = []
     for message in recent[:LOOKED_AT]:
         if now - message.sent_at > JUST_NOW:
             break
-        if addressing.said(message.content) == itself:
+        if addressing.said(message.content, language) == itself:
             continue
         content = message.content
-        if addressing.is_put_to_a_bot(content, bots):
+        if addressing.is_put_to_a_bot(content, language, bots):
             if passed:
                 continue
-            passed, content = True, addressing.said(content, bots)
+            passed, content = True, addressing.said(content, language, bots)
         for word in words(content):
-            if len(found) < most and is_content(word) and stem(word) not in known:
+            if len(found) < most and is_content(word, language) and stem(word) not in known:
                 known.add(stem(word))
                 found.append(word)
     return found

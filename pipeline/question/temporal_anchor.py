@@ -1,6 +1,7 @@
 """Find the event that a question is anchored to: "before the trip", "since we moved", "the day after the launch".
 
-`mention` finds it (in English), `pipeline.retrieval.event_dating` dates it, `timed` says what the question prefers.
+`mention` finds it (in English, and in the languages whose calendars have `events`), `pipeline.retrieval.event_dating`
+dates it, `timed` says what the question prefers.
 """
 
 import re
@@ -11,6 +12,8 @@ from math import inf
 from typing import Literal
 
 from pipeline.text.calendar import MONTHS, written
+from pipeline.text.calendars import Calendar, calendars_of
+from pipeline.text.moments import moments
 
 Relation = Literal["before", "after", "since", "during", "between"]
 
@@ -60,6 +63,26 @@ _NO_EVENT = re.compile(
     r"|first|second|third|other|week|weekend|month|year|day|night|summer|winter|spring|autumn|fall)\W*$)",
     re.IGNORECASE,
 )
+# A noun with its article, its owner, its capital or its number, or that is all there is of the event.
+_NOUN = re.compile(
+    r"(?i:the|my|our|his|her|their|your|its|an?|that|these|those|all|both)\s(?=\w{3})"
+    r"|\w{1,40}['’]s\s\w|(?!I\b)[A-Z]\w{2,40}|\w{2,40}ing\b|\w{3,40}\sv?\d"
+    r"|(?!(?i:it|i|we|you|he|she|they|there|who|what|of|in|at|on|to|for|if|is|was|and|or|not|with|by|from)\b)"
+    r"[a-z]\w{3,40}(?:\s(?:of|in|at|with|to)\s.{2,60})?$"
+)
+# What was done: a clause with a verb of the past.
+_PAST = re.compile(
+    r"\w{1,40}(?:['’]s)?(?:\s\w{1,40}){0,5}?\s(?:\w{1,40}ed|was|were|had|came|went|left|got|met|broke|began|became|bought"
+    r"|sold|found|lost|made|took|gave|told|said|saw|started|ran|fell|flew|drove|built|sent|won|quit|hurt|ate|spoke|paid"
+    r"|wrote|grew|held|knew|put|set|cut|read|felt|kept|slept|brought|caught|taught|thought|chose|rode|woke|wore|sang|swam|drank)\b",
+    re.IGNORECASE,
+)
+_GERUND = re.compile(r"\w{2,40}ing\b", re.IGNORECASE)
+# Before a word of time, it makes that word a noun, as in "the while loop" and "a before hook".
+_NAMES_THE_WORD = re.compile(
+    r"\b(?:the|an?|this|that|my|our|your|each|every|before and|no)\s\Z", re.IGNORECASE
+)
+_LEAD_CHARS = 16
 # Verbs that "after" belongs to.
 _VERB = re.compile(r"\b(?:look(?:s|ed|ing)?|named?|take[sn]?|took|ask(?:s|ed)?)\s*$", re.IGNORECASE)
 # It asks how far apart two times are, not for what was said then.
@@ -130,13 +153,38 @@ class Timed:
         return f"{self.mention.text}: {'; '.join(said)}"
 
 
-def mention(text: str) -> Mention | None:
-    """Return the event that a question is anchored to, or None.
+def mention(text: str, language: str = "english") -> Mention | None:
+    """Return the event that a question in a language is anchored to, or None.
 
     >>> found = mention("What did we buy the week before the trip?")
     >>> found.relation, found.events, found.days, found.rest
     ('before', ('the trip',), 7, 'What did we buy?')
     """
+    for calendar in calendars_of(language):
+        found = _english(text) if calendar.events is None else _in_calendar(text, calendar)
+        if found is not None:
+            return found
+    return None
+
+
+def _in_calendar(text: str, calendar: Calendar) -> Mention | None:
+    """Return the first event that a question is anchored to, by the patterns of its language."""
+    for match in islice(calendar.events.finditer(text) if calendar.events else (), _LEADS_TRIED):
+        event = match["event"].strip()
+        words = {word.casefold() for word in event.split()}
+        is_time = not words.isdisjoint(
+            calendar.units.keys() | calendar.weekdays.keys() | calendar.months.keys()
+        )
+        if is_time or not _is_event(event) or moments(match[0], (calendar,)):
+            continue
+        relation = next(
+            name for name in ("before", "after", "since", "during") if match.groupdict().get(name)
+        )
+        return _mention(text, match.start(), match.end(), _RELATIONS[relation], (event,), None)
+    return None
+
+
+def _english(text: str) -> Mention | None:
     if _LENGTH.search(text):
         return None
     if found := _BETWEEN.search(text):
@@ -147,7 +195,10 @@ def mention(text: str) -> Mention | None:
         stop = _END.search(text, found.end())
         end = stop.start() if stop else len(text)
         event = text[found.end() : end].strip()
-        if not _is_event(event) or _VERB.search(text, 0, found.start()):
+        before = text[max(0, found.start() - _LEAD_CHARS) : found.start()]
+        if not _is_event(event) or _VERB.search(before) or _NAMES_THE_WORD.search(before):
+            continue
+        if not _is_said(event, (found["beside"] or found["alone"]).lower()):
             continue
         relation = _RELATIONS[(found["beside"] or found["alone"]).lower()]
         days = _UNITS[found["unit"].lower()] if found["unit"] else _NEAR_DAYS if found["near"] else None
@@ -193,6 +244,13 @@ def _mention(
         text=text[start:end].strip(),
         rest=_BEFORE_A_MARK.sub("", " ".join(rest.split())).lstrip("?!.,; "),
     )
+
+
+def _is_said(event: str, lead: str) -> bool:
+    """Tell whether an English text names an event: by a noun, or by what was done; "while" has the latter only."""
+    if lead == "while":
+        return bool(_PAST.match(event) or _GERUND.match(event))
+    return bool(_NOUN.match(event) or _PAST.match(event))
 
 
 def _is_event(event: str) -> bool:

@@ -9,6 +9,7 @@ from operator import attrgetter
 from pipeline.ranking.model import Candidate, QueryMatch
 from pipeline.text import answer_types
 from pipeline.text.addressing import ASKS, is_put_to_a_bot, names_of, said, says_nothing
+from pipeline.text.cues import plain
 
 # A bot asks for a context when it has seen the message.
 ABOUT_THEN = timedelta(hours=1)
@@ -19,22 +20,24 @@ class Questions:
     """The question at hand and those of the query log, normalized by `said`."""
 
     itself: str
+    # of the chat
+    language: str
     # when, of each
     logged: Mapping[str, Sequence[datetime]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, query: str, log: Iterable[tuple[str, datetime]] = ()) -> "Questions":
+    def of(cls, query: str, language: str, log: Iterable[tuple[str, datetime]] = ()) -> "Questions":
         """Normalize the question at hand, and those of the log with their times."""
         logged: dict[str, list[datetime]] = {}
         for one, at in log:
-            logged.setdefault(said(one), []).append(at)
-        return cls(itself=said(query), logged=logged)
+            logged.setdefault(said(one, language), []).append(at)
+        return cls(itself=said(query, language), language=language, logged=logged)
 
     def are_logged(self, candidate: Candidate) -> bool:
         """Tell whether a message only asks what the log has for about its time."""
-        if not self.logged or answer_types.asks(candidate.text) < ASKS:
+        if not self.logged or answer_types.asks(candidate.text, self.language) < ASKS:
             return False
-        times = self.logged.get(said(candidate.text), ())
+        times = self.logged.get(said(candidate.text, self.language), ())
         return any(abs(at - candidate.sent_at) <= ABOUT_THEN for at in times)
 
 
@@ -44,16 +47,17 @@ def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
     A question that was answered keeps its words, for the answer after it. If only the log says that it was put to a
     bot, it is no aside.
     """
+    language = asked.language
     bots = names_of({c.speaker for c in ordered if c.role == "assistant"})
     found: list[Candidate] = []
     for _, inside in groupby(ordered, key=attrgetter("session")):
         session = list(inside)
-        empty = [says_nothing(c.text, of_a_bot=c.role == "assistant") for c in session]
+        empty = [says_nothing(c.text, language, of_a_bot=c.role == "assistant") for c in session]
         for place, candidate in enumerate(session):
             if empty[place]:
                 found.append(_aside(candidate, keeps_words=False))
                 continue
-            asks = is_put_to_a_bot(candidate.text, bots) or _is_it(candidate.text, asked.itself, bots)
+            asks = is_put_to_a_bot(candidate.text, language, bots) or _is_it(candidate.text, asked, bots)
             logged = not asks and asked.are_logged(candidate)
             if not asks and not logged:
                 found.append(candidate)
@@ -63,7 +67,7 @@ def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
                 after is not None
                 and after.speaker != candidate.speaker
                 and not empty[place + 1]
-                and answer_types.asks(after.text) < ASKS
+                and answer_types.asks(after.text, language) < ASKS
             )
             found.append(candidate if logged and answered else _aside(candidate, keeps_words=answered))
     return found
@@ -77,7 +81,12 @@ def _aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
     return candidate._replace(aside=True, cosine=None, terms={}, length=0, others=others)
 
 
-def _is_it(text: str, question: str, bots: Collection[str]) -> bool:
+def _is_it(text: str, asked: Questions, bots: Collection[str]) -> bool:
+    question = asked.itself
     # what is much longer is something else, and most lacks its last word: neither need be taken apart
     last = question.rpartition(" ")[2]
-    return len(text) <= 2 * len(question) + 80 and last in text.casefold() and said(text, bots) == question
+    return (
+        len(text) <= 2 * len(question) + 80
+        and last in plain(text)
+        and said(text, asked.language, bots) == question
+    )

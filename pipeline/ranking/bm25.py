@@ -1,7 +1,7 @@
-"""BM25 of messages, of messages read with their neighbours, and of whole sessions."""
+"""BM25 of messages read together with their neighbours."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -77,10 +77,8 @@ def shares(scores: Array, attainable: float) -> Array:
     return scores / math.sqrt(top * attainable) if top > 0 and attainable > 0 else np.zeros_like(scores)
 
 
-def words(
-    ordered: Sequence[Candidate], kernel: Kernel, substance: Array, statistics: Statistics
-) -> tuple[Array, Array]:
-    """Return BM25 of every candidate from 0 to 1: of its own words; read together with its surroundings.
+def words(ordered: Sequence[Candidate], kernel: Kernel, substance: Array, statistics: Statistics) -> Array:
+    """Return BM25 of every candidate, read together with its surroundings, from 0 to 1.
 
     Frequencies and lengths around it are sums weighted by distance, as of fields in BM25F (Robertson, Zaragoza and
     Taylor, Simple BM25 Extension to Multiple Weighted Fields, 2004); a message gains as far as it has substance itself.
@@ -88,28 +86,11 @@ def words(
     terms = list(statistics.document_frequency)
     tells = np.array([idf(statistics.messages, statistics.document_frequency[term]) for term in terms])
     if not terms or not ordered:
-        return np.zeros(len(ordered)), np.zeros(len(ordered))
+        return np.zeros(len(ordered))
     attainable = float(tells.sum()) * (K1 + 1)
     times = frequencies(ordered, terms)
     lengths = np.fromiter((c.length for c in ordered), np.float64, len(ordered))
-    own = saturated(times, lengths, statistics.mean_length, tells)
     # a message amid neighbours gathers so many times the mean length
     reach = 1 + sum(LATER**step + EARLIER**step for step in range(1, STEPS + 1))
     near = saturated(kernel.around(times), kernel.around(lengths), statistics.mean_length * reach, tells)
-    return shares(own * substance, attainable), shares(near * substance, attainable)
-
-
-def session_words(ordered: Sequence[Candidate], terms: Sequence[str]) -> Mapping[int, float]:
-    """Return BM25 of each session's candidates as one text among the others, from 0 to 1."""
-    sessions = list(dict.fromkeys(c.session for c in ordered))
-    row = {session: number for number, session in enumerate(sessions)}
-    index = np.fromiter((row[c.session] for c in ordered), np.int64, len(ordered))
-    times = np.zeros((len(terms), len(sessions)))
-    np.add.at(times.T, index, frequencies(ordered, terms).T)
-    lengths = np.zeros(len(sessions))
-    np.add.at(lengths, index, np.fromiter((c.length for c in ordered), np.float64, len(ordered)))
-    tells = np.array([idf(len(sessions), int((times[n] > 0).sum())) for n in range(len(terms))])
-    if not terms or not sessions:
-        return dict.fromkeys(sessions, 0.0)
-    scores = saturated(times, lengths, float(lengths.mean()), tells)
-    return dict(zip(sessions, shares(scores, float(tells.sum()) * (K1 + 1)).tolist(), strict=True))
+    return shares(near * substance, attainable)

@@ -10,23 +10,10 @@ from math import prod, sqrt
 
 from pipeline.ranking.bm25 import idf
 from pipeline.ranking.model import Candidate, Statistics
-from pipeline.text import dialogue_acts
+from pipeline.text import message_cues
 from pipeline.text.caches import cached
-from pipeline.text.calendar import MONTHS
-from pipeline.text.sentences import sentences, terms, words
-
-# How the question's own words for deciding begin: they say nothing of its subject.
-_DECIDING = tuple(
-    "decid decis agre settl choos chose pick vote conclud verdict entsch beschl geeinigt ausgemacht vereinbar"
-    " combin escolh acord décid chois".split()
-)
-
-# What people say when they decide, whatever it is about, as `sentences.stem` has it.
-_VERBS = frozenset(
-    "drop dropped take change changed moved move switch switched book booked order ordered cancel cancelled canceled"
-    " postpone postponed stop start stick settle settled vote voted final deal sold approved decision objection"
-    " objections object skip nehmen wechseln absagen trocar mudar cancelar cambiar annuler changer".split()
-)
+from pipeline.text.cues import cues_of, plain
+from pipeline.text.sentences import terms, words
 
 # A long session is about many things, so it is read as talks of 10 messages. About the subject are the best 8 talks,
 # as far as they fit half as well as the best one.
@@ -41,6 +28,7 @@ def about(
     ordered: Sequence[Candidate],
     meaning: Sequence[float],
     statistics: Statistics,
+    language: str,
     then: Sequence[float] | None = None,
 ) -> list[float]:
     """Return how well each candidate decides what the question is about, from 0 to 1; `meaning` has the same range.
@@ -48,11 +36,11 @@ def about(
     The newest of several about one thing counts, unless the question is about a time: `then` says how well each fits
     it.
     """
-    deciding = [i for i, c in enumerate(ordered) if not c.aside and decides(c.text)]
+    deciding = [i for i, c in enumerate(ordered) if not c.aside and decides(c.text, language)]
     if not deciding:
         return [0.0] * len(ordered)
-    said = list(map(_subjects, ordered))
-    closeness = _closeness(ordered, said, meaning, statistics)
+    said = [_subjects(candidate, language) for candidate in ordered]
+    closeness = _closeness(ordered, said, meaning, statistics, language)
     values = {i: _value([closeness.get(term, 0.0) for term in said[i]]) for i in deciding}
     if then is None:
         _replace(sorted(deciding, key=lambda i: ordered[i].sent_at), values, said, closeness)
@@ -64,30 +52,34 @@ def about(
     return [values.get(i, 0.0) for i in range(len(ordered))]
 
 
-def close_words(ordered: Sequence[Candidate], meaning: Sequence[float], statistics: Statistics) -> list[str]:
+def close_words(
+    ordered: Sequence[Candidate], meaning: Sequence[float], statistics: Statistics, language: str
+) -> list[str]:
     """Return words typical of passages about the question's subject, the closest first; see `about`."""
-    closeness = _closeness(ordered, list(map(_subjects, ordered)), meaning, statistics)
+    said = [_subjects(candidate, language) for candidate in ordered]
+    closeness = _closeness(ordered, said, meaning, statistics, language)
     shared = [term for term, value in closeness.items() if value >= _SHARED]
     return sorted(shared, key=lambda term: (-closeness[term], term))
 
 
-def _subjects(candidate: Candidate) -> frozenset[str]:
-    return frozenset(filter(_is_subject, terms(words(candidate.text))))
-
-
-def _is_subject(term: str) -> bool:
-    """Tell whether a word can be a decision's subject: no number, no month, no verb of deciding."""
-    return term.isalpha() and term not in MONTHS and term not in _VERBS
+def _subjects(candidate: Candidate, language: str) -> frozenset[str]:
+    """Return the words that can be a decision's subject: no number, no time, no verb of deciding."""
+    cues = cues_of(language)
+    found = terms(words(candidate.text), language)
+    return frozenset(
+        term
+        for term in found
+        if term.isalpha()
+        and term not in cues.time.whole
+        and term not in cues.deciding_verbs
+        and not term.startswith(cues.deciding_stems)
+    )
 
 
 @cached
-def decides(text: str) -> bool:
+def decides(text: str, language: str) -> bool:
     """Tell whether a message states a decision."""
-    found = (
-        dialogue_acts.Sentence(message=0, speaker="", text=one, words=(), terms=(one,))
-        for one in sentences(text)
-    )
-    return any(map(dialogue_acts.decides, found))
+    return message_cues.decides(text, plain(text), cues_of(language))
 
 
 def _closeness(
@@ -95,12 +87,14 @@ def _closeness(
     said: Sequence[frozenset[str]],
     meaning: Sequence[float],
     statistics: Statistics,
+    language: str,
 ) -> Mapping[str, float]:
     """Return how much more often each word occurs in passages about the subject than in any, from 0 to 1."""
+    deciding = cues_of(language).deciding_stems
     tells = {
         term: idf(statistics.messages, frequency)
         for term, frequency in statistics.document_frequency.items()
-        if not term.startswith(_DECIDING)
+        if not term.startswith(deciding)
     }
     whole = sum(tells.values())
     fits: defaultdict[tuple[int, int], float] = defaultdict(float)

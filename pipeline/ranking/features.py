@@ -9,13 +9,15 @@ import numpy as np
 
 from pipeline.question.parse import Question
 from pipeline.ranking import decisions
-from pipeline.ranking.bm25 import Array, Kernel, session_words, words
+from pipeline.ranking.bm25 import Array, Kernel, words
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Candidate, Statistics
 from pipeline.text import answer_types, exact_match
 
 # A message of this many distinct words has half the substance that any could have: "haha" answers nothing.
 HALF_SUBSTANCE = 1.0
 DATE_HALF_LIFE_DAYS = 5.0
+# What a mention of somebody counts where what they say counts 1.
+MENTIONED = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,39 +40,30 @@ def features(
     kernel = Kernel(ordered)
     length = np.fromiter((c.length for c in ordered), np.float64, size)
     substance = length / (length + HALF_SUBSTANCE)
-    own, near = words(ordered, kernel, substance, statistics)
+    near = words(ordered, kernel, substance, statistics)
     meaning = meanings(ordered, statistics.mean_cosine)
     fits = _date_fits(question, ordered)
     columns: dict[str, Array] = {}
     if wanted("decision") and "decision" in question.asks:
-        decided = decisions.about(ordered, meaning.tolist(), statistics, fits)
+        decided = decisions.about(ordered, meaning.tolist(), statistics, question.language, fits)
         columns["decision"] = np.array(decided)
-    ordered = _with_others(ordered, kernel, substance, statistics, own, near, meaning)
+    ordered = _with_others(ordered, kernel, substance, statistics, near, meaning)
     sessions = _Sessions(ordered)
-    asks = np.fromiter((answer_types.asks(c.text) for c in ordered), np.float64, size)
+    asks = np.fromiter((answer_types.asks(c.text, question.language) for c in ordered), np.float64, size)
     columns |= {
-        "words": own,
-        "words_near": near,
-        "meaning": meaning,
-        "meaning_near": kernel.around(meaning) / kernel.around(np.ones(size)),
-        "session_best": sessions.spread(sessions.best(meaning)) * substance,
-        "session_summary": sessions.spread(_session_meanings(statistics)) * substance,
-        "session_words": sessions.spread(
-            _best_words(session_words(ordered, list(statistics.document_frequency)), statistics)
-        )
-        * substance,
+        "words": near,
+        "meaning": meaning * statistics.trust,
+        "session": sessions.spread(sessions.best(meaning)) * substance * statistics.trust,
+        "session_summary": sessions.spread(_session_meanings(statistics)) * substance * statistics.trust,
         "tells": 1.0 - asks,
         "answers": _answers(ordered, asks, np.maximum(near, meaning)),
     }
-    if question.speakers:
+    if question.speakers or question.names:
         columns["named"] = _named(question, ordered)
-        if wanted("about_self"):
-            tells_of_self = np.fromiter((answer_types.about_self(c.text) for c in ordered), np.float64, size)
-            columns["about_self"] = np.maximum(tells_of_self, 0.0) * columns["named"]
     for kind in ("when", "number"):
         if kind in question.asks and wanted(kind):
             says = answer_types.SAYS[kind]
-            columns[kind] = np.fromiter((says(c.text) for c in ordered), np.float64, size)
+            columns[kind] = np.fromiter((says(c.text, question.language) for c in ordered), np.float64, size)
     if "now" in question.asks:
         columns["latest"] = _newness(ordered)
     if any(c.linked for c in ordered):
@@ -102,13 +95,6 @@ def _session_meanings(statistics: Statistics) -> dict[int, float]:
     return {session: max(0.0, rise) for session, rise in zip(known, rises.tolist(), strict=True)}
 
 
-def _best_words(of_candidates: Mapping[int, float], statistics: Statistics) -> dict[int, float]:
-    """Return the words of each session: of what was said in it, or of its summary as a share of the best one."""
-    top = max(statistics.session_words.values(), default=0.0) or 1.0
-    summaries = {session: score / top for session, score in statistics.session_words.items()}
-    return {session: (score + summaries.get(session, 0.0)) / 2 for session, score in of_candidates.items()}
-
-
 class _Sessions:
     """The session of each candidate."""
 
@@ -133,7 +119,6 @@ def _with_others(
     kernel: Kernel,
     substance: Array,
     statistics: Statistics,
-    own: Array,
     near: Array,
     meaning: Array,
 ) -> list[Candidate]:
@@ -141,10 +126,9 @@ def _with_others(
     candidates = list(ordered)
     for number, of_query in enumerate(statistics.others, start=1):
         read = [c._replace(**c.others[number - 1]._asdict()) for c in candidates]
-        its_own, its_near = (OTHER_QUERY_WEIGHT * each for each in words(read, kernel, substance, of_query))
+        its_near = OTHER_QUERY_WEIGHT * words(read, kernel, substance, of_query)
         its_meaning = OTHER_QUERY_WEIGHT * meanings(read, of_query.mean_cosine)
         by_words, by_vector = its_near > near, its_meaning > np.maximum(meaning, 0.0)
-        own[:] = np.where(by_words, its_own, own)
         near[:] = np.where(by_words, its_near, near)
         meaning[:] = np.where(by_vector, its_meaning, meaning)
         for i in np.flatnonzero(by_words | by_vector):
@@ -156,14 +140,15 @@ def _with_others(
 
 
 def _named(question: Question, ordered: Sequence[Candidate]) -> Array:
-    """Return 1 for what a named participant says, half of it for what mentions them."""
-    names = [name.casefold() for name in question.speakers]
+    """Return how surely what each candidate says is by whom the question names, or half of 1 if it mentions them."""
+    names = [name.casefold() for name in question.names]
 
     def share(candidate: Candidate) -> float:
-        if candidate.speaker in question.speakers:
-            return 1.0
+        said = question.speakers.get(candidate.speaker, 0.0)
+        if said >= MENTIONED or not names:
+            return said
         text = candidate.text.casefold()
-        return 0.5 if any(name in text for name in names) else 0.0
+        return MENTIONED if any(name in text for name in names) else said
 
     return np.fromiter(map(share, ordered), np.float64, len(ordered))
 

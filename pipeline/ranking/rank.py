@@ -6,11 +6,27 @@ from dataclasses import asdict
 import numpy as np
 
 from pipeline.question.parse import Question
-from pipeline.ranking.features import Features, features
-from pipeline.ranking.model import Candidate, Scored, Statistics, Weights
+from pipeline.ranking import bm25
+from pipeline.ranking.features import DATE_HALF_LIFE_DAYS, HALF_SUBSTANCE, Features, features
+from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Candidate, Scored, Statistics, Weights
+from pipeline.ranking.rerank import READ_WEIGHT
 
 # What a session's second best message adds for it: one good hit may be chance, two seldom are.
 SECOND = 0.2
+CONSTANTS = {
+    "k1": bm25.K1,
+    "b": bm25.B,
+    "later": bm25.LATER,
+    "earlier": bm25.EARLIER,
+    "steps": bm25.STEPS,
+    "silence_seconds": bm25.SILENCE_SECONDS,
+    "half_substance": HALF_SUBSTANCE,
+    "date_half_life_days": DATE_HALF_LIFE_DAYS,
+    "second": SECOND,
+    "other_query": OTHER_QUERY_WEIGHT,
+    "reranker": READ_WEIGHT,
+}
+"""The numbers that ranking goes by and no request changes, for explanations."""
 
 
 def rank(

@@ -119,7 +119,8 @@ def diverse(
     """Diversify the best `MMR_TOP` by maximal marginal relevance, `alike` being from 0 to 1; the others follow.
 
     The next is the one with the most of `share · score/best - (1 - share) · its highest similarity to a chosen one`
-    (Carbonell and Goldstein, The Use of MMR, Diversity-Based Reranking, 1998); with a `share` of 1 nothing changes.
+    (Carbonell and Goldstein, The Use of MMR, Diversity-Based Reranking, 1998), which is its score from then on; those
+    that follow count as fully similar. With a `share` of 1 nothing changes.
     """
     left = list(scored[:MMR_TOP])
     best = max((hit.score for hit in left), default=0.0)
@@ -130,13 +131,18 @@ def diverse(
     while left:
         at = max(range(len(left)), key=lambda i: share * left[i].score / best - (1 - share) * nearest[i])
         taken = left.pop(at)
-        nearest.pop(at)
-        chosen.append(taken)
+        chosen.append(_less_similar(taken, share / best, (1 - share) * nearest.pop(at)))
         nearest = [
             max(known, alike(taken.candidate, hit.candidate))
             for known, hit in zip(nearest, left, strict=True)
         ]
-    return chosen + list(scored[MMR_TOP:])
+    return chosen + [_less_similar(hit, share / best, 1 - share) for hit in scored[MMR_TOP:]]
+
+
+def _less_similar(hit: Scored, factor: float, similarity: float) -> Scored:
+    """Scale a score with its parts, less what the message's similarity to better ones takes away."""
+    parts = {name: value * factor for name, value in hit.parts.items()} | {"similar_to_better": -similarity}
+    return hit._replace(score=hit.score * factor - similarity, parts=parts)
 
 
 def overlap(one: Candidate, other: Candidate) -> float:

@@ -5,32 +5,34 @@ times that it names, the best of those whom it names, the newest where it asks f
 whose summaries fit. What answers a hit, or is answered by it, comes with it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from pipeline.clients.model_languages import knows
 from pipeline.ranking import asides
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Candidate, QueryMatch, Statistics
 from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms
 from pipeline.store import (
+    arms,
     candidate_rows,
     keyword_search,
     messages,
-    session_search,
     sessions,
     text_search,
     vector_search,
 )
-from pipeline.store.candidate_rows import Neighbour
+from pipeline.store.arms import Arms
 from pipeline.store.filters import MessageFilter, Scope
 from pipeline.store.keyword_search import KeywordHits, KeywordSearch
-from pipeline.store.session_search import SessionHits
+from pipeline.store.session_search import SessionLimits
 from pipeline.store.vector_search import VectorHits
 from pipeline.text.exact_match import Verbatim
+from schemas.languages import parts_of
 from schemas.sessions import RepliedTo, number_of
 from schemas.vectors import VectorSearch
 
@@ -47,9 +49,16 @@ BEST_SESSIONS = 4
 # … and messages of each.
 PER_SESSION = 12
 # Sessions whose summaries are compared by words, the newest, and those whose fit ranking gets to know.
-SESSIONS_READ, SESSIONS_KNOWN = 2000, 50
+SESSIONS_READ, SESSIONS_KNOWN = 500, 50
+SESSION_LIMITS = SessionLimits(
+    read=SESSIONS_READ, known=SESSIONS_KNOWN, looked_into=BEST_SESSIONS, messages=PER_SESSION
+)
+# Messages that a filter leaves out are no candidates.
+WITHOUT_MESSAGES = replace(SESSION_LIMITS, looked_into=0)
 # Of somebody named, the best are looked for among so many of the nearest messages.
 NAMED_WITHIN = 400
+# What meaning counts where the embedding model does not know the language; chosen on the sample chats of part `fit`.
+UNKNOWN_LANGUAGE_TRUST = 0.4
 # Of each time that a question names, messages that are looked at.
 TIME_READ = 2000
 # Messages with the words of a phrase or an identifier that are read for it …
@@ -88,10 +97,15 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
     size = request.chat.message_count
     if request.session_key is not None:
         size = sessions.messages_of_key(connection, request.chat.chat_id, request.session_key)
-    fitting = _sessions(connection, request.scope, terms)
-    aside = _side_arms(connection, request, terms, fitting)
+    first = _search(connection, request, terms, size)
+    fitting = first.sessions
+    aside = _side_arms(connection, request, terms)
+    if first.inside:
+        aside["sessions"] = first.inside
     for limit in (CANDIDATES_PER_ARM, BEHIND_ASIDES * CANDIDATES_PER_ARM):
-        arms = _main_arms(connection, request, terms, size, limit)
+        arms = _main_arms(
+            connection, request, terms, size, limit, first if limit == CANDIDATES_PER_ARM else None
+        )
         hits = set(chain(*arms.found.values()))
         ids = list(dict.fromkeys(chain(*aside.values(), *arms.found.values())))
         candidates = with_neighbours(connection, request.scope, ids, terms)
@@ -113,7 +127,7 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
             own,
             session_cosines=fitting.cosines,
             mean_session_cosine=fitting.mean_cosine,
-            session_words=fitting.words,
+            trust=_trust(request.chat.language, terms),
             others=others,
         ),
         arms={**arms.found, **aside},
@@ -123,18 +137,50 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
     )
 
 
+def _trust(language: str, terms: SearchTerms) -> float:
+    """Return how far meaning is to be trusted in a chat: the less, the fewer of its languages the model knows."""
+    if terms.embedded is None:
+        return 1.0
+    model = terms.embedded[0].model
+    parts = parts_of(language)
+    unknown = sum(knows(model, part) is False for part in parts)
+    return 1 - (1 - UNKNOWN_LANGUAGE_TRUST) * unknown / len(parts)
+
+
+def _search(connection: Connection, request: RetrievalRequest, terms: SearchTerms, size: int) -> Arms:
+    """Search for the question by words, by vector and by the summaries of sessions."""
+    space, vector = terms.embedded or (None, None)
+    return arms.search(
+        connection,
+        request.scope,
+        terms.lexemes,
+        space,
+        vector,
+        messages=size,
+        mean_size=_mean_length(request),
+        limit=CANDIDATES_PER_ARM,
+        sessions=SESSION_LIMITS if request.filter.is_open else WITHOUT_MESSAGES,
+        indexed=request.prelude.indexed,
+    )
+
+
 def _main_arms(
-    connection: Connection, request: RetrievalRequest, terms: SearchTerms, size: int, limit: int
+    connection: Connection,
+    request: RetrievalRequest,
+    terms: SearchTerms,
+    size: int,
+    limit: int,
+    known: Arms | None,
 ) -> _Arms:
-    """Search by words and by vector, for each query."""
-    shares = _shares(terms, limit)
-    by_word = [keyword_hits(connection, request, query.lexemes, share, size=size) for query, share in shares]
-    by_vector = [
-        vector_search.nearest(connection, request.scope, *query.embedded, messages=size, limit=share)
-        if query.embedded
-        else VectorHits()
-        for query, share in shares
-    ]
+    """Search by words and by vector, for each query; what is `known` of the question is not searched again."""
+    by_word, by_vector = ([known.by_word], [known.by_vector]) if known else ([], [])
+    for query, share in _shares(terms, limit)[len(by_word) :]:
+        by_word.append(keyword_hits(connection, request, query.lexemes, share, size=size))
+        by_vector.append(
+            vector_search.nearest(connection, request.scope, *query.embedded, messages=size, limit=share)
+            if query.embedded
+            else VectorHits()
+        )
     found: dict[str, Sequence[int]] = {
         "keywords": list(dict.fromkeys(chain(*(each.scores for each in by_word)))),
         "vectors": list(dict.fromkeys(chain(*(each.cosines for each in by_vector)))),
@@ -167,9 +213,9 @@ def _filtered(
 
 
 def _side_arms(
-    connection: Connection, request: RetrievalRequest, terms: SearchTerms, fitting: SessionHits
+    connection: Connection, request: RetrievalRequest, terms: SearchTerms
 ) -> dict[str, Sequence[int]]:
-    """Search by what else a question says: pieces of text, times, people, that it wants the newest; and by session."""
+    """Search by what else a question says: pieces of text, times, people, that it wants the newest."""
     scope, limit = request.scope, CANDIDATES_PER_SIDE_ARM
     space, vector = terms.embedded or (None, None)
     found: dict[str, Sequence[int]] = {}
@@ -186,33 +232,20 @@ def _side_arms(
         found["times"] = text_search.within(
             connection, scope, terms.spans, terms.lexemes, space, vector, read=TIME_READ, limit=limit
         )
-    if terms.speakers:
+    if terms.speakers or terms.named:
         by_name = keyword_hits(connection, request, [*terms.named, *terms.lexemes], limit).scores
         spoken = (
             vector_search.nearest_of_speakers(
                 connection, scope, space, vector, list(terms.speakers), within=NAMED_WITHIN, limit=limit
             )
-            if space is not None and vector is not None
+            if space is not None and vector is not None and terms.speakers
             else []
         )
         found["named"] = list(dict.fromkeys([*spoken, *by_name]))
     if terms.newest:
         newest = messages.recent(connection, scope.chat_id, limit, request.session_key, None)
         found["newest"] = [message.id for message in newest]
-    best = list(dict.fromkeys([*list(fitting.cosines)[:BEST_SESSIONS], *list(fitting.words)[:BEST_SESSIONS]]))
-    if best:
-        found["sessions"] = session_search.messages_inside(
-            connection, scope, best, terms.lexemes, space, vector, limit=PER_SESSION
-        )
     return found
-
-
-def _sessions(connection: Connection, scope: Scope, terms: SearchTerms) -> SessionHits:
-    """Search the summaries of sessions, by vector and by words."""
-    space, vector = terms.embedded or (None, None)
-    return session_search.best(
-        connection, scope, terms.lexemes, space, vector, read=SESSIONS_READ, limit=SESSIONS_KNOWN
-    )
 
 
 def _shares(terms: SearchTerms, limit: int) -> list[tuple[QueryTerms, int]]:
@@ -282,54 +315,54 @@ def with_neighbours(
     connection: Connection, scope: Scope, ids: Sequence[int], terms: SearchTerms
 ) -> list[Candidate]:
     """Read these messages as candidates, with `REACH` neighbours on either side and what answers them."""
-    near = candidate_rows.around(connection, scope, ids, REACH)
-    known = list(dict.fromkeys(each.id for each in near))
     lexemes = list(dict.fromkeys(chain(*(query.lexemes for query in terms.queries))))
     space, vector = terms.embedded or (None, None)
-    rows = candidate_rows.these_messages(connection, known, lexemes, space, vector)
+    rows = candidate_rows.with_neighbours(connection, scope, ids, REACH, lexemes, space, vector)
+    known = [row[0] for row in rows]
     cosines = [
         candidate_rows.cosines_of(connection, known, *query.embedded) if query.embedded else {}
         for query in terms.queries[1:]
     ]
-    return _candidates(rows, near, cosines, terms)
-
-
-def _following(near: Iterable[Neighbour]) -> dict[int, int]:
-    """Return the message that is known to come right after each."""
-    windows: dict[int, dict[int, int]] = {}
-    for each in near:
-        windows.setdefault(each.found, {})[each.step] = each.id
-    return {
-        message: window[step + 1]
-        for window in windows.values()
-        for step, message in window.items()
-        if step + 1 in window
-    }
+    return _candidates(rows, cosines, terms)
 
 
 def _candidates(
     rows: Sequence[Row[*tuple[Any, ...]]],
-    near: Sequence[Neighbour],
     cosines: Sequence[Mapping[int, float]],
     terms: SearchTerms,
 ) -> list[Candidate]:
     """Return rows of `candidate_rows` as candidates, each with its place; `cosines` are those of each other query."""
-    session_of = {each.id: each.session for each in near}
-    after = _following(near)
     known = [frozenset(query.lexemes) for query in terms.queries]
     # by position and not by name, which takes three times as long: some hundreds are made for each query
-    ordered = sorted((session_of[row[0]], row[5], row[6], number_of(row[1]), row[0], row) for row in rows)
+    ordered = sorted((row[12], row[5], row[6], number_of(row[1]), row[0], row) for row in rows)
     by_external_id = {row[1]: row for row in rows}
     candidates = []
-    before = (-1, -1)
+    # the session of the message before, and what comes right after that
+    before, following = -1, None
     place = 0
-    for session, _, _, _, message, row in ordered:
-        if session != before[0]:
+    for *_, row in ordered:
+        # columns are unpacked at once, as looking each up would take longer than all else
+        (
+            message,
+            external_id,
+            speaker,
+            role,
+            content,
+            sent_at,
+            _,
+            size,
+            found,
+            reply_to,
+            answered,
+            cosine,
+            session,
+            after,
+        ) = row
+        if session != before:
             place = 0
         else:
-            place += 1 if after.get(before[1]) == message else 2
-        before = (session, message)
-        _, external_id, speaker, role, content, sent_at, _, size, found, reply_to, answered, cosine = row
+            place += 1 if following == message else 2
+        before, following = session, after
         held = [{word: n for word, n in found.items() if word in each} if found else {} for each in known]
         candidates.append(
             Candidate(

@@ -27,12 +27,12 @@ def with_decisions(connection: Connection, query: PreparedQuery, found: Candidat
         return found
     ordered = sorted(found.candidates, key=lambda c: (c.session, c.place))
     meaning = features.meanings(ordered, found.statistics.mean_cosine).tolist()
-    close = decisions.close_words(ordered, meaning, found.statistics)[:_WORDS]
+    close = decisions.close_words(ordered, meaning, found.statistics, chat.language)[:_WORDS]
     words = keyword_search.lexemes(connection, chat.language, " ".join(close))
     hits = keyword_hits(connection, query.request, words, _READ).scores
     known = {candidate.id for candidate in ordered}
     content = dict(candidate_rows.contents(connection, [each for each in hits if each not in known]))
-    deciding = [each for each in hits if each in content and decisions.decides(content[each])]
+    deciding = [each for each in hits if each in content and decisions.decides(content[each], chat.language)]
     if not deciding:
         return found
     # read all again, so that each message knows its place among the same neighbours

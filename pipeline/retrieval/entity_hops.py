@@ -49,7 +49,7 @@ def find_linked(connection: Connection, query: PreparedQuery) -> Linked:
     """Follow the relations of what the question names; nothing if `entity_hops` is 0, or with `as_of`."""
     request = query.request
     hops = request.parameters.entity_hops and request.as_of is None
-    names = entity_names.asked(request.text) if hops else []
+    names = entity_names.asked(request.text, request.chat.language) if hops else []
     if not names:
         return Linked()
     seen = visibility.seen(connection, request.chat.chat_id, request.chat.kind, request.user_id).visible

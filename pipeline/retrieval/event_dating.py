@@ -40,14 +40,16 @@ def date_event(
     for question, terms in described:
         found = retrieve(connection, request, terms)
         hits = rank.rank(question, found.candidates, found.statistics, request.weights)
-        one = date_hits(hits, request.weights, zone)
+        one = date_hits(hits, request.weights, zone, request.chat.language)
         if one is None:
             return None
         dated.append(one)
     return temporal_anchor.timed(mention, tuple(dated))
 
 
-def date_hits(hits: Sequence[Scored], weights: Weights, zone: tzinfo) -> EventDate | None:
+def date_hits(
+    hits: Sequence[Scored], weights: Weights, zone: tzinfo, language: str = "english"
+) -> EventDate | None:
     """Date the event that `hits`, best first, are about; None if that is not clear.
 
     Of the best hits the newest that names days is taken, as plans change; without such, the oldest, as an event is
@@ -55,7 +57,11 @@ def date_hits(hits: Sequence[Scored], weights: Weights, zone: tzinfo) -> EventDa
     """
     if not hits or not weights.words or hits[0].parts["words"] < MIN_WORDS_SHARE * weights.words:
         return None
-    best = [_dated(hit, zone) for hit in hits[:HITS_READ] if hit.score >= BEST_SCORE_SHARE * hits[0].score]
+    best = [
+        _dated(hit, zone, language)
+        for hit in hits[:HITS_READ]
+        if hit.score >= BEST_SCORE_SHARE * hits[0].score
+    ]
     starts = [one.start for one in best]
     if max(starts) - min(starts) > MAX_SPREAD:
         return None
@@ -65,22 +71,24 @@ def date_hits(hits: Sequence[Scored], weights: Weights, zone: tzinfo) -> EventDa
     return min(best, key=lambda one: one.said_at)
 
 
-def _dated(hit: Scored, zone: tzinfo) -> EventDate:
+def _dated(hit: Scored, zone: tzinfo, language: str) -> EventDate:
     said_at = hit.candidate.sent_at.astimezone(zone)
-    span = _days(hit.candidate.text, said_at)
+    span = _days(hit.candidate.text, said_at, language)
     start, end = span or (said_at, said_at)
     return EventDate(
         start=start, end=end, dated=span is not None, said_at=said_at, speaker=hit.candidate.speaker
     )
 
 
-def _days(text: str, said_at: datetime) -> tuple[datetime, datetime] | None:
+def _days(text: str, said_at: datetime, language: str = "english") -> tuple[datetime, datetime] | None:
     """Return the days that a message names; None if it names none, or several that do not overlap."""
     spans = [
         (_midnight(first, said_at), _midnight(first + timedelta(days=count), said_at))
-        for first, count in calendar.days(text, said_at.date())
+        for first, count in calendar.days(text, said_at.date(), language)
     ]
-    spans += [span for span in calendar.dates(text, said_at, said_at)[0] if span[1] - span[0] <= MAX_SPAN]
+    spans += [
+        span for span in calendar.dates(text, said_at, said_at, language)[0] if span[1] - span[0] <= MAX_SPAN
+    ]
     if not spans:
         return None
     start, end = max(span[0] for span in spans), min(span[1] for span in spans)

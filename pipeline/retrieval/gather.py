@@ -20,14 +20,12 @@ from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.request import Stopwatch
 from pipeline.retrieval.sessions import Narrowing, RetrievedSession, load_sessions, narrow
 from pipeline.retrieval.weeks import RetrievedWeek, find_weeks
-from pipeline.store import messages, vectors
+from pipeline.store import vectors
 from pipeline.store.database import Database
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.sessions import Message
 from schemas.vectors import Vector
 
-# Recent messages read to fill the history.
-RECENT_READ = 60
 # Ranked sessions whose summaries are read.
 SESSIONS_READ = 12
 
@@ -85,14 +83,11 @@ def gather_result(
 ) -> RetrievalResult:
     """Gather everything that may be shown, ranked; `reranker` is called outside any transaction."""
     request = query.request
-    recent: Sequence[Message] = ()
+    shows_history = request.include_history and request.parameters.history_tokens
+    recent = request.prelude.recent if shows_history else ()
+    if not request.memory:
+        return RetrievalResult(recent=recent)
     with database.tenant(tenant_id) as connection:
-        if request.include_history and request.parameters.history_tokens:
-            recent = messages.recent(
-                connection, request.chat.chat_id, RECENT_READ, request.history_key, request.as_of
-            )
-        if not request.memory:
-            return RetrievalResult(recent=recent)
         found = replace(_search(connection, query, stopwatch), recent=recent)
         if reranker is None:
             return _reordered(connection, query, found, stopwatch)

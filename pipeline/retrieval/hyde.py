@@ -4,19 +4,23 @@ What was said often resembles an answer more than the question (Gao, Ma, Lin and
 Retrieval without Relevance Labels, 2023). The answer is searched for as another query, and never shown.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.clients.by_space import Embedding, embedder_of
 from pipeline.clients.factory import make_chat_model
 from pipeline.clients.protocols import Prompt
 from pipeline.llm.gateway import Call, Gateway
-from pipeline.retrieval.message_ranking import confidence, rank_messages
+from pipeline.ranking.model import Scored
+from pipeline.ranking.similarity import share_of_words
+from pipeline.retrieval.candidates import CandidateSet
+from pipeline.retrieval.message_ranking import rank_messages, terms_by_session
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.request import QueryTerms, Stopwatch
 from pipeline.store import keyword_search
 from pipeline.store.database import Database
 from pipeline.text import fencing, truncate
-from schemas.context import Confidence
+from schemas import languages
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, Retryable
 from schemas.settings import Settings
 
@@ -55,7 +59,7 @@ def widened(
     if gateway is None:
         return _without(query, "BACKSCROLL_HYDE_MODEL names no language model")
     with database.tenant(tenant_id) as connection, stopwatch.timed("hyde_search"):
-        if not finds_little(confidence(*rank_messages(connection, query))):
+        if not finds_little(*nearness(*rank_messages(connection, query))):
             return query
     chat = query.request.chat
     call = Call(tenant_id=tenant_id, chat_id=chat.chat_id, purpose="hyde")
@@ -94,16 +98,26 @@ def make_gateway(settings: Settings, database: Database) -> Gateway | None:
     )
 
 
-def finds_little(found: Confidence) -> bool:
-    """Return whether what was found is unlikely to answer, neither by words nor by meaning."""
-    by_words = found.words_in_a_session is not None and found.words_in_a_session >= MIN_WORDS
-    rise = (found.best_cosine or 0.0) - (found.mean_cosine or 0.0)
-    return not by_words and rise < MIN_RISE
+def nearness(ranked: Sequence[Scored], found: CandidateSet) -> tuple[float, float]:
+    """Return the largest share of the question's words in a session, and by how much the best cosine is above the mean.
+
+    0 without words or vectors.
+    """
+    statistics = found.statistics
+    words = statistics.document_frequency
+    shares = (share_of_words(held, words, statistics) for held in terms_by_session(ranked).values())
+    cosines = [hit.candidate.cosine for hit in ranked if hit.candidate.cosine is not None]
+    return max(shares, default=0.0), max(cosines) - statistics.mean_cosine if cosines else 0.0
+
+
+def finds_little(words: float, rise: float) -> bool:
+    """Return whether what was found is unlikely to answer, neither by words nor by meaning; see `nearness`."""
+    return words < MIN_WORDS and rise < MIN_RISE
 
 
 def prompt(question: str, language: str) -> Prompt:
     """Ask for a hypothetical answer, in the language of the chat if that is known."""
-    spoken = "in the language of the question" if language == "simple" else f"in {language.capitalize()}"
+    spoken = "in the language of the question" if language == "simple" else f"in {languages.spoken(language)}"
     fenced = f"{fencing.OPEN}\n{fencing.harmless(fencing.visible(question))}\n{fencing.CLOSE}"
     return Prompt(system=_SYSTEM.format(language=spoken), turns=(fenced,), max_tokens=MAX_TOKENS)
 

@@ -15,7 +15,7 @@ from pipeline.people import visibility
 from pipeline.question import parse
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT
 from pipeline.retrieval.prepare import PreparedQuery
-from pipeline.store import chats, identities, membership, memories, memory_search
+from pipeline.store import chats, identities, membership, memory_search
 from pipeline.store.membership import Seen
 
 
@@ -63,7 +63,7 @@ def find_memories(
     request, parameters = query.request, query.request.parameters
     wanted = parameters.memories + parameters.documents
     # without memories, do not look up who may see what: it takes a tenth of a context's time
-    if not wanted or not memories.any_there(connection):
+    if not wanted or not request.prelude.has_memories:
         return [], 0
     seen = visibility.seen(connection, request.chat.chat_id, request.chat.kind, request.user_id)
     names = _named(connection, query, seen) if parameters.memories else {}
@@ -113,9 +113,8 @@ def _named(connection: Connection, query: PreparedQuery, seen: Seen) -> dict[str
     called: dict[str, str] = {}
     for row in rows:
         handles = {row.person, row.sender_id.partition(":")[2]}
-        is_named = parse.named(
-            text, [row.sender_name or ""], {each for each in handles if not each.isdigit()}
-        )
+        handles = {each for each in handles if not each.isdigit()}
+        is_named = parse.named(text, [row.sender_name or ""], handles, query.request.chat.language)
         if is_named and not called.get(row.person):
             called[row.person] = row.sender_name or row.person
     return {each: name for person, name in called.items() for each in identities.ids_of(connection, person)}

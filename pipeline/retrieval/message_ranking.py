@@ -5,13 +5,13 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection
 
-from pipeline.ranking import rank, similarity
+from pipeline.ranking import rank
 from pipeline.ranking.model import Scored
 from pipeline.retrieval.candidates import CandidateSet, retrieve
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import text_search
 from pipeline.text import truncate
-from schemas.context import BlockKind, Confidence, Hit
+from schemas.context import BlockKind, Hit
 from schemas.search import Line
 from schemas.sessions import Message
 
@@ -77,22 +77,6 @@ def message_hits(
         )
         for number, hit in enumerate(best, start=1)
     ]
-
-
-def confidence(ranked: Sequence[Scored], retrieved: CandidateSet) -> Confidence:
-    """Return how close the best come to the question, in raw figures."""
-    statistics = retrieved.statistics
-    cosines = [hit.candidate.cosine for hit in ranked if hit.candidate.cosine is not None]
-    words = statistics.document_frequency
-    held = terms_by_session(ranked).values()
-    shares = [similarity.share_of_words(terms, words, statistics) for terms in held]
-    return Confidence(
-        best_cosine=round(max(cosines), 6) if cosines else None,
-        mean_cosine=round(statistics.mean_cosine, 6) if cosines else None,
-        words=len(words),
-        words_found=round(sum(map(bool, words.values())) / len(words), 6) if words else None,
-        words_in_a_session=round(max(shares, default=0.0), 6) if words else None,
-    )
 
 
 def as_line(message: Message, score: float | None = None) -> Line:

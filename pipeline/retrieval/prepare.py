@@ -15,13 +15,10 @@ from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
 from pipeline.retrieval.event_dating import date_event
 from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms, Stopwatch
-from pipeline.store import keyword_search, messages, query_log, sessions, vectors
+from pipeline.store import keyword_search
 from pipeline.store.database import Database
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.vectors import EmbeddingSpace, Vector
-
-# Questions of a chat's log that are recognized among its messages, the newest ones.
-LOGGED_QUESTIONS_READ = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,30 +108,30 @@ def prepare_query(
 
 def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQuestion:
     """Parse the question of a request."""
-    chat, weights = request.chat, request.weights
-    people, earliest, asker = sessions.people(connection, chat.chat_id, request.user_id)
-    now, log = query_log.latest_queries(
-        connection, chat.chat_id, 0 if request.finds_questions else LOGGED_QUESTIONS_READ
-    )
+    prelude, weights = request.prelude, request.weights
+    chat, now = prelude.chat, prelude.now
     zone = ZoneInfo(chat.time_zone)
 
     def read(text: str) -> Question:
-        return parse.read(text, people, earliest or now, now.astimezone(zone))
+        return parse.read(text, prelude.names, prelude.began or now, now.astimezone(zone), chat.language)
+
+    def lexemes_of(text: str) -> list[str]:
+        known = prelude.lexemes(text)
+        return keyword_search.lexemes(connection, chat.language, text) if known is None else known
 
     def lexemes(question: Question) -> list[str]:
-        return keyword_search.lexemes(connection, chat.language, question.content)
+        return lexemes_of(parse.telling(question.content, chat.language))
 
     question, brief = read(request.text), list[str]()
     may_lean = request.memory and request.include_history and request.parameters.brief_words
     if may_lean and followup.leans(question):
-        recent = messages.recent(
-            connection, chat.chat_id, followup.LOOKED_AT, request.history_key, request.as_of
-        )
-        brief = followup.brief(question, recent, now, request.parameters.brief_words)
+        brief = followup.brief(question, prelude.recent, now, request.parameters.brief_words)
     if brief:
         question = replace(question, content=" ".join((question.content, *brief)))
     event = None
-    mention = temporal_anchor.mention(request.text) if weights.date and request.memory else None
+    mention = (
+        temporal_anchor.mention(request.text, chat.language) if weights.date and request.memory else None
+    )
     if mention is not None and not any(mention.text in piece.text for piece in question.exact):
         described = tuple((one, lexemes(one)) for one in map(read, mention.events))
         rest = read(mention.rest).content if mention.rest else None
@@ -143,17 +140,17 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         request=request,
         question=question,
         lexemes=lexemes(question),
-        named=keyword_search.lexemes(connection, chat.language, " ".join(sorted(question.speakers)))
-        if question.speakers
-        else [],
+        named=lexemes_of(" ".join(question.names)) if question.names else [],
         event=event,
         others=tuple((one.content, lexemes(one)) for one in map(read, request.queries)),
         brief=brief,
-        questions=None if request.finds_questions else Questions.of(request.text, log),
+        questions=None
+        if request.finds_questions
+        else Questions.of(request.text, chat.language, prelude.logged),
         zone=zone,
         now=now,
-        asker=asker,
-        active_space=vectors.searched_space(connection),
+        asker=prelude.asker,
+        active_space=prelude.space,
     )
 
 

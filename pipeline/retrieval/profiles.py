@@ -37,6 +37,9 @@ class Parameters:
     # recent messages, verbatim
     history_tokens: Size = 800
     history_share: Share = 0.4
+    # 1: of recent talk the last three messages, what is going on and what has words of the question come first, and
+    # the rest has what is left when all else is in; 0: all of it comes first
+    history_yields: Annotated[int, (0, 1)] = 1
     # words of recent talk that are added to a question that leans on it
     brief_words: Count = 12
     # summaries of the best sessions, with time window and topics
@@ -112,9 +115,10 @@ PROFILES: dict[str, Parameters] = {
         blend_time=0.25,
         blend_words=0.30,
     ),
-    "ask": Parameters(sessions=0, messages=0, memories=3, documents=5),
+    "ask": Parameters(history_yields=0, sessions=0, messages=0, memories=3, documents=5),
     "rag": Parameters(
         history_tokens=4096,
+        history_yields=0,
         sessions=0,
         messages=5,
         memories=0,
@@ -124,6 +128,7 @@ PROFILES: dict[str, Parameters] = {
         mmr_lambda=0.7,
     ),
     "agent": Parameters(
+        history_yields=0,
         sessions=0,
         messages=10,
         memories=23,

@@ -5,15 +5,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from pipeline.question import followup
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Weights
 from pipeline.retrieval.profiles import Parameters, parameters_for, parameters_of
-from pipeline.store import chats, identities, sessions
+from pipeline.store import chats, identities, prelude, sessions
 from pipeline.store.chats import Chat
 from pipeline.store.filters import Inside, MessageFilter, Scope
+from pipeline.store.prelude import Prelude
 from pipeline.text.exact_match import Verbatim
 from schemas.errors import NotFound
 from schemas.payloads import ContextQuery
@@ -21,12 +24,21 @@ from schemas.search import SearchQuery
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, Vector
 
+Found = TypeVar("Found")
+
+# Questions of a chat's log that are recognized among its messages, the newest ones.
+LOGGED_QUESTIONS_READ = 200
+# Recent messages read to fill the history: more where short ones, of as many tokens each, would not fill it.
+RECENT_READ, SHORT_MESSAGE_TOKENS = 60, 7
+MAX_RECENT = 1_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalRequest:
     """A question to the memory of a chat."""
 
-    chat: Chat
+    # the chat with what a question needs of it
+    prelude: Prelude
     text: str
     # other wordings that are searched together with it
     queries: Sequence[str] = ()
@@ -51,6 +63,11 @@ class RetrievalRequest:
     finds_questions: bool = False
     # whether memories that may not be shown are counted
     explain: bool = False
+
+    @property
+    def chat(self) -> Chat:
+        """The chat that is asked."""
+        return self.prelude.chat
 
     @property
     def scope(self) -> Scope:
@@ -112,9 +129,23 @@ class Stopwatch:
 def for_context(connection: Connection, query: ContextQuery, settings: Settings) -> RetrievalRequest:
     """Make the request of a context. Raises `NotFound` for an unknown chat, `InvalidInput` for its parameters."""
     parameters, weights = parameters_of(query, settings)
-    chat = find_chat(connection, query.chat_id)
+    history = query.include_history and parameters.history_tokens
+    leans = query.include_history and parameters.brief_words
+    found = _found(
+        prelude.read(
+            connection,
+            query.chat_id,
+            query.user_id,
+            [query.query, *query.queries],
+            logged=LOGGED_QUESTIONS_READ,
+            recent=_recent_read(parameters) if history else followup.LOOKED_AT if leans else 0,
+            session_key=query.talk_key,
+            until=query.as_of,
+        ),
+        query.chat_id,
+    )
     return RetrievalRequest(
-        chat=chat,
+        prelude=found,
         text=query.query,
         queries=query.queries,
         session_key=query.session_key,
@@ -124,7 +155,7 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
         agent_id=query.agent_id or None,
         parameters=parameters,
         weights=weights,
-        memory=memory_is_on(chat, settings),
+        memory=memory_is_on(found.chat, settings),
         include_history=query.include_history,
         history_key=query.talk_key,
         explain=query.explain,
@@ -136,15 +167,26 @@ def for_search(connection: Connection, query: SearchQuery, settings: Settings) -
     # `exact` and `similar` do not rank by date
     weights = {"date": 0} if query.mode in {"exact", "similar"} else {}
     parameters, ranking_weights = parameters_for("balanced", weights)
-    chat = find_chat(connection, query.chat_id)
-    memory = memory_is_on(chat, settings)
+    found = _found(
+        prelude.read(
+            connection,
+            query.chat_id,
+            None,
+            [query.query, *query.queries],
+            logged=0,
+            recent=followup.LOOKED_AT if parameters.brief_words else 0,
+            session_key=query.session_key,
+        ),
+        query.chat_id,
+    )
+    memory = memory_is_on(found.chat, settings)
     return RetrievalRequest(
-        chat=chat,
+        prelude=found,
         text=query.query,
         queries=query.queries,
         session_key=query.session_key,
         session_id=query.session_id,
-        filter=_filter(connection, query, chat) if memory else MessageFilter(),
+        filter=_filter(connection, query, found.chat) if memory else MessageFilter(),
         parameters=parameters,
         weights=ranking_weights,
         memory=memory,
@@ -153,12 +195,21 @@ def for_search(connection: Connection, query: SearchQuery, settings: Settings) -
     )
 
 
+def _recent_read(parameters: Parameters) -> int:
+    """Return how many recent messages are read to fill the history."""
+    return min(max(RECENT_READ, parameters.history_tokens // SHORT_MESSAGE_TOKENS), MAX_RECENT)
+
+
 def find_chat(connection: Connection, chat_id: str) -> Chat:
     """Find the chat of this id, also after it got another. Raises `NotFound`."""
-    chat = chats.followed(connection, chat_id)
-    if chat is None:
+    return _found(chats.followed(connection, chat_id), chat_id)
+
+
+def _found(found: Found | None, chat_id: str) -> Found:
+    """Return what was read of a chat. Raises `NotFound` if there is none of this id."""
+    if found is None:
         raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
-    return chat
+    return found
 
 
 def memory_is_on(chat: Chat, settings: Settings) -> bool:

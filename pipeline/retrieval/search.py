@@ -170,8 +170,7 @@ def _hits(
 ) -> list[MessageHit]:
     """Messages with their score as hits; the preview begins a little before `piece`."""
     ids = [message.id for message, _, _ in found]
-    placed = candidate_rows.around(connection, request.scope, ids, 0) if ids else []
-    session_of = {each.id: each.session for each in placed}
+    session_of = candidate_rows.around(connection, request.scope, ids, 0) if ids else {}
     return [
         MessageHit(
             kind="message",

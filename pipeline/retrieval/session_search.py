@@ -66,7 +66,7 @@ def _with_neighbours(
     if not best:
         return []
     score = {hit.candidate.id: hit.score for hit in best}
-    near = {each.id for each in candidate_rows.around(connection, query.request.scope, list(score), reach)}
+    near = candidate_rows.around(connection, query.request.scope, list(score), reach)
     shown = [message for message in messages.by_id(connection, near) if message.content.strip()]
     return [as_line(message, score.get(message.id)) for message in sorted(shown, key=lambda m: m.stamp)]
 

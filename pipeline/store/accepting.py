@@ -12,6 +12,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection
 
+from pipeline.store.chat_languages import DECLARED
 from pipeline.store.chats import SAID, Chat, said
 from pipeline.store.counters import SLOT
 from pipeline.store.jobs import AGAIN
@@ -19,6 +20,7 @@ from pipeline.store.suppression import FORGETTING
 from pipeline.store.trips import Statement
 from schemas.errors import Retryable
 from schemas.kinds import INGEST
+from schemas.languages import AUTO
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import key_of
 
@@ -42,7 +44,11 @@ _HOLD = f"""
 _AS_SAID = " AND ".join(
     f"{name} = coalesce(CAST(%({name})s AS {'boolean' if name == 'memory' else 'text'}), {name})"
     for name in SAID
+    if name != "language"
 )
+_LANGUAGE_AS_SAID = f"""CASE WHEN CAST(%(language)s AS text) IS NULL THEN true
+    WHEN %(language)s = '{AUTO}' THEN language_by IS DISTINCT FROM '{DECLARED}'
+    ELSE language = %(language)s AND language_by = '{DECLARED}' END"""
 _AHEAD = f"interval '{AHEAD.total_seconds():.0f} seconds'"
 # A clock that runs ahead would keep a session open: such a time is stored as the time of arrival.
 # An edit that came before its message is applied to it; none can come meanwhile, as the chat is held.
@@ -50,7 +56,7 @@ _AHEAD = f"interval '{AHEAD.total_seconds():.0f} seconds'"
 _PUT = f"""
     WITH allowed AS MATERIALIZED (
         SELECT language FROM chats
-        WHERE chat_id = %(chat)s AND moved_to IS NULL AND (%(looked)s OR {_AS_SAID}
+        WHERE chat_id = %(chat)s AND moved_to IS NULL AND (%(looked)s OR {_AS_SAID} AND {_LANGUAGE_AS_SAID}
             AND (SELECT key FROM tenant_keys) IS NOT DISTINCT FROM CAST(%(key)s AS bytea)
             AND NOT EXISTS (SELECT 1 FROM suppression_list WHERE hash = ANY(CAST(%(hashes)s AS bytea[]))))
     ), edits AS (

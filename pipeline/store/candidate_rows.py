@@ -6,7 +6,7 @@ times as much as soon as the planner's statistics are behind.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, Row, TextClause, text
 
@@ -29,8 +29,9 @@ _COLUMNS = """
 _CONTENTS = text("SELECT id, content FROM messages WHERE id = ANY(:ids)")
 # Messages that answer one that was found, or that it answers, are as good as found.
 _REPLIES = 3
-_AROUND = text(f"""
-    WITH given AS MATERIALIZED (
+# No window is numbered before its LIMIT, which bounds the sort of messages of one instant: it would read them all.
+_NEAR = f"""
+    given AS MATERIALIZED (
         SELECT id, external_id, reply_to FROM messages WHERE id = ANY(:ids) AND chat_id = :chat
     ), wanted AS MATERIALIZED (
         SELECT id FROM given
@@ -49,59 +50,64 @@ _AROUND = text(f"""
             WHERE s.chat_id = m.chat_id AND s.session_key = m.session_key AND s.status <> 'merged'
                 AND s.started_at <= m.sent_at
             ORDER BY s.started_at DESC LIMIT 1) s ON s.ended_at >= m.sent_at
-    )
-    SELECT id, 0, id, coalesce(session_id, 0) FROM found
-    UNION ALL
-    SELECT f.id, n.step, n.id, f.session_id FROM found f CROSS JOIN LATERAL (
-        (SELECT n.id, CAST(-row_number() OVER (ORDER BY n.sent_at DESC, n.position DESC, n.id DESC) AS integer) AS step
-            FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
-            AND n.sent_at BETWEEN f.started_at AND f.sent_at
-            AND (n.sent_at, n.position, n.id) < (f.sent_at, f.position, f.id)
-            ORDER BY n.sent_at DESC, n.position DESC, n.id DESC LIMIT :reach)
+    ), near AS (
+        SELECT id AS found, id, coalesce(session_id, 0) AS session, sent_at, position FROM found
         UNION ALL
-        (SELECT n.id, CAST(row_number() OVER (ORDER BY n.sent_at, n.position, n.id) AS integer) AS step
-            FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
-            AND n.sent_at BETWEEN f.sent_at AND f.ended_at
-            AND (n.sent_at, n.position, n.id) > (f.sent_at, f.position, f.id)
-            ORDER BY n.sent_at, n.position, n.id LIMIT :reach)) n
-    WHERE f.session_id IS NOT NULL AND :reach > 0
-""")
-
-
-class Neighbour(NamedTuple):
-    """A message near one that was found."""
-
-    found: int
-    # its steps after the found one, negative before it; 0: itself
-    step: int
-    id: int
-    # the session of both; 0: not placed yet
-    session: int
+        SELECT f.id, n.id, f.session_id, n.sent_at, n.position FROM found f CROSS JOIN LATERAL (
+            (SELECT n.id, n.sent_at, n.position FROM messages n
+                WHERE n.chat_id = :chat AND n.session_key = f.session_key
+                    AND n.sent_at BETWEEN f.started_at AND f.sent_at
+                    AND (n.sent_at, n.position, n.id) < (f.sent_at, f.position, f.id)
+                ORDER BY n.sent_at DESC, n.position DESC, n.id DESC LIMIT :reach)
+            UNION ALL
+            (SELECT n.id, n.sent_at, n.position FROM messages n
+                WHERE n.chat_id = :chat AND n.session_key = f.session_key
+                    AND n.sent_at BETWEEN f.sent_at AND f.ended_at
+                    AND (n.sent_at, n.position, n.id) > (f.sent_at, f.position, f.id)
+                ORDER BY n.sent_at, n.position, n.id LIMIT :reach)) n
+        WHERE f.session_id IS NOT NULL AND :reach > 0
+    )
+"""
+_AROUND = text(f"WITH {_NEAR} SELECT id, max(session) FROM near GROUP BY id")
 
 
 @lru_cache(maxsize=16)
-def _these_messages(space: EmbeddingSpace | None) -> TextClause:
-    cosine = "NULL"
+def _with_neighbours(space: EmbeddingSpace | None) -> TextClause:
+    cosine = "CAST(NULL AS float8)"
     if space is not None:
         # a look-up for each message, whatever the planner thinks of the tables
         cosine = f"""(SELECT max(1 - ({distance(space, "v.embedding")})) FROM message_vectors v
             WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND {in_space(space, "v.")})"""
-    return text(
-        f"SELECT {_COLUMNS}, {answered('m')} AS answered, {cosine} AS cosine FROM messages m WHERE id = ANY(:ids)"
-    )
+    return text(f"""
+        WITH {_NEAR}, placed AS MATERIALIZED (
+            SELECT id, max(session) AS session, max(next) AS next FROM (
+                SELECT id, session, lead(id) OVER (PARTITION BY found ORDER BY sent_at, position, id) AS next
+                FROM near) window_of
+            GROUP BY id
+        )
+        SELECT {_COLUMNS}, {answered("m")} AS answered, {cosine} AS cosine, placed.session, placed.next
+        FROM placed CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = placed.id OFFSET 0) m
+    """)
 
 
-def these_messages(
+def with_neighbours(
     connection: Connection,
+    scope: Scope,
     ids: Sequence[int],
+    reach: int,
     words: Sequence[str],
     space: EmbeddingSpace | None,
     query: Vector | None,
 ) -> Sequence[Row[Any]]:
-    """Return messages for ranking; the last columns are what each answers and its cosine to the query."""
-    statement = _these_messages(None if query is None else space)
+    """Return messages for ranking, with up to `reach` on either side within their sessions and what answers them.
+
+    The last columns are what each answers, its cosine to the query, its session (0: not placed yet), and the message
+    that is known to come right after it there.
+    """
+    statement = _with_neighbours(None if query is None else space)
     compared = {} if query is None else {"query": literal(query)}
-    return run(connection, statement, ids=ids, lexemes=words, any=any_of(words), **compared).all()
+    given = {"chat": scope.chat_id, "ids": ids, "reach": reach, "lexemes": words, "any": any_of(words)}
+    return run(connection, statement, **given, **compared).all()
 
 
 def contents(connection: Connection, ids: Sequence[int]) -> list[tuple[int, str]]:
@@ -125,6 +131,7 @@ def cosines_of(
     return {row[0]: float(row[1]) for row in rows}
 
 
-def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> list[Neighbour]:
-    """Return messages with up to `reach` on either side within their sessions."""
-    return [Neighbour(*row) for row in run(connection, _AROUND, chat=scope.chat_id, ids=ids, reach=reach)]
+def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> dict[int, int]:
+    """Return messages with up to `reach` on either side within their sessions: the session (0: none yet) of each."""
+    rows = run(connection, _AROUND, chat=scope.chat_id, ids=ids, reach=reach)
+    return {row[0]: row[1] for row in rows}

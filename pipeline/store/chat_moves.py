@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, TextClause, text
 
-from pipeline.store import entity_graph, jobs, rollups, vectors
+from pipeline.store import chat_languages, entity_graph, jobs, rollups, vectors
 from pipeline.store.chats import CHAT_COLUMNS, Chat
 from pipeline.store.statements import arrays, column, holds, run
-from schemas.kinds import FORGET, INGEST
+from schemas.kinds import FORGET, INGEST, LANGUAGE
 from schemas.sessions import Session
 
 _ADDRESS = text("""
@@ -263,5 +263,8 @@ def clear(connection: Connection, tenant_id: str, chat_id: str, into: str) -> No
     """Delete the copies that a moved chat leaves behind, and its job; have its weeks rolled up where it is now."""
     for statement in _CLEAR:
         run(connection, statement, tenant=tenant_id, chat=chat_id)
-    jobs.drop(connection, tenant_id, [INGEST], [chat_id])
+    jobs.drop(connection, tenant_id, [INGEST, LANGUAGE], [chat_id])
+    # what came is in the language of where it was
+    chat_languages.index_all(connection, into)
+    chat_languages.enqueue(connection, tenant_id, into)
     rollups.drop_of_chat(connection, tenant_id, chat_id, into)

@@ -7,17 +7,20 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store import chat_languages
+from pipeline.store.chat_languages import DECLARED
 from pipeline.store.statements import arrays, column, number, run
 from schemas.errors import NotFound
-from schemas.messages import DEFAULT_LANGUAGE, ChatIn
+from schemas.languages import AUTO, DEFAULT_LANGUAGE
+from schemas.messages import ChatIn
 
 _ENSURE_TENANT = text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING")
 _SETTINGS = text("SELECT settings FROM tenants")
 _SET_SETTING = text("UPDATE tenants SET settings = settings || :given WHERE tenant_id = :tenant")
 _TENANT_IDS = text("SELECT tenant_id FROM tenants ORDER BY tenant_id")
 _ENSURE = text("""
-    INSERT INTO chats (tenant_id, chat_id, platform, kind, title, time_zone, language, memory)
-    VALUES (:tenant, :chat, :platform, :kind, :title, :time_zone, :language, :memory)
+    INSERT INTO chats (tenant_id, chat_id, platform, kind, title, time_zone, language, language_by, memory)
+    VALUES (:tenant, :chat, :platform, :kind, :title, :time_zone, :language, :by, :memory)
     ON CONFLICT DO NOTHING
 """)
 _EXISTING = text("SELECT chat_id FROM chats WHERE chat_id = ANY(:chats)")
@@ -34,7 +37,7 @@ _SETTLING_SECONDS = text("""
     WHERE chat_id = ANY(:chats) AND settling_until > now()
 """)
 _OVERVIEW = text("""
-    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.message_count,
+    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.language_by, c.message_count,
         coalesce(s.sessions, 0) AS sessions, coalesce(s.summarized, 0) AS summarized,
         s.first_at, s.last_at
     FROM chats c LEFT JOIN (
@@ -46,7 +49,7 @@ _OVERVIEW = text("""
     ORDER BY s.last_at DESC NULLS LAST, c.chat_id
 """)
 _PAGE = text("""
-    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.memory, c.message_count,
+    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.language_by, c.memory, c.message_count,
         s.sessions, s.summarized, s.first_at, s.last_at
     FROM (SELECT * FROM chats WHERE chat_id > :after AND moved_to IS NULL ORDER BY chat_id LIMIT :limit) c
     CROSS JOIN LATERAL (
@@ -99,10 +102,15 @@ class Chat:
     memory: bool
     # the chat that has its messages now, and is meant where this one is named
     moved_to: str | None = None
+    # `declared` or `detected`; none: nobody has said its language, which is the default one
+    language_by: str | None = None
+    # how many messages it had when its language was detected last
+    language_at: int = 0
 
 
 CHAT_COLUMNS = (
-    "chat_id, platform, kind, title, time_zone, language, message_count, lexeme_count, memory, moved_to"
+    "chat_id, platform, kind, title, time_zone, language, message_count, lexeme_count, memory, moved_to, "
+    "language_by, language_at"
 )
 
 _GET = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = :chat")
@@ -133,7 +141,14 @@ SAID = ("kind", "title", "time_zone", "language", "platform", "memory")
 """The columns of which something may be said."""
 
 
-_DEFAULTS = {"kind": "group", "title": "", "time_zone": "UTC", "language": DEFAULT_LANGUAGE, "memory": True}
+_DEFAULTS = {
+    "kind": "group",
+    "title": "",
+    "time_zone": "UTC",
+    "language": DEFAULT_LANGUAGE,
+    "by": None,
+    "memory": True,
+}
 
 
 def said(chat: ChatIn) -> dict[str, Any]:
@@ -144,7 +159,12 @@ def said(chat: ChatIn) -> dict[str, Any]:
 
 def is_as_said(stored: Chat, chat: ChatIn) -> bool:
     """Tell whether a chat is stored as described."""
-    return all(getattr(stored, name) == value for name, value in said(chat).items())
+    given = said(chat)
+    language = given.pop("language", None)
+    declared = stored.language_by == DECLARED
+    return all(getattr(stored, name) == value for name, value in given.items()) and (
+        language is None or (not declared if language == AUTO else declared and stored.language == language)
+    )
 
 
 def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
@@ -156,16 +176,24 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
     if stored is None:
         ensure_tenant(connection, tenant_id)
         platform = chat.chat_id.partition(":")[0] if ":" in chat.chat_id else ""
+        language = given.pop("language", AUTO)
+        by = {} if language == AUTO else {"language": language, "by": DECLARED}
         named = {"tenant": tenant_id, "chat": chat.chat_id, "platform": platform}
-        run(connection, _ENSURE, **(named | _DEFAULTS | given))
+        run(connection, _ENSURE, **(named | _DEFAULTS | given | by))
     elif not is_as_said(stored, chat):
-        assignments = ", ".join(f"{name} = :{name}" for name in given)
-        run(
-            connection,
-            text(f"UPDATE chats SET {assignments} WHERE chat_id = :chat"),
-            chat=chat.chat_id,
-            **given,
-        )
+        language = given.pop("language", None)
+        if given:
+            assignments = ", ".join(f"{name} = :{name}" for name in given)
+            run(
+                connection,
+                text(f"UPDATE chats SET {assignments} WHERE chat_id = :chat"),
+                chat=chat.chat_id,
+                **given,
+            )
+        if language is not None:
+            chat_languages.say(
+                connection, tenant_id, chat.chat_id, language, differs=language != stored.language
+            )
     else:
         return stored
     found = get(connection, chat.chat_id)

@@ -17,6 +17,22 @@ _COLLECTED = text(f"""
     ORDER BY tenant, name
     ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
 """)
+
+
+def adding(after: str) -> str:
+    """Return SQL that adds `:values` to the figures `:names` of `:tenant`, as the last part of a statement.
+
+    `after` are the parts whose rows it must follow, and which say whether it adds anything.
+    """
+    return f"""
+        INSERT INTO daily_counters (tenant_id, day, name, slot, value)
+        SELECT :tenant, (now() AT TIME ZONE 'UTC')::date, name, {SLOT}, value
+        FROM {after}, unnest(CAST(:names AS text[]), CAST(:values AS float8[])) AS given (name, value)
+        ORDER BY name
+        ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
+    """
+
+
 _TOTALS = text("""
     SELECT name, sum(value) FROM daily_counters
     WHERE day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS integer) GROUP BY name ORDER BY name

@@ -10,7 +10,7 @@ from pipeline.store import entity_graph, jobs, llm_calls, rollups
 from pipeline.store.sessions import COLUMNS, as_session
 from pipeline.store.statements import column, number, run
 from schemas.forgetting import Receipt
-from schemas.kinds import BACKFILL, FENCED_BY_CHANGE, INGEST
+from schemas.kinds import BACKFILL, FENCED_BY_CHANGE, INGEST, LANGUAGE
 from schemas.sessions import Session
 
 _NAMES_OF = text("""
@@ -199,7 +199,7 @@ def delete_chat(connection: Connection, tenant_id: str, chat_id: str) -> int:
         llm_calls.forget_chat(connection, tenant_id, chat_id)
         entity_graph.drop_all_unused(connection)
         rollups.drop_of_chat(connection, tenant_id, chat_id)
-        jobs.drop(connection, tenant_id, [INGEST], [chat_id])
+        jobs.drop(connection, tenant_id, [INGEST, LANGUAGE], [chat_id])
     return gone
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.statements import column, run
-from schemas.kinds import ARRIVAL, INGEST, PAYLOAD
+from schemas.kinds import ARRIVAL, INGEST, LANGUAGE, PAYLOAD
 
 # Jobs that are pending or dead; arrivals in quarantine and refused payloads are dead letters of kinds of their own.
 _ITEMS = f"""
@@ -105,7 +105,7 @@ def dead_letters(connection: Connection, limit: int) -> Sequence[Row[Any]]:
 
 def chat_of(connection: Connection, kind: str, key: str) -> str | None:
     """Return the chat that a job is about, or None if there is none or its object is gone."""
-    if kind == INGEST.name:
+    if kind in {INGEST.name, LANGUAGE.name}:
         return key
     owner, _, identity = key.partition(":")
     table = {"session": "conversation_sessions", "message": "messages"}.get(owner)

@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from pipeline.store import jobs
-from pipeline.store.statements import arrays, column, holds, run
+from pipeline.store.statements import arrays, column, run
 from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
 from schemas.kinds import EMBED, FENCED_BY_CHANGE
 from schemas.memories import MemoryIn
@@ -24,14 +24,15 @@ _INSERT = text("""
         expires_at = greatest(memories.expires_at, excluded.expires_at)
     RETURNING id, (xmax = 0) AS new
 """)
-_ANY_THERE = text("SELECT EXISTS (SELECT 1 FROM memories)")
 _DELETE = text("DELETE FROM memories WHERE id = :id")
 _CHAT_OF_SESSION = text("SELECT chat_id FROM conversation_sessions WHERE id = :id AND status <> 'merged'")
-_TOUCH = text("""
+TOUCH = """
     UPDATE memories SET access_count = access_count + 1, last_accessed_at = now(),
         expires_at = greatest(expires_at, now() + lives_for)
     WHERE id = ANY(CAST(:ids AS uuid[]))
-""")
+"""
+"""SQL that notes that memories were shown; those that live for some time live on."""
+_TOUCH = text(TOUCH)
 _CONTENTS = text("SELECT id, content FROM memories WHERE id = ANY(CAST(:ids AS uuid[]))")
 _PUT_CHUNKS = text("""
     INSERT INTO memories (tenant_id, id, scope, type, user_id, content, content_hash, importance, source,
@@ -82,11 +83,6 @@ def insert(
     given = {"tenant": tenant_id, "id": identity, "hash": content_hash, "language": language}
     row = run(connection, _INSERT, **memory.model_dump(exclude={"v"}), **given, lives_for=lives_for).one()
     return row.id, bool(row.new)
-
-
-def any_there(connection: Connection) -> bool:
-    """Tell whether the tenant has any memory."""
-    return holds(connection, _ANY_THERE)
 
 
 def delete(connection: Connection, tenant_id: str, identity: UUID) -> bool:

@@ -19,7 +19,6 @@ from pipeline.store.keyword_search import any_of
 from pipeline.store.membership import Seen
 from pipeline.store.statements import number, run
 from pipeline.store.vectors import distance, in_space, literal
-from schemas.messages import LANGUAGES
 from schemas.vectors import EmbeddingSpace, Vector
 
 SESSIONS = 100
@@ -285,12 +284,12 @@ _BY_WORDS = f"""
         SELECT language, lexemes, CAST(any_of AS tsquery) AS query FROM (
             SELECT language, array_agg(lexeme) AS lexemes,
                 string_agg('''' || replace(replace(lexeme, '\\', '\\\\'), '''', '''''') || '''', ' | ') AS any_of
-            FROM unnest(CAST(:languages AS text[])) AS language
-            CROSS JOIN LATERAL unnest(tsvector_to_array(to_tsvector(CAST(language AS regconfig), :text))) AS lexeme
+            FROM (SELECT DISTINCT language FROM found) AS found_in
+            CROSS JOIN LATERAL unnest(tsvector_to_array(words_of(language, :text))) AS lexeme
             GROUP BY language) of_language
     ), frequency AS MATERIALIZED (
-        SELECT m.id, m.language, length(m.tsv) AS size, t.lexeme, cardinality(t.positions) AS tf
-        FROM found JOIN memories m USING (id) JOIN asked USING (language) CROSS JOIN LATERAL unnest(m.tsv) t
+        SELECT m.id, language, length(m.tsv) AS size, t.lexeme, cardinality(t.positions) AS tf
+        FROM found JOIN asked USING (language) JOIN memories m USING (id) CROSS JOIN LATERAL unnest(m.tsv) t
         WHERE m.tsv @@ asked.query AND t.lexeme = ANY(asked.lexemes)
     ), counted AS (
         SELECT language, lexeme, count(*) AS df FROM frequency GROUP BY language, lexeme
@@ -329,7 +328,8 @@ def search(
     allowed = f"{which.sql()} AND {_visible('m')} AND {_SAID} AND {_BELIEVED}"
     statement = text(f"""
         WITH found AS MATERIALIZED (
-            SELECT m.id, max({cosine}) AS cosine FROM memories m {join} WHERE {allowed} GROUP BY m.tenant_id, m.id
+            SELECT m.id, m.language, max({cosine}) AS cosine FROM memories m {join}
+            WHERE {allowed} GROUP BY m.tenant_id, m.id
         ), {_BY_WORDS}, by_meaning AS (
             SELECT id FROM found WHERE cosine IS NOT NULL ORDER BY cosine DESC, id DESC LIMIT :candidates
         ), near AS MATERIALIZED (
@@ -344,7 +344,6 @@ def search(
     """)
     given = {
         "text": content,
-        "languages": LANGUAGES,
         "candidates": CANDIDATES_PER_ARM,
         "as_of": as_of,
         **_place(seen),

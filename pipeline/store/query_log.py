@@ -8,18 +8,39 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.statements import run
+from pipeline.store import counters, memories
+from pipeline.store.statements import arrays, holds, run
 
 COLUMNS = (
     "context_id, chat_id, user_id, agent_id, session_key, profile, asked_at, query, shown, tokens, chars, "
     "used_tokens, budget, latency_ms, degraded, answer, used, answered_at, memory_id, redacted_at"
 )
 
-_INSERT = text("""
-    INSERT INTO query_log (tenant_id, context_id, chat_id, user_id, agent_id, session_key, profile, asked_at, query,
-        shown, tokens, chars, used_tokens, budget, latency_ms, degraded, redacted_at)
-    VALUES (:tenant, :context_id, :chat_id, :user_id, :agent_id, :session_key, :profile, :asked_at, :query,
-        :shown, :tokens, :chars, :used_tokens, :budget, :latency_ms, :degraded, :redacted_at)
+# `suppression_list` stops by what is true now; the key, without which nothing is listed, may be new since it was read.
+# Each part reads what the one before it returns, so that rows are locked in this order: memories, then counters.
+_RECORD = text(f"""
+    WITH known AS MATERIALIZED (
+        SELECT NOT EXISTS (SELECT 1 FROM suppression_list WHERE hash = ANY(CAST(:place AS bytea[]))
+                AND (until IS NULL OR until >= :asked_at)) AND :logs AS logs,
+            NOT EXISTS (SELECT 1 FROM suppression_list WHERE hash = ANY(CAST(:asker AS bytea[]))
+                AND (until IS NULL OR until >= :asked_at)) AND :remembered AS remembered
+        WHERE NOT :logs OR (SELECT key FROM tenant_keys) IS NOT DISTINCT FROM CAST(:key AS bytea)
+    ), logged AS (
+        INSERT INTO query_log (tenant_id, context_id, chat_id, user_id, agent_id, session_key, profile, asked_at,
+            query, shown, tokens, chars, used_tokens, budget, latency_ms, degraded, redacted_at)
+        SELECT :tenant, :context_id, :chat_id, CASE WHEN remembered THEN CAST(:user_id AS text) END, :agent_id,
+            :session_key, :profile, :asked_at, CASE WHEN remembered THEN CAST(:query AS text) END,
+            CASE WHEN remembered THEN CAST(:shown AS jsonb) ELSE '{{}}' END, :tokens, :chars, :used_tokens, :budget,
+            :latency_ms, :degraded, CASE WHEN NOT remembered THEN CAST(:asked_at AS timestamptz) END
+        FROM known WHERE logs
+        RETURNING context_id
+    ), touched AS (
+        {memories.TOUCH} AND EXISTS (SELECT 1 FROM known) AND (SELECT count(*) FROM logged) >= 0
+        RETURNING id
+    ), counted AS (
+        {counters.adding(after="known, (SELECT count(*) FROM touched) AS before")}
+    )
+    SELECT EXISTS (SELECT 1 FROM known)
 """)
 _GET = text(f"SELECT {COLUMNS} FROM query_log WHERE context_id = :id")
 _GET_LOCKED = text(f"{_GET.text} FOR UPDATE")
@@ -28,11 +49,6 @@ _LISTING = text(f"""
         AND (CAST(:after AS text) IS NULL OR (asked_at, context_id) < (
             SELECT last.asked_at, last.context_id FROM query_log last WHERE last.context_id = :after))
     ORDER BY asked_at DESC, context_id DESC LIMIT :limit
-""")
-_LATEST = text("""
-    SELECT now(), asked.query, asked.asked_at FROM (SELECT 1) AS always LEFT JOIN LATERAL (
-        SELECT query, asked_at FROM query_log WHERE chat_id = :chat
-        ORDER BY asked_at DESC LIMIT :limit) AS asked ON true
 """)
 _SET_ANSWER = text("""
     UPDATE query_log SET answer = :answer, used = :used, answered_at = now() WHERE context_id = :id
@@ -83,9 +99,36 @@ _DELETE = text("""
 """)
 
 
-def insert(connection: Connection, tenant_id: str, row: Mapping[str, Any]) -> None:
-    """Record a context that is being served."""
-    run(connection, _INSERT, **{**row, "tenant": tenant_id})
+def record(
+    connection: Connection,
+    tenant_id: str,
+    row: Mapping[str, Any],
+    *,
+    logs: bool,
+    remembered: bool,
+    key: bytes | None,
+    place: Sequence[bytes],
+    asker: Sequence[bytes],
+    shown_memories: Sequence[str],
+    counted: Mapping[str, float],
+) -> bool:
+    """Record a context that is served, note that its memories were shown, and add to the daily counters.
+
+    With `logs`, unless an entry of the suppression list among `place` stops it; only its figures if it is not
+    `remembered` or one among `asker` stops that. The entries are hashes under the tenant's `key`; False, and nothing is
+    done, if that is another one.
+    """
+    listed = {"logs": logs, "remembered": remembered, "key": key, "place": list(place), "asker": list(asker)}
+    figures = sorted((name, float(value)) for name, value in counted.items() if value)
+    return holds(
+        connection,
+        _RECORD,
+        **row,
+        **listed,
+        **arrays("names values", figures),
+        tenant=tenant_id,
+        ids=shown_memories,
+    )
 
 
 def get(connection: Connection, context_id: str, *, locked: bool = False) -> Row[Any] | None:
@@ -98,14 +141,6 @@ def listing(
 ) -> Sequence[Row[Any]]:
     """Return the newest rows, of one chat or of all; with `after`, those that follow it."""
     return run(connection, _LISTING, chat=chat_id, limit=limit, after=after).all()
-
-
-def latest_queries(
-    connection: Connection, chat_id: str, limit: int
-) -> tuple[datetime, list[tuple[str, datetime]]]:
-    """Return the database's time and a chat's last questions, each with when, in one trip by `query_log_chat`."""
-    rows = run(connection, _LATEST, chat=chat_id, limit=limit).all()
-    return rows[0][0], [(row[1], row[2]) for row in rows if row[1] is not None]
 
 
 def set_answer(connection: Connection, context_id: str, answer: str, used: Sequence[str] | None) -> None:

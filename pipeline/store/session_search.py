@@ -1,19 +1,28 @@
 """SQL of sessions as a layer of retrieval: by the vectors and the words of their summaries, and what is in the best."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-
-from sqlalchemy import Connection, TextClause, text
 
 from pipeline.ranking.bm25 import K1, B
-from pipeline.store.filters import Scope
-from pipeline.store.keyword_search import any_of
-from pipeline.store.statements import run
-from pipeline.store.vectors import distance, in_space, literal
-from schemas.vectors import EmbeddingSpace, Vector
+from pipeline.store.keyword_search import times_in
+from pipeline.store.vectors import distance, in_space
+from schemas.vectors import EmbeddingSpace
 
 _KEYED = "AND (CAST(:key AS text) IS NULL OR session_key = :key)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionLimits:
+    """How many sessions a search takes; parts of its statement, as a plan for any numbers would be a bad one."""
+
+    # the newest, whose summaries are compared by words
+    read: int
+    # of those that fit best by either
+    known: int
+    # of these, those that messages are taken of
+    looked_into: int
+    # of each
+    messages: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +37,11 @@ class SessionHits:
     words: dict[int, float] = field(default_factory=dict)
 
 
-@lru_cache(maxsize=16)
-def _best(space: EmbeddingSpace | None) -> TextClause:
+def best(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
+    """Return SQL after WITH: the best sessions of a scope by `nearest_sessions` and, by BM25, `worded`.
+
+    Their summaries are compared: the vectors of all, and the words of the newest.
+    """
     near = (
         "SELECT CAST(NULL AS bigint) AS session_id, CAST(NULL AS float8) AS distance WHERE false"
         if space is None
@@ -38,100 +50,77 @@ def _best(space: EmbeddingSpace | None) -> TextClause:
                 SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = :key))
             GROUP BY session_id"""
     )
-    return text(f"""
-        WITH near AS MATERIALIZED ({near}), scope AS MATERIALIZED (
-            SELECT id, tsv, length(tsv) AS size, tsv @@ CAST(:any AS tsquery) AS holds FROM conversation_sessions
-            WHERE chat_id = :chat AND status <> 'merged' {_KEYED}
-            ORDER BY started_at DESC LIMIT :read
-        ), frequency AS (
-            SELECT scope.id, scope.size, t.lexeme, cardinality(t.positions) AS tf
-            FROM scope CROSS JOIN LATERAL unnest(scope.tsv) t WHERE scope.holds AND t.lexeme = ANY(:lexemes)
-        ), documents AS (
-            SELECT lexeme, count(*) AS df, (SELECT CAST(count(*) AS float8) FROM scope) AS n,
-                (SELECT CAST(greatest(avg(size), 1) AS float8) FROM scope) AS mean_size
+    # A summary's tsvector lies out of line: to fetch it costs more than all else, so each is fetched once.
+    return f"""
+        near_sessions AS MATERIALIZED ({near}), newest AS MATERIALIZED (
+            SELECT id FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged' {_KEYED}
+            ORDER BY ended_at DESC LIMIT {int(limits.read)}
+        ), described AS MATERIALIZED (
+            SELECT s.id, s.tsv, length(s.tsv) AS size, s.tsv @@ CAST(:any AS tsquery) AS holds
+            FROM newest CROSS JOIN LATERAL (
+                SELECT id, tsv || CAST('' AS tsvector) AS tsv FROM conversation_sessions
+                WHERE id = newest.id OFFSET 0) s
+        ), asked AS MATERIALIZED (
+            SELECT lexeme, CAST(quoted AS tsquery) AS query
+            FROM unnest(CAST(:words AS text[]), CAST(:quoted AS text[])) AS given (lexeme, quoted)
+        ), frequency AS MATERIALIZED (
+            SELECT d.id, d.size, asked.lexeme, {times_in("d.tsv", "asked.query")} AS tf
+            FROM described d JOIN asked ON d.tsv @@ asked.query WHERE d.holds
+        ), documents AS MATERIALIZED (
+            SELECT lexeme, count(*) AS df, (SELECT CAST(count(*) AS float8) FROM described) AS n,
+                (SELECT CAST(greatest(avg(size), 1) AS float8) FROM described) AS mean_size
             FROM frequency GROUP BY lexeme
-        ), worded AS (
+        ), worded AS MATERIALIZED (
             SELECT id, sum(ln(1 + (n - df + 0.5) / (df + 0.5))
                 * tf * ({K1} + 1) / (tf + {K1} * (1 - {B} + {B} * size / mean_size))) AS score
-            FROM frequency JOIN documents USING (lexeme) GROUP BY id ORDER BY score DESC, id DESC LIMIT :limit
-        ), nearest AS (
-            SELECT session_id, 1 - distance AS cosine FROM near ORDER BY distance, session_id DESC LIMIT :limit
+            FROM frequency JOIN documents USING (lexeme) GROUP BY id
+            ORDER BY score DESC, id DESC LIMIT {int(limits.known)}
+        ), nearest_sessions AS MATERIALIZED (
+            SELECT session_id AS id, 1 - distance AS cosine FROM near_sessions
+            ORDER BY distance, session_id DESC LIMIT {int(limits.known)}
         )
-        SELECT (SELECT jsonb_object_agg(session_id, cosine) FROM nearest), (SELECT avg(1 - distance) FROM near),
-            (SELECT jsonb_object_agg(id, score) FROM worded)
-    """)
-
-
-def best(
-    connection: Connection,
-    scope: Scope,
-    words: Sequence[str],
-    space: EmbeddingSpace | None,
-    query: Vector | None,
-    *,
-    read: int,
-    limit: int,
-) -> SessionHits:
-    """Return the `limit` best sessions of a scope by the vectors of their summaries, and by BM25 of these.
-
-    Words are looked for in the newest `read` sessions.
     """
-    statement = _best(None if query is None else space)
-    compared = {} if query is None else {"query": literal(query)}
-    cosines, mean, worded = run(
-        connection,
-        statement,
-        chat=scope.chat_id,
-        key=scope.session_key,
-        any=any_of(words),
-        lexemes=words,
-        read=read,
-        limit=limit,
-        **compared,
-    ).one()
+
+
+def messages_inside(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
+    """Return SQL after WITH and `best`: the best messages at the time of the best few sessions, as `inside`.
+
+    By vector, or else by words, of each session that is among the first by either order.
+    """
+    if space is None:
+        messages = """
+            SELECT m.id FROM messages m WHERE m.chat_id = :chat AND m.session_key = s.session_key
+                AND m.sent_at BETWEEN s.started_at AND s.ended_at
+            ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at"""
+    else:
+        messages = f"""
+            SELECT v.message_id AS id FROM message_vectors v WHERE {in_space(space, "v.")} AND v.chat_id = :chat
+                AND v.sent_at BETWEEN s.started_at AND s.ended_at AND v.chunk_index = 0
+            ORDER BY {distance(space, "v.embedding")}"""
+    return f"""
+        chosen AS MATERIALIZED (
+            SELECT id, min(place) AS place FROM (
+                SELECT id, row_number() OVER (ORDER BY cosine DESC, id DESC) AS place FROM nearest_sessions
+                UNION ALL
+                SELECT id, row_number() OVER (ORDER BY score DESC, id DESC) AS place FROM worded) ranked
+            WHERE place <= {int(limits.looked_into)} GROUP BY id
+        ), inside AS (
+            SELECT m.id, chosen.place FROM chosen CROSS JOIN LATERAL (
+                SELECT session_key, started_at, ended_at FROM conversation_sessions WHERE id = chosen.id OFFSET 0) s
+            CROSS JOIN LATERAL ({messages} LIMIT {int(limits.messages)}) m
+        )
+    """
+
+
+def as_hits(
+    cosines: Mapping[str, float] | None, mean_cosine: float | None, words: Mapping[str, float] | None
+) -> SessionHits:
+    """Return what `best` found as a value."""
     return SessionHits(
-        cosines=_best_first(cosines),
-        mean_cosine=float(mean or 0.0),
-        words=_best_first(worded),
+        cosines=_best_first(cosines), mean_cosine=float(mean_cosine or 0.0), words=_best_first(words)
     )
 
 
 def _best_first(found: Mapping[str, float] | None) -> dict[int, float]:
     ordered = sorted((found or {}).items(), key=lambda one: (-one[1], -int(one[0])))
     return {int(session): float(value) for session, value in ordered}
-
-
-@lru_cache(maxsize=16)
-def _inside(space: EmbeddingSpace | None) -> TextClause:
-    if space is None:
-        messages = """
-            SELECT m.id FROM messages m WHERE m.chat_id = :chat AND m.session_key = s.session_key
-                AND m.sent_at BETWEEN s.started_at AND s.ended_at
-            ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at LIMIT :limit"""
-    else:
-        messages = f"""
-            SELECT v.message_id AS id FROM message_vectors v WHERE {in_space(space, "v.")} AND v.chat_id = :chat
-                AND v.sent_at BETWEEN s.started_at AND s.ended_at AND v.chunk_index = 0
-            ORDER BY {distance(space, "v.embedding")} LIMIT :limit"""
-    return text(f"""
-        SELECT m.id FROM (
-            SELECT session_key, started_at, ended_at FROM conversation_sessions WHERE id = ANY(:sessions)) s
-        CROSS JOIN LATERAL ({messages}) m
-    """)
-
-
-def messages_inside(
-    connection: Connection,
-    scope: Scope,
-    sessions: Sequence[int],
-    words: Sequence[str],
-    space: EmbeddingSpace | None,
-    query: Vector | None,
-    *,
-    limit: int,
-) -> list[int]:
-    """Return the best messages at the time of each of these sessions, `limit` of each: by vector, or else by words."""
-    statement = _inside(None if query is None else space)
-    given = {"chat": scope.chat_id, "sessions": list(sessions), "limit": limit}
-    compared = {"any": any_of(words)} if query is None else {"query": literal(query)}
-    return [row[0] for row in run(connection, statement, **given, **compared)]

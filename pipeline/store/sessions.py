@@ -79,7 +79,7 @@ _LISTING = text("""
             SELECT last.ended_at, last.id FROM conversation_sessions last WHERE last.id = :after))
     ORDER BY ended_at DESC, id DESC LIMIT :limit
 """)
-_PEOPLE = text("""
+PEOPLE = """
     WITH circles AS (
         SELECT participants, min(started_at) AS began FROM conversation_sessions
         WHERE chat_id = :chat AND status <> 'merged' GROUP BY participants
@@ -99,7 +99,11 @@ _PEOPLE = text("""
                 WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :within) newest
             WHERE sender_id = ANY((SELECT ids FROM ids)::text[]) AND sender_name <> ''
             ORDER BY sent_at DESC LIMIT 1), asker.person) FROM asker) AS asker
-""")
+"""
+"""SQL of who spoke in `:chat`, when it began, and what to call `:asker`.
+
+That is the newest name that they have there, under whichever id; else the user whom the id is linked to; else the id.
+"""
 _MESSAGES_OF_KEY = text("""
     SELECT sum(message_count) FROM conversation_sessions
     WHERE chat_id = :chat AND session_key = :key AND status <> 'merged'
@@ -207,19 +211,7 @@ def listing(
 
 
 NAMES_WITHIN = 1000
-"""The newest messages of a chat, in which the asker's name is looked for: most have just said something there."""
-
-
-def people(
-    connection: Connection, chat_id: str, asker: str | None = None
-) -> tuple[list[str], datetime | None, str | None]:
-    """Return the names of all who spoke in a chat, when it began, and what to call the asker.
-
-    That is the newest name that they have there, under whichever id; else the user whom the id is linked to; else
-    the id.
-    """
-    row = run(connection, _PEOPLE, chat=chat_id, asker=asker or None, within=NAMES_WITHIN).one()
-    return list(row.names or []), row.began, row.asker
+"""The newest messages of a chat, `:within`, in which the asker's name is looked for: most have just said something."""
 
 
 def messages_of_key(connection: Connection, chat_id: str, session_key: str) -> int:

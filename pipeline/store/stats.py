@@ -48,7 +48,7 @@ _TIMES_OF_OTHERS = text("""
     WHERE chat_id = :chat AND starts_with(external_id, :prefix) = :with_prefix
 """)
 _TIMES = text("""
-    SELECT named.chat_id, c.time_zone, c.language,
+    SELECT named.chat_id, c.time_zone, c.language, c.language_by,
         (SELECT min(sent_at) FROM messages m
             WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS first_at,
         (SELECT max(sent_at) FROM messages m
@@ -134,7 +134,7 @@ def times_of_others(
 
 
 def times(connection: Connection, chat_ids: Sequence[str]) -> Sequence[Row[Any]]:
-    """Return `(chat_id, time_zone, language, first_at, last_at)` of these chats, where they are now."""
+    """Return `(chat_id, time_zone, language, language_by, first_at, last_at)` of these chats, where they are now."""
     return run(connection, _TIMES, chats=chat_ids).all()
 
 

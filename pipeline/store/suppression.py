@@ -25,6 +25,7 @@ _LOCKS = {
     ),
     (True, True): text(f"SELECT {_SHARED}, pg_advisory_xact_lock(hashtextextended(:chat, {_TENANT}))"),
 }
+_LOCK_AS_TENANT = text(f"SELECT set_config('app.tenant_id', :tenant, true), {_LOCKS[True, False].text[7:]}")
 _KEY = text("SELECT key FROM tenant_keys")
 _CREATE_KEY = text("INSERT INTO tenant_keys (tenant_id, key) VALUES (:tenant, :key) ON CONFLICT DO NOTHING")
 _PUT = text("""
@@ -53,6 +54,11 @@ def lock(
         tenant=tenant_id,
         **({"chat": chat_id} if chat_id else {}),
     )
+
+
+def lock_as_tenant(connection: Connection, tenant_id: str, chat_id: str) -> None:
+    """Say which tenant a transaction of `Database.undecided` serves, and lock as `lock` does with a chat."""
+    run(connection, _LOCK_AS_TENANT, tenant=tenant_id, chat=chat_id)
 
 
 def key(connection: Connection) -> bytes | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, TextClause, text
+from sqlalchemy import Connection, TextClause, text
 
 from pipeline.store import vectors
 from pipeline.store.filters import Scope
@@ -44,32 +44,48 @@ class VectorHits:
     search: VectorSearch = "off"
 
 
-@lru_cache(maxsize=16)
-def _by_index(space: EmbeddingSpace) -> TextClause:
+def by_index(space: EmbeddingSpace, limit: int | None = None) -> str:
+    """Return SQL after WITH: the `:limit` nearest messages of a chat by the index, as `near_messages`.
+
+    A statement that is prepared for any parameters needs `limit` itself: without a number the planner passes the index
+    by.
+    """
+    most = ":limit" if limit is None else str(int(limit))
     away, inside = distance(space), f"{in_space(space)} AND chat_id = :chat"
-    return text(f"""
-        WITH near AS MATERIALIZED (
+    return f"""
+        near AS MATERIALIZED (
             SELECT message_id, {away} AS distance FROM message_vectors WHERE {inside}
-            ORDER BY {away} LIMIT {EFFORT} * :limit
+            ORDER BY {away} LIMIT {EFFORT} * {most}
         ), times AS MATERIALIZED (
             SELECT min(sent_at) AS began, max(sent_at) AS ended FROM message_vectors WHERE {inside}
         ), sample AS MATERIALIZED (
             SELECT drawn.distance FROM times CROSS JOIN generate_series(0, 19) AS step
             CROSS JOIN LATERAL (SELECT {away} AS distance FROM message_vectors
                 WHERE {inside} AND sent_at >= began + step * (ended - began) / 20
-                ORDER BY sent_at LIMIT 10) AS drawn)
-        SELECT message_id, 1 - min(distance), (SELECT avg(1 - distance) FROM sample), (SELECT count(*) FROM near)
-        FROM near GROUP BY message_id ORDER BY min(distance), message_id DESC LIMIT :limit
-    """)
+                ORDER BY sent_at LIMIT 10) AS drawn
+        ), near_messages AS (
+            SELECT message_id, 1 - min(distance) AS cosine, (SELECT avg(1 - distance) FROM sample) AS mean,
+                (SELECT count(*) FROM near) AS compared
+            FROM near GROUP BY message_id ORDER BY min(distance), message_id DESC LIMIT {most}
+        )
+    """
+
+
+def exactly(space: EmbeddingSpace, *, of_key: bool) -> str:
+    """Return SQL after WITH: the `:limit` nearest messages of a scope by comparing all, as `near_messages`."""
+    keyed = "AND message_id IN (SELECT id FROM messages WHERE chat_id = :chat AND session_key = :key)"
+    return f"""
+        {best_chunks(space, f"chat_id = :chat {keyed if of_key else ''}")}, near_messages AS (
+            SELECT message_id, 1 - distance AS cosine, (SELECT mean FROM facts) AS mean,
+                (SELECT messages FROM facts) AS compared
+            FROM best)
+    """
 
 
 @lru_cache(maxsize=16)
-def _exact(space: EmbeddingSpace, *, of_key: bool) -> TextClause:
-    keyed = "AND message_id IN (SELECT id FROM messages WHERE chat_id = :chat AND session_key = :key)"
-    return text(f"""
-        WITH {best_chunks(space, f"chat_id = :chat {keyed if of_key else ''}")}
-        SELECT message_id, 1 - distance, (SELECT mean FROM facts), (SELECT messages FROM facts) FROM best
-    """)
+def _nearest(space: EmbeddingSpace, *, of_key: bool, indexed: bool) -> TextClause:
+    near = by_index(space) if indexed else exactly(space, of_key=of_key)
+    return text(f"WITH {near} SELECT message_id, cosine, mean, compared FROM near_messages")
 
 
 def best_chunks(space: EmbeddingSpace, condition: str) -> str:
@@ -103,10 +119,17 @@ def nearest(
     given = {**scope.given(), "query": literal(query), "limit": limit}
     of_key = scope.session_key is not None
     worth_it = not of_key and is_worth_an_index(messages, everywhere(connection))
-    if worth_it and vectors.is_indexed(connection, space):
-        run(connection, _SEARCH_ON, effort=str(max(EFFORT * limit, LEAST_EFFORT)))
-        return _hits(run(connection, _by_index(space), **given).all(), "hnsw")
-    return _hits(run(connection, _exact(space, of_key=of_key), **given).all(), "exact")
+    indexed = worth_it and bool(vectors.is_indexed(connection, space))
+    if indexed:
+        look_further(connection, limit)
+    return as_hits(
+        run(connection, _nearest(space, of_key=of_key, indexed=indexed), **given).all(), indexed=indexed
+    )
+
+
+def look_further(connection: Connection, limit: int) -> None:
+    """Let the index be searched until there are enough messages, for the rest of the transaction."""
+    run(connection, _SEARCH_ON, effort=str(max(EFFORT * limit, LEAST_EFFORT)))
 
 
 @lru_cache(maxsize=16)
@@ -139,12 +162,13 @@ def nearest_of_speakers(
     return [row[0] for row in rows]
 
 
-def _hits(rows: Sequence[Row[*tuple[Any, ...]]], search: VectorSearch) -> VectorHits:
+def as_hits(rows: Sequence[Sequence[Any]], *, indexed: bool) -> VectorHits:
+    """Return the rows of `near_messages` as a value."""
     return VectorHits(
-        cosines={row[0]: float(row[1]) for row in rows},
+        cosines={row[0]: float(row[1]) for row in sorted(rows, key=lambda row: (-row[1], -row[0]))},
         mean_cosine=float(rows[0][2]) if rows else 0.0,
         compared=int(rows[0][3]) if rows else 0,
-        search=search,
+        search="hnsw" if indexed else "exact",
     )
 
 

@@ -18,6 +18,8 @@ from schemas.vectors import EmbeddingSpace, Vector
 
 MAX_INDEXED_DIMENSIONS = 4000
 """Dimensions that pgvector indexes at most of a `halfvec`."""
+INDEX_PREFIX = "message_vectors_space_"
+"""The name of the index of a space's vectors of messages, without the space's id."""
 _EXIST = text("SELECT to_regclass('message_vectors') IS NOT NULL")
 _KNOWN_HASHES = text(
     "SELECT DISTINCT content_hash FROM message_vectors WHERE space_id = :space AND content_hash = ANY(:hashes)"
@@ -27,14 +29,14 @@ _OF_MESSAGES = text("""
     WHERE space_id = :s AND message_id = ANY(:ids) AND chunk_index = 0
 """)
 _DROP_SESSIONS = text("DELETE FROM session_vectors WHERE session_id = ANY(:ids)")
-_COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix"
-_ACTIVE_SPACE = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status = 'active'")
+COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix"
+_ACTIVE_SPACE = text(f"SELECT {COLUMNS} FROM embedding_spaces WHERE status = 'active'")
 _SEARCHED_SPACE = text(f"""
-    SELECT {_COLUMNS} FROM embedding_spaces
+    SELECT {COLUMNS} FROM embedding_spaces
     WHERE status = 'active' AND to_regclass('message_vectors') IS NOT NULL
 """)
 _WRITTEN_SPACES = text(
-    f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status <> 'retired' ORDER BY status <> 'active', id"
+    f"SELECT {COLUMNS} FROM embedding_spaces WHERE status <> 'retired' ORDER BY status <> 'active', id"
 )
 _IS_INDEXED = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
 
@@ -262,7 +264,7 @@ def written_spaces(connection: Connection) -> list[EmbeddingSpace]:
 
 def index_of(space: EmbeddingSpace) -> str:
     """Return the name of the HNSW index of the space's messages."""
-    return f"message_vectors_space_{int(space.id or 0)}"
+    return f"{INDEX_PREFIX}{int(space.id or 0)}"
 
 
 def is_indexed(connection: Connection, space: EmbeddingSpace) -> bool | None:

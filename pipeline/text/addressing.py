@@ -2,78 +2,83 @@
 
 import re
 from collections.abc import Collection, Iterable
+from math import ceil
 
 from pipeline.text import answer_types
 from pipeline.text.caches import cached
-from pipeline.text.phrases import PHRASES
+from pipeline.text.cues import cues_of, plain
 
 # Of a message that asks by so much of its length no more than the question is lost.
 ASKS = 0.8
 
 _HANDLE = r"@[\w.-]*\w"
-# At the beginning: a mention, a command to a bot, or a name with a comma or colon after it, perhaps greeted.
+# At the beginning, perhaps after a greeting: a mention, a command to a bot, or a name with a comma or colon after it.
+_GREETED = re.compile(r"[^\w@/!]*(?P<greeting>[^\W\d_]{1,20})[\s,，、]+")
 _OPENING = re.compile(
-    rf"[^\w@/!]*(?:(?:hey|hi|hello|okay|ok|hallo|hej|oi|olá|hola|salut|ciao|dear)[\s,]+)?"
-    rf"(?P<name>{_HANDLE}|[/!][a-z]\w*(?:@\w+)?(?=\s)|[^\W\d_][\w .'’-]{{0,40}}?(?=[,:]\s))[\s,:]*",
+    rf"[^\w@/!]*"
+    rf"(?P<name>{_HANDLE}|[/!][a-z]\w*(?:@\w+)?(?=\s)|[^\W\d_][\w .'’-]{{0,40}}?(?=[,:]\s|[，：、]))[\s,:，：、]*",
     re.IGNORECASE,
 )
 _CLOSING = re.compile(rf"(?<![\s,])[\s,]++(?P<name>{_HANDLE})[^\w@]*$")
 _LONGEST_NAME = 100
 # Without any of these nobody is named at a beginning.
-_NAMES = frozenset("/!,:")
+_NAMES = frozenset("/!,:，：、")
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _NOT_IN_A_NAME = re.compile(r"[\W_]")
 
-_BUT = frozenset("but though however except aber mas pero mais ma però maar ale но".split())
-_SAYS_NOTHING = re.compile(
-    rf"(?:(?:{PHRASES['apologies']}) )*(?:{PHRASES['says nothing'].casefold()})(?P<more>(?: .*)?)",
-    re.IGNORECASE,
-)
 # How many words more such an answer may have: a bot's repeats what it was asked, people go on to say something.
 _MORE_OF_A_BOT, _MORE_OF_PEOPLE = 14, 1
+# A longer message says something.
+_LONGEST_OF_NOTHING = 200
 
 
-def said(text: str, bots: Collection[str] = ()) -> str:
+def said(text: str, language: str, bots: Collection[str] = ()) -> str:
     """Return a text's words in lower case, without a mention or a bot's name (of `bots`, in lower case) at either end.
 
-    >>> said("@tripbot When is my  flight"), said("Bot, when is my flight?!")
+    >>> said("@tripbot When is my  flight", "english"), said("Bot, when is my flight?!", "english")
     ('when is my flight', 'when is my flight')
     """
-    rest = _unaddressed(text, bots, any_mention=True)
+    rest = _unaddressed(text, language, bots, any_mention=True)
     return _words(text if rest is None else rest) or _words(text) or text.strip()
 
 
-def is_put_to_a_bot(text: str, bots: Collection[str] = ()) -> bool:
+def is_put_to_a_bot(text: str, language: str, bots: Collection[str] = ()) -> bool:
     """Tell whether a text asks something of a bot that it names at either end; what informs a bot may be sought later.
 
-    >>> is_put_to_a_bot("@harbourbot who found the key?"), is_put_to_a_bot("@harbourbot the boat is on Sunday now")
-    (True, False)
-    """
-    rest = _unaddressed(text, bots, any_mention=False)
-    return rest is not None and answer_types.asks(rest) >= ASKS
-
-
-def says_nothing(text: str, *, of_a_bot: bool) -> bool:
-    """Tell whether an answer only says that it has no answer.
-
-    >>> says_nothing("I don't know who found the key.", of_a_bot=True), says_nothing("No idea :(", of_a_bot=False)
-    (True, True)
-    >>> says_nothing("I don't know, but Olek has a key.", of_a_bot=True)
+    >>> is_put_to_a_bot("@harbourbot who found the key?", "english")
+    True
+    >>> is_put_to_a_bot("@harbourbot the boat is on Sunday now", "english")
     False
     """
-    if len(text) > 200:
+    rest = _unaddressed(text, language, bots, any_mention=False)
+    return rest is not None and answer_types.asks(rest, language) >= ASKS
+
+
+def says_nothing(text: str, language: str, *, of_a_bot: bool) -> bool:
+    """Tell whether an answer only says that it has no answer.
+
+    >>> says_nothing("I don't know who found the key.", "english", of_a_bot=True)
+    True
+    >>> says_nothing("I don't know, but Olek has a key.", "english", of_a_bot=True)
+    False
+    """
+    if len(text) > _LONGEST_OF_NOTHING:
         return False
-    return 0 <= _words_after(text) <= (_MORE_OF_A_BOT if of_a_bot else _MORE_OF_PEOPLE)
+    return 0 <= _words_after(text, language) <= (_MORE_OF_A_BOT if of_a_bot else _MORE_OF_PEOPLE)
 
 
 @cached
-def _words_after(text: str) -> int:
+def _words_after(text: str, language: str) -> int:
     """Count the words after those that say nothing; -1 if there are none of these, or the rest says something."""
-    found = _SAYS_NOTHING.fullmatch(_words(text))
-    if found is None:
-        return -1
-    more = found["more"].split()
-    return len(more) if _BUT.isdisjoint(more) and not any(map(str.isdigit, found["more"])) else -1
+    cues, said = cues_of(language), _words(text)
+    for each in cues.says_nothing:
+        if found := each.fullmatch(said):
+            more = found["more"]
+            words = answer_types.words_of(more)
+            if cues.but.are_in(words, more) or any(map(str.isdigit, more)):
+                return -1
+            return ceil(answer_types.size_of(words, more))
+    return -1
 
 
 def names_of(bots: Iterable[str]) -> frozenset[str]:
@@ -82,7 +87,7 @@ def names_of(bots: Iterable[str]) -> frozenset[str]:
     return frozenset(folded | {_bare(name) for name in folded})
 
 
-def _unaddressed(text: str, bots: Collection[str], *, any_mention: bool) -> str | None:
+def _unaddressed(text: str, language: str, bots: Collection[str], *, any_mention: bool) -> str | None:
     """Return the text without the mention or name at its beginning or end; None if it has neither."""
     if "@" not in text and _NAMES.isdisjoint(text[:_LONGEST_NAME]):
         return None
@@ -91,7 +96,10 @@ def _unaddressed(text: str, bots: Collection[str], *, any_mention: bool) -> str 
         # it may be of several words
         if start.startswith(f"@{name}"):
             return text.lstrip()[len(name) + 1 :]
-    found = _OPENING.match(text)
+    greeted = _GREETED.match(text)
+    if greeted is not None and plain(greeted["greeting"]) not in cues_of(language).greetings:
+        greeted = None
+    found = _OPENING.match(text, greeted.end() if greeted else 0)
     if found is not None and _is_bot(found["name"], bots, any_mention=any_mention):
         return text[found.end() :]
     if "@" not in text:
@@ -115,4 +123,4 @@ def _bare(name: str) -> str:
 
 
 def _words(text: str) -> str:
-    return " ".join(_WORD.findall(text.casefold().replace("’", "'")))
+    return " ".join(_WORD.findall(plain(text)))

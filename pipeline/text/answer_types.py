@@ -1,143 +1,140 @@
-"""What a question asks for, and what a message offers: a time, number, place, person or decision; English patterns."""
+"""What a question asks for, and what a message offers: a time, a number, a decision; by the cues of its language."""
 
 import re
-from collections.abc import Callable
-from itertools import repeat
-from typing import Literal
+from collections.abc import Callable, Mapping
 
 from pipeline.text.caches import cached
-from pipeline.text.calendar import MONTHS
-from pipeline.text.phrases import PHRASES
+from pipeline.text.cues import AnswerType, Cues, cues_of, plain
 
-AnswerType = Literal["when", "number", "where", "who", "now", "decision"]
-"""A time; a number, or what is mostly written in figures; a place; a person; the present or final state; a decision."""
-
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_SELF = "i me my mine myself we us our ours i'm i've i'd i'll we're we've we'd we'll im ive".split()
-_OTHER = "you your yours yourself you're you've you'd you'll u ur youre".split()
-_PERSON = dict.fromkeys(_SELF, 1) | dict.fromkeys(_OTHER, -1)
-_TIME = re.compile(
-    r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|since|recently|soon|weekend|weeks?|months?|years?|days?"
-    r"|this (?:morning|week|month|year|past)|monday|tuesday|wednesday|thursday|friday|saturday|sunday"
-    rf"|{'|'.join(MONTHS)}|\d{{4}})\b",
-    re.IGNORECASE,
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
+# Runs of scripts that do not separate words.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
+_FIRST_UNSPACED = "\u0e00"
+_DIGIT = re.compile(r"\d")
+# Times that are written alike in all languages: 18:30, 18h30, 4.5., 4/5/2026, 2026-05-04, a year.
+_CLOCK_OR_DATE = re.compile(
+    r"(?<![a-z\d.:/-])(?:[012]?\d[:h][0-5]\d|[0-3]?\d\.[01]?\d\.(?:\d{4}|\d\d)?|[0-3]?\d/[0-3]?\d(?:/(?:\d{4}|\d\d))?"
+    r"|(?:19|20)\d\d(?:[-/.]\d\d?){0,2})(?![a-z\d:/])"
 )
-_NUMBER = re.compile(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|fifty|hundred|thousand"
-    r"|once|twice|dozen|couple|half)\b",
-    re.IGNORECASE,
-)
-# A name is one by its capital, a common place by its word.
-_PLACE = re.compile(
-    r"\b(?:in|at|to|from|near|around|outside|inside|across|by) (?:(?:the|a|an|my|our|this|that|his|her) )?(?:[a-z]+ )?"
-    r"(?:[A-Z]\w+|park|beach|home|house|store|shop|shelter|gym|church|school|office|city|town|country|mountains?"
-    r"|lake|studio|street|museum|caf[eé]|restaurant|hotel|airport|station|hospital|library|cent(?:re|er)|forest"
-    r"|garden|market|campus|building|room|kitchen|place|village|woods)\b"
-)
-_PERSON_WORD = re.compile(
-    r"\b(?:friends?|mom|mum|dad|mother|father|brother|sister|aunt|uncle|grandma|grandpa|cousin|wife|husband|partner"
-    r"|boss|colleagues?|coworkers?|neighbou?rs?|team|family|kids?|son|daughter|girlfriend|boyfriend|teacher"
-    r"|doctor)\b",
-    re.IGNORECASE,
-)
-_PICTURE = "[picture: "
-_SENTENCE = re.compile(r"[^.!?…]+[.!?…]*")
-_LEAD = r"^(?:(?:so|and|but|ok|okay|hey|hi|well|oh|btw|also|then)[,!. ]+)*"
-_VERB = (
-    r"(?:is|are|was|were|am|do|does|did|can|could|shall|should|would|will|has|have|had|isn't|aren't|wasn't|don't"
-    r"|doesn't|didn't|can't|couldn't|shouldn't|wouldn't|won't|hasn't|haven't)"
-)
-_SOMEBODY = (
-    r"(?:i|you|u|we|they|he|she|it|there|this|that|the|your|our|my|his|her|their|any|some)(?:one|body|thing)?"
-)
-# Messengers' questions often lack their mark; these words begin them.
-_ASKING = re.compile(
-    rf"{_LEAD}(?:(?:who|whom|whose|what|when|where|why|how|which)(?:['’]?s)?|any|{_VERB} {_SOMEBODY})\b",
-    re.IGNORECASE,
-)
+_MARKS = ("?", "\uff1f", "\u061f", "\u00bf")
+_ENDS_STATING = (".", "!", "\u3002", "\uff01")
+_SENTENCE = re.compile("[^.!?\u2026\u3002\uff01\uff1f\u061f\n]+[.!?\u2026\u3002\uff01\uff1f\u061f\n]*")
+# A question mark in an address asks nothing.
+_LINK = re.compile(r"https?://\S+")
+# A short message need not be all about somebody: its words count as at least this many.
+_FEWEST_WORDS = 8
+# An end is looked for in the last characters only.
+_END_CHARS = 40
 
 
 @cached
-def asks(text: str) -> float:
-    """Return the share of the text that asks, from 0 to 1, by question marks and, without any mark, by beginnings.
+def asks(text: str, language: str) -> float:
+    """Return the share of the text that asks, from 0 to 1, by question marks and, without any mark, by its wording.
 
-    >>> asks("how do we get to Svaneti"), asks("By plane."), asks("Fine. And you?")
-    (1.0, 0.0, 0.6153846153846154)
+    >>> asks("how do we get to Svaneti", "english"), asks("By plane.", "english"), asks("你来吗", "chinese")
+    (1.0, 0.0, 1.0)
     """
-    if text.endswith((".", "!")) and "?" not in text and "…" not in text:
+    return share_that_asks(plain(text), cues_of(language))
+
+
+def share_that_asks(text: str, cues: Cues) -> float:
+    """Return the share of a text, as `plain` returns it, that asks."""
+    marked = any(mark in text for mark in _MARKS)
+    if not (marked or cues.has_ends or "\n" in text or "\u2026" in text) and text.endswith(_ENDS_STATING):
         return 0.0  # no sentence of it asks, and most need not be looked at
+    if marked and "://" in text:
+        text = _LINK.sub(" ", text)
     asked = whole = 0
-    for found in _SENTENCE.findall(_without_picture(text) if _PICTURE in text else text):
+    for found in _SENTENCE.findall(text):
         sentence = found.strip()
         whole += len(sentence)
-        if sentence.endswith("?") or (not sentence.endswith((".", "!")) and _ASKING.match(sentence)):
+        if sentence.endswith(_MARKS) or sentence.startswith("\u00bf") or _is_asked(sentence, cues):
             asked += len(sentence)
     return asked / max(whole, 1)
 
 
-def _without_picture(text: str) -> str:
-    """Drop the description that imports append to a shared picture: it is not the speaker's.
+def _is_asked(sentence: str, cues: Cues) -> bool:
+    """Tell whether a sentence without a question mark asks."""
+    if cues.has_ends and cues.ends.search(sentence[-_END_CHARS:]):
+        return True
+    if sentence.endswith(_ENDS_STATING):
+        return False
+    return cues.begins.match(sentence) is not None or cues.asks_anywhere.found(sentence)
 
-    >>> _without_picture("Do you like it? [picture: a dog]")
-    'Do you like it?'
-    """
-    whole = text.rstrip()
-    if not whole.endswith("]"):
-        return text
-    at = whole.find(_PICTURE, whole.rfind("]", 0, -1) + 1)
-    return whole[:at].rstrip() if at >= 0 else text
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text as `plain` returns it; a run of a script without spaces is one."""
+    return _WORD.findall(text)
+
+
+def size_of(words: list[str], text: str) -> float:
+    """Return how many words a text has, where scripts without spaces have one for two characters."""
+    if text.isascii() or max(text) < _FIRST_UNSPACED:
+        return float(len(words))
+    unspaced = [found for word in words for found in _UNSPACED.findall(word)]
+    return len(words) + sum(len(found) / 2 - 1 for found in unspaced)
+
+
+def shares_of_persons(words: list[str], text: str, cues: Cues) -> tuple[float, float]:
+    """Return the shares of first-person and of second-person words; a short message counts as longer."""
+    size = max(size_of(words, text), _FEWEST_WORDS)
+    return (
+        min(cues.first_person.count(words, text) / size, 1.0),
+        min(cues.second_person.count(words, text) / size, 1.0),
+    )
 
 
 @cached
-def about_self(text: str) -> float:
+def about_self(text: str, language: str) -> float:
     """Return the share of first-person words less that of second-person words, damped for short messages."""
-    words = _WORD.findall(text.lower().replace("’", "'"))
-    return sum(map(_PERSON.get, words, repeat(0))) / max(len(words), 8)
+    said = plain(text)
+    first, second = shares_of_persons(words_of(said), said, cues_of(language))
+    return first - second
 
 
-_ASKS: dict[AnswerType, re.Pattern[str]] = {
-    "when": re.compile(
-        r"\bwhen\b|\b(?:what|which) (?:year|month|day|date|time)\b|\bhow (?:long|often|recently)\b",
-        re.IGNORECASE,
-    ),
-    "number": re.compile(
-        r"\bhow (?:many|much|old|tall|big|long|far|often|heavy|aged|fast)\b|\bwhat time\b"
-        r"|\b(?:price|costs?|number|phone|amount|weigh|password|code|percent)\b",
-        re.IGNORECASE,
-    ),
-    "where": re.compile(r"\bwhere\b|\b(?:what|which) (?:city|country|place|state|town)\b", re.IGNORECASE),
-    "who": re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE),
-    "now": re.compile(
-        r"\b(?:now|currently|still|latest|in the end|from now on|these days|at the moment|finally|eventually|nowadays"
-        r"|yet|no longer|any ?more|most recent(?:ly)?|last time)\b",
-        re.IGNORECASE,
-    ),
-    "decision": re.compile(PHRASES["asks decision"], re.IGNORECASE),
-}
-
-
-def asked(question: str) -> frozenset[AnswerType]:
+def asked(question: str, language: str) -> frozenset[AnswerType]:
     """Return what a question asks for.
 
-    >>> sorted(asked("What did we decide about the boiler?")), sorted(asked("Is the boiler hot?"))
-    (['decision'], [])
+    >>> sorted(asked("What did we decide about the boiler?", "english")), sorted(asked("Wann kommt er?", "german"))
+    (['decision'], ['when'])
     """
-    return frozenset(kind for kind, pattern in _ASKS.items() if pattern.search(question))
+    said = plain(question)
+    return frozenset(kind for kind, phrases in cues_of(language).asked.items() if phrases.found(said))
 
 
-def _finder(pattern: re.Pattern[str]) -> Callable[[str], bool]:
-    @cached
-    def says(text: str) -> bool:
-        return pattern.search(text) is not None
+def holds_time(words: list[str], text: str, cues: Cues) -> bool:
+    """Tell whether a text, as `plain` returns it, names a time."""
+    return (
+        cues.time.are_in(words, text)
+        or (_DIGIT.search(text) is not None and _CLOCK_OR_DATE.search(text) is not None)
+        or cues.time_phrases.found(text)
+    )
 
-    return says
+
+def holds_number(words: list[str], text: str, cues: Cues) -> bool:
+    """Tell whether a text, as `plain` returns it, has a number."""
+    return (
+        _DIGIT.search(text) is not None or cues.number.are_in(words, text) or cues.number_phrases.found(text)
+    )
 
 
-SAYS: dict[AnswerType, Callable[[str], bool]] = {
-    "when": _finder(_TIME),
-    "number": _finder(_NUMBER),
-    "where": _finder(_PLACE),
-    "who": _finder(_PERSON_WORD),
-}
-"""Whether a message names a time, a number, a place, or somebody by a relation to the speaker (no pattern knows names).
-"""
+@cached
+def says_when(text: str, language: str) -> bool:
+    """Tell whether a message names a time.
+
+    >>> says_when("we meet at 18:30", "english"), says_when("you may march on", "english")
+    (True, False)
+    """
+    said = plain(text)
+    return holds_time(words_of(said), said, cues_of(language))
+
+
+@cached
+def says_number(text: str, language: str) -> bool:
+    """Tell whether a message has a number, in figures or in words."""
+    said = plain(text)
+    return holds_number(words_of(said), said, cues_of(language))
+
+
+SAYS: Mapping[AnswerType, Callable[[str, str], bool]] = {"when": says_when, "number": says_number}
+"""Whether a message, in a language, holds what a question may ask for."""

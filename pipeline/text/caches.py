@@ -4,23 +4,24 @@ import re
 from collections.abc import Callable
 from functools import wraps
 from re import _compiler  # type: ignore[attr-defined] # there is no public way past the cache of `re.compile`
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
+P = ParamSpec("P")
 V = TypeVar("V", float, int, bool)
 
 
-def cached(function: Callable[[str], V], *, most: int = 65_536) -> Callable[[str], V]:
-    """Memoize a number computed from a text, by its 64-bit hash and never its words; `most` texts at once."""
+def cached(function: Callable[P, V], *, most: int = 65_536) -> Callable[P, V]:
+    """Memoize a number computed from texts, by their 64-bit hash and never their words; `most` at once."""
     known: dict[int, V] = {}
 
     @wraps(function)
-    def remembering(text: str) -> V:
-        key = hash(text)
+    def remembering(*texts: P.args, **options: P.kwargs) -> V:
+        key = hash(texts)
         found = known.get(key)
         if found is None:
             if len(known) >= most:
                 known.clear()
-            found = known[key] = function(text)
+            found = known[key] = function(*texts, **options)
         return found
 
     return remembering

@@ -1,4 +1,4 @@
-"""Recognize dialogue acts by wording: decisions, proposals, promises, unanswered questions; see `phrases.txt`."""
+"""Recognize dialogue acts by wording: decisions, proposals, promises, open questions; see `pipeline.text.cues`."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, takewhile
 
-from pipeline.text.phrases import PHRASES
+from pipeline.text.cues import Cues, cues_of, plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,62 +21,61 @@ class Sentence:
     words: tuple[str, ...]
     # the stems of those with meaning, see `pipeline.text.sentences.terms`
     terms: tuple[str, ...]
+    # of its chat
+    language: str
     # the message that this one answers, by its position, where the platform says so
     answers: int | None = None
 
     @cached_property
     def plain(self) -> str:
-        """Return the text with the typewriter's apostrophe, as the patterns have it."""
-        return self.text.replace("\u2019", "'")
+        """Return the text as the patterns have it."""
+        return plain(self.text)
+
+    @property
+    def cues(self) -> Cues:
+        """Return the cues of its language."""
+        return cues_of(self.language)
 
     @cached_property
     def asks(self) -> bool:
         """Tell whether it is a question."""
-        return _QUESTION.search(self.text) is not None
+        return is_question(self.text)
 
 
 # A question mark with no word after it; read from the last word on, so that each run of marks is gone through once.
 _QUESTION = re.compile(r"(?<!\W)[^\w?\uff1f\u061f]*+[?\uff1f\u061f]\W*+\Z")
-_DECIDED = re.compile(PHRASES["decided"], re.IGNORECASE)
-_HEDGED = re.compile(PHRASES["hedged"], re.IGNORECASE)
-_AGREES = re.compile(
-    r"^\W*(?:agreed|deal|done|sold|\+1|ok(?:ay)? (?:deal|decided|let'?s do (?:it|that))|let'?s do (?:it|that|this)"
-    r"|works for me|no objections?|seconded|combinado|fechado|vale|d'accord|abgemacht|einverstanden)"
-    r"\b\W*(?:\w+\W*){0,3}$",
-    re.IGNORECASE,
-)
-_PROPOSES = re.compile(PHRASES["proposes"], re.IGNORECASE)
-_PROMISES = re.compile(PHRASES["promises"], re.IGNORECASE)
-_UNSURE = re.compile(PHRASES["unsure"], re.IGNORECASE)
-_WONDERS = re.compile(PHRASES["wonders"], re.IGNORECASE)
-_SMALL_TALK = re.compile(PHRASES["small talk"], re.IGNORECASE)
 _ANSWER_WINDOW = 6  # messages after a question in which its answer is looked for
 _FEWEST_TERMS = 2
 
 
 def decides(sentence: Sentence) -> bool:
     """Tell whether the sentence states a decision: no question, not hedged, and about something."""
-    return (
-        not sentence.asks
-        and bool(sentence.terms)
-        and _DECIDED.search(sentence.plain) is not None
-        and _HEDGED.search(sentence.plain) is None
-    )
+    return not sentence.asks and bool(sentence.terms) and states_decision(sentence.plain, sentence.cues)
+
+
+def states_decision(sentence: str, cues: Cues) -> bool:
+    """Tell whether a sentence, as `plain` returns it, has the words of a decision, and is not hedged."""
+    return cues.decided.found(sentence) and not cues.hedged.found(sentence)
+
+
+def is_question(sentence: str) -> bool:
+    """Tell whether a sentence has a question mark at its end."""
+    return _QUESTION.search(sentence) is not None
 
 
 def agrees(sentence: Sentence) -> bool:
     """Tell whether the sentence only says yes to what was proposed before it."""
-    return not sentence.asks and _AGREES.search(sentence.plain) is not None
+    return not sentence.asks and sentence.cues.agrees.search(sentence.plain) is not None
 
 
 def proposes(sentence: Sentence) -> bool:
     """Tell whether the sentence proposes something."""
-    return len(sentence.terms) >= _FEWEST_TERMS and _PROPOSES.search(sentence.plain) is not None
+    return len(sentence.terms) >= _FEWEST_TERMS and sentence.cues.proposes.found(sentence.plain)
 
 
 def promises(sentence: Sentence) -> bool:
     """Tell whether somebody takes on a task in the sentence, or is asked to."""
-    return bool(sentence.terms) and _PROMISES.search(sentence.plain) is not None
+    return bool(sentence.terms) and sentence.cues.promises.found(sentence.plain)
 
 
 def stays_open(index: int, sentences: Sequence[Sentence]) -> bool:
@@ -87,8 +86,8 @@ def stays_open(index: int, sentences: Sequence[Sentence]) -> bool:
     """
     asked = sentences[index]
     if not asked.asks:
-        return len(asked.terms) >= _FEWEST_TERMS and _WONDERS.search(asked.plain) is not None
-    if len(asked.terms) < _FEWEST_TERMS or _SMALL_TALK.search(asked.plain):
+        return len(asked.terms) >= _FEWEST_TERMS and asked.cues.wonders.found(asked.plain)
+    if len(asked.terms) < _FEWEST_TERMS or asked.cues.small_talk.found(asked.plain):
         return False
     after = list(
         takewhile(lambda s: s.message <= asked.message + _ANSWER_WINDOW, islice(sentences, index + 1, None))
@@ -102,6 +101,6 @@ def stays_open(index: int, sentences: Sequence[Sentence]) -> bool:
 def _answers(reply: Sentence, asked: Sentence, first: int) -> bool:
     """Tell whether a reply answers; `first` is the first message by another speaker after the question."""
     related = reply.answers == asked.message or not set(reply.terms).isdisjoint(asked.terms)
-    if reply.asks or _UNSURE.search(reply.plain):
+    if reply.asks or reply.cues.unsure.found(reply.plain):
         return False
     return related or reply.message == first

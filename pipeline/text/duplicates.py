@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
+from pipeline.text.cues import ANY_LANGUAGE
 from pipeline.text.sentences import terms, words
 
 SAME_JACCARD = 0.6
@@ -49,7 +50,7 @@ def differs_only_in_words(one: str, other: str) -> bool:
 
 def jaccard(one: str, other: str) -> float:
     """Return the share of the content words of two texts that both have (0 to 1)."""
-    left, right = frozenset(terms(words(one))), frozenset(terms(words(other)))
+    left, right = (frozenset(terms(words(text), ANY_LANGUAGE)) for text in (one, other))
     return len(left & right) / len(left | right) if left or right else 0.0
 
 

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pipeline.text.stopwords import STOPWORDS
+from pipeline.text.cues import stop_words
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?"
@@ -56,7 +56,7 @@ _NOUNS_CAPITALIZED_SHARE = 0.12
 _LONGEST_ACRONYM = 5  # longer words in capitals are shouted
 
 
-def entities(texts: Sequence[str], *, known: Iterable[str] = (), limit: int = 24) -> list[str]:
+def entities(texts: Sequence[str], language: str, *, known: Iterable[str] = (), limit: int = 24) -> list[str]:
     """Return up to `limit` names, @mentions, amounts, dates, times, links and code of these messages.
 
     The most frequent first, then in order of appearance, each once whatever its case; `known` names and their short
@@ -70,7 +70,7 @@ def entities(texts: Sequence[str], *, known: Iterable[str] = (), limit: int = 24
     skipped = {part.lower() for name in known for part in (name, *name.split())}
     all_nouns = _capitalizes_nouns(texts)
     for text in texts:
-        for found, begins in _found(text):
+        for found, begins in _found(text, language):
             key = found.lower()
             if all_nouns and found.isalpha() and found.istitle():
                 continue
@@ -105,7 +105,7 @@ def _is_known(name: str, known: set[str]) -> bool:
     return name in known or (len(name) >= _SHORT_FORM and any(one.startswith(name) for one in known))
 
 
-def _found(text: str) -> list[tuple[str, bool]]:
+def _found(text: str, language: str) -> list[tuple[str, bool]]:
     """Return the entities of one message, each with whether it is capitalized words that begin a sentence."""
     found: list[tuple[int, str, bool]] = []
     if _MAYBE_SPECIAL.search(text):
@@ -115,10 +115,10 @@ def _found(text: str) -> list[tuple[str, bool]]:
         parts = match[0].split()
         before = text[: match.start()].rstrip(" \t")
         first = not before or before[-1] in _OPENS
-        begins = first and not _plain(parts[0])
-        while parts and _plain(parts[0]) and (first or len(parts) == 1 or len(parts[0]) < 2):
+        begins = first and not _plain(parts[0], language)
+        while parts and _plain(parts[0], language) and (first or len(parts) == 1 or len(parts[0]) < 2):
             parts.pop(0)  # "The Santa Preguiça", but "in New York"
-        while parts and (_plain(parts[-1]) or parts[-1].islower()):  # "Friday I"
+        while parts and (_plain(parts[-1], language) or parts[-1].islower()):  # "Friday I"
             parts.pop()
         name = _POSSESSIVE.sub("", " ".join(parts))
         if name and not (name.isupper() and len(name) > _LONGEST_ACRONYM):
@@ -126,6 +126,6 @@ def _found(text: str) -> list[tuple[str, bool]]:
     return [(name[:_MAX_CHARS], begins) for _, name, begins in sorted(found) if len(name) > 1]
 
 
-def _plain(word: str) -> bool:
+def _plain(word: str, language: str) -> bool:
     low = word.lower().replace("\u2019", "'")
-    return low in STOPWORDS or len(word) < 2 or _CALENDAR.fullmatch(low) is not None
+    return low in stop_words(language).words or len(word) < 2 or _CALENDAR.fullmatch(low) is not None

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from pipeline.text.caches import pattern
 from pipeline.text.calendar import MONTHS
-from pipeline.text.stopwords import STOPWORDS
+from pipeline.text.cues import stop_words
 from schemas.entities import EntityKind
 
 MAX_NAME_CHARS = 80
@@ -39,10 +39,10 @@ def normalized(name: str) -> str:
     return one_line.removesuffix("'s").removesuffix("’s")[:MAX_NAME_CHARS]
 
 
-def is_name(found: str) -> bool:
+def is_name(found: str, language: str) -> bool:
     """Tell whether something that a text names is an entity, not an amount, a date or a link."""
     name = normalized(found)
-    return len(name) >= _MIN_CHARS and not _NO_NAME.search(found) and name not in STOPWORDS
+    return len(name) >= _MIN_CHARS and not _NO_NAME.search(found) and name not in stop_words(language).words
 
 
 def kind_of(name: str, texts: Iterable[str]) -> EntityKind:
@@ -64,14 +64,18 @@ def kind_of(name: str, texts: Iterable[str]) -> EntityKind:
     return "place" if any(place.search(text) for text in said) else "unknown"
 
 
-def short_forms(name: str) -> list[str]:
+def short_forms(name: str, language: str) -> list[str]:
     """Return the short forms by which a person of this name may be called: the first name.
 
-    >>> short_forms("Lena Berger"), short_forms("Lena")
+    >>> short_forms("Lena Berger", "english"), short_forms("Lena", "english")
     (['lena'], [])
     """
     first, _, rest = normalized(name).partition(" ")
-    return [first] if rest and first.isalpha() and len(first) > _MIN_CHARS and first not in STOPWORDS else []
+    return (
+        [first]
+        if rest and first.isalpha() and len(first) > _MIN_CHARS and first not in stop_words(language).words
+        else []
+    )
 
 
 class Mentions:
@@ -99,19 +103,19 @@ def _is_written(found: str) -> bool:
     )
 
 
-def asked(text: str) -> list[str]:
+def asked(text: str, language: str) -> list[str]:
     """Return every run of up to four words of a question, normalized: the names that it may hold, in any case.
 
-    >>> asked("Who saw Lena?")
+    >>> asked("Who saw Lena?", "english")
     ['who saw lena', 'saw lena', 'who saw', 'lena']
     """
-    return list(dict.fromkeys(_runs(text)))
+    return list(dict.fromkeys(_runs(text, language)))
 
 
-def _runs(text: str) -> Iterator[str]:
+def _runs(text: str, language: str) -> Iterator[str]:
     words = [match[0] for match in _WORD.finditer(text)][:100]
     for length in range(_MAX_WORDS, 0, -1):
         for start in range(len(words) - length, -1, -1):
             run = normalized(" ".join(words[start : start + length]))
-            if length > 1 or (len(run) >= _MIN_CHARS and run not in STOPWORDS):
+            if length > 1 or (len(run) >= _MIN_CHARS and run not in stop_words(language).words):
                 yield run

@@ -4,9 +4,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from pipeline.text.cues import stop_words
 from pipeline.text.dialogue_acts import Sentence
 from pipeline.text.sentences import is_content, stem
-from pipeline.text.stopwords import DETERMINERS
 
 _MAX_CHARS = 100  # of one topic
 
@@ -20,7 +20,7 @@ def weights_of(said: Sequence[Sentence], names: Iterable[str]) -> dict[str, floa
     capitals: Counter[str] = Counter()
     for sentence in said:
         for index, word in enumerate(sentence.words):
-            if is_content(word):
+            if is_content(word, sentence.language):
                 capitals[stem(word)] += index > 0 and word[0].isupper()
         for term in sentence.terms:
             seen.setdefault(term, set()).add(sentence.message)
@@ -47,14 +47,15 @@ def topics(said: Sequence[Sentence], weights: Mapping[str, float], *, limit: int
     count: Counter[str] = Counter()
     nouns: Counter[str] = Counter()
     for sentence in said:
-        before = ""
+        before, language = "", sentence.language
+        determiners = stop_words(language).determiners
         for word in sentence.words:
             term = stem(word)
-            if term in weights and is_content(word) and not word[0].isdigit():
+            if term in weights and is_content(word, language) and not word[0].isdigit():
                 forms.setdefault(term, Counter())[word.removesuffix("'s")] += 1
                 count[term] += 1
-                nouns[term] += before.lower() in DETERMINERS
-                if before and stem(before) in weights and is_content(before):
+                nouns[term] += before.lower() in determiners
+                if before and stem(before) in weights and is_content(before, language):
                     pairs[stem(before), term] += 1
             before = word
     score = {

@@ -16,6 +16,3 @@ def sections(package: str, file: str) -> dict[str, str]:
         elif line and not line.startswith("#"):
             found.setdefault(name, []).append(line)
     return {name: "|".join(alternatives) for name, alternatives in found.items()}
-
-
-PHRASES = sections("pipeline.text", "phrases.txt")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from pipeline.text.stopwords import STOPWORDS
+from pipeline.text.cues import plain, stop_words
 
 # After closing punctuation and a space; after an ideographic full stop; at the end of a line.
 _END = re.compile("(?<=[.!?\u2026\u061f\u0964])[\"'\u201d\u2019\u00bb)]*\\s+|(?<=[\u3002\uff01\uff1f])|\\n+")
@@ -16,6 +16,7 @@ _ITEM_NUMBER = re.compile(r"\s*\d+\.")
 _WORD = re.compile("\\d+(?:[.,:]\\d+)*|[^\\W\\d_]+(?:['\u2019-][^\\W\\d_]+)*[0-9]*")
 _FIRST_UNSPACED = "\u0e00"
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
+_HIRAGANA = re.compile("[\u3040-\u309f]+")
 
 # What importers write in the place of what is no text; a document's name was chosen by people, and stays.
 _MARKER = re.compile(
@@ -94,16 +95,27 @@ def stem(word: str) -> str:
     return low
 
 
-def is_content(word: str) -> bool:
-    """Tell whether a word can say what a conversation is about."""
-    low = word.lower().replace("\u2019", "'")
-    if low in STOPWORDS or low.removesuffix("'s") in STOPWORDS or stem(low) in STOPWORDS:
+def is_content(word: str, language: str) -> bool:
+    """Tell whether a word can say what a conversation in a language is about.
+
+    >>> is_content("hat", "english"), is_content("hat", "german"), is_content("锅炉", "chinese")
+    (True, False, True)
+    """
+    low, stop = plain(word), stop_words(language)
+    if low in stop.words or low.removesuffix("'s") in stop.words or stem(low) in stop.words:
         return False
+    if low[:1] >= _FIRST_UNSPACED and _UNSPACED.fullmatch(low):
+        # a pair that says how words hang together, or of two words that each say nothing
+        return not (
+            _HIRAGANA.fullmatch(low)
+            or any(map(stop.particles.__contains__, low))
+            or all(map(stop.words.__contains__, low))
+        )
     if low.isascii() and low.isalpha():
         return len(low) > 2 and len(set(low)) > 2  # no "hmm", "aaah"
     return len(low) > 1 or not low.isascii()
 
 
-def terms(found: Sequence[str]) -> tuple[str, ...]:
+def terms(found: Sequence[str], language: str) -> tuple[str, ...]:
     """Return the stems of the words that carry meaning, in order, with repetitions."""
-    return tuple(stem(word) for word in found if is_content(word))
+    return tuple(stem(word) for word in found if is_content(word, language))

@@ -1,9 +1,16 @@
 """Shorten a text to a number of characters or tokens, on one line where it must be."""
 
+import re
+
 from pipeline.text.fencing import harmless, visible
 from pipeline.text.tokens import Count, estimate_line, longest
 
 ELLIPSIS = "…"
+# A fence around code, or an indented line.
+_FENCE = re.compile(r"^[ \t]*+(?:```|~~~)", re.MULTILINE)
+_INDENTED = re.compile(r"^(?: {2}|\t)[^\S\n]*+\S", re.MULTILINE)
+# Before each further line of a message: none can pass for a line of somebody else's.
+INDENT = "\n  "
 
 
 def shortened(text: str, chars: int) -> str:
@@ -33,3 +40,32 @@ def within_tokens(text: str, tokens: int, count: Count = estimate_line) -> str:
 def one_line(text: str) -> str:
     """Put a message on one line that can break neither its fence nor its line."""
     return harmless(" ".join(visible(text).split()))
+
+
+def is_code(text: str) -> bool:
+    """Tell whether a text holds code, whose lines and indentation say something: a fenced block or indented lines.
+
+    >>> is_code("if ready:\\n    go()\\n    stop()"), is_code("one\\ntwo"), is_code("```\\nls\\n```")
+    (True, False, True)
+    """
+    if "\n" not in text:
+        return False
+    indented = _INDENTED.finditer(text)
+    return _FENCE.search(text) is not None or (
+        next(indented, None) is not None and next(indented, None) is not None
+    )
+
+
+def displayed(text: str) -> str:
+    """Put a message on one line, or code on lines of which none but the first can pass for a message.
+
+    >>> displayed("so:\\n\\nif ready:\\n    go()\\n    stop()")
+    'so:\\n\\n  if ready:\\n      go()\\n      stop()'
+    """
+    return in_lines(text) if is_code(text) else one_line(text)
+
+
+def in_lines(text: str) -> str:
+    """Keep the lines of a text and their indentation, each but the first indented."""
+    lines = [line.rstrip() for line in harmless(visible(text)).strip().splitlines()]
+    return "\n".join(f"  {line}" if number and line else line for number, line in enumerate(lines))

@@ -21,7 +21,7 @@ from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.ingest import history, place
+from pipeline.ingest import history, languages, place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
@@ -101,6 +101,7 @@ class Workers:
                 database, SpaceEmbedders(lambda space: DeterministicEmbedder(dimensions=space.dimensions))
             ),
             "backfill": backfill.backfiller(database, current),
+            "language": languages.labeller(database),
         }
 
     def step(self) -> int:

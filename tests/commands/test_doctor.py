@@ -16,7 +16,9 @@ from sqlalchemy import text
 from ops.console import broker
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.processes import environment
+from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest.accept import accept
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import retention
 from pipeline.operations.doctor import collect
 from pipeline.operations.doctor import findings as diagnosis
@@ -27,9 +29,10 @@ from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
-from tests.conftest import CHECKOUT, TENANT, message
+from tests.conftest import CHECKOUT, POLICY, TENANT, message
 from tests.ingest.test_quarantine import as_owner
 from tests.providers.chat_server import ChatServer, refused
+from tests.test_pipeline import place
 from workers.queues import QUEUES
 
 CHAT = "test:1"
@@ -438,6 +441,33 @@ def test_clocks_that_differ_are_found() -> None:
 
 def test_clocks_of_one_machine_agree(database: Database) -> None:
     assert abs(collect.skew_seconds(database)) < timedelta(seconds=1).total_seconds()
+
+
+def test_languages_that_the_embedding_model_does_not_know_are_said() -> None:
+    def told(model: str, **messages: int) -> list[str]:
+        spaces = Spaces(
+            active="m", building=[], embedder="m", embedder_status="active", model=model, languages=messages
+        )
+        return [
+            f.what for f in diagnosis.diagnose(Facts(logins=LOGINS, spaces=spaces)) if f.check == "languages"
+        ]
+
+    stored = {"german": 300, "german+english": 50, "turkish": 80, "english": 570, "simple": 4000}
+    assert told("all-MiniLM-L6-v2", **stored) == [
+        "43% of the messages are in chats in German; Turkish; German and English, which all-MiniLM-L6-v2 does not know"
+    ]
+    assert not told("bge-m3", **stored)
+    assert not told("house-model-7", **stored)
+    assert not told("all-MiniLM-L6-v2", english=100_000, german=300)
+    assert not told("all-MiniLM-L6-v2", german=99)
+
+
+def test_the_languages_of_chats_are_collected(database: Database, settings: Settings) -> None:
+    accept(database, TENANT, ChatIn(chat_id="test:1", language="german"), [message(n) for n in range(3)])
+    place(database, SessionPolicy.of(settings), POLICY)
+    facts = collect.embedding(database, DeterministicEmbedder().space, [TENANT], None, everybody=True)
+    assert facts is not None
+    assert (facts.languages, facts.model) == ({"german": 3}, DeterministicEmbedder().space.model)
 
 
 def test_facts_at_their_worst_are_all_told_with_what_to_do() -> None:

@@ -687,7 +687,7 @@ def found_by_stem(database: Database, word: str) -> int:
 def test_a_language_that_does_not_look_like_the_declared_one_is_said_and_can_be_changed(
     run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
 ) -> None:
-    imported = run("import", whatsapp(*german()))
+    imported = run("import", whatsapp(*german()), "--language", "english")
     assert "looks German: --language german" in imported.err
     workers.finish()
     assert not found_by_stem(database, "Heizungen")
@@ -714,6 +714,19 @@ def test_an_import_in_another_language_makes_what_was_there_anew(
     again = run("import", whatsapp(*german()), "--language", "german")
     assert "4 messages" in again.err
     assert found_by_stem(database, "Heizungen")
+    settled(database, workers, settings)
+
+
+def test_an_import_of_which_nobody_says_the_language_is_searched_by_that_of_its_words(
+    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
+) -> None:
+    said = [f"13.01.24, 10:{n:02} - Ana: {GERMAN[n % len(GERMAN)]}" for n in range(24)]
+    imported = run("import", whatsapp(*said))
+    assert "looks" not in imported.err
+    workers.finish()
+    assert found_by_stem(database, "Heizungen")
+    shown = run("chats", "show", CHAT, "--json").json
+    assert (shown["language"], shown["language_by"]) == ("german", "detected")
     settled(database, workers, settings)
 
 

@@ -149,7 +149,7 @@ def test_a_question_that_leans_on_what_was_just_said_is_searched_for_with_it(
     accept.accept(filled, TENANT, CHAT, [said])
     found = ask(filled, settings, "And how much was that?")
     assert found.explain is not None
-    assert found.explain.brief == ["plumber"]
+    assert found.explain.brief == ["call", "plumber"]
     hit = next(hit for hit in found.explain.messages if hit.external_id == "h2")
     assert hit.components["words"] > 0
     assert "we take the plumber from Almada for 240 euros" in found.text

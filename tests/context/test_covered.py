@@ -6,7 +6,7 @@ import pytest
 
 from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.context.build import shown_whole
+from pipeline.context.found_talk import shown_whole
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.retrieval.sessions import RetrievedSession

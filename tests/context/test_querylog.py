@@ -99,7 +99,7 @@ def test_a_context_that_cannot_be_recorded_is_served_and_says_so(
     filled: Database, settings: Settings
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(store, "_INSERT", text("INSERT INTO no_such_table VALUES (1)"))
+        patched.setattr(store, "_RECORD", text("INSERT INTO no_such_table VALUES (1)"))
         context = ask(filled, settings)
     assert "E41" in context.text
     assert [reason.partition(":")[0] for reason in context.degraded] == ["query_log"]

@@ -36,8 +36,8 @@ def message(number: int, text: str, sender: int = 0) -> Message:
 @given(st.lists(st.tuples(TEXTS | st.text(max_size=60), st.integers(0, 5)), max_size=12))
 def test_whatever_is_said_the_graph_of_a_session_is_sound(said: list[tuple[str, int]]) -> None:
     messages = [message(n, text, sender) for n, (text, sender) in enumerate(said)]
-    found = found_in(messages)
-    assert found == found_in(messages)
+    found = found_in(messages, language="english")
+    assert found == found_in(messages, language="english")
     assert len({(each.name, each.user_id) for each in found.entities}) == len(found.entities)
     assert len(found.entities) <= MAX_NAMES + 6
     assert len(found.relations) <= MAX_RELATIONS
@@ -62,7 +62,7 @@ def test_amounts_dates_and_links_are_no_names() -> None:
         "the",
         "x",
     ]
-    assert [name for name in names if is_name(name)] == ["Porto", "v1.2"]
+    assert [name for name in names if is_name(name, "english")] == ["Porto", "v1.2"]
 
 
 def test_a_short_word_in_lower_case_is_no_name() -> None:
@@ -73,8 +73,8 @@ def test_a_short_word_in_lower_case_is_no_name() -> None:
 
 @given(st.text(max_size=200))
 def test_a_question_is_looked_up_by_each_of_its_names(text: str) -> None:
-    assert all(normalized(run) == run and run for run in asked(text))
-    assert "lena berger" in asked(f"{text[:50]} . Where is Lena Berger?")
+    assert all(normalized(run) == run and run for run in asked(text, "english"))
+    assert "lena berger" in asked(f"{text[:50]} . Where is Lena Berger?", "english")
 
 
 def test_two_people_of_one_first_name_are_not_mistaken_for_each_other() -> None:
@@ -84,6 +84,6 @@ def test_two_people_of_one_first_name_are_not_mistaken_for_each_other() -> None:
         Message(**{**vars(other), "sender_name": "Ann Wu"}),
         message(2, "I told Ann Lee", 2),
     ]
-    by_name = {each.name: sorted(each.messages) for each in found_in(said).entities}
+    by_name = {each.name: sorted(each.messages) for each in found_in(said, language="english").entities}
     assert by_name["ann lee"] == [2]
     assert by_name["ann wu"] == []

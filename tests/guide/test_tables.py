@@ -14,9 +14,9 @@ from pipeline.retrieval import candidates, profiles
 from pipeline.retrieval.profiles import PROFILES, PURPOSES, Parameters
 from pipeline.store import keyword_search, memory_search, vector_search
 from schemas.context import BlockKind, Context, DropReason
+from schemas.languages import CONFIGURATIONS, UNSTEMMED
 from schemas.messages import (
     FIRST_YEAR,
-    LANGUAGES,
     LAST_YEAR,
     MAX_CONTENT_BYTES,
     MAX_METADATA_BYTES,
@@ -64,8 +64,11 @@ def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     assert f"in more than {keyword_search.CANDIDATES:,} messages together" in text
     assert f"(k1 = {bm25.K1}, b = {bm25.B})" in text
     assert f"The latest {memory_search.SESSIONS} sessions count." in page("people-and-privacy").sentences
-    assert f"[{len(LANGUAGES)} configurations]" in text
-    assert f"[{len(LANGUAGES)} text search configurations]" in README.sentences
+    stemmed, others = len(CONFIGURATIONS) - 1, len(UNSTEMMED)
+    assert f"{stemmed} languages are stemmed by Postgres" in text
+    assert f"of which {stemmed} are stemmed" in text
+    assert f"Some {round(others, -1)} more" in text
+    assert f"[some {round(stemmed + others, -1)} languages]" in README.sentences
 
 
 def test_the_context_is_described_field_by_field() -> None:

@@ -182,7 +182,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "reranker": lambda _: None,
     "gateway": lambda _: None,
     "mention": lambda a: Mention(relation="since", events=(a.text,), text=a.text, rest=""),
-    "described": lambda a: [(parse.read(a.text, [], LONG_AGO, FAR_AHEAD), a.terms)],
+    "described": lambda a: [(parse.read(a.text, [], LONG_AGO, FAR_AHEAD, "english"), a.terms)],
     "zone": lambda _: UTC,
     "error: schemas.errors.Permanent": lambda a: Permanent(a.text),
     "error": lambda a: a.text,

@@ -231,8 +231,11 @@ class Caller:
 
     @property
     def request(self) -> RetrievalRequest:
+        own = ContextQuery(chat_id=SHARED_CHAT, query=self.text or "?")
+        with self.stage.database.tenant(MALLORY) as connection:
+            prelude = for_context(connection, own, self.stage.settings).prelude
         return RetrievalRequest(
-            chat=self.chat,
+            prelude=replace(prelude, chat=self.chat),
             text=self.text or "?",
             session_key=self.scope.session_key,
             session_id=self.search_query.session_id,

@@ -57,7 +57,11 @@ LINES: dict[str, list[Line]] = {
     "chats rename": [lambda a: ["--yes", "--", a.chat_id, a.name("messages", "sender_id")]],
     "chats merge": [lambda a: ["--yes", "--", a.chat_id, a.name("chats", "chat_id")]],
     "chats memory": [lambda a: ["--", a.chat_id, "off"]],
-    "chats language": [lambda a: ["--", a.chat_id, "german"]],
+    "chats language": [
+        lambda a: ["--", a.chat_id, "german"],
+        lambda a: ["--", a.chat_id, "auto"],
+        lambda a: ["--", a.chat_id, a.text],
+    ],
     "sessions list": [lambda a: ["--chat", a.chat_id], lambda _: []],
     "sessions show": [lambda a: [a.id("conversation_sessions"), "--messages"]],
     "documents add": [lambda a: [_history(a), "--id", a.name("memories", "document_id")]],

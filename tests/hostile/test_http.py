@@ -152,6 +152,10 @@ BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
         lambda a: {"kind": a.text},
     ],
     ("put", "/v1/chats/{chat_id}/memory"): [lambda _: {"memory": False}],
+    ("put", "/v1/chats/{chat_id}/language"): [
+        lambda _: {"language": "german"},
+        lambda a: {"language": a.text},
+    ],
     ("post", "/v1/chats/{chat_id}/rename"): [lambda a: {"to": a.chat_id}, lambda a: {"to": a.text}],
     ("put", "/v1/users/{user_id}/memory"): [lambda _: {"memory": False}],
     ("post", "/v1/contexts/{context_id}/answer"): [

@@ -49,7 +49,7 @@ HOMES = {4: " I live in Lisbon.", 7: " I moved to Porto."}
 NAMES = set(
     """tenant_id chat_id external_id session_key sender_id user_id agent_id key kind name role status state scope
     type language time_zone platform document_id learned_in summary_model trace_id source profile context_id
-    moved_to model purpose provider outcome also_in learned_by facts_model""".split()
+    moved_to model purpose provider outcome also_in learned_by facts_model language_by words_after""".split()
 )
 
 

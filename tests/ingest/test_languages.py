@@ -1,48 +1,259 @@
-"""A chat looks like the language that its stop words are of, or like none."""
+"""A chat is found in the language that it is in: declared, or detected once it has some messages."""
 
-import re
-from collections import Counter
+from collections.abc import Sequence
+from itertools import cycle, islice
 
 import pytest
+from sqlalchemy import text
 
+from pipeline.context import search
 from pipeline.ingest import languages
-from pipeline.store import keyword_search as store
+from pipeline.ingest.accept import accept
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
+from pipeline.store import chat_languages, chats, jobs, keyword_search
+from pipeline.store.chats import Chat
 from pipeline.store.database import Database
-from tests.conftest import TENANT
+from schemas.errors import NotFound
+from schemas.messages import ChatIn
+from schemas.search import SearchQuery
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+from tests.test_pipeline import place, run
 
-SAID = {
-    "english": "I think that we should ask them before the end of the week, because they have not paid for it yet.",
-    "german": "Ich glaube, dass wir sie noch vor dem Ende der Woche fragen sollten, weil sie es nicht bezahlt haben.",
-    "portuguese": "Eu acho que a gente devia falar com eles antes do fim da semana, porque ainda não pagaram nada.",
-    "spanish": "Yo creo que tenemos que hablar con ellos antes del fin de la semana, porque no nos han pagado.",
-    "french": "Je pense que nous devons leur parler avant la fin de la semaine, car ils ne nous ont pas payé.",
-    "italian": "Io penso che noi dobbiamo parlare con loro prima della fine della settimana, e non ci hanno pagato.",
-    "dutch": "Ik denk dat wij met hen moeten praten voor het einde van de week, want ze hebben ons nog niet betaald.",
-    "swedish": "Jag tror att vi måste tala med dem före slutet av veckan, för de har inte betalat oss.",
-    "russian": "Я думаю, что нам надо с ними поговорить до конца недели, потому что они нам ещё не заплатили.",
-}
+CHAT = "test:1"
+GERMAN = (
+    "Wann kommst du denn morgen nach Hause?",
+    "So gegen acht, ich muss vorher noch zur Werkstatt.",
+    "Hat jemand die Rechnungen vom Klempner gesehen?",
+    "Ja, die liegen bei mir auf dem Schreibtisch.",
+    "Dann bringe ich das Geld morgen früh zur Bank.",
+    "Super, vielen Dank, das hilft uns sehr.",
+)
+ENGLISH = (
+    "I think that we should meet at three in front of the park.",
+    "Great, then I will bring the drinks and some cake.",
+    "Has anybody seen the keys to my bicycle?",
+    "They were on the kitchen table this morning.",
+    "Thanks, I would never have found them there.",
+)
 
 
-def looks(database: Database, text: str, declared: str) -> str | None:
-    words = Counter(re.findall(r"[^\W\d_]+", text.lower()))
+def say(database: Database, texts: Sequence[str], *, count: int | None = None, start: int = 0) -> None:
+    said = islice(cycle(texts), count or len(texts))
+    some = [message(start + n, each) for n, each in enumerate(said)]
+    accept(database, TENANT, ChatIn(chat_id=CHAT), some)
+
+
+def label(database: Database, policy: Policy) -> int:
+    """Do the jobs of languages that are due; how many there were."""
+    return run(database, "language", languages.labeller(database), policy)
+
+
+def stored(database: Database, chat_id: str = CHAT) -> Chat:
     with database.tenant(TENANT) as connection:
-        return languages.looks_like(store.stop_words(connection, words), words.total(), declared)
+        chat = chats.get(connection, chat_id)
+    assert chat is not None
+    return chat
 
 
-@pytest.mark.parametrize("language", SAID)
-def test_a_sentence_or_two_tell_the_language(shared: Database, language: str) -> None:
-    text = f"{SAID[language]} " * 2
-    assert looks(shared, text, language) is None
-    declared = "german" if language == "english" else "english"
-    assert looks(shared, text, declared) == language
+def found(database: Database, asked: str, chat_id: str = CHAT) -> list[str]:
+    """The texts that the words of a question find, best first."""
+    with database.tenant(TENANT) as connection:
+        chat = chats.get(connection, chat_id)
+        assert chat is not None
+        words = keyword_search.lexemes(connection, chat.language, asked)
+        rows = connection.execute(
+            text("""
+                SELECT content FROM messages WHERE chat_id = :chat AND tsv @@ CAST(:any AS tsquery)
+                ORDER BY ts_rank(tsv, CAST(:any AS tsquery)) DESC, id
+            """),
+            {"chat": chat_id, "any": keyword_search.any_of(words)},
+        )
+        return list(rows.scalars())
+
+
+def counted(database: Database) -> bool:
+    """Whether the lexemes of a chat are as many as its counter says."""
+    with database.tenant(TENANT) as connection:
+        return bool(
+            connection.scalar(
+                text("SELECT lexeme_count = (SELECT coalesce(sum(length(tsv)), 0) FROM messages) FROM chats")
+            )
+        )
+
+
+def in_languages(database: Database) -> set[str]:
+    with database.tenant(TENANT) as connection:
+        statement = "SELECT language FROM messages UNION SELECT language FROM conversation_sessions"
+        return set(connection.execute(text(statement)).scalars())
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ok", "def main(): return x if x in a else None", "Fibralonga 34,90 Ondaclara"]
+    ("said", "others", "asked"),
+    [
+        ("下午三点在公园门口见面", "我今天买了新的自行车", "公园在哪里见面"),
+        ("午後三時に公園の入り口で会いましょう", "新しい自転車を買いました", "公園で何時に会う？"),
+        ("บ่ายสามโมงเจอกันที่สวนสาธารณะ", "วันนี้ฉันซื้อจักรยานใหม่", "เจอกันที่สวนกี่โมง"),
+        ("세 시에 공원에서 만나요", "새 자전거를 샀어요", "공원까지 얼마나 걸려요"),
+    ],
 )
-def test_what_tells_nothing_looks_like_nothing(shared: Database, text: str) -> None:
-    assert looks(shared, text, "english") is None
+def test_words_of_scripts_without_spaces_are_found_in_a_chat_of_any_language(
+    database: Database, said: str, others: str, asked: str
+) -> None:
+    accept(
+        database, TENANT, ChatIn(chat_id=CHAT), [message(0, others), message(1, said), message(2, "hello")]
+    )
+    assert found(database, asked)[0] == said
 
 
-def test_who_has_declared_none_is_told_of_none(shared: Database) -> None:
-    assert looks(shared, SAID["german"] * 3, "simple") is None
+def test_a_question_in_chinese_finds_its_message(
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
+) -> None:
+    say(database, ["我们周五去爬山吗", "可以，谁开车", "房东说下个月涨房租五百块", "太贵了吧"])
+    place(database, rules, policy)
+    query = SearchQuery(chat_id=CHAT, query="房租涨了多少")
+    result = search(database, TENANT, query, embedder=None, settings=settings)
+    assert result.hits[0].text == "房东说下个月涨房租五百块"
+
+
+def test_a_chat_of_which_nobody_says_the_language_is_stemmed_by_it_after_twenty_messages(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    # Given nineteen messages
+    say(database, GERMAN, count=19)
+    place(database, rules, policy)
+    assert label(database, policy) == 0
+    assert not found(database, "Gibt es eine Rechnung?")
+    # When there is one more
+    say(database, GERMAN, count=1, start=100)
+    place(database, rules, policy)
+    assert label(database, policy) == 1
+    # Then another form of a word finds it, and what comes is in that language
+    chat = stored(database)
+    assert (chat.language, chat.language_by, chat.language_at) == ("german", "detected", 20)
+    assert "Rechnungen" in found(database, "Gibt es eine Rechnung?")[0]
+    say(database, ["Die Häuser sind alle verkauft."], start=200)
+    place(database, rules, policy)
+    assert "Die Häuser sind alle verkauft." in found(database, "ein Haus")
+    assert in_languages(database) == {"german"}
+    assert counted(database)
+
+
+def test_a_chat_that_becomes_another_is_looked_at_again_and_then_less_and_less(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    say(database, ENGLISH, count=20)
+    place(database, rules, policy)
+    label(database, policy)
+    assert (stored(database).language, stored(database).language_by) == ("english", "detected")
+    say(database, GERMAN, count=79, start=100)
+    place(database, rules, policy)
+    assert label(database, policy) == 0
+    say(database, GERMAN, count=200, start=1000)
+    place(database, rules, policy)
+    assert label(database, policy) == 1
+    assert "german" in stored(database).language
+
+
+def test_two_languages_that_are_mixed_are_both_stemmed(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    say(database, [each for pair in zip(GERMAN, ENGLISH, strict=False) for each in pair], count=30)
+    place(database, rules, policy)
+    label(database, policy)
+    assert set(stored(database).language.split("+")) == {"german", "english"}
+    assert "Rechnungen" in found(database, "Rechnung")[0]
+    assert "drinks" in found(database, "drinking")[0]
+    assert counted(database)
+
+
+def test_what_is_declared_stays_until_it_is_to_be_detected(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    accept(database, TENANT, ChatIn(chat_id=CHAT, language="pt"), [message(-1, "Olá")])
+    say(database, GERMAN, count=30)
+    place(database, rules, policy)
+    assert label(database, policy) == 0
+    assert (stored(database).language, stored(database).language_by) == ("portuguese", "declared")
+    assert languages.change(database, TENANT, CHAT, "auto") == 31
+    assert (stored(database).language, stored(database).language_by) == ("german", "detected")
+    # what a bot says with every message counts, too, also when it is what was detected
+    accept(database, TENANT, ChatIn(chat_id=CHAT, language="german"), [message(500, "Gut")])
+    assert stored(database).language_by == "declared"
+
+
+def test_a_language_that_a_bot_declares_late_is_that_of_what_is_there(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    say(database, GERMAN)
+    place(database, rules, policy)
+    accept(database, TENANT, ChatIn(chat_id=CHAT, language="german"), [message(100, "Die Häuser sind alt.")])
+    place(database, rules, policy)
+    assert label(database, policy) == 1
+    assert "Rechnungen" in found(database, "Rechnung")[0]
+    assert in_languages(database) == {"german"}
+    assert counted(database)
+
+
+def test_a_change_that_was_broken_off_goes_on_where_it_was(
+    database: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a change whose process ends after a slice
+    say(database, GERMAN, count=12)
+    place(database, rules, policy)
+    monkeypatch.setattr(languages, "INDEXED_AT_ONCE", 5)
+    index, slices = chat_languages.index_messages, []
+
+    def ends(*given: object) -> object:
+        if slices:
+            raise KeyboardInterrupt
+        slices.append(given)
+        return index(*given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(chat_languages, "index_messages", ends)
+        with pytest.raises(KeyboardInterrupt):
+            languages.change(database, TENANT, CHAT, "german")
+    assert in_languages(database) == {"german", "english"}
+    assert counted(database)
+    # When a worker takes the job that the change left
+    assert label(database, policy) == 1
+    # Then the rest is done, and nothing is left to do
+    assert in_languages(database) == {"german"}
+    assert len(found(database, "Rechnung")) == 2
+    assert counted(database)
+    assert languages.change(database, TENANT, CHAT, "german") == 0
+
+
+def test_a_job_goes_on_in_its_next_turn(
+    database: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(database, GERMAN, count=20)
+    place(database, rules, policy)
+    monkeypatch.setattr(languages, "INDEXED_AT_ONCE", 8)
+    monkeypatch.setattr(languages, "TURN_SECONDS", 0)
+    # the first turn ends before all is done, and the job stays due
+    runner.run(database, "language", languages.labeller(database), policy)
+    assert in_languages(database) == {"german", "english"}
+    monkeypatch.setattr(languages, "TURN_SECONDS", 60)
+    assert label(database, policy) == 1
+    assert in_languages(database) == {"german"}
+
+
+def test_a_chat_that_is_gone_has_no_language(database: Database, policy: Policy) -> None:
+    with database.tenant(TENANT) as connection:
+        chats.ensure_tenant(connection, TENANT)
+        jobs.enqueue(connection, TENANT, "language", [CHAT])
+    assert label(database, policy) == 1
+    assert label(database, policy) == 0
+    with pytest.raises(NotFound, match=CHAT):
+        languages.change(database, TENANT, CHAT, "german")
+
+
+def test_texts_of_the_declared_language_or_of_none_look_like_no_other() -> None:
+    assert languages.looks_like(GERMAN, "english") == "german"
+    assert languages.looks_like(GERMAN, "german+english") is None
+    assert languages.looks_like(GERMAN, "simple") is None
+    assert languages.looks_like(["ok", "Fibralonga 34,90"], "english") is None

@@ -22,6 +22,7 @@ from workers.resources import HANDLERS
 # The keys of a job of each kind that forgetting a tenant must delete.
 KEYS = {
     INGEST.name: f"'{GROUP.chat_id}'",
+    "language": f"'{GROUP.chat_id}'",
     EMBED.name: "(SELECT 'message:' || max(id) FROM messages)",
     SUMMARIZE.name: "(SELECT 'session:' || max(id) FROM conversation_sessions)",
     ROLLUP.name: f"'2026-03-02:{GROUP.chat_id}'",

@@ -15,7 +15,7 @@ NOW = datetime(2026, 4, 1, 20, 0, tzinfo=UTC)
 
 
 def read(text: str) -> Question:
-    return parse.read(text, ["Ana", "Ben", "Cleo"], NOW, NOW)
+    return parse.read(text, ["Ana", "Ben", "Cleo"], NOW, NOW, "english")
 
 
 def said(text: str, minutes_ago: float = 1) -> Message:
@@ -43,7 +43,10 @@ def said(text: str, minutes_ago: float = 1) -> Message:
         "Who told her that?",
         "What about the one in the kitchen?",
         "why was that?",
-        "But who pays the plumber for the new boiler then?",
+        "And the plumber?",
+        "And Ana?",
+        "But who pays for it then?",
+        "who lives there?",
     ],
 )
 def test_what_cannot_be_understood_alone_leans(text: str) -> None:
@@ -57,6 +60,13 @@ def test_what_cannot_be_understood_alone_leans(text: str) -> None:
         "What did Ana say about her mother?",
         "Does the ferry to the island with the lighthouse go every hour, and is it full?",
         "Which film that everybody liked came from Portugal?",
+        "But who pays the plumber for the new boiler then?",
+        "Is there a spare key?",
+        "So where is the spare key under the flower pot?",
+        "Where is my hat?",
+        "photos",
+        "work",
+        "And did Ana pay?",
     ],
 )
 def test_what_names_what_it_means_does_not(text: str) -> None:
@@ -97,4 +107,4 @@ def test_of_what_a_bot_was_asked_the_last_question_alone_is_leaned_on() -> None:
         said("@tripbot what does the boiler cost?", 3),
         said("the ferry was late", 4),
     ]
-    assert brief(read("and where is it?"), recent, NOW, 9) == ["key", "cellar", "ferry"]
+    assert brief(read("and where is it?"), recent, NOW, 9) == ["key", "cellar", "ferry", "late"]

@@ -256,3 +256,80 @@ def test_what_is_done_again_and_again_is_no_event() -> None:
     assert (
         told(*often[:1], hit("a walk?", days=MAX_SPREAD.days + 1, score=1.9 * BEST_SCORE_SHARE)) is not None
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "event"),
+    [
+        ("What did Ana say after we moved?", "we moved"),
+        ("what was said before Ana's birthday", "Ana's birthday"),
+        ("what broke since deployment?", "deployment"),
+        ("What did we buy while the kids were away?", "the kids were away"),
+        ("what did he eat while hiking in Svaneti", "hiking in Svaneti"),
+    ],
+)
+def test_an_event_is_a_noun_or_what_was_done(text: str, event: str) -> None:
+    found = temporal_anchor.mention(text)
+    assert found is not None
+    assert found.events == (event,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What did we say about the while loop in the parser?",
+        "what does the since parameter do",
+        "is there a before hook in the tests",
+        "the before and after pictures",
+        "why does it rain since it is so warm",
+        "wait a while loop in the parser",
+        "use while loop in the parser",
+        "what became of the plan",
+    ],
+)
+def test_words_of_time_that_name_something_else_begin_no_event(text: str) -> None:
+    assert temporal_anchor.mention(text) is None
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "relation", "event", "rest"),
+    [
+        ("german", "Was haben wir vor der Reise gekauft?", "before", "der Reise", "Was haben wir gekauft?"),
+        ("german", "wer kam nach der Hochzeit", "after", "der Hochzeit", "wer kam"),
+        ("german", "Was war seit dem Umzug nach Porto?", "since", "dem Umzug nach Porto", "Was war?"),
+        ("french", "qu'a-t-on acheté avant le voyage ?", "before", "le voyage", "qu'a-t-on acheté?"),
+        ("spanish", "qué compramos antes del viaje?", "before", "viaje", "qué compramos?"),
+        ("portuguese", "o que comprámos antes da viagem?", "before", "viagem", "o que comprámos?"),
+        (
+            "italian",
+            "cosa abbiamo comprato prima del viaggio?",
+            "before",
+            "viaggio",
+            "cosa abbiamo comprato?",
+        ),
+        ("dutch", "wat kochten we voor de reis?", "before", "de reis", "wat kochten we?"),
+        ("german+english", "what did we buy before the trip", "before", "the trip", "what did we buy"),
+    ],
+)
+def test_an_event_is_read_in_the_words_of_its_language(
+    language: str, text: str, relation: str, event: str, rest: str
+) -> None:
+    found = temporal_anchor.mention(text, language)
+    assert found is not None
+    assert (found.relation, found.events, found.rest) == (relation, (event,), rest)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("german", "was war vor drei Tagen"),
+        ("german", "was war vor dem Wochenende"),
+        ("german", "was steht vor dem Haus?"),
+        ("german", "was war nach dem 3. Mai"),
+        ("french", "avant le 3 mai"),
+        ("portuguese", "antes da semana passada"),
+        ("spanish", "después de mayo"),
+    ],
+)
+def test_dates_and_places_of_other_languages_are_no_events(language: str, text: str) -> None:
+    assert temporal_anchor.mention(text, language) is None

@@ -13,7 +13,7 @@ from pipeline.llm.gateway import Gateway
 from pipeline.retrieval import hyde
 from pipeline.store.database import Database
 from pipeline.text import fencing
-from schemas.context import Confidence, Context
+from schemas.context import Context
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.payloads import ContextQuery
 from schemas.search import SearchQuery, SearchResult
@@ -240,13 +240,8 @@ def test_no_transaction_is_open_while_the_model_thinks(database: Database, setti
     assert used == [0]
 
 
-def figures(**given: float | None) -> Confidence:
-    whole = {"best_cosine": None, "mean_cosine": None, "words": 3, "words_found": 0.5}
-    return Confidence.model_validate({**whole, "words_in_a_session": None} | given)
-
-
 def test_little_is_found_where_neither_words_nor_meaning_speak_for_anything() -> None:
-    assert hyde.finds_little(figures())
-    assert hyde.finds_little(figures(words_in_a_session=0.69, best_cosine=0.49, mean_cosine=0.1))
-    assert not hyde.finds_little(figures(words_in_a_session=0.7, best_cosine=0.2, mean_cosine=0.1))
-    assert not hyde.finds_little(figures(words_in_a_session=0.0, best_cosine=0.6, mean_cosine=0.1))
+    assert hyde.finds_little(0.0, 0.0)
+    assert hyde.finds_little(words=0.69, rise=0.39)
+    assert not hyde.finds_little(words=0.7, rise=0.1)
+    assert not hyde.finds_little(words=0.0, rise=0.5)

@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+import statistics
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from sqlalchemy import text
 from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import memory_block
-from pipeline.context.blocks import ANYWHERE, EARLIER, EXCHANGES
+from pipeline.context.wording import wording_of
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
@@ -58,6 +59,9 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     if request.param == "large":
         monkeypatch.setattr("pipeline.retrieval.candidates.WHOLE_UP_TO", 0)
     return str(request.param)
+
+
+ENGLISH = wording_of("english")
 
 
 def ask(filled: Database, settings: Settings, question: str, **fields: object) -> Context:
@@ -156,7 +160,7 @@ def test_a_contextual_context_looks_into_the_sessions_that_fit(filled: Database,
     told = " ".join(lines(found, "exchanges"))
     assert "boat" in told
     assert "plumber" not in told
-    assert EXCHANGES in found.text
+    assert ENGLISH.exchanges in found.text
     assert all(hit.session_id == found.explain.sessions[0].session_id for hit in found.explain.messages[:4])
     outside = [
         hit.id for hit in found.explain.messages if hit.session_id != found.explain.sessions[0].session_id
@@ -173,7 +177,7 @@ def test_where_no_session_fits_the_whole_chat_is_shown_and_labelled(
     assert found.fell_back
     assert found.explain is not None
     assert found.explain.fell_back
-    assert ANYWHERE in found.text
+    assert ENGLISH.anywhere in found.text
     assert not lines(found, "sessions")
     assert not lines(found, "related")
     assert any("plumber" in text for text in lines(found, "exchanges"))
@@ -182,9 +186,9 @@ def test_where_no_session_fits_the_whole_chat_is_shown_and_labelled(
     # the other profiles do not narrow, and nothing of it is said
     balanced = ask(filled, settings, question, parameters={"messages": 5})
     assert not balanced.fell_back
-    assert EXCHANGES in balanced.text
+    assert ENGLISH.exchanges in balanced.text
     # and messages that stand alone refer to no sessions
-    assert EARLIER in ask(filled, settings, question, profile="agent").text
+    assert ENGLISH.earlier in ask(filled, settings, question, profile="agent").text
 
 
 @pytest.mark.usefixtures("size")
@@ -240,7 +244,7 @@ def known(scope: str, number: int, **fields: object) -> RetrievedMemory:
 
 
 def asked(text: str) -> Question:
-    return parse.read(text, [], NOW, NOW)
+    return parse.read(text, [], NOW, NOW, "english")
 
 
 def test_an_agent_gets_so_many_memories_of_each_scope_passages_among_the_organizations() -> None:
@@ -424,35 +428,25 @@ def test_an_ask_without_memories_and_history_is_what_it_was_without_a_memory(
         assert {block.kind for block in found.blocks} == {"guardrails", "question"}
 
 
-# How near the best came
+# What an explanation says of scores
 
 
-def test_an_explanation_says_how_near_the_best_came(filled: Database, settings: Settings) -> None:
-    near = ask(filled, settings, "we take the plumber from Almada").explain
-    far = ask(filled, settings, "zeppelin submarine plumber xylophone").explain
-    assert near is not None
-    assert near.confidence is not None
-    assert far is not None
-    assert far.confidence is not None
-    assert near.confidence.best_cosine is not None
-    assert far.confidence.best_cosine is not None
-    assert near.confidence.best_cosine > far.confidence.best_cosine
-    assert (near.confidence.words_found, far.confidence.words_found) == (1.0, 0.25)
-    assert near.confidence.words_in_a_session == 1.0
-    assert far.confidence.words == 4
-    nothing = ask(filled, settings, "?").explain
-    assert nothing is not None
-    assert nothing.confidence is not None
-    assert (nothing.confidence.words, nothing.confidence.words_found) == (0, None)
+def test_parts_make_the_score_as_the_explanation_says(filled: Database, settings: Settings) -> None:
+    combine = {"sum": sum, "mean": statistics.fmean, "product": math.prod}
+    for profile in PROFILES:
+        why = ask(filled, settings, "who takes the boat?", profile=profile).explain
+        assert why is not None
+        assert why.constants["k1"] == 1.2
+        for hit in (*why.messages, *why.sessions, *why.memories):
+            whole = combine[why.combined_by[hit.kind]](hit.components.values())
+            assert whole == pytest.approx(hit.score, abs=1e-4), (profile, hit)
+        for kind in (why.messages, why.sessions, why.memories):
+            assert [hit.rank for hit in kind] == list(range(1, len(kind) + 1))
 
 
-def test_without_vectors_no_cosine_is_told(filled: Database, settings: Settings) -> None:
-    query = ContextQuery(chat_id=CHAT.chat_id, query="boat", explain=True)
-    why = context.build_context(filled, TENANT, query, embedder=None, settings=settings).explain
+def test_an_explanation_says_what_each_arm_found(filled: Database, settings: Settings) -> None:
+    why = ask(filled, settings, "who takes the boat?").explain
     assert why is not None
-    assert why.confidence is not None
-    assert (why.confidence.best_cosine, why.confidence.words_found) == (None, 1.0)
-    off = settings.model_copy(update={"session_memory_enabled": False})
-    silent = context.build_context(filled, TENANT, query, embedder=None, settings=off).explain
-    assert silent is not None
-    assert silent.confidence is None
+    places = [hit.arms["keywords"] for hit in why.messages if "keywords" in hit.arms]
+    assert sorted(places) == list(range(1, len(places) + 1))
+    assert all("boat" in hit.preview for hit in why.messages if hit.arms.get("keywords") == 1)

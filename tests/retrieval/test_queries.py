@@ -92,7 +92,7 @@ def test_the_question_said_twice_or_no_other_wording_changes_nothing(
     def told(**fields: object) -> object:
         found = ask(database, settings, question, **fields)
         assert found.explain is not None
-        return found.blocks, found.explain.messages, found.explain.sessions, found.explain.confidence
+        return found.blocks, found.explain.messages, found.explain.sessions
 
     assert told() == told(queries=[]) == told(queries=[question])
     for mode in ("hybrid", "similar", "contextual", "topic"):

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from time import perf_counter
 
 import pytest
@@ -246,3 +247,58 @@ def test_nobody_but_the_app_may_call_it_and_nobody_may_change_it(database: Datab
             """)
         ).one()
     assert tuple(owner) == ("backscroll_search", False, True, False)
+
+
+# Thai has marks above its letters, which are parts of them.
+UNITS = ["日", "本", "々", "カ", "ー", "が", "가", "나", "น", "นี้", "ວ", "か\u3099"]
+OTHERS = ["a", "ß", "Я", "7", " ", "。", "、", "-", "\n", "\x02", "😀", "ㅋ"]
+
+
+def pairs(parts: list[str]) -> list[str]:
+    """The words of a text of these parts: runs of `UNITS` by overlapping pairs, one by itself, and the rest."""
+    words, run, rest = [], list[str](), ""
+    for part in [*parts, " "]:
+        if part in UNITS:
+            words += rest.split()
+            run, rest = [*run, part], ""
+        else:
+            words += [a + b for a, b in pairwise(run)] if len(run) > 1 else run
+            run, rest = [], rest + (" " if part in "。、\x02" else part)
+    return words + rest.split()
+
+
+@hypothesis_settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(parts=st.lists(st.sampled_from(UNITS + OTHERS), max_size=30))
+def test_scripts_without_spaces_are_cut_into_overlapping_pairs(shared: Database, parts: list[str]) -> None:
+    with shared.tenant(TENANT) as connection:
+        cut = connection.scalar(text("SELECT pairs_of(:content)"), {"content": "".join(parts)})
+    assert cut.split() == pairs(parts)
+
+
+@hypothesis_settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(content=st.text(st.characters(exclude_characters="\x00", codec="utf-8"), max_size=80))
+def test_the_words_of_two_languages_are_those_of_each(shared: Database, content: str) -> None:
+    with shared.tenant(TENANT) as connection:
+        of = {
+            language: set(keyword_search.lexemes(connection, language, content))
+            for language in ("german", "english", "german+english", "english+german")
+        }
+    assert of["german"] | of["english"] == of["german+english"] == of["english+german"]
+
+
+def test_any_text_that_is_taken_has_words_of_scripts_without_spaces_in_time_that_grows_with_it(
+    shared: Database,
+) -> None:
+    with shared.tenant(TENANT) as connection:
+        taken = {}
+        for size in (2_000, 20_000):
+            given = {"content": "今天天气很好我们去公园吧下午" * (size // 14)}
+            began = perf_counter()
+            connection.scalar(text("SELECT length(words_of('chinese+german+english', :content))"), given)
+            taken[size] = perf_counter() - began
+    assert taken[20_000] < 30 * taken[2_000]
+    assert taken[20_000] < 2

@@ -1,6 +1,7 @@
 """Migrations apply and revert, on an empty and on a filled database, and give the tables that the program knows."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from migrations import REVISION
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed
-from pipeline.ingest import accept
+from pipeline.ingest import accept, languages
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
+from pipeline.store import keyword_search
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
@@ -67,6 +69,73 @@ def test_every_migration_can_be_reverted_and_applied_again_on_a_filled_database(
     accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)])
     with database.tenant(TENANT) as connection:
         assert connection.scalar(text("SELECT count(*) FROM messages")) == 1
+
+
+def test_what_was_stored_before_languages_were_detected_stays_found_and_is_indexed_anew(
+    settings: Settings, database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    # Given chats of the version before, which cannot tell words of Chinese, and a document
+    config = alembic_config(owner_url(settings))
+    command.downgrade(config, "0008")
+
+    def store(chat: str, language: str, texts: Sequence[str]) -> None:
+        """As that version does: without `tsv`, and without who says the language."""
+        given = {"t": TENANT, "c": chat, "l": language, "texts": list(texts)}
+        with psycopg.connect(settings.database_url.get_secret_value()) as app:
+            for statement in (
+                "SELECT set_config('app.tenant_id', %(t)s, true)",
+                "INSERT INTO tenants VALUES (%(t)s) ON CONFLICT DO NOTHING",
+                "INSERT INTO chats (tenant_id, chat_id, language) VALUES (%(t)s, %(c)s, %(l)s) ON CONFLICT DO NOTHING",
+                """
+                INSERT INTO messages (tenant_id, chat_id, external_id, sender_id, role, content, token_count, sent_at,
+                    language)
+                SELECT %(t)s, %(c)s, md5(content), 's', 'user', content, 1, now(), %(l)s
+                FROM unnest(%(texts)s::text[]) AS content
+                """,
+                """
+                UPDATE chats SET message_count = count, lexeme_count = lexemes FROM (
+                    SELECT count(*), sum(length(tsv)) AS lexemes FROM messages WHERE chat_id = %(c)s) AS m
+                WHERE chat_id = %(c)s
+                """,
+                """
+                INSERT INTO memories (tenant_id, id, scope, type, content, content_hash)
+                VALUES (%(t)s, gen_random_uuid(), 'organization', 'document', '垃圾每周三收', 'x')
+                ON CONFLICT DO NOTHING
+                """,
+            ):
+                app.execute(statement, given)
+
+    def found(chat: str, language: str, asked: str) -> list[str]:
+        with database.tenant(TENANT) as connection:
+            words = keyword_search.lexemes(connection, language, asked)
+            statement = "SELECT content FROM messages WHERE chat_id = :c AND tsv @@ CAST(:any AS tsquery)"
+            given = {"c": chat, "any": keyword_search.any_of(words)}
+            return list(connection.execute(text(statement), given).scalars())
+
+    def counted() -> list[bool]:
+        with database.tenant(TENANT) as connection:
+            statement = """SELECT lexeme_count = (SELECT sum(length(tsv)) FROM messages m WHERE m.chat_id = c.chat_id)
+                FROM chats c"""
+            return list(connection.execute(text(statement)).scalars())
+
+    chinese = ["下午三点在公园门口见面", "我今天买了新的自行车"]
+    store("test:1", "english", chinese)
+    store("test:2", "german", ["Hat jemand die Rechnungen gesehen?"])
+    # When the database is upgraded
+    command.upgrade(config, "head")
+    # Then what was found is found, and what that version goes on storing is indexed as it is now
+    assert found("test:2", "german", "eine Rechnung")
+    assert found("test:1", "english", chinese[0]) == []
+    store("test:1", "english", ["房东说下个月涨房租五百块"])
+    assert found("test:1", "english", "房租涨了多少")
+    with database.tenant(TENANT) as connection:
+        assert connection.scalar(text("SELECT tsv @@ '每周'::tsquery FROM memories"))
+        by = {row.chat_id: row.language_by for row in connection.execute(text("SELECT * FROM chats"))}
+        assert by == {"test:1": None, "test:2": "declared"}
+    # And a job that is there indexes the rest anew
+    assert run(database, "language", languages.labeller(database), policy) == 2
+    assert found("test:1", "english", "公园在哪里") == chinese[:1]
+    assert counted() == [True, True]
 
 
 def test_vectors_are_kept_when_chunks_come_and_go(

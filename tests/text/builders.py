@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from pipeline.context.packing import Entry, Section
+from pipeline.context.packing import Section, entry_of
 from schemas.context import ContextItem
 from schemas.sessions import Message
 
@@ -46,7 +46,7 @@ def conversation(*lines: str) -> list[Message]:
 def section_of(lines: list[str]) -> Section:
     """A section of messages, all of it allowed."""
     entries = [
-        Entry(item=ContextItem(kind="message", id=str(n), text=line, reason=""), place=(n,))
+        entry_of(ContextItem(kind="message", id=str(n), text=line, reason=""), (n,))
         for n, line in enumerate(lines)
     ]
     return Section(kind="exchanges", heading="What was said:", entries=entries, cap=100_000)

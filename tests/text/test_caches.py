@@ -98,9 +98,13 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
     }
     assert remembering <= {
         # a language, a vocabulary
-        "pipeline.question.thesaurus._entries",
-        "pipeline.question.thesaurus._translations",
         "pipeline.clients.tokenizers._loaded",
+        "pipeline.text.cues._made",
+        "pipeline.text.cues._parts",
+        "pipeline.text.cues._read",
+        "pipeline.text.cues._stop_words",
+        "pipeline.context.wording._read",
+        "pipeline.context.wording._written",
         # a path of the settings
         "workers.signals._heartbeat_file",
         # the vectors of the last 32 questions

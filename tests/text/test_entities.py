@@ -21,19 +21,19 @@ from pipeline.text.entities import entities
     ],
 )
 def test_each_kind_is_recognized_where_it_stands(text: str, found: list[str]):
-    assert entities([text]) == found
+    assert entities([text], "english") == found
 
 
 def test_a_word_that_begins_sentences_is_a_name_when_it_comes_up_again():
-    assert entities(["Beatriz can tomorrow", "ok. Beatriz it is"]) == ["Beatriz"]
-    assert entities(["Bread is in the oven", "the bread is ready. Bread!"]) == []
+    assert entities(["Beatriz can tomorrow", "ok. Beatriz it is"], "english") == ["Beatriz"]
+    assert entities(["Bread is in the oven", "the bread is ready. Bread!"], "english") == []
 
 
 def test_the_most_frequent_come_first_and_known_names_not_at_all():
     texts = ["we met Amílcar and Beatriz", "so Beatriz, Ann and Mel?", "dear Beatriz"]
 
-    assert entities(texts, known=["Ann Lee", "Melanie"]) == ["Beatriz", "Amílcar"]
-    assert entities(texts, known=["Ann Lee", "Melanie"], limit=1) == ["Beatriz"]
+    assert entities(texts, "english", known=["Ann Lee", "Melanie"]) == ["Beatriz", "Amílcar"]
+    assert entities(texts, "english", known=["Ann Lee", "Melanie"], limit=1) == ["Beatriz"]
 
 
 def test_where_all_nouns_are_capitalized_a_capital_makes_no_name() -> None:
@@ -42,7 +42,7 @@ def test_where_all_nouns_are_capitalized_a_capital_makes_no_name() -> None:
         "wir waren den ganzen Tag mit Frau Schmidt in Bad Tölz, und das Tor ist noch nicht zu",
         "aber das Tor kostet 240 Euro",
     ]
-    found = entities(said)
+    found = entities(said, "english")
     assert {"Frau Schmidt", "Bad Tölz"} <= set(found)
     assert not {"Nacht", "Stimmen", "Tor", "Tag"} & set(found)
-    assert "Beatriz" in entities(["we saw Beatriz in the garden and the gate was open"])
+    assert "Beatriz" in entities(["we saw Beatriz in the garden and the gate was open"], "english")

@@ -31,7 +31,7 @@ CHAT = ChatIn(chat_id="test:desk", kind="group", title="Support")
 
 
 def read(text: str) -> Question:
-    return parse.read(text, ["Ann Lee", "Bob"], datetime(2025, 5, 1, tzinfo=UTC), NOW)
+    return parse.read(text, ["Ann Lee", "Bob"], datetime(2025, 5, 1, tzinfo=UTC), NOW, "english")
 
 
 def pieces(text: str) -> list[str]:
@@ -81,7 +81,7 @@ def test_names_dates_and_small_numbers_are_left_to_the_words(asked: str) -> None
 
 def test_a_name_or_a_date_inside_a_phrase_is_searched_and_prefers_nobody() -> None:
     asked = read('who wrote "Bob leaves in March" to Ann?')
-    assert asked.speakers == {"Ann Lee"}
+    assert asked.speakers == {"Ann Lee": 1}
     assert asked.spans == ()
     assert '"Bob leaves in March"' in asked.content
 

@@ -26,17 +26,19 @@ from pipeline.enrich.answers import InvalidAnswer
 from pipeline.enrich.protocols import People
 from pipeline.enrich.stated_facts.extractor import RuleExtractor
 from pipeline.platforms import slack_text, whatsapp, whatsapp_text, whatsapp_time
-from pipeline.question import followup, parse, temporal_anchor
+from pipeline.question import followup, names, parse, temporal_anchor
 from pipeline.retrieval import event_dating
 from pipeline.text import (
     answer_types,
     calendar,
     chunking,
+    cues,
     dialogue_acts,
     entities,
     exact_match,
     excerpt,
     fencing,
+    message_cues,
     sentences,
     tokens,
     truncate,
@@ -61,6 +63,8 @@ BOUNDED = {
     "pipeline.platforms.whatsapp_time._STYLES",
     "pipeline.text.exact_match._IDENTIFIER",
 }
+# An end is looked for in the last characters of a sentence; who agrees says it in a short message.
+BOUNDED_CUES = {"ends"}
 # Read the versions of our own programs and the paths of our own folders.
 NOT_SENT = ("ops.local.embedded",)
 
@@ -106,6 +110,23 @@ def every_pattern() -> dict[str, re.Pattern[str]]:
     return {name: pattern for name, pattern in found.items() if isinstance(pattern.pattern, str)}
 
 
+def patterns_of_cues(language: str) -> dict[str, re.Pattern[str]]:
+    """Every pattern of a language's file, by its section; those of a beginning are shown no more than they read."""
+    found: dict[str, re.Pattern[str]] = {}
+    for field, value in vars(cues.cues_of(language)).items():
+        match value:
+            case re.Pattern() if field not in BOUNDED_CUES:
+                found[field] = value
+            case cues.Phrases():
+                found |= {f"{field}[{number}]": each for number, each in enumerate(value.patterns)}
+            case cues.Words(pieces=re.Pattern() as pieces):
+                found[field] = pieces
+            case dict():
+                for kind, phrases in value.items():
+                    found |= {f"{field}[{kind}][{i}]": each for i, each in enumerate(phrases.patterns)}
+    return found
+
+
 def methods_of(name: str) -> set[str]:
     """How a pattern is used where it stands; all ways where that does not say."""
     module, _, variable = name.partition("[")[0].rpartition(".")
@@ -137,12 +158,26 @@ def test_no_pattern_takes_time_that_grows_with_the_square_of_a_text() -> None:
     assert found_out == []
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("language", cues.LANGUAGES)
+def test_no_cue_takes_time_that_grows_with_the_square_of_a_text(language: str) -> None:
+    found_out = []
+    for name, pattern in patterns_of_cues(language).items():
+        method = "match" if name in {"begins", "openers"} else "search"
+        for told, text in texts_for(pattern).items():
+            times = times_as_long(used(pattern, method), text)
+            if times >= MOST_TIMES:
+                found_out.append(f"{name} of {told}: {times:.0f} times as long for 4 times the text")
+                break
+    assert found_out == []
+
+
 def test_patterns_of_every_kind_are_tried() -> None:
     tried = every_pattern().keys()
     assert {
         "pipeline.text.sentences._END",
         "pipeline.text.fencing._OWN_TAG",
-        "pipeline.text.calendar._DATES[0]",
+        "pipeline.text.moments._FIGURES",
         "pipeline.platforms.formats._KEY['guild']",
         "schemas.messages._UNSTORABLE",
         "workers.signals.ACCEPTABLE_REQUEST_ID",
@@ -188,10 +223,11 @@ def test_patterns_stand_where_this_test_finds_them() -> None:
 
 NOW = datetime(2026, 4, 15, tzinfo=UTC)
 SAID = date(2026, 4, 15)
+FERRY = excerpt.Wanted.of("when does the ferry go", "english")
 
 
-def asked(text: str) -> parse.Question:
-    return parse.read(text, ["Ann Lee", "Bob", "Will"], datetime(2016, 5, 1, tzinfo=UTC), NOW)
+def asked(text: str, language: str = "english") -> parse.Question:
+    return parse.read(text, ["Ann Lee", "Bob", "Will"], datetime(2016, 5, 1, tzinfo=UTC), NOW, language)
 
 
 def whole_summary(text: str) -> object:
@@ -225,21 +261,43 @@ def read_export(text: str) -> object:
     return said, whatsapp_time.read_start(text), whatsapp_time.read_start(f"[{text}")
 
 
-def cue(text: str) -> object:
+def cue(text: str, language: str) -> object:
+    """All that is read off a message and off a question by the cues of a language."""
     written = tuple(sentences.words(text))
     one = dialogue_acts.Sentence(
-        message=0, speaker="Ann", text=text, words=written, terms=sentences.terms(written)
+        message=0,
+        speaker="Ann",
+        text=text,
+        words=written,
+        terms=sentences.terms(written, language),
+        language=language,
     )
+    said = cues.plain(text)
     return [
+        message_cues.read(text, language),
+        answer_types.asked(text, language),
         dialogue_acts.decides(one),
         dialogue_acts.agrees(one),
         dialogue_acts.proposes(one),
         dialogue_acts.promises(one),
         one.asks,
+        [phrases.found(said) for phrases in (one.cues.unsure, one.cues.wonders, one.cues.small_talk)],
+        followup.leans(asked(text, language)),
     ]
 
 
-def uncached(function: Callable[[str], object]) -> Callable[[str], object]:
+def times(text: str, language: str) -> object:
+    """What a question says of times, people and events in a language."""
+    people = ["Ann Lee", "Олег", "Koch", "李明", "a b c"]
+    return (
+        calendar.times(text, datetime(2016, 5, 1, tzinfo=UTC), NOW, language),
+        calendar.absolute(text, SAID, language),
+        names.find(text, people, language),
+        temporal_anchor.mention(text, language),
+    )
+
+
+def uncached(function: Callable[..., object]) -> Callable[..., object]:
     """The function itself: what is remembered takes no time."""
     return getattr(function, "__wrapped__", function)
 
@@ -248,30 +306,33 @@ READERS: dict[str, Callable[[str], object]] = {
     "one_line": truncate.one_line,
     "within_tokens": partial(truncate.within_tokens, tokens=100),
     "brief": lambda text: followup.brief(asked("and it?"), [message(text)], message("").sent_at, 8),
-    "leans": lambda text: followup.leans(asked(text)),
-    "cues": cue,
+    **{f"cues in {language}": partial(cue, language=language) for language in cues.LANGUAGES},
+    "cues in two languages": partial(cue, language="english+german"),
     "chunks": lambda text: chunking.split(text, limit=200, overlap=30),
     "absolute dates": partial(calendar.absolute, said=SAID),
     "days": lambda text: list(calendar.days(text, SAID)),
+    **{f"times, {name}": partial(times, language=name) for name in ("german", "chinese")},
+    "telling words": partial(parse.telling, language="english"),
     "days that a message names": lambda text: event_dating._days(text, NOW),
-    "entities": lambda text: entities.entities([text]),
+    "entities": lambda text: entities.entities([text], "english"),
     "event": temporal_anchor.mention,
-    "excerpt": lambda text: excerpt.about(text, "when does the ferry go", 60),
+    "excerpt": lambda text: excerpt.about(text, FERRY, 60),
+    "excerpt of a message": lambda text: excerpt.shown(text, FERRY, 60),
+    "displayed": truncate.displayed,
     "harmless": fencing.harmless,
     "visible": fencing.visible,
     "without_recalled": lambda text: fencing.without_recalled(fencing.OPEN + text),
     "question": asked,
     "dates of a question": lambda text: calendar.dates(text, NOW, NOW),
     "sentences": sentences.sentences,
-    "terms": lambda text: sentences.terms(sentences.words(text)),
+    "terms": lambda text: sentences.terms(sentences.words(text), "english"),
     "summary": whole_summary,
     "facts": read_facts,
     "stated facts": stated,
-    "asks": lambda text: uncached(answer_types.asks)(text),
-    "about_self": lambda text: uncached(answer_types.about_self)(text),
-    "asks of a picture": lambda text: uncached(answer_types.asks)(text + "[picture: a]?"),
-    "says": lambda text: [uncached(says)(text) for says in answer_types.SAYS.values()],
-    "answer types": answer_types.asked,
+    "asks": lambda text: uncached(answer_types.asks)(text, "english"),
+    "about_self": lambda text: uncached(answer_types.about_self)(text, "english"),
+    "asks after an address": lambda text: uncached(answer_types.asks)("https://" + text + "?", "english"),
+    "says": lambda text: [uncached(says)(text, "english") for says in answer_types.SAYS.values()],
     "tokens": tokens.estimate_line,
     "verbatim": lambda text: exact_match.taken(text, {"ann"}),
     "numbers": exact_match.numbers,

@@ -14,7 +14,8 @@ from ops.console.command import Call, ListByDefault, command
 from ops.console.options import ChatArgument, DryRunOption, UnseenOption, YesOption
 from schemas.errors import InvalidInput
 from schemas.forgetting import Subject
-from schemas.messages import LANGUAGES, ChatIn
+from schemas.languages import AUTO, normal, spoken
+from schemas.messages import ChatIn
 from schemas.payloads import parse_payload
 from schemas.users import MembersPayload
 
@@ -67,7 +68,7 @@ def show(call: Call, chat: ChatArgument) -> None:
             "title": found.title,
             "kind": f"{found.kind} on {found.platform or 'no platform'}",
             "time zone": found.time_zone,
-            "language": found.language,
+            "language": f"{found.language} ({found.language_by or 'by default'})",
             "messages": found.message_count,
             "from": rendering.moment(times.first_at, found.time_zone),
             "to": rendering.moment(times.last_at, found.time_zone),
@@ -76,7 +77,7 @@ def show(call: Call, chat: ChatArgument) -> None:
         }
     )
     table = sessions_table(latest, {found.chat_id: found.time_zone})
-    same = ("chat_id", "title", "platform", "kind", "time_zone", "language")
+    same = ("chat_id", "title", "platform", "kind", "time_zone", "language", "language_by")
     call.answer(
         {name: getattr(found, name) for name in same}
         | {
@@ -176,22 +177,32 @@ def members(
 def language(
     call: Call,
     chat: ChatArgument,
-    to: Annotated[str, typer.Argument(metavar="LANGUAGE", help="A text search configuration of Postgres.")],
+    to: Annotated[
+        str,
+        typer.Argument(metavar="LANGUAGE", help="As in german, de or german+english; auto: detected."),
+    ],
 ) -> None:
     """Set the language of a chat, and rebuild its keyword search.
 
-    Meanwhile everything is found, what is not rebuilt yet by its old words. Run it again if it was interrupted.
+    A chat whose language nobody sets is looked at when it has 20 messages, 100, 500 and so on; `auto` goes back to
+    that. Meanwhile everything is found, what is not rebuilt yet by its old words. Interrupted, the workers finish it.
     """
     from pipeline.ingest import languages
+    from pipeline.store import chats as store
 
-    if to not in LANGUAGES:
-        raise InvalidInput(f"LANGUAGE {to!r} is not one of {', '.join(LANGUAGES)}", field="language")
+    try:
+        to = to if to == AUTO else normal(to)
+    except ValueError as error:
+        raise InvalidInput(f"LANGUAGE {error}", field="language") from error
     with call.opened() as opened:
-        found = opened.find_chat(chat)
-        changed = languages.change(opened.database, opened.settings.tenant, found.chat_id, to)
+        tenant_id, chat_id = opened.settings.tenant, opened.find_chat(chat).chat_id
+        changed = languages.change(opened.database, tenant_id, chat_id, to)
+        with opened.database.tenant(tenant_id) as connection:
+            now = store.get(connection, chat_id)
+    searched, by = (now.language, now.language_by) if now else (to, None)
     call.answer(
-        {"chat_id": found.chat_id, "language": to, "messages_changed": changed},
-        f"{found.chat_id} is searched as {to} now; {changed:,} messages were not.",
+        {"chat_id": chat_id, "language": searched, "language_by": by, "messages_changed": changed},
+        f"{chat_id} is searched as {spoken(searched)} now; {changed:,} messages were not.",
     )
 
 

@@ -160,7 +160,6 @@ def _print_facts(console: Console, found: Context, why: Explanation) -> None:
         "tokens": f"{found.used_tokens:,} of {found.budget:,} by {found.counted_by}: {tokens}",
         "vectors": f"{why.vector_search}, {why.rows_compared:,} rows compared{scope}",
         "keywords": why.keyword_search,
-        "nearest": questions.nearness(why.confidence) if why.confidence else "",
         "leans on": ", ".join(why.brief),
         "times": "; ".join(why.times),
         "milliseconds": times,

@@ -12,7 +12,7 @@ from ops.console.command import Call, command
 from ops.console.options import AfterOption, LocalOption, UnseenOption
 from schemas.documents import MAX_DOCUMENT_BYTES, MAX_PAGE, DocumentFilter, DocumentIn, DocumentOwner
 from schemas.errors import InvalidInput
-from schemas.messages import DEFAULT_LANGUAGE
+from schemas.languages import DEFAULT_LANGUAGE
 from schemas.payloads import parse_payload
 
 app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)

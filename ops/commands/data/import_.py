@@ -47,7 +47,9 @@ def import_(
     tz: Annotated[str | None, "Zone of times without one, as in Europe/Lisbon (default: the chat's)."] = None,
     date_order: Annotated[DateOrder | None, "Order of WhatsApp's dates (default: detected)."] = None,
     kind: Annotated[ChatKind | None, "Kind of the chats (default: from the file)."] = None,
-    language: Annotated[str | None, "Language of keyword search, as in english."] = None,
+    language: Annotated[
+        str | None, "Language of the chats, as in german or german+english (default: detected)."
+    ] = None,
     strict: Annotated[bool, "Write nothing if a line is broken (reads the file twice)."] = False,
     wait: Annotated[bool, "Wait until everything is summarized and embedded."] = False,
 ) -> None:

@@ -43,7 +43,7 @@ def _proposed(content: str, day: date, language: str) -> Iterator[str]:
         text = found["object"]
         named = dates.find(text, day, language)
         of_a_day = named is not None and named.unit == "day" and named.lead == "" and named.first > day
-        if (of_a_day or patterns["instead"].search(text)) and is_telling(text):
+        if (of_a_day or patterns["instead"].search(text)) and is_telling(text, language):
             yield dates.with_day(text, day, language)
 
 

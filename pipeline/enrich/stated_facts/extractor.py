@@ -14,9 +14,10 @@ from pipeline.enrich.stated_facts.relations import MAX_NAME_CHARS, introduced, o
 from pipeline.enrich.stated_facts.rules import BY_LANGUAGE, CLAUSES, KIN, SAYS, SAYS_OF, Rule
 from pipeline.enrich.stated_facts.statements import Heard, Subject, facts
 from pipeline.enrich.stated_facts.wording import clauses, stated
-from pipeline.text.stopwords import STOPWORDS
+from pipeline.text.cues import stop_words
 from pipeline.text.truncate import one_line, shortened
 from schemas.facts import RULES, Fact, KnownFact
+from schemas.languages import parts_of
 from schemas.sessions import Message
 
 _MAX_MESSAGES = 1000  # of a longer session the last ones are read
@@ -44,7 +45,8 @@ class RuleExtractor:
 
         Of two about the same attribute the one that was said last is returned.
         """
-        languages = (source.language,) if source.language in BY_LANGUAGE else tuple(BY_LANGUAGE)
+        spoken = tuple(part for part in parts_of(source.language) if part in BY_LANGUAGE)
+        languages = spoken or tuple(BY_LANGUAGE)
         found: dict[tuple[str, ...], Fact] = {}
         for fact in _stated(messages, people, languages, time_zone):
             named = (fact.about, fact.subject, fact.attribute)
@@ -66,7 +68,7 @@ def _stated(
 ) -> Iterator[Fact]:
     """Yield the facts of each message of a person, in order."""
     agent = _name(people.agent)
-    named = {language: _members(people) for language in languages}
+    named = {language: _members(people, language) for language in languages}
     messages = messages[-_MAX_MESSAGES:]
     for index, message in enumerate(messages):
         speaker = _name(message.sender_name)
@@ -97,7 +99,7 @@ def _name(name: str) -> str:
     return shortened(one_line(name), MAX_NAME_CHARS)
 
 
-def _members(people: People) -> dict[str, Subject]:
+def _members(people: People, language: str) -> dict[str, Subject]:
     """Return the chat's people by their names and first names, without those that two of them have."""
     found: dict[str, list[str]] = {}
     for name in people.names:
@@ -106,7 +108,7 @@ def _members(people: People) -> dict[str, Subject]:
     return {
         key: Subject(about="person", name=names[0], written=_name(names[0]))
         for key, names in found.items()
-        if len(names) == 1 and len(key) > 1 and key not in STOPWORDS
+        if len(names) == 1 and len(key) > 1 and key not in stop_words(language).words
     }
 
 

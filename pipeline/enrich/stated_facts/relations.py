@@ -6,8 +6,8 @@ from typing import Any
 from pipeline.enrich.stated_facts import dates
 from pipeline.enrich.stated_facts.rules import BY_LANGUAGE, CLAUSES, KIN
 from pipeline.enrich.stated_facts.statements import Heard, Subject, with_article
+from pipeline.text.cues import stop_words
 from pipeline.text.fencing import harmless
-from pipeline.text.stopwords import STOPWORDS
 from schemas.facts import Fact
 
 MAX_NAME_CHARS = 40
@@ -20,7 +20,9 @@ def introduced(sentence: str, heard: Heard) -> Iterator[tuple[Subject, Fact]]:
     language = BY_LANGUAGE[heard.language]
     for match in KIN[heard.language].finditer(sentence):
         name, found = match["name"] or match["called"], relation_of(match["relation"], heard.language)
-        if not name or found is None or len(name) > MAX_NAME_CHARS or name.lower() in STOPWORDS:
+        if not name or found is None or len(name) > MAX_NAME_CHARS:
+            continue
+        if name.lower() in stop_words(heard.language).words:
             continue
         if dates.find(f"on {name}", heard.day, heard.language):
             continue

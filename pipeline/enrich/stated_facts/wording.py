@@ -20,13 +20,18 @@ _SHORT_PLURAL = 4  # letters, which `stem` leaves alone
 _FEWEST_ITEMS = 3  # where no `and` joins them
 _QUOTED = re.compile('["“„«][^"“”„«»\n]{0,300}["”“»]|`[^`\n]{0,300}`|^>.*$', re.MULTILINE)
 _EDGES = re.compile(r"\A[^\w+#]+|(?<=[\w)%€$])[^\w)%€$]+\Z")
+_WORD = re.compile(r"[^\W\d_]{2}")
 _CAPITAL = re.compile(r"[^\W\d_a-zß-öø-ÿ]")
 
 
 def stated(content: str, language: str) -> Iterator[str]:
     """Yield the sentences of a message that state something: no question, nothing supposed, quoted or recalled."""
     for plain in said(content, language):
-        if not answer_types.asks(plain) and not CLAUSES[language]["hedged"].search(plain):
+        if (
+            _WORD.search(plain)
+            and not answer_types.asks(plain, language)
+            and not CLAUSES[language]["hedged"].search(plain)
+        ):
             yield plain
 
 
@@ -94,7 +99,7 @@ def is_sound(text: str, rule: Rule, clause: str, language: str) -> bool:
     if patterns["unsure"].search(clause):
         return False
     if rule.about == "organization" and rule.takes == "verbatim":
-        return is_telling(text)
+        return is_telling(text, language)
     if rule.takes in ("any", "verbatim", "birthday"):
         return bool(text) or "{object}" not in rule.content
     if not text or len(text.split()) > _MAX_WORDS[rule.takes] or patterns["deictic"].search(text):
@@ -106,10 +111,12 @@ def is_sound(text: str, rule: Rule, clause: str, language: str) -> bool:
     return any(len(word) >= _FEWEST_LETTERS for word in words(text))
 
 
-def is_telling(text: str) -> bool:
+def is_telling(text: str, language: str) -> bool:
     """Tell whether a decision says enough to be understood later."""
     found = words(text)
-    weight = sum(map(is_content, found)) + sum(_CAPITAL.match(word) is not None for word in found[1:])
+    weight = sum(is_content(word, language) for word in found) + sum(
+        _CAPITAL.match(word) is not None for word in found[1:]
+    )
     return weight >= _FEWEST_WORDS_OF_A_DECISION
 
 

@@ -15,7 +15,17 @@ from pipeline.ingest import session_ranges, sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import FOREVER
 from pipeline.operations.doctor.facts import LateJobs, Server, Spaces, TenantData
-from pipeline.store import chats, checks, jobs, llm_limits, messages, sessions, vector_search, vectors
+from pipeline.store import (
+    chat_languages,
+    chats,
+    checks,
+    jobs,
+    llm_limits,
+    messages,
+    sessions,
+    vector_search,
+    vectors,
+)
 from pipeline.store import ranges as stored_ranges
 from pipeline.store.chats import tenant_ids
 from pipeline.store.database import Database
@@ -105,10 +115,13 @@ def embedding(
         written = vectors.written_spaces(connection)
         indexed = {space.id: vectors.is_indexed(connection, space) is not None for space in written}
         everywhere = vector_search.everywhere(connection)
+        searched = vectors.searched_space(connection)
     largest = 0
+    languages: Counter[str] = Counter()
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as connection:
             largest = max(largest, checks.largest_chat(connection))
+            languages.update(chat_languages.shares(connection))
     is_worth_it = vector_search.is_worth_an_index(largest, everywhere)
     # not built today and dropped tomorrow, while chats grow at different speeds
     is_unread = everybody and not vector_search.is_worth_an_index(2 * largest, everywhere)
@@ -128,6 +141,8 @@ def embedding(
         missing_indexes=[vectors.index_of(s) for s in indexable if is_worth_it and not indexed[s.id]],
         unread_indexes=[vectors.index_of(s) for s in written if is_unread and indexed[s.id]],
         retired_vectors=retired,
+        model=searched.model if searched else "",
+        languages=languages,
         model_problem=model_problem,
     )
 

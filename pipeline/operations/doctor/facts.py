@@ -46,6 +46,9 @@ class Spaces:
     unread_indexes: Sequence[str] = ()
     # rows in retired spaces, by the space's name
     retired_vectors: Mapping[str, int] = field(default_factory=dict)
+    # the model of the active space, and messages by the language of their chat
+    model: str = ""
+    languages: Mapping[str, int] = field(default_factory=dict)
     # why the model of the active space cannot be used; None: it can, or was not tried
     model_problem: str | None = None
 

@@ -1,11 +1,14 @@
 """Diagnose facts: what is wrong, why it matters and what to do."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from pipeline.clients.model_languages import knows
 from pipeline.operations.doctor.facts import Broker, Facts, LateJobs, Login, Server, Spaces, TenantData
+from schemas.languages import spoken
 
 Severity = Literal["warning", "error"]
 
@@ -13,6 +16,8 @@ NAMES_SHOWN = 3
 SKEW_WARNING_SECONDS = 2.0
 SKEW_ERROR_SECONDS = 60.0
 OLDEST_POSTGRES = 15
+# Of the messages whose language is known; fewer are found by their words.
+FOREIGN_SHARE, FOREIGN_MESSAGES = 0.1, 100
 # Below it a search inside a chat may find too little (iterative scans came with 0.8).
 OLDEST_PGVECTOR = (0, 8)
 FULL_SHARE = 0.9
@@ -44,6 +49,7 @@ def diagnose(facts: Facts) -> list[Finding]:
         *_logins(facts.logins),
         *(_server(facts.server) if facts.server else ()),
         *(_spaces(facts.spaces) if facts.spaces else ()),
+        *(_languages(facts.spaces) if facts.spaces else ()),
         *(_broker(facts.broker) if facts.broker else ()),
         *_summaries(facts.summary_problem),
         *_clock(facts.skew_seconds or 0.0),
@@ -201,6 +207,25 @@ def _spaces(spaces: Spaces) -> Iterator[Finding]:
                 "They take room, and no search reads them.",
                 f"Run `backscroll spaces retire {name}`, which deletes them.",
             )
+
+
+def _languages(spaces: Spaces) -> Iterator[Finding]:
+    known = {
+        language: count
+        for language, count in spaces.languages.items()
+        if knows(spaces.model, language) is not None
+    }
+    foreign = Counter({each: count for each, count in known.items() if not knows(spaces.model, each)})
+    if foreign.total() >= max(FOREIGN_MESSAGES, FOREIGN_SHARE * sum(known.values())):
+        share = foreign.total() / sum(known.values())
+        named = [spoken(language) for language, _ in foreign.most_common(NAMES_SHOWN)]
+        yield warning(
+            "languages",
+            f"{share:.0%} of the messages are in chats in {'; '.join(named)}, which {spaces.model} does not know",
+            "They are found by their words, and hardly by their meaning.",
+            "Change to a model of many languages, as in `backscroll spaces add ollama/bge-m3`; if a chat is in another "
+            "language than that, `backscroll chats language CHAT LANGUAGE` says so.",
+        )
 
 
 def _summaries(problem: str | None) -> Iterator[Finding]:

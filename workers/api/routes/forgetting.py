@@ -14,10 +14,11 @@ from pipeline.ingest import chat_moves
 from pipeline.operations import lookup
 from pipeline.people import suppression
 from pipeline.store import chats
+from pipeline.store.chat_languages import DECLARED
 from schemas.base import Frozen
 from schemas.forgetting import Receipt, Subject
 from schemas.messages import ChatIn, Id
-from schemas.payloads import MemorySwitch, NewId
+from schemas.payloads import LanguageChoice, MemorySwitch, NewId
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
 from workers.api.errors import request_id, responses
@@ -48,6 +49,17 @@ class Switched(Frozen):
     memory: bool
     seen: bool
     """False: the id is unknown; it may be misspelt, or of somebody still to come."""
+    request_id: str
+
+
+class ChosenLanguage(Frozen):
+    """A chat's language."""
+
+    language: str
+    """By name; with `auto` what it is until it is detected."""
+    declared: bool
+    seen: bool
+    """False: the id is unknown; it may be misspelt, or of a chat still to come."""
     request_id: str
 
 
@@ -136,6 +148,18 @@ def put_chat_memory(api: Api, tenant: Tenant, chat_id: Id, switch: Body[MemorySw
     with api.database.tenant(tenant) as connection:
         chats.ensure(connection, tenant, ChatIn(chat_id=chat_id, memory=switch.memory))
     return Switched(memory=switch.memory, seen=seen, request_id=request_id())
+
+
+@router.put("/v1/chats/{chat_id}/language", summary="Say a chat's language", tags=["chats"])
+def put_chat_language(api: Api, tenant: Tenant, chat_id: Id, chosen: Body[LanguageChoice]) -> ChosenLanguage:
+    """Declare a chat's language, or have it detected with `auto`; workers index its words anew."""
+    seen = lookup.seen_chat(api.database, tenant, chat_id)
+    with api.database.tenant(tenant) as connection:
+        chat = chats.ensure(connection, tenant, ChatIn(chat_id=chat_id, language=chosen.language))
+    api.waker.wake_up("language")
+    return ChosenLanguage(
+        language=chat.language, declared=chat.language_by == DECLARED, seen=seen, request_id=request_id()
+    )
 
 
 @router.put("/v1/users/{user_id}/memory", summary="Switch a user's memory on or off")

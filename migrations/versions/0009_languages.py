@@ -1,0 +1,211 @@
+"""Languages that Postgres does not stem, several in one chat, and words of scripts that are written without spaces.
+
+Revision: 0009
+"""
+
+from alembic import op
+from sqlalchemy import text
+
+from migrations.concurrently import concurrently
+from migrations.first_schema import functions
+from migrations.first_schema.columns import tsv
+
+revision = "0009"
+down_revision = "0008"
+branch_labels = None
+depends_on = None
+
+_STEMMED = (
+    "arabic armenian basque catalan danish dutch english finnish french german greek hindi hungarian indonesian irish "
+    "italian lithuanian nepali norwegian portuguese romanian russian serbian spanish swedish tamil turkish yiddish"
+).split()
+_UNSTEMMED = (
+    "simple afrikaans albanian azerbaijani belarusian bengali bulgarian burmese chinese croatian czech estonian "
+    "galician georgian gujarati hebrew icelandic japanese kannada kazakh khmer korean lao latvian macedonian malay "
+    "malayalam marathi persian polish punjabi slovak slovenian swahili tagalog telugu thai ukrainian urdu vietnamese"
+).split()
+# by table the text that its `tsv` is made of, if it has one
+TEXTS: dict[str, str | None] = {
+    "chats": None,
+    "messages": "content",
+    "conversation_sessions": "search_text",
+    "memories": "content",
+    "rollups": "search_text",
+}
+_AT_ONCE = 1000
+"""Memories that are indexed anew in one transaction."""
+
+# Letters of scripts without spaces: Thai, Lao, Myanmar, Khmer, Han, kana; and Hangul, whose words have endings. What is
+# a letter must not depend on the server's locale, so they are listed.
+_LETTERS = (
+    r"\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0eb3\u0ebd-\u0ec6\u0edc-\u0edf\u1000-\u102a\u103f"
+    r"\u1050-\u1055\u105a-\u105d\u1061\u1065\u1066\u106e-\u1070\u1075-\u1081\u108e\u1780-\u17b3\u17d7\u17dc"
+    r"\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    r"\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
+)
+# Vowels and tones that are written around a letter and belong to it.
+_MARKS = (
+    r"\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u1056-\u1059\u105e-\u1060"
+    r"\u1062-\u1064\u1067-\u106d\u1071-\u1074\u1082-\u108d\u108f\u109a-\u109d\u17b4-\u17d3\u17dd\u3099\u309a\uff9e\uff9f"
+)
+# Their punctuation, which a server in the locale C takes for letters.
+_BETWEEN = "。、，．！？；：…「」『』（）《》〈〉【】〔〕・～“”‘’—｡､"
+_WITHOUT_PUNCTUATION = f"translate(content, chr(2) || '{_BETWEEN}', repeat(' ', {len(_BETWEEN) + 1}))"
+_LETTER = f"[{_LETTERS}][{_MARKS}]*"
+FUNCTIONS = {
+    # Each run is cut after its first letter, each later letter but the last is written twice, and the cut is closed:
+    # that is one pass each, where looking behind would begin at the start of the text for each letter.
+    "pairs_of(text)": rf"""
+        CREATE OR REPLACE FUNCTION pairs_of(content text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+        RETURN translate(regexp_replace(
+            regexp_replace({_WITHOUT_PUNCTUATION}, '({_LETTER})([{_LETTERS}{_MARKS}]*)', E' \\1\x02\\2 ', 'g'),
+            '({_LETTER})(?=[{_LETTERS}])', '\1 \1', 'g'), chr(2), '')
+    """,
+    # Not strict: a strict one would not be put in line.
+    "words_in(text, text)": """
+        CREATE OR REPLACE FUNCTION words_in(language text, content text) RETURNS tsvector
+        LANGUAGE sql IMMUTABLE PARALLEL SAFE
+        RETURN to_tsvector(CASE language {} ELSE 'pg_catalog.simple'::regconfig END, content)
+    """.format(" ".join(f"WHEN '{name}' THEN 'pg_catalog.{name}'::regconfig" for name in _STEMMED)),
+    # A text as it is indexed and looked up. Of several languages the later ones add what the earlier ones have not.
+    "words_of(text, text)": rf"""
+        CREATE OR REPLACE FUNCTION words_of(language text, content text) RETURNS tsvector
+        LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+        DECLARE
+            spaced text := content;
+            part text;
+            found tsvector;
+            more tsvector;
+        BEGIN
+            IF octet_length(content) > length(content) AND content ~ '[{_LETTERS}]' THEN
+                spaced := public.pairs_of(content);
+            END IF;
+            IF strpos(language, '+') = 0 THEN
+                RETURN public.words_in(language, spaced);
+            END IF;
+            FOREACH part IN ARRAY string_to_array(language, '+') LOOP
+                more := public.words_in(part, spaced);
+                found := coalesce(found || ts_delete(more, tsvector_to_array(found)), more);
+            END LOOP;
+            RETURN found;
+        END $$
+    """,
+    "note_words()": """
+        CREATE OR REPLACE FUNCTION note_words() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            NEW.tsv := public.words_of(NEW.language, NEW.content);
+            RETURN NEW;
+        END $$
+    """,
+    "note_search_words()": """
+        CREATE OR REPLACE FUNCTION note_search_words() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            NEW.tsv := public.words_of(NEW.language, NEW.search_text);
+            RETURN NEW;
+        END $$
+    """,
+}
+_USED = ("pairs_of(text)", "words_in(text, text)", "words_of(text, text)")
+_WITHOUT_SPACES = text(f"""
+    SELECT tenant_id, id FROM memories WHERE (tenant_id, id) > (:tenant, CAST(:id AS uuid)) AND content ~ '[{_LETTERS}]'
+    ORDER BY tenant_id, id LIMIT {_AT_ONCE}
+""")
+_INDEX = text("""
+    UPDATE memories m SET language = m.language
+    FROM unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS these (tenant_id, id)
+    WHERE m.tenant_id = these.tenant_id AND m.id = these.id
+""")
+
+
+def upgrade() -> None:
+    for signature, statement in FUNCTIONS.items():
+        op.execute(statement)
+        if signature in _USED:
+            op.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO backscroll_app, backscroll_search")
+    for table, column in TEXTS.items():
+        _permit(table)
+        if column is not None:
+            # a change of the catalog only; the trigger is there when others see it
+            op.execute(f"ALTER TABLE {table} ALTER COLUMN tsv DROP EXPRESSION IF EXISTS")
+            function = "note_words" if column == "content" else "note_search_words"
+            op.execute(f"""
+                CREATE OR REPLACE TRIGGER note_words BEFORE INSERT OR UPDATE OF {column}, language ON {table}
+                FOR EACH ROW EXECUTE FUNCTION {function}()
+            """)
+    op.execute("""
+        ALTER TABLE chats
+            -- who says what its language is; none: nobody
+            ADD COLUMN IF NOT EXISTS language_by text CHECK (language_by IN ('declared', 'detected')),
+            -- how many messages it had when its language was detected last
+            ADD COLUMN IF NOT EXISTS language_at bigint NOT NULL DEFAULT 0,
+            -- up to which message, by external id, its words are indexed anew; none: all are in its language.
+            -- What is there by now is to be indexed anew.
+            ADD COLUMN IF NOT EXISTS words_after text COLLATE "C" DEFAULT ''
+    """)
+    op.execute("ALTER TABLE chats ALTER COLUMN words_after DROP DEFAULT")
+    # here, where locks are not waited for long, and not between: row-level security still binds everybody else
+    _bind("NO FORCE")
+    with concurrently():
+        op.execute(
+            "UPDATE chats SET language_by = 'declared' WHERE language <> 'english' AND language_by IS NULL"
+        )
+        op.execute("""
+            INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at)
+            SELECT tenant_id, 'language', chat_id, hashtext(chat_id) & 32767, 1, now() FROM chats
+            WHERE moved_to IS NULL AND words_after IS NOT NULL
+            ON CONFLICT DO NOTHING
+        """)
+        _index_memories()
+        # each reads its table, and nobody waits for it
+        for table in TEXTS:
+            op.execute(f"ALTER TABLE {table} VALIDATE CONSTRAINT {table}_language_check")
+    _bind("FORCE")
+
+
+def downgrade() -> None:
+    with_text = {table: column for table, column in TEXTS.items() if column is not None}
+    for table in TEXTS:
+        op.execute(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY")
+        known = ", ".join(f"'{name}'" for name in ["simple", *_STEMMED])
+        op.execute(f"UPDATE {table} SET language = 'simple' WHERE language NOT IN ({known})")
+        op.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
+        op.execute(f"ALTER TABLE {table} DROP CONSTRAINT {table}_language_check")
+        op.execute(f"ALTER TABLE {table} ADD CONSTRAINT {table}_language_check CHECK (language IN ({known}))")
+    for table, column in with_text.items():
+        op.execute(f"DROP TRIGGER note_words ON {table}")
+        op.execute(f"ALTER TABLE {table} DROP COLUMN tsv")
+        op.execute(f"ALTER TABLE {table} ADD COLUMN {tsv(column)}")
+    op.execute(f"CREATE INDEX {functions.INDEXES[0]}")
+    op.execute("GRANT SELECT (tsv) ON messages TO backscroll_search")
+    for signature in reversed(FUNCTIONS):
+        op.execute(f"DROP FUNCTION {signature}")
+    op.execute("ALTER TABLE chats DROP COLUMN language_by, DROP COLUMN language_at, DROP COLUMN words_after")
+    op.execute("ALTER TABLE jobs NO FORCE ROW LEVEL SECURITY")
+    op.execute("DELETE FROM jobs WHERE kind = 'language'")
+    op.execute("ALTER TABLE jobs FORCE ROW LEVEL SECURITY")
+
+
+def _permit(table: str) -> None:
+    """Permit the languages of this version and up to three of them together; what is there is looked at later."""
+    known = ", ".join(f"'{name}'" for name in [*_STEMMED, *_UNSTEMMED])
+    op.execute(f"""
+        ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {table}_language_check,
+            ADD CONSTRAINT {table}_language_check CHECK (string_to_array(language, '+') <@ ARRAY[{known}]
+                AND cardinality(string_to_array(language, '+')) BETWEEN 1 AND 3) NOT VALID
+    """)
+
+
+def _bind(force: str) -> None:
+    """Let row-level security bind the owner of the tables or not, who sees no tenant's rows otherwise."""
+    for table in ("chats", "jobs", "memories"):
+        op.execute(f"ALTER TABLE {table} {force} ROW LEVEL SECURITY")
+
+
+def _index_memories() -> None:
+    """Index memories in scripts without spaces anew, some at a time; those of chats, and so messages, a job does."""
+    tenant, last = "", "00000000-0000-0000-0000-000000000000"
+    while rows := op.get_bind().execute(_WITHOUT_SPACES, {"tenant": tenant, "id": last}).all():
+        op.get_bind().execute(
+            _INDEX, {"tenants": [row.tenant_id for row in rows], "ids": [row.id for row in rows]}
+        )
+        tenant, last = rows[-1]

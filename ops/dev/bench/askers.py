@@ -1,0 +1,247 @@
+"""What a context costs one asker and eight, here and in another checkout, in turns: time, statements, throughput.
+
+Each checkout has a process of its own (`asker`) with a database of its own, filled with the same talk in English
+through the shipped path, and an HTTP API of two processes. One asker calls `build_context` in that process; askers over
+HTTP are client processes that share no interpreter.
+"""
+
+import json
+import multiprocessing
+import os
+import random
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from subprocess import PIPE, Popen
+from typing import Any, Self
+
+from ops.dev.bench import english, senders
+from ops.dev.bench.figures import Figure, spread
+from ops.dev.bench.senders import Request
+from ops.dev.observe import Say, wait
+from ops.local.embedded.ports import free_port
+from schemas.errors import ApiUnavailable, InvalidInput
+
+ROOT = Path(__file__).parents[3]
+_SCRIPT = Path(__file__).with_name("asker.py")
+# The model would take most of an hour for more.
+EMBEDDED_UP_TO = 10_000
+# The first questions warm caches and prepare statements.
+WARM_UP = 12
+MOST_STATEMENTS = 9
+"""Of one context, beside BEGIN and COMMIT."""
+LEAST_GAIN = 1.7
+"""Contexts that many askers get in a second, beside one asker, on two cores."""
+CORES = 2
+ROUNDS, ROUND_SECONDS, LEAD_SECONDS = 3, 5.0, 0.5
+_STARTS_WITHIN = 120.0
+
+
+class Checkout:
+    """A process of `asker` in the environment of a checkout."""
+
+    def __init__(self, name: str, root: Path, log: Path) -> None:
+        self.name = name
+        python = root / ".venv" / "bin" / "python"
+        command = [str(python) if root != ROOT and python.exists() else sys.executable, str(_SCRIPT)]
+        environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+        self._log = log.open("wb")
+        self._process = Popen(
+            command, cwd=root, env=environment, stdin=PIPE, stdout=PIPE, stderr=self._log, text=True
+        )
+        self.port, self.key = free_port(), secrets.token_urlsafe(16)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(60)
+        finally:
+            self._process.kill()
+            self._log.close()
+
+    def tell(self, do: str, **given: Any) -> None:
+        """Say what to do, without waiting for it."""
+        if self._process.stdin is None:
+            raise ApiUnavailable(f"{self.name}: it takes nothing")
+        self._process.stdin.write(json.dumps({"do": do, **given}) + "\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> Any:
+        """Wait for the answer to what was told first. Raises `ApiUnavailable` if the process ended."""
+        line = self._process.stdout.readline() if self._process.stdout else ""
+        if not line:
+            tail = Path(str(self._log.name)).read_text(errors="replace").strip().splitlines()[-3:]
+            raise ApiUnavailable(f"{self.name}: the process ended: {' '.join(tail)}")
+        return json.loads(line)
+
+    def do(self, do: str, **given: Any) -> Any:
+        """Say what to do and wait for the answer."""
+        self.tell(do, **given)
+        return self.hear()
+
+
+def p95_limit_ms(messages: int, chats: int) -> float:
+    """Return the most that 95 of 100 contexts may take: 30 ms where a chat has up to 2,000 messages, else 150 ms."""
+    return 30.0 if messages <= 2000 * chats else 150.0
+
+
+def checkouts(against: Path | None) -> dict[str, Path]:
+    """Return the checkouts that are measured, by the names of their figures. Raises `InvalidInput`."""
+    if against is None:
+        return {"after": ROOT}
+    root = against.resolve()
+    if not (root / "pipeline" / "context").is_dir() or not (root / ".venv").is_dir():
+        raise InvalidInput(
+            f"--against {against}: there is no checkout of Backscroll with its environment `.venv`",
+            field="against",
+        )
+    return {"before": root, "after": ROOT}
+
+
+def measure(
+    *, messages: int, chats: int, questions: int, askers: int, against: Path | None, say: Say
+) -> list[Figure]:
+    """Fill and ask every checkout; nothing is kept. To be called by the main thread."""
+    found = checkouts(against)
+    context = multiprocessing.get_context("spawn")
+    with (
+        ExitStack() as stack,
+        tempfile.TemporaryDirectory(prefix="backscroll-askers-") as folder,
+        ProcessPoolExecutor(askers, mp_context=context) as clients,
+    ):
+        running = [
+            stack.enter_context(Checkout(name, root, Path(folder) / f"{name}.log"))
+            for name, root in found.items()
+        ]
+        for chat in range(chats):
+            say(f"filling chat {chat + 1} of {chats}")
+            _fill(running, chat, messages, chats)
+        for each in running:
+            each.do("ready")
+        say("one asker")
+        asked = _one_asker(running, chats, questions)
+        say(f"one asker and {askers} over HTTP")
+        rates = _over_http(running, clients, chats, askers)
+    return figures(messages, chats, asked, rates, askers)
+
+
+def _fill(running: Sequence[Checkout], chat: int, messages: int, chats: int) -> None:
+    talk = [message.model_dump(mode="json") for message in english.talk(chat, messages // chats)]
+    for each in running:
+        each.tell("fill", chat=f"bench:{chat}", messages=talk, by_words=messages > EMBEDDED_UP_TO)
+    for each in running:
+        each.hear()
+
+
+def _one_asker(running: Sequence[Checkout], chats: int, questions: int) -> dict[str, list[dict[str, float]]]:
+    """Ask each question of every checkout, one after the other, the first one in turns."""
+    rng = random.Random(1)  # noqa: S311
+    asked: dict[str, list[dict[str, float]]] = {each.name: [] for each in running}
+    for number in range(questions + WARM_UP):
+        given = {"chat": f"bench:{rng.randrange(chats)}", "query": english.question(rng)}
+        for each in running if number % 2 else reversed(running):
+            cost = each.do("ask", **given)
+            if number >= WARM_UP:
+                asked[each.name].append(cost)
+    return asked
+
+
+def contexts(chats: int, seed: int) -> Iterator[Request]:
+    """Ever new questions."""
+    rng = random.Random(seed)  # noqa: S311
+    while True:
+        given = {
+            "chat_id": f"bench:{rng.randrange(chats)}",
+            "query": english.question(rng),
+            "budget_tokens": 2000,
+        }
+        yield "POST", "/v1/context", json.dumps(given)
+
+
+def _over_http(
+    running: Sequence[Checkout], clients: ProcessPoolExecutor, chats: int, askers: int
+) -> dict[str, dict[int, list[float]]]:
+    """Ask over HTTP, one asker and then several, in turns; the seconds of each context, by checkout and askers."""
+    rates: dict[str, dict[int, list[float]]] = {each.name: {1: [], askers: []} for each in running}
+    for each in running:
+        each.do("serve", port=each.port, key=each.key)
+        if wait(lambda each=each: _answers(each.port), _STARTS_WITHIN, pause=0.5) is None:  # type: ignore[misc]
+            raise ApiUnavailable(f"{each.name}: the HTTP API does not answer")
+
+    def ask(each: Checkout, count: int, first: int) -> list[float]:
+        at = time.time() + LEAD_SECONDS
+        asking = [
+            clients.submit(
+                senders.send_for, each.port, each.key, contexts, (chats, first + n), at, ROUND_SECONDS
+            )
+            for n in range(count)
+        ]
+        return [seconds for each_asker in asking for seconds in each_asker.result()]
+
+    for number in range(-1, ROUNDS):
+        for each in running:
+            for count in (askers, 1):
+                took = ask(each, count, 1000 * (number + 2))
+                # the first round warms up
+                if number >= 0:
+                    rates[each.name][count] += took
+    return rates
+
+
+def _answers(port: int) -> bool:
+    try:
+        senders.send_all(port, "", [("GET", "/healthz", None)])
+    except OSError:
+        return False
+    return True
+
+
+def figures(
+    messages: int,
+    chats: int,
+    asked: dict[str, list[dict[str, float]]],
+    rates: dict[str, dict[int, list[float]]],
+    askers: int,
+) -> list[Figure]:
+    """Return what was measured; only this checkout, `after`, is judged."""
+    found: list[Figure] = []
+    least = {"more_is_better": True}
+    for name, costs in asked.items():
+        judged = name == "after"
+        spent = spread([cost["ms"] for cost in costs])
+        limit = p95_limit_ms(messages, chats) if judged else None
+        most = MOST_STATEMENTS if judged else None
+        found += [
+            Figure(f"{name}: context, median", spent["p50"], "ms"),
+            Figure(f"{name}: context, p95", spent["p95"], "ms", limit=limit),
+            Figure(f"{name}: its process's own time", round(median(c["cpu_ms"] for c in costs), 1), "ms"),
+            Figure(f"{name}: statements, median", median(c["statements"] for c in costs), "", limit=most),
+            Figure(f"{name}: statements, most", max(c["statements"] for c in costs), ""),
+        ]
+        alone, together = rates[name][1], rates[name][askers]
+        seconds = ROUNDS * ROUND_SECONDS
+        gain = round(len(together) / max(len(alone), 1), 2)
+        enough = judged and len(os.sched_getaffinity(0)) >= CORES
+        found += [
+            Figure(f"{name}: one asker over HTTP", round(len(alone) / seconds, 1), "contexts/s"),
+            Figure(
+                f"{name}: {askers} askers over HTTP",
+                round(len(together) / seconds, 1),
+                "contexts/s",
+                ratio=gain,
+                limit=LEAST_GAIN if enough else None,
+                **least,
+            ),
+            Figure(f"{name}: {askers} askers, p95", spread([s * 1000 for s in together])["p95"], "ms"),
+        ]
+    return found

@@ -1,0 +1,34 @@
+"""The languages that embedding models know, by the models' names."""
+
+import re
+
+from schemas.languages import parts_of
+
+# The first that a name has decides; a name with none says nothing.
+_MANY = re.compile(
+    r"multilingual|bge-m3|labse|distiluse|text-embedding-(?:3|ada)|jina-embeddings-v[3-9]|embeddinggemma|qwen3-embedding"
+    r"|nomic-embed-text-v2|arctic-embed2|arctic-embed-[ml]-v2|bge-multi|gte-qwen"
+)
+_ENGLISH = re.compile(
+    r"all-minilm|all-mpnet|all-distilroberta|multi-qa-|msmarco-|paraphrase-|nq-distilbert|bge-(?:small|base|large)|"
+    r"\be5-(?:small|base|large)|\bgte-(?:small|base|large|modernbert)|nomic-embed-text|mxbai-embed|arctic-embed|"
+    r"granite-embedding"
+)
+
+
+def knows(model: str, language: str) -> bool | None:
+    """Tell whether an embedding model knows all of a chat's languages; None if that is not known.
+
+    >>> knows("all-MiniLM-L6-v2", "german+english"), knows("intfloat/multilingual-e5-small", "turkish")
+    (False, True)
+    >>> knows("house-model-7", "german") is None, knows("all-MiniLM-L6-v2", "simple") is None
+    (True, True)
+    """
+    name = model.lower()
+    if set(parts_of(language)) == {"simple"}:
+        return None
+    if _MANY.search(name):
+        return True
+    if _ENGLISH.search(name):
+        return set(parts_of(language)) <= {"english", "simple"}
+    return None

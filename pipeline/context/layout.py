@@ -1,0 +1,180 @@
+"""Lay out the blocks of a context within its budget: which of them takes tokens first, and what makes way. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from functools import cached_property
+
+from pipeline.context import blocks, memory_block, recent_talk
+from pipeline.context.found_talk import FoundTalk
+from pipeline.context.page import Page
+from pipeline.context.wording import Wording
+from pipeline.retrieval.gather import RetrievalResult
+from pipeline.retrieval.prepare import PreparedQuery
+from pipeline.retrieval.profiles import Parameters
+from pipeline.text import truncate
+from pipeline.text.excerpt import Wanted
+from schemas.context import BlockKind
+from schemas.payloads import ContextQuery
+from schemas.sessions import Message
+
+MESSAGES: tuple[BlockKind, ...] = ("history", "exchanges")
+"""The blocks that show messages."""
+# Recent talk with one of so many of the best messages has to do with the question.
+BEST = 10
+# With fewer tokens left there is no room for more of the recent talk.
+LEAST_SPARE = 64
+# A guess at what the speaker of a line takes.
+_SPEAKER_TOKENS = 8
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a page is filled from."""
+
+    query: ContextQuery
+    prepared: PreparedQuery
+    found: RetrievalResult
+    budget: int
+    wording: Wording
+    # the latest messages that may be shown, newest first
+    recent: Sequence[Message]
+    is_question: Callable[[str], bool]
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters of the request."""
+        return self.prepared.request.parameters
+
+    @property
+    def zone(self) -> tzinfo:
+        """The chat's time zone."""
+        return self.prepared.parsed.zone
+
+    @property
+    def now(self) -> datetime:
+        """When the question is asked."""
+        return self.prepared.request.as_of or self.prepared.parsed.now
+
+    @property
+    def history_cap(self) -> int:
+        """The most tokens of recent talk."""
+        return min(self.parameters.history_tokens, int(self.budget * self.parameters.history_share))
+
+    @cached_property
+    def asked(self) -> Wanted:
+        """What long messages are excerpted about: the question, with the words of recent talk that it leans on."""
+        said = " ".join((self.query.query, *self.prepared.parsed.brief))
+        return Wanted.of(said, self.prepared.request.chat.language)
+
+    @cached_property
+    def talk(self) -> FoundTalk:
+        """What was found of earlier talk."""
+        return FoundTalk(self.prepared, self.found, self.wording, self.is_question, self.asked)
+
+    def fill(self, page: Page) -> Page:
+        """Fill a page: first with recent talk as far as it matters, then with what is found, then with more of it."""
+        first = self._claimed()
+        filled = self._filled(page, first)
+        more = self._fitting(filled, first)
+        return self._filled(page, more) if more > first else filled
+
+    def _claimed(self) -> int:
+        """Return how many of the latest messages come before what is found."""
+        parsed = self.prepared.parsed
+        if not self.parameters.history_yields or self.found.retrieved is None:
+            return len(self.recent)
+        best = {hit.candidate.id for _, hit in self.talk.in_order[0][:BEST]}
+        asked = Wanted.of(self.prepared.question.content, self.prepared.request.chat.language)
+        leans = bool(parsed.brief)
+        return recent_talk.claimed(self.recent, asked, best, leans=leans, now=self.now)
+
+    def _fitting(self, page: Page, first: int) -> int:
+        """Return how many of the latest messages there is room for when all else is in."""
+        room, cap = page.room, self.history_cap
+        if "history" in page.blocks:
+            cap -= page.blocks["history"].tokens
+        if first >= len(self.recent) or room < LEAST_SPARE:
+            return first
+        shown = {item.id: item.text for item in page.items("exchanges")}
+        number = first
+        for message in self.recent[first:]:
+            # what is shown already takes no more tokens there
+            tokens = (
+                page.count(shown.get(str(message.id)) or truncate.displayed(message.content))
+                + _SPEAKER_TOKENS
+            )
+            cap -= tokens
+            room -= 0 if str(message.id) in shown else tokens
+            if min(room, cap) < 0:
+                break
+            number += 1
+        return number
+
+    def _filled(self, page: Page, recent: int) -> Page:
+        """Fill a page with the latest messages, and then with memories, documents, weeks, sessions and messages.
+
+        A memory makes way for a message or passage that says the same, and the tokens go to others.
+        """
+        page = page.copy()
+        page.fill(
+            recent_talk.history(
+                self.recent,
+                self.history_cap,
+                self.zone,
+                self.wording,
+                asked=self.asked,
+                changed=self.talk.in_order[1],
+                most=recent,
+                count=page.count,
+            )
+        )
+        contents = {hit.candidate.id: hit.candidate.text for hit in self.found.ranked}
+        contents |= {message.id: message.content for message in self.found.recent}
+        repeated: dict[str, str] = {}
+        while True:
+            filled, known = self._with_memories(page, repeated)
+            filled = self.talk.fill(filled, int(self.budget * self.parameters.session_share))
+            messages = [int(item.id) for kind in MESSAGES for item in filled.items(kind)]
+            passages = {item.id for item in filled.items("documents")}
+            again = memory_block.repeats(
+                known.statements,
+                {each: contents[each] for each in messages},
+                (passage.content for passage in known.passages if passage.id in passages),
+                self.parameters.duplicate_jaccard,
+            )
+            if not again:
+                return filled
+            repeated |= again
+
+    def _with_memories(
+        self, page: Page, repeated: Mapping[str, str]
+    ) -> tuple[Page, memory_block.ChosenMemories]:
+        """Fill a copy of the page with memories, documents and weeks; return it with what was chosen."""
+        parameters, filled, wording = self.parameters, page.copy(), self.wording
+        known = memory_block.choose(
+            self.found.memories,
+            parameters,
+            self.talk.scale,
+            self.prepared.question,
+            self.query.queries,
+            repeated,
+        )
+        filled.dropped.extend(known.dropped)
+        cap = int(self.budget * parameters.memory_share)
+        filled.fill(
+            memory_block.memories(
+                known.statements,
+                cap,
+                self.prepared.parsed.asker,
+                self.now,
+                self.zone,
+                wording,
+                self.asked,
+                page.count,
+            )
+        )
+        filled.fill(memory_block.documents(known.passages, cap, self.asked, wording, page.count))
+        rollup_cap = int(self.budget * parameters.rollup_share)
+        filled.fill(blocks.rollups(self.found.weeks, parameters, rollup_cap, wording))
+        return filled, known

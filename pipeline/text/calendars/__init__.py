@@ -1,0 +1,183 @@
+"""How each language says times, in one TOML file for each, read into patterns and the meanings of their words."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from pipeline.text.caches import pattern
+from pipeline.text.calendars import patterns
+from pipeline.text.calendars.patterns import RELATIONS as RELATIONS
+
+FOLDER = files(__name__)
+DEFAULT = "english"
+# The kinds of times, in the order in which a text is searched for them: the more words say it, the earlier.
+KINDS = (
+    *("range", "date", "ago", "counted", "week_weekday", "step_weekday", "period", "step", "day"),
+    *("month", "years", "weekday", "monthday"),
+)
+COUNTED_KINDS = ("ago", "step_weekday", "period", "step", "day")
+"""Those that people add to what they tell, counted from the day on which they say it."""
+# What a language's own file does not say.
+_FORMS = {
+    "range": ["{d}{th}{to}{e}{th}{of}{m}{year}"],
+    "date": ["{wd}{d}{th}{of}{m}{year}"],
+    "month": ["{m},?{year_after}", "{m}"],
+    "years": ["{y}"],
+    "weekday": ["{w}"],
+    "step": ["{step} {unit}"],
+}
+_PRESENT = "0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """How dates are written, with fields in braces."""
+
+    day: str
+    month: str
+    weekend: str
+    week: str
+    around: str
+    # the names of the months: beside a day, and without one
+    months: tuple[str, ...]
+    months_alone: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calendar:
+    """How a language says times."""
+
+    # the patterns of each kind of time; groups are named as the fields of a moment
+    forms: Mapping[str, tuple[re.Pattern[str], ...]]
+    # what the words mean
+    months: Mapping[str, int]
+    weekdays: Mapping[str, int]
+    numbers: Mapping[str, int]
+    units: Mapping[str, str]
+    steps: Mapping[str, int]
+    # days from today; units from this one
+    days: Mapping[str, int]
+    periods: Mapping[str, tuple[str, int]]
+    # short or ambiguous names of months and weekdays: a word before them must say that they are a time
+    short: frozenset[str]
+    # what is said before a time, at the end of a text; what is said after it, at the beginning
+    lead: re.Pattern[str]
+    trail: re.Pattern[str]
+    # what is said between the first and the last of a time
+    joins: re.Pattern[str]
+    spaced: bool
+    # names of months and weekdays begin with capitals
+    capitals: bool
+    # `4.5.` is a date wherever it is said
+    dotted: bool
+    # a day of the month is one without any word before it
+    alone: bool
+    shown: Shown
+    # an event and its relation to a time, in groups; None: as English says them
+    events: re.Pattern[str] | None
+
+
+@cache
+def calendars_of(language: str) -> tuple[Calendar, ...]:
+    """Return the calendars of a language, or of each of `german+english`; English for one without a file."""
+    known = [name for name in dict.fromkeys(language.split("+")) if _is_known(name)]
+    return tuple(_calendar(name) for name in known or [DEFAULT])
+
+
+def languages() -> list[str]:
+    """Return the languages that have a calendar."""
+    return sorted(each.name.removesuffix(".toml") for each in FOLDER.iterdir() if each.name.endswith(".toml"))
+
+
+def _is_known(name: str) -> bool:
+    return name.isidentifier() and FOLDER.joinpath(f"{name}.toml").is_file()
+
+
+@cache
+def _calendar(name: str) -> Calendar:
+    return _read(tomllib.loads(FOLDER.joinpath(f"{name}.toml").read_text(encoding="utf-8")))
+
+
+def _read(told: Mapping[str, Any]) -> Calendar:
+    months = {word: n for n, words in enumerate(told["months"], start=1) for word in patterns.split(words)}
+    weekdays = {word: n for n, words in enumerate(told["weekdays"]) for word in patterns.split(words)}
+    numbers = {word: n for n, words in enumerate(told["numbers"], start=1) for word in patterns.split(words)}
+    spaced, article = told.get("spaced", True), patterns.split(told.get("article", ""))
+    if not spaced:
+        numbers |= _han_numbers()
+    meanings: dict[str, dict[str, Any]] = {
+        key: {word: meaning for meaning, words in told.get(key, {}).items() for word in patterns.split(words)}
+        for key in ("units", "steps", "days", "periods")
+    }
+    slots = patterns.slots(told, months, weekdays, numbers, meanings, spaced=spaced)
+    forms = _FORMS | {"period": ["{period}"], "day": ["{day}"]} | told["forms"]
+    to, and_ = patterns.split(told["to"]), patterns.split(told["and"])
+    end = told.get("suffix", "")
+    return Calendar(
+        forms={
+            kind: tuple(patterns.compiled(form, slots, spaced=spaced) for form in forms.get(kind, ()))
+            for kind in KINDS
+        },
+        months=_folded(months),
+        weekdays=_folded(weekdays),
+        numbers=_folded(numbers),
+        units=_folded(meanings["units"]),
+        steps={word: int(step) for word, step in _folded(meanings["steps"]).items()},
+        days={word: int(days) for word, days in _folded(meanings["days"]).items()},
+        periods={
+            word: (meaning.split()[0], int(meaning.split()[1]))
+            for word, meaning in _folded(meanings["periods"]).items()
+        },
+        short=_short(told, spaced=spaced),
+        lead=patterns.relations(told.get("leads", {}), article, spaced=spaced, trail=False, suffix=""),
+        trail=patterns.relations(told.get("trails", {}), [], spaced=spaced, trail=True, suffix=end),
+        joins=pattern(
+            rf"{end}\s{{0,3}}(?:(?P<to>[-–—]|{patterns.alternatives(to)})|(?P<and>{patterns.alternatives(and_)}))\s{{0,3}}"
+            rf"(?:(?:{patterns.alternatives(article)})\s{{1,3}})?",
+            re.IGNORECASE,
+        ),
+        spaced=spaced,
+        capitals=told.get("capitals", False),
+        dotted=told.get("dotted", False),
+        alone=told.get("forms", {}).get("alone", not spaced),
+        shown=Shown(
+            **told["shown"],
+            months=tuple(_title(patterns.split(words)[0], told) for words in told["months"]),
+            months_alone=tuple(
+                _title(word, told)
+                for word in told.get("shown_months", "").split()
+                or [patterns.split(w)[0] for w in told["months"]]
+            ),
+        ),
+        events=patterns.events(told["events"]) if "events" in told else None,
+    )
+
+
+def _short(told: Mapping[str, Any], *, spaced: bool) -> frozenset[str]:
+    if not spaced:
+        return frozenset()
+    found = patterns.split(told.get("short_weekdays", ""))
+    keys = ("months",) if found else ("months", "weekdays")
+    for full, *others in (patterns.split(words) for key in keys for words in told[key]):
+        found += [word for word in others if len(word) + 2 <= len(full)]
+    return frozenset(word.casefold() for word in found)
+
+
+def _title(word: str, told: Mapping[str, Any]) -> str:
+    return word[:1].upper() + word[1:] if told.get("capitals") else word
+
+
+def _han_numbers() -> dict[str, int]:
+    ones = "一二三四五六七八九"
+    teens = {f"十{one}": 11 + n for n, one in enumerate(ones)}
+    tens = {f"{ten}十": 10 * (n + 2) for n, ten in enumerate("二三")}
+    more = {f"{ten}{one}": value + 1 + n for ten, value in tens.items() for n, one in enumerate(ones)}
+    return {"十": 10, **teens, **tens, **more}
+
+
+def _folded(words: Mapping[str, Any]) -> dict[str, Any]:
+    return {word.casefold(): meaning for word, meaning in words.items()}

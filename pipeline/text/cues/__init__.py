@@ -1,0 +1,277 @@
+"""What a text says by its wording, as data: one file of words and patterns for each language, see `english.toml`."""
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.resources import files
+from itertools import chain
+from re import Pattern
+from typing import Any, Literal
+from unicodedata import normalize
+
+from pipeline.text.caches import pattern
+from pipeline.text.cues.needed import needed
+
+AnswerType = Literal["when", "number", "where", "who", "now", "decision"]
+"""A time; a number, or what is mostly written in figures; a place; a person; the present or final state; a decision."""
+ANSWER_TYPES: tuple[AnswerType, ...] = ("when", "number", "where", "who", "now", "decision")
+
+LANGUAGES = (
+    *("english", "german", "french", "spanish", "portuguese", "italian", "dutch", "polish"),
+    *("turkish", "russian", "chinese", "japanese"),
+)
+"""The languages that have a file."""
+FALLBACK = "english"
+"""What is read in the place of a language without a file: its speakers know these words best."""
+
+ANY_LANGUAGE = "+".join(LANGUAGES)
+"""Where it is not known in which language something is, and stop words of another do less harm than none."""
+
+# What is no pattern of a language matches nothing.
+_NOTHING = r"(?!)"
+
+
+class Phrases:
+    """Patterns that are searched for in a text as `plain` returns it, each only where it has a piece that it needs."""
+
+    __slots__ = ("_pairs", "patterns")
+
+    def __init__(self, sources: Iterable[str]) -> None:
+        self.patterns = tuple(map(pattern, sources))
+        # "" is in every text
+        self._pairs = tuple(
+            (piece, each) for each in self.patterns for piece in sorted(needed(each.pattern)) or [""]
+        )
+
+    def may_be_in(self, text: str) -> bool:
+        """Tell whether the text has a piece that one of the patterns needs."""
+        return any(piece in text for piece, _ in self._pairs)
+
+    def found(self, text: str) -> bool:
+        """Tell whether the text has one of the patterns."""
+        return any(piece in text and each.search(text) is not None for piece, each in self._pairs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """Words of one kind."""
+
+    whole: frozenset[str]
+    # those of scripts without spaces, which are sought anywhere; None: there are none
+    pieces: Pattern[str] | None = None
+
+    def count(self, words: Iterable[str], text: str) -> int:
+        """Count them among the words of a text, and in the text."""
+        whole = sum(map(self.whole.__contains__, words))
+        return whole if self.pieces is None else whole + len(self.pieces.findall(text))
+
+    def are_in(self, words: Iterable[str], text: str) -> bool:
+        """Tell whether one of them is among the words of a text, or in the text."""
+        return not self.whole.isdisjoint(words) or bool(self.pieces and self.pieces.search(text))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cues:
+    """The words and patterns of a language, or of several together; texts are read as `plain` returns them."""
+
+    # how a question begins and ends, and what makes one wherever it is
+    begins: Pattern[str]
+    ends: Pattern[str]
+    asks_anywhere: Phrases
+    # whether `ends` is decisive, even before a full stop
+    has_ends: bool
+    # what a question asks for
+    asked: Mapping[AnswerType, Phrases]
+    # what a message holds
+    time: Words
+    time_phrases: Phrases
+    number: Words
+    number_phrases: Phrases
+    first_person: Words
+    second_person: Words
+    # dialogue acts
+    decided: Phrases
+    hedged: Phrases
+    agrees: Pattern[str]
+    proposes: Phrases
+    promises: Phrases
+    unsure: Phrases
+    wonders: Phrases
+    small_talk: Phrases
+    # an answer that says nothing, with the words after that as `more`; one of each language
+    says_nothing: Sequence[Pattern[str]]
+    but: Words
+    greetings: frozenset[str]
+    # questions that go on from the talk: how they begin, which do so by themselves, and words that refer to something
+    openers: Pattern[str]
+    alone: Phrases
+    refers: Phrases
+    # how a question's own words for deciding begin, and what people say when they decide
+    deciding_stems: tuple[str, ...]
+    deciding_verbs: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopWords:
+    """Words that say nothing of what a text is about."""
+
+    words: frozenset[str]
+    # characters that no word about something has, in scripts without spaces
+    particles: frozenset[str]
+    # words that are before a noun more often than before anything else
+    determiners: frozenset[str]
+
+
+def plain(text: str) -> str:
+    """Return a text as the patterns have it: lower case, composed letters, the typewriter's apostrophe.
+
+    >>> plain("Don’t ASK")
+    "don't ask"
+    """
+    if not text.isascii():
+        # the lower case of a dotted capital I would be of two characters
+        text = normalize("NFC", text).replace("\u2019", "'").replace("\u0130", "i")
+    return text.lower()
+
+
+def cues_of(language: str) -> Cues:
+    """Return the cues of a language, or of several as in `german+english`.
+
+    >>> cues_of("german+english").asked["when"].found("wann"), cues_of("swedish") is cues_of("english")
+    (True, True)
+    """
+    return _made(_parts(language))
+
+
+def stop_words(language: str) -> StopWords:
+    """Return the stop words of a language, or of several as in `german+english`; see `ANY_LANGUAGE`."""
+    return _stop_words(_parts(language))
+
+
+@lru_cache(maxsize=256)
+def _parts(language: str) -> tuple[str, ...]:
+    """Return the languages whose files are read, in an order that is always the same."""
+    parts = {part if part in LANGUAGES else FALLBACK for part in language.split("+")}
+    return tuple(sorted(parts))
+
+
+@cache
+def _stop_words(languages: tuple[str, ...]) -> StopWords:
+    sources = [_read(language)["words"] for language in languages]
+
+    def every(*keys: str) -> frozenset[str]:
+        return frozenset(word for source in sources for key in keys for word in source[key].split())
+
+    return StopWords(
+        words=every("stop", "chatter"),
+        particles=frozenset("".join(source.get("particles", "") for source in sources)),
+        determiners=every("determiners"),
+    )
+
+
+@cache
+def _read(language: str) -> Mapping[str, Any]:
+    return tomllib.loads((files(__name__) / f"{language}.toml").read_text(encoding="utf-8"))
+
+
+_Shape = Callable[[Mapping[str, Any], str], str]
+
+
+def _delimited(source: Mapping[str, Any], inside: str) -> str:
+    return rf"(?<!\w)(?:{inside})(?!\w)" if source.get("spaced", True) else f"(?:{inside})"
+
+
+def _as_begun(source: Mapping[str, Any], inside: str) -> str:
+    return rf"(?<!\w)(?:{inside})" if source.get("spaced", True) else f"(?:{inside})"
+
+
+def _begins(source: Mapping[str, Any], inside: str) -> str:
+    lead = "|".join(source["asks"]["lead"].split())
+    before = rf"(?:(?:{lead})[,!. ]+)*" if lead else ""
+    return rf"[^\w'+]*{before}{_delimited(source, inside)}"
+
+
+def _ends(source: Mapping[str, Any], inside: str) -> str:
+    return rf"{_as_begun(source, inside)}\W*\Z"
+
+
+def _opens(source: Mapping[str, Any], inside: str) -> str:
+    return rf"\W*{_delimited(source, inside)}"
+
+
+def _agrees(source: Mapping[str, Any], inside: str) -> str:
+    """Return what is said by itself, or with three more words."""
+    if source.get("spaced", True):
+        return rf"^[^\w+]*(?:{inside})(?!\w)\W*(?:\w+\W*){{0,3}}$"
+    return rf"^\W*(?:{inside})\W*\w{{0,4}}\W*$"
+
+
+def _says_nothing(source: Mapping[str, Any]) -> str:
+    acts = source["acts"]
+    apologies, nothing = "|".join(acts["apologies"].split()), "|".join(acts["says_nothing"])
+    if source.get("spaced", True):
+        return rf"(?:(?:{apologies}) )*(?:{nothing})(?P<more>(?: .*)?)"
+    return rf"(?:(?:{apologies}) ?)*(?:{nothing})(?P<more>.*)"
+
+
+@cache
+def _made(languages: tuple[str, ...]) -> Cues:
+    sources = [_read(language) for language in languages]
+
+    def either(section: str, key: str, shape: _Shape) -> str:
+        """Return one pattern of all languages."""
+        found = [(source, "|".join(source.get(section, {}).get(key, ()))) for source in sources]
+        return "|".join(shape(source, inside) for source, inside in found if inside) or _NOTHING
+
+    def phrases(section: str, key: str, shape: _Shape = _delimited) -> Phrases:
+        return Phrases(
+            shape(source, each) for source in sources for each in source.get(section, {}).get(key, ())
+        )
+
+    def words(section: str, key: str) -> Words:
+        found = [(source, source.get(section, {}).get(key, "").split()) for source in sources]
+        excepted = {
+            word for each in sources for word in each.get(section, {}).get(f"{key}_except", "").split()
+        }
+        pieces = [word for source, inside in found if not source.get("spaced", True) for word in inside]
+        whole = [word for source, inside in found if source.get("spaced", True) for word in inside]
+        longest_first = "|".join(sorted(pieces, key=lambda piece: (-len(piece), piece)))
+        return Words(
+            whole=frozenset(whole) - excepted, pieces=pattern(longest_first) if longest_first else None
+        )
+
+    def every(section: str, *keys: str) -> frozenset[str]:
+        inside = (source.get(section, {}).get(key, "").split() for source in sources for key in keys)
+        return frozenset(chain.from_iterable(inside))
+
+    greetings = chain.from_iterable(source.get("greetings", "").split() for source in sources)
+    return Cues(
+        begins=pattern(either("asks", "begins", _begins)),
+        ends=pattern(either("asks", "ends", _ends)),
+        has_ends=any("ends" in source["asks"] for source in sources),
+        asks_anywhere=phrases("asks", "anywhere"),
+        asked={kind: phrases("asked", kind) for kind in ANSWER_TYPES},
+        time=words("says", "time"),
+        time_phrases=phrases("says", "time_patterns"),
+        number=words("says", "number"),
+        number_phrases=phrases("says", "number_patterns"),
+        first_person=words("says", "first_person"),
+        second_person=words("says", "second_person"),
+        decided=phrases("acts", "decided"),
+        hedged=phrases("acts", "hedged"),
+        agrees=pattern(either("acts", "agrees", _agrees)),
+        proposes=phrases("acts", "proposes"),
+        promises=phrases("acts", "promises"),
+        unsure=phrases("acts", "unsure"),
+        wonders=phrases("acts", "wonders"),
+        small_talk=phrases("acts", "small_talk", _as_begun),
+        says_nothing=[pattern(_says_nothing(source)) for source in sources],
+        but=words("acts", "but"),
+        greetings=frozenset(greetings),
+        openers=pattern(either("followup", "openers", _opens)),
+        alone=phrases("followup", "alone"),
+        refers=phrases("followup", "refers"),
+        deciding_stems=tuple(sorted(every("words", "deciding_stems"))),
+        deciding_verbs=every("words", "deciding_verbs"),
+    )

@@ -1,0 +1,148 @@
+"""Detect the languages that texts are written in."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from schemas.languages import CODES, MAX_PARTS
+
+if TYPE_CHECKING:
+    from py3langid.langid import LanguageIdentifier
+
+MAX_LETTERS = 200
+"""Letters of one text that count: a pasted article is no more than a long message."""
+MIN_LETTERS = 40
+"""Letters that all texts must have together."""
+MIN_VOTE = 12
+"""Letters of a text that says something of its language by itself."""
+MIN_SHARE, MIN_TEXTS = 0.2, 4
+"""What another language than the commonest must have: its share of the letters, and its texts."""
+MIN_SHARE_OF_RELATIVE = 0.35
+"""The share of one that is often taken for the commonest."""
+DENSE = 3
+"""How many letters of an alphabet a sign of Han, kana or Hangul stands for."""
+
+# Languages that are declared only: short texts in a larger one look like them.
+_DECLARED_ONLY = {"afrikaans", "galician", "malay", "tagalog", "swahili"}
+_RELATIVES = (
+    {"danish", "norwegian", "swedish"},
+    {"czech", "slovak", "slovenian", "croatian", "serbian", "polish"},
+    {"russian", "ukrainian", "belarusian", "bulgarian", "macedonian", "serbian", "kazakh"},
+    {"spanish", "catalan", "portuguese", "italian", "romanian", "french"},
+    {"hindi", "marathi", "nepali"},
+    {"arabic", "persian", "urdu"},
+    {"dutch", "german", "yiddish"},
+    {"chinese", "japanese"},
+    {"turkish", "azerbaijani"},
+    {"finnish", "estonian"},
+)
+_CODE_BLOCK = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_NO_WORDS = re.compile(r"`[^`\n]*`|https?://\S+|www\.\S+|[@#][\w.-]+|:\w+:")
+# Marks are parts of letters: vowels of Hebrew, Arabic, Indic scripts, Thai and its like.
+_LETTERS = r"(?:[^\W\d_]|[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0eff\u1000-\u109f\u1780-\u17ff])+"
+_WORD = re.compile(rf"{_LETTERS}(?:['’]{_LETTERS})*")
+_DENSE = re.compile("[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\U00020000-\U0003ffff]")
+
+
+def detect(texts: Iterable[str]) -> str | None:
+    """Return the languages that most of these texts are in, the commonest first, or None if they do not tell.
+
+    Each text votes with its letters, without links, code, names that are addressed and emoji; a second or third
+    language counts if it has a good share.
+
+    >>> detect(["Wann kommst du denn morgen nach Hause?", "Ich bin so gegen acht Uhr da, vielleicht etwas später."])
+    'german'
+    >>> detect(["ok", "https://example.org/a-long-address-in-english"]) is None
+    True
+    """
+    plain = [found for found in map(_plain, texts) if found]
+    if sum(map(_size, plain)) < MIN_LETTERS:
+        return None
+    votes = _votes(plain, ())
+    # again without those that a few short texts look like
+    likely = [code for code, share in _shares(votes).items() if share >= MIN_SHARE / 2]
+    votes = _votes(plain, tuple(sorted(likely)))
+    shares = _shares(votes)
+    best = max(shares, key=lambda code: shares[code])
+    if shares[best] < 1 / 3:
+        return None
+    named: dict[str, float] = defaultdict(float)
+    texts_of: Counter[str] = Counter()
+    for code, share in shares.items():
+        named[CODES[code]] += share
+        texts_of[CODES[code]] += len(votes[code])
+    first = CODES[best]
+    others = [
+        name
+        for name in sorted(named, key=lambda name: -named[name])
+        if name != first and texts_of[name] >= MIN_TEXTS and named[name] >= _needed(name, first)
+    ]
+    return "+".join([first, *others][:MAX_PARTS])
+
+
+def _needed(name: str, first: str) -> float:
+    related = any({name, first} <= family for family in _RELATIVES)
+    return MIN_SHARE_OF_RELATIVE if related else MIN_SHARE
+
+
+def _votes(plain: Sequence[str], codes: tuple[str, ...]) -> dict[str, list[int]]:
+    """Return the sizes of the texts of each language, by its code, out of these or all."""
+    model = _model(codes)
+    votes: dict[str, list[int]] = defaultdict(list)
+    for text in plain:
+        if _size(text) >= MIN_VOTE:
+            votes[model.classify(text)[0]].append(_size(text))
+    if not votes:
+        # short ones only
+        together = " ".join(plain)
+        votes[model.classify(together)[0]].append(_size(together))
+    return votes
+
+
+def _shares(votes: dict[str, list[int]]) -> dict[str, float]:
+    total = sum(map(sum, votes.values()))
+    return {code: sum(sizes) / total for code, sizes in votes.items()}
+
+
+def _plain(text: str) -> str:
+    """Return some words of a text, without what is in no language."""
+    words, size = [], 0
+    for match in _WORD.finditer(_NO_WORDS.sub(" ", _CODE_BLOCK.sub(" ", text))):
+        words.append(match[0][:MAX_LETTERS])
+        size += len(words[-1])
+        if size >= MAX_LETTERS:
+            break
+    return " ".join(words)
+
+
+def _size(plain: str) -> int:
+    return len(plain) - plain.count(" ") + (DENSE - 1) * len(_DENSE.findall(plain))
+
+
+@cache
+def _detectable() -> frozenset[str]:
+    return frozenset(code for code, name in CODES.items() if name not in _DECLARED_ONLY)
+
+
+@cache
+def _whole_model() -> "LanguageIdentifier":
+    # 5 MB and a second of reading: only where a language is detected
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    model = LanguageIdentifier.from_model_file(MODEL_FILE)
+    model.set_languages(_detectable() & set(model.labels))
+    return model
+
+
+def _model(codes: tuple[str, ...]) -> "LanguageIdentifier":
+    """Return the model of these languages, or of all that are detected."""
+    whole = _whole_model()
+    if not codes:
+        return whole
+    from copy import copy
+
+    part = copy(whole)
+    part.set_languages(codes)
+    return part

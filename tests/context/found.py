@@ -1,0 +1,141 @@
+"""What a context is assembled from, made up: messages with scores, sessions, recent talk."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from pipeline.context.build import assemble
+from pipeline.question import parse
+from pipeline.ranking.model import Candidate, Scored, Statistics, Weights
+from pipeline.retrieval.candidates import CandidateSet
+from pipeline.retrieval.gather import RetrievalResult
+from pipeline.retrieval.prepare import ParsedQuestion, PreparedQuery
+from pipeline.retrieval.profiles import parameters_for
+from pipeline.retrieval.request import RetrievalRequest, SearchTerms
+from pipeline.retrieval.sessions import RetrievedSession
+from pipeline.store.chats import Chat
+from schemas.context import Context
+from schemas.payloads import ContextQuery
+from schemas.sessions import Message
+
+START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
+NOW = datetime(2026, 4, 1, tzinfo=UTC)
+
+
+def hit(number: int, text: str, score: float, **fields: Any) -> Scored:
+    """A message of session 1 with this score; `parts` and a candidate's fields may be given."""
+    parts: Mapping[str, float] = fields.pop("parts", {"words": score})
+    given = {
+        "session": 1,
+        "place": number,
+        "external_id": str(number),
+        "speaker": "Ann",
+        "role": "user",
+        "sent_at": START + timedelta(minutes=number),
+        "terms": {},
+        "length": 5,
+        "cosine": None,
+    } | fields
+    return Scored(candidate=Candidate(id=number, text=text, **given), score=score, parts=parts)
+
+
+def recent(number: int, text: str, **fields: Any) -> Message:
+    """A message of recent talk, the higher its number the newer."""
+    given = {
+        "chat_id": "test:talk",
+        "external_id": str(number),
+        "sender_id": "test:ben",
+        "sender_name": "Ben",
+        "role": "user",
+        "sent_at": NOW - timedelta(days=1) + timedelta(minutes=number - 1000),
+        "position": 0,
+        "session_key": "",
+        "agent_id": None,
+        "metadata": {},
+    } | fields
+    return Message(id=number, content=text, **given)
+
+
+def session(number: int, summary: str, score: float, **fields: Any) -> RetrievedSession:
+    """A session of an hour, `number` days after the first one."""
+    began = START + timedelta(days=number)
+    given = {
+        "started_at": began,
+        "ended_at": began + timedelta(hours=1),
+        "topics": [],
+        "entities": [],
+        "session_key": "",
+        "message_count": 50,
+    } | fields
+    return RetrievedSession(id=number, summary=summary, score=score, **given)
+
+
+def assembled(
+    question: str,
+    ranked: Sequence[Scored] = (),
+    *,
+    sessions: Sequence[RetrievedSession] = (),
+    latest: Sequence[Message] = (),
+    budget: int = 2000,
+    profile: str = "balanced",
+    language: str = "english",
+    brief: Sequence[str] = (),
+    explain: bool = False,
+    **parameters: float,
+) -> Context:
+    """Assemble a context from these; `latest` is newest first."""
+    query = ContextQuery.model_validate(
+        {"chat_id": "test:talk", "query": question, "profile": profile, "explain": explain}
+    )
+    chat = Chat(
+        chat_id="test:talk",
+        platform="test",
+        kind="group",
+        title="Talk",
+        time_zone="UTC",
+        language=language,
+        message_count=len(ranked),
+        lexeme_count=0,
+        memory=True,
+    )
+    request = RetrievalRequest(
+        chat=chat, text=question, parameters=parameters_for(profile, parameters)[0], weights=Weights()
+    )
+    read = parse.read(question, [], START, NOW)
+    parsed = ParsedQuestion(
+        request=request,
+        question=read,
+        lexemes=[],
+        event=None,
+        others=(),
+        brief=list(brief),
+        questions=None,
+        zone=ZoneInfo("UTC"),
+        now=NOW,
+        asker=None,
+        active_space=None,
+    )
+    ordered = sorted(ranked, key=lambda each: -each.score)
+    frequency = Counter(term for each in ranked for term in each.candidate.terms)
+    statistics = Statistics(messages=max(len(ranked), 1), mean_length=5, document_frequency=frequency)
+    found = RetrievalResult(
+        retrieved=CandidateSet(
+            candidates=[each.candidate for each in ordered],
+            statistics=statistics,
+            vector_search="off",
+            rows_compared=0,
+            keyword_search="exact",
+        ),
+        ranked=ordered,
+        sessions=sessions,
+        recent=latest,
+    )
+    prepared = PreparedQuery(parsed=parsed, question=read, terms=SearchTerms(lexemes=[]))
+    return assemble(query, prepared, found, budget)
+
+
+def lines(found: Context, kind: str) -> list[str]:
+    """The texts of a block's items, in order."""
+    return [item.text for block in found.blocks if block.kind == kind for item in block.items]

@@ -1,0 +1,87 @@
+"""The language of a chat is read off its texts, also off short ones."""
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from pipeline.text.language import detect
+from schemas.languages import normal
+
+SAID = {
+    "english": "I think that we should ask them before the end of the week, because they have not paid for it yet.",
+    "german": "Ich glaube, dass wir sie noch vor dem Ende der Woche fragen sollten, weil sie es nicht bezahlt haben.",
+    "portuguese": "Eu acho que a gente devia falar com eles antes do fim da semana, porque ainda não pagaram nada.",
+    "spanish": "Yo creo que tenemos que hablar con ellos antes del fin de la semana, porque no nos han pagado.",
+    "french": "Je pense que nous devons leur parler avant la fin de la semaine, car ils ne nous ont pas payé.",
+    "italian": "Io penso che noi dobbiamo parlare con loro prima della fine della settimana, e non ci hanno pagato.",
+    "dutch": "Ik denk dat wij met hen moeten praten voor het einde van de week, want ze hebben ons nog niet betaald.",
+    "swedish": "Jag tror att vi måste tala med dem före slutet av veckan, för de har inte betalat oss.",
+    "russian": "Я думаю, что нам надо с ними поговорить до конца недели, потому что они нам ещё не заплатили.",
+    "polish": "Myślę, że powinniśmy z nimi porozmawiać przed końcem tygodnia, bo jeszcze nam nie zapłacili.",
+    "turkish": "Bence hafta sonundan önce onlarla konuşmalıyız, çünkü bize hâlâ ödeme yapmadılar.",
+    "ukrainian": "Я думаю, що нам треба з ними поговорити до кінця тижня, бо вони нам ще не заплатили.",
+    "chinese": "我觉得我们应该在周末之前问问他们，因为他们还没有付钱。",
+    "japanese": "まだ払ってもらっていないので、週末までに聞いたほうがいいと思います。",
+    "korean": "아직 돈을 안 냈으니까 주말 전에 물어보는 게 좋을 것 같아요.",
+    "thai": "ฉันคิดว่าเราควรถามพวกเขาก่อนสิ้นสัปดาห์ เพราะพวกเขายังไม่ได้จ่ายเงิน",
+    "hebrew": "אני חושב שכדאי לשאול אותם לפני סוף השבוע, כי הם עדיין לא שילמו.",
+    "vietnamese": "Tôi nghĩ chúng ta nên hỏi họ trước cuối tuần vì họ vẫn chưa trả tiền.",
+}
+
+
+@pytest.mark.parametrize("language", SAID)
+def test_a_sentence_tells_its_language(language: str) -> None:
+    assert detect([SAID[language]]) == language
+
+
+@pytest.mark.parametrize("language", SAID)
+def test_what_is_in_no_language_counts_for_none(language: str) -> None:
+    noise = [
+        "https://example.org/the/quick/brown/fox/jumps/over/the/lazy/dog",
+        "```def main(): return the_answer if it_is_there else None```",
+        "@somebody_with_a_long_english_name_that_goes_on_and_on",
+        "😂😂😂",
+        "12:30",
+    ]
+    assert detect([*noise, SAID[language], *noise]) == language
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["ok", "lol", "haha"], ["34,90 €", "18:30"], ["`x` " * 10_000]])
+def test_what_tells_nothing_is_in_no_language(texts: list[str]) -> None:
+    assert detect(texts) is None
+
+
+def test_a_pasted_article_is_no_more_than_a_message() -> None:
+    assert detect([SAID["english"] * 500, *[SAID["german"]] * 5]) == "german"
+
+
+def test_a_few_words_of_another_language_do_not_make_a_chat_mixed() -> None:
+    assert detect([*[SAID["german"]] * 12, SAID["english"], "see you later"]) == "german"
+
+
+@hypothesis_settings(max_examples=50, deadline=None)
+@given(st.lists(st.text(max_size=60), max_size=12))
+def test_any_texts_are_in_known_languages_or_in_none(texts: list[str]) -> None:
+    found = detect(texts)
+    assert found is None or normal(found) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("DE", "german"),
+        ("zh-Hans", "chinese"),
+        ("pt_BR", "portuguese"),
+        ("en + de + en", "english+german"),
+        ("simple", "simple"),
+    ],
+)
+def test_a_language_is_stored_by_its_name(given: str, name: str) -> None:
+    assert normal(given) == name
+
+
+@pytest.mark.parametrize("given", ["", "klingon", "german+", "+", "en+de+fr+it", "auto"])
+def test_what_is_no_language_is_refused(given: str) -> None:
+    with pytest.raises(ValueError, match=r"languages|not one of"):
+        normal(given)
