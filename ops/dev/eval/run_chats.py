@@ -16,7 +16,6 @@ from ops.dev.eval.samples import ChatFacts, Part, SampleChat, SampleQuestion
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
 from pipeline.retrieval.profiles import parameters_for
-from schemas.errors import InvalidInput
 from schemas.messages import MessageIn
 from schemas.settings import Settings
 
@@ -55,14 +54,11 @@ def chats(settings: Settings, options: Options, progress: Say) -> dict[str, Any]
     parameters_for("balanced", options.parameters)
     known = samples.catalogue(options.folder)
     chosen = samples.chosen(known, options.part, options.only)
-    readable = {name: facts for name, facts in chosen.items() if samples.is_readable(facts)}
-    if not readable:
-        raise InvalidInput("there is no such chat", field="only")
-    translated = {name: f.translation_of for name, f in readable.items() if f.translation_of in readable}
+    translated = {name: f.translation_of for name, f in chosen.items() if f.translation_of in chosen}
     also_by_words = {*translated, *translated.values()}
     answered: list[Answered] = []
     with shipped.temporary(settings) as backscroll:
-        for name, facts in readable.items():
+        for name, facts in chosen.items():
             sample = samples.read_chat(name, options.folder)
             ways = (
                 [BY_WORDS] if options.words_only else [OURS, *([BY_WORDS] if name in also_by_words else [])]
@@ -70,8 +66,7 @@ def chats(settings: Settings, options: Options, progress: Say) -> dict[str, Any]
             answered += _chat(backscroll, sample, facts, ways, options.parameters, progress)
     found = chat_measures.tables(answered, {a: b for a, b in translated.items() if b})
     return found | {
-        "chats": list(readable),
-        "skipped": [name for name in chosen if name not in readable],
+        "chats": list(chosen),
         "parameters": dict(options.parameters),
         "details": [asdict(one) for one in answered],
     }
