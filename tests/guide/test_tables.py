@@ -56,10 +56,17 @@ def test_the_weights_are_those_of_the_ranking() -> None:
 
 def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     text = RETRIEVAL.sentences
-    assert f"Chats of up to {candidates.WHOLE_UP_TO:,} messages are read whole" in text
-    assert text.count(f"the {candidates.CANDIDATES_PER_ARM} ") == 2
+    arms = {names(row[0])[0]: row[1] for row in RETRIEVAL.table("arm")}
+    assert f"the {candidates.CANDIDATES_PER_ARM} best" in arms["keywords"]
+    assert f"the {candidates.CANDIDATES_PER_ARM} nearest" in arms["vectors"]
+    sessions = f"the {candidates.PER_SESSION} best of each of the best sessions: {candidates.BEST_SESSIONS} by"
+    assert arms["sessions"].startswith(sessions)
+    for arm in ("times", "named", "newest"):
+        assert f"{candidates.CANDIDATES_PER_SIDE_ARM} " in arms[arm]
+    assert f"the newest {candidates.VERBATIM_SCANNED:,} messages" in arms["verbatim"]
     neighbours = {2: "two", 3: "three", 4: "four", 5: "five"}[candidates.REACH]
     assert f"each with {neighbours} neighbours on either side" in text
+    assert f"count {candidates.UNKNOWN_LANGUAGE_TRUST:g} of that" in text
     assert f"over {vector_search.EXACT_UP_TO:,} of them" in text
     assert f"in more than {keyword_search.CANDIDATES:,} messages together" in text
     assert f"(k1 = {bm25.K1}, b = {bm25.B})" in text
