@@ -32,6 +32,7 @@ from pipeline.store.keyword_search import KeywordHits, KeywordSearch
 from pipeline.store.session_search import SessionLimits
 from pipeline.store.vector_search import VectorHits
 from pipeline.text.exact_match import Verbatim
+from pipeline.text.message_cues import stored_or_read
 from schemas.languages import parts_of
 from schemas.sessions import RepliedTo, number_of
 from schemas.vectors import VectorSearch
@@ -323,13 +324,14 @@ def with_neighbours(
         candidate_rows.cosines_of(connection, known, *query.embedded) if query.embedded else {}
         for query in terms.queries[1:]
     ]
-    return _candidates(rows, cosines, terms)
+    return _candidates(rows, cosines, terms, scope.language)
 
 
 def _candidates(
     rows: Sequence[Row[*tuple[Any, ...]]],
     cosines: Sequence[Mapping[int, float]],
     terms: SearchTerms,
+    language: str,
 ) -> list[Candidate]:
     """Return rows of `candidate_rows` as candidates, each with its place; `cosines` are those of each other query."""
     known = [frozenset(query.lexemes) for query in terms.queries]
@@ -357,6 +359,8 @@ def _candidates(
             cosine,
             session,
             after,
+            asks,
+            flags,
         ) = row
         if session != before:
             place = 0
@@ -377,6 +381,7 @@ def _candidates(
                 terms=held[0],
                 length=size,
                 cosine=cosine,
+                cues=stored_or_read(asks, flags, content, language, of_a_bot=role == "assistant"),
                 answered=_answered(by_external_id.get(reply_to), answered) if reply_to else None,
                 others=[
                     QueryMatch(own, each.get(message)) for own, each in zip(held[1:], cosines, strict=True)

@@ -59,7 +59,9 @@ def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     arms = {names(row[0])[0]: row[1] for row in RETRIEVAL.table("arm")}
     assert f"the {candidates.CANDIDATES_PER_ARM} best" in arms["keywords"]
     assert f"the {candidates.CANDIDATES_PER_ARM} nearest" in arms["vectors"]
-    sessions = f"the {candidates.PER_SESSION} best of each of the best sessions: {candidates.BEST_SESSIONS} by"
+    sessions = (
+        f"the {candidates.PER_SESSION} best of each of the best sessions: {candidates.BEST_SESSIONS} by"
+    )
     assert arms["sessions"].startswith(sessions)
     for arm in ("times", "named", "newest"):
         assert f"{candidates.CANDIDATES_PER_SIDE_ARM} " in arms[arm]

@@ -164,7 +164,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "messages: Sequence[tuple[schemas.messages.MessageIn, int]]": lambda a: [(a.message, 3)],
     "shown": lambda a: a.ids("messages"),
     "arrived": lambda a: [
-        Arrival(each, a.chat_id, 0, "", LONG_AGO, "Mallory", 1, 1, True)
+        Arrival(each, a.chat_id, 0, "", LONG_AGO, "Mallory", 1, 1, "user", "hi")
         for each in a.ids("arrivals", "message_id")
     ],
     "put": lambda _: lambda _arrived: None,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pipeline.question import parse as question
 from pipeline.ranking import rank
 from pipeline.ranking.model import Candidate, QueryMatch, Scored, Statistics, Weights
+from pipeline.text import message_cues
 from schemas.sessions import RepliedTo
 
 START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
@@ -30,6 +31,7 @@ def candidate(number: int, text: str = "hm", **fields: object) -> Candidate:
         "terms": {},
         "length": 5,
         "cosine": None,
+        "cues": message_cues.read(text, "english"),
     }
     return Candidate(**{**given, **fields})  # type: ignore[arg-type]
 
