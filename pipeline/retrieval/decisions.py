@@ -5,12 +5,8 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from pipeline.ranking import decisions, features
-from pipeline.retrieval.candidates import (
-    CANDIDATES_PER_ARM,
-    CandidateSet,
-    keyword_hits,
-    with_neighbours,
-)
+from pipeline.retrieval.arms import CANDIDATES_PER_ARM, keyword_hits
+from pipeline.retrieval.candidates import CandidateSet, with_neighbours
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import keyword_search, message_cues
 from pipeline.text.message_cues import stored_or_read

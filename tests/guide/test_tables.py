@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from ops import exit_codes
 from pipeline.ranking import bm25
 from pipeline.ranking.model import Weights
-from pipeline.retrieval import candidates, profiles
+from pipeline.retrieval import arms, candidates, profiles
 from pipeline.retrieval.profiles import PROFILES, PURPOSES, Parameters
 from pipeline.store import keyword_search, memory_search, vector_search
 from schemas.context import BlockKind, Context, DropReason
@@ -56,16 +56,14 @@ def test_the_weights_are_those_of_the_ranking() -> None:
 
 def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     text = RETRIEVAL.sentences
-    arms = {names(row[0])[0]: row[1] for row in RETRIEVAL.table("arm")}
-    assert f"the {candidates.CANDIDATES_PER_ARM} best" in arms["keywords"]
-    assert f"the {candidates.CANDIDATES_PER_ARM} nearest" in arms["vectors"]
-    sessions = (
-        f"the {candidates.PER_SESSION} best of each of the best sessions: {candidates.BEST_SESSIONS} by"
-    )
-    assert arms["sessions"].startswith(sessions)
+    told = {names(row[0])[0]: row[1] for row in RETRIEVAL.table("arm")}
+    assert f"the {arms.CANDIDATES_PER_ARM} best" in told["keywords"]
+    assert f"the {arms.CANDIDATES_PER_ARM} nearest" in told["vectors"]
+    sessions = f"the {arms.PER_SESSION} best of each of the best sessions: {arms.BEST_SESSIONS} by"
+    assert told["sessions"].startswith(sessions)
     for arm in ("times", "named", "newest"):
-        assert f"{candidates.CANDIDATES_PER_SIDE_ARM} " in arms[arm]
-    assert f"the newest {candidates.VERBATIM_SCANNED:,} messages" in arms["verbatim"]
+        assert f"{arms.CANDIDATES_PER_SIDE_ARM} " in told[arm]
+    assert f"the newest {arms.VERBATIM_SCANNED:,} messages" in told["verbatim"]
     neighbours = {2: "two", 3: "three", 4: "four", 5: "five"}[candidates.REACH]
     assert f"each with {neighbours} neighbours on either side" in text
     assert f"count {candidates.UNKNOWN_LANGUAGE_TRUST:g} of that" in text

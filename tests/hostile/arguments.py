@@ -41,7 +41,7 @@ from pipeline.question import parse
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.model import Scored, Statistics
 from pipeline.retrieval import candidates, message_ranking, prepare, request
-from pipeline.retrieval.candidates import SESSION_LIMITS
+from pipeline.retrieval.arms import SESSION_LIMITS
 from pipeline.retrieval.entity_hops import Link, Linked
 from pipeline.store import backfills, checks, jobs, messages, retention
 from pipeline.store.entity_graph import AliasRow, EntityKey, LinkRow, RelationRow
