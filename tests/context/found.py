@@ -16,6 +16,7 @@ from pipeline.retrieval.profiles import parameters_for
 from pipeline.retrieval.request import RetrievalRequest, SearchTerms
 from pipeline.retrieval.sessions import RetrievedSession
 from pipeline.store.chats import Chat
+from pipeline.text import message_cues
 from schemas.context import Context
 from schemas.payloads import ContextQuery
 from schemas.sessions import Message
@@ -37,6 +38,7 @@ def hit(number: int, text: str, score: float, **fields: Any) -> Scored:
         "terms": {},
         "length": 5,
         "cosine": None,
+        "cues": message_cues.read(text, "english"),
     } | fields
     return Scored(candidate=Candidate(id=number, text=text, **given), score=score, parts=parts)
 
