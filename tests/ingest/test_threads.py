@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import pytest
-
 from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import query_log
@@ -147,18 +145,9 @@ def test_a_line_says_what_it_answers_unless_that_is_the_line_above(
     assert f"message:{answered[0]}" in query_log.shown_in(best)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_large_chat_says_it_too(
-    database: Database,
-    rules: SessionPolicy,
-    policy: Policy,
-    settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    whole: bool,
+def test_an_answer_far_from_its_question_says_what_it_answers(
+    database: Database, rules: SessionPolicy, policy: Policy, settings: Settings
 ) -> None:
-    if not whole:
-        monkeypatch.setattr("pipeline.retrieval.candidates.WHOLE_UP_TO", 0)
     said = [message(0, "which colour shall it be?", id="q", sender_name="Ana")]
     said += [message(60 * n, f"small talk number {n}", id=f"t{n}") for n in range(1, 30)]
     said += [message(60 * 40, "the ultramarine one", id="a", sender_name="Ben", reply_to="q")]

@@ -99,25 +99,33 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
     assert remembering <= {
         # a language, a vocabulary
         "pipeline.clients.tokenizers._loaded",
+        "pipeline.context.wording._read",
+        "pipeline.context.wording._written",
+        "pipeline.question.names._naming",
+        "pipeline.question.names._told",
+        "pipeline.text.calendars._calendar",
+        "pipeline.text.calendars.calendars_of",
         "pipeline.text.cues._made",
         "pipeline.text.cues._parts",
         "pipeline.text.cues._read",
         "pipeline.text.cues._stop_words",
-        "pipeline.context.wording._read",
-        "pipeline.context.wording._written",
+        "pipeline.text.language._detectable",
+        "pipeline.text.language._whole_model",
         # a path of the settings
         "workers.signals._heartbeat_file",
         # the vectors of the last 32 questions
         "pipeline.store.vectors._literal",
-        # an embedding space, a statement of ours
-        "pipeline.store.candidate_rows._cosines",
+        # an embedding space, limits, a statement of ours
+        "pipeline.store.arms._statement",
         "pipeline.store.candidate_rows._cosines_of",
-        "pipeline.store.candidate_rows._these_messages",
+        "pipeline.store.candidate_rows._with_neighbours",
         "pipeline.store.memory_search._relevant",
+        "pipeline.store.prelude._statement",
+        "pipeline.store.text_search._within",
         "pipeline.store.trips._numbered",
-        "pipeline.store.vector_search._by_index",
-        "pipeline.store.vector_search._exact",
+        "pipeline.store.vector_search._nearest",
         "pipeline.store.vector_search._of_sessions",
+        "pipeline.store.vector_search._of_speakers",
     }
 
 

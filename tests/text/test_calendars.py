@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.text import calendar
 from pipeline.text.calendars import calendars_of, languages
-from schemas.messages import LANGUAGES
+from schemas.languages import LANGUAGES
 
 EARLIEST = datetime(2025, 6, 10, tzinfo=UTC)
 # a Wednesday

@@ -15,11 +15,10 @@ from pipeline.question import parse
 from pipeline.question.parse import Question
 from pipeline.retrieval import candidates
 from pipeline.retrieval.search import search
-from pipeline.store import keyword_search
 from pipeline.store.database import Database
 from pipeline.text import exact_match
 from pipeline.text.exact_match import Verbatim
-from schemas.context import Context
+from schemas.context import Context, Hit
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.search import SearchQuery
@@ -152,14 +151,11 @@ def desk(database: Database, settings: Settings, policy: Policy) -> Database:
     return database
 
 
-@pytest.fixture(params=["whole", "large"])
-def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A chat that is read whole, and one of which each arm finds two messages."""
-    if request.param == "large":
-        monkeypatch.setattr(candidates, "WHOLE_UP_TO", 0)
-        monkeypatch.setattr(candidates, "CANDIDATES_PER_ARM", 2)
-        monkeypatch.setattr(keyword_search, "CANDIDATES", 1000)
-    return str(request.param)
+@pytest.fixture(params=[candidates.CANDIDATES_PER_ARM, 2])
+def found_by_each_arm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """As many messages as each arm finds: nearly all of this chat, and two, as of a large one."""
+    monkeypatch.setattr(candidates, "CANDIDATES_PER_ARM", request.param)
+    return int(request.param)
 
 
 QUESTIONS = [
@@ -177,27 +173,32 @@ def ask(database: Database, settings: Settings, text: str) -> Context:
     return context.build_context(database, TENANT, query, embedder=None, settings=settings)
 
 
-@pytest.mark.usefixtures("size")
+def held_exactly(hit: Hit) -> float:
+    """What a message scores for pieces of the question that it holds as they are written."""
+    return sum(hit.components.get(part, 0) for part in ("phrase", "exact"))
+
+
+@pytest.mark.usefixtures("found_by_each_arm")
 def test_what_holds_it_comes_first_and_says_why(desk: Database, settings: Settings) -> None:
     for text, expected in QUESTIONS:
         found = ask(desk, settings, text).explain
         assert found is not None
         best = found.messages[0]
         assert best.external_id == expected, text
-        assert best.components["phrase"] + best.components["exact"] > 0
+        assert held_exactly(best), text
 
 
-@pytest.mark.usefixtures("size")
+@pytest.mark.usefixtures("found_by_each_arm")
 def test_of_several_pieces_each_is_found(desk: Database, settings: Settings) -> None:
     # one that only reading finds, one that words find, and some that are nowhere
     text = 'is "to be or not to be" about ERR_42, src/main.rs, v9.9, 555 666 777 or "kettle of copper"?'
     found = ask(desk, settings, text).explain
     assert found is not None
-    held = {hit.external_id for hit in found.messages if hit.components["phrase"] + hit.components["exact"]}
+    held = {hit.external_id for hit in found.messages if held_exactly(hit)}
     assert held == {"d0", "d3"}
 
 
-@pytest.mark.usefixtures("size")
+@pytest.mark.usefixtures("found_by_each_arm")
 def test_a_filtered_search_finds_it_too(desk: Database, settings: Settings) -> None:
     for text, expected in QUESTIONS:
         query = SearchQuery(chat_id=CHAT.chat_id, query=text, roles=["user"], limit=3)
