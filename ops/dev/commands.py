@@ -296,7 +296,8 @@ def locomo(
 @evaluations.command(
     epilog="**Examples:** backscroll dev eval chats --part held · "
     "backscroll dev eval chats --only held_band_en --only held_band_de · "
-    "backscroll dev eval chats --group --messages 3000 · backscroll dev eval chats --set meaning=0.8 · backscroll dev eval chats --words-only --json"
+    "backscroll dev eval chats --group --messages 3000 · "
+    "backscroll dev eval chats --set meaning=0.8 · backscroll dev eval chats --words-only --json"
 )
 def chats(
     part: Annotated[

@@ -3,26 +3,28 @@
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
+from importlib.resources.abc import Traversable
 
-from ops.dev.eval import group_talk
+from ops.dev.eval import group_talk, samples
 from ops.dev.eval.group_talk import Member
-from ops.dev.eval.samples import SampleChat
+from ops.dev.eval.samples import CHATS, SampleChat
 from schemas.messages import ChatIn, MessageIn
 
+SCENES = "group_scenes"
 YEAR = timedelta(days=365)
 # Who has the name of somebody of an earlier part gets that of the own part behind it: `Will (band)`.
 PARTS: Mapping[str, str] = {
     "held_village_en": "village",
     "held_desk_en": "IT",
     "held_band_en": "band",
-    "group_scenes": "new",
+    SCENES: "new",
     "fit_club_en": "rowing",
     "harbour_house": "flat",
 }
 """The chats that become one group, with what is put behind the names that clash. All are from one year, 2026."""
 # Who is one person in several parts.
-_SAME_PEOPLE: Mapping[str, str] = {"group_scenes": "held_village_en"}
+_SAME_PEOPLE: Mapping[str, str] = {SCENES: "held_village_en"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +40,21 @@ class Group:
         return len({message.sender_id for message in self.messages})
 
 
-def build(samples: Sequence[SampleChat], messages: int, seed: int = 1) -> Group:
+def read(name: str, folder: Traversable = CHATS) -> SampleChat:
+    """Read a part: the scenes, which are written for the group, or a chat of the catalogue."""
+    if name == SCENES:
+        return samples.read(name, group_talk.TALK)
+    return samples.read_chat(name, folder)
+
+
+def build(chats: Sequence[SampleChat], messages: int, seed: int = 1) -> Group:
     """Put sample chats into one group of this many messages, made up where they do not suffice.
 
     Times stay as they are: dates in the texts and in the questions are still right. The last message of the samples is
     the group's last. Made-up talk lies between theirs and holds no piece of an answer.
     """
     names: dict[str, str] = {}
-    parts = {sample.name: _moved(sample, names) for sample in samples}
+    parts = {sample.name: _moved(sample, names) for sample in chats}
     said = sorted((m for part in parts.values() for m in part.messages), key=lambda m: m.sent_at)
     last = said[-1].sent_at
     times = [message.sent_at for message in said]
@@ -65,17 +74,12 @@ def build(samples: Sequence[SampleChat], messages: int, seed: int = 1) -> Group:
         ),
         is_free=lambda begin, end: bisect_left(times, begin) == bisect_left(times, end),
     )
-    first = samples[0].chat
+    first = chats[0].chat
     return Group(
         chat=first.model_copy(update={"chat_id": "sample:group", "title": "Everybody"}),
         messages=sorted([*said, *talk], key=lambda m: m.sent_at),
         parts={name: _in_chat(part, "sample:group") for name, part in parts.items()},
     )
-
-
-def asked_at(group: Group, after: timedelta) -> datetime:
-    """Return when the questions are asked: so long after the last message."""
-    return group.messages[-1].sent_at + after
 
 
 def _moved(sample: SampleChat, names: dict[str, str]) -> SampleChat:
@@ -119,4 +123,4 @@ def _in_chat(sample: SampleChat, chat_id: str) -> SampleChat:
 def _members(said: Sequence[MessageIn]) -> list[Member]:
     """Return everybody who talks, except for bots, by id."""
     people = {message.sender_id: message.sender_name for message in said if message.role == "user"}
-    return [Member(id, name) for id, name in sorted(people.items()) if name]
+    return [Member(sender, name) for sender, name in sorted(people.items()) if name]

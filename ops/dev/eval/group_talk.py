@@ -7,16 +7,21 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from ops.dev.eval.samples import CHATS
 from schemas.messages import MessageIn
 
+TALK = files("ops") / "dev" / "eval" / "group_chat"
 _SLOT = re.compile(r"\{([a-z]+)\}")
 # Messages of a burst: few that nobody answers, some that many do.
 _LENGTHS = range(3, 18)
 # Of the messages behind the first, those that only react.
-_REACTIONS = 0.42
+_REACTIONS = 0.35
+# Of all, those that begin with something else.
+_NEXT_SUBJECT = 0.15
+# Of the answers, those that say two things.
+_TWOFOLD = 0.4
 # Hours of the day at which a burst may begin, with the evening more often.
 _HOURS = (*range(7, 23), 12, 17, 18, 18, 19, 19, 20, 20, 21)
 # A longer burst is begun again elsewhere when one of the others' messages is so near.
@@ -93,11 +98,19 @@ def _time(
 def _burst(rng: random.Random, length: int, members: Sequence[Member], unwanted: list[str]) -> Iterator[str]:
     """Make up what is said in one burst: somebody opens a subject, others answer and react."""
     data = _data()
-    subject = rng.choice(data["subjects"])
+    subject: Mapping[str, Any] = {}
     said: set[str] = set()
     while len(said) < length:
-        lines = subject["reply"] if rng.random() >= _REACTIONS else data["reactions"]
-        text = _filled(rng, rng.choice(subject["open"] if not said else lines), members)
+        if not said or rng.random() < _NEXT_SUBJECT:
+            subject = rng.choice(data["subjects"])
+            line = rng.choice(subject["open"])
+        elif rng.random() < _REACTIONS:
+            line = rng.choice(data["reactions"])
+        else:
+            line, other = rng.sample(subject["reply"], 2)
+            if rng.random() < _TWOFOLD:
+                line += rng.choice((", ", ". ", " and ", " but ", " – ")) + other
+        text = _filled(rng, line, members)
         if text not in said and not any(each in text.casefold() for each in unwanted):
             said.add(text)
             yield text
@@ -121,4 +134,4 @@ def _filled(rng: random.Random, line: str, members: Sequence[Member]) -> str:
 
 @cache
 def _data() -> Mapping[str, Any]:
-    return tomllib.loads((CHATS / "group_talk.toml").read_text("utf-8"))
+    return tomllib.loads((TALK / "talk.toml").read_text("utf-8"))

@@ -110,7 +110,8 @@ def group_tables(found: Mapping[str, Any]) -> Iterator[Table]:
     """Show the questions of small chats by themselves and in the large group, and the difference in points."""
     heads = [f"{level[0].upper()}{k}" for level, ks in _LEVELS for k in ks]
     rows = {"all": found["all"], **found["by_part"], **found["by_kind"]}
-    title = f"{found['questions']} questions in small chats, and in a group of {found['people']} people, {found['messages']:,} messages"
+    size = f"{found['people']} people, {found['messages']:,} messages"
+    title = f"{found['questions']} questions in small chats, and in a group of {size}; shares in %"
     table = _table(
         title, ("", "way"), ["n", *(f"{head} {place}" for head in heads for place in ("", "group", "±"))]
     )

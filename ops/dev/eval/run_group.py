@@ -55,7 +55,7 @@ class AskedTwice:
 def evaluate(settings: Settings, options: Options, progress: Say) -> dict[str, Any]:
     """Compute the tables of `compared`, in one fresh database. Raises `InvalidInput` for an unknown parameter."""
     parameters_for("balanced", options.parameters)
-    chosen = [samples.read_chat(name, options.folder) for name in options.parts]
+    chosen = [group.read(name, options.folder) for name in options.parts]
     built = group.build(chosen, options.messages, options.seed)
     asked = {name: part for name, part in built.parts.items() if not options.only or name in options.only}
     found: dict[tuple[str, int], dict[str, _Asked]] = {}
