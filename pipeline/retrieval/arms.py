@@ -69,7 +69,7 @@ def search_always(connection: Connection, request: RetrievalRequest, terms: Sear
         messages=size,
         mean_size=mean_length(request),
         limit=CANDIDATES_PER_ARM,
-        sessions=SESSION_LIMITS if request.filter.is_open else WITHOUT_MESSAGES,
+        sessions=SESSION_LIMITS if request.filter.is_open_before else WITHOUT_MESSAGES,
         indexed=request.prelude.indexed,
     )
 
@@ -135,8 +135,8 @@ def search_asked(
                 chain(*(_holding(connection, request, piece, 1 / len(terms.exact)) for piece in terms.exact))
             )
         )
-    if not request.filter.is_open:
-        # the other arms search whatever the filter says
+    if not request.filter.is_open_before:
+        # the other arms search whatever the filter says but for what is too late, which is left out afterwards
         return found
     if terms.spans:
         found["times"] = text_search.within(
@@ -153,7 +153,7 @@ def search_asked(
         )
         found["named"] = list(dict.fromkeys([*spoken, *by_name]))
     if terms.newest:
-        newest = messages.recent(connection, scope.chat_id, limit, request.session_key, None)
+        newest = messages.recent(connection, scope.chat_id, limit, request.session_key, request.filter.until)
         found["newest"] = [message.id for message in newest]
     return found
 
