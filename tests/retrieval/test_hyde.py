@@ -67,13 +67,6 @@ def template(templates: Templates) -> str:
     return templates("filled", fill)
 
 
-@pytest.fixture(params=["whole", "large"])
-def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways of finding candidates: reading a chat whole, and the best of each arm."""
-    if request.param == "large":
-        monkeypatch.setattr("pipeline.retrieval.candidates.WHOLE_UP_TO", 0)
-
-
 def ask(
     database: Database, settings: Settings, question: str, model: Scripted | None, **fields: object
 ) -> Context:
@@ -109,7 +102,6 @@ def told(found: Context) -> object:
     return found.blocks, found.messages, found.explain.messages, found.explain.sessions
 
 
-@pytest.mark.usefixtures("size")
 def test_a_hypothetical_answer_finds_what_the_question_does_not_and_is_never_shown(
     database: Database, settings: Settings
 ) -> None:
