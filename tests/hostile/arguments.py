@@ -514,15 +514,6 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "used": lambda a: None if a.theme.empty else [a.text],
     "memory_id": lambda a: a.known.one("memories", "id"),
     "memory_ids": lambda a: [str(each) for each in a.ids("memories")],
-    "store.query_log.record.row": lambda a: {
-        name: value for name, value in next(iter(a.known.rows["query_log"])).items() if name != "tenant"
-    },
-    "store.query_log.record.key": lambda _: None,
-    "store.query_log.record.place": lambda _: [],
-    "store.query_log.record.asker": lambda _: [],
-    "store.query_log.record.shown_memories": lambda a: a.names("memories", "id"),
-    "store.query_log.record.counted": lambda _: {"contexts": 1.0},
-    "store.arms.search.sessions": lambda _: candidates.SESSION_LIMITS,
     "store.query_log.hold.messages": lambda a: a.ids("messages"),
     "gone": lambda a: [f"message:{each}" for each in a.ids("messages")],
     "texts": lambda a: [] if a.theme.empty else [a.text],
