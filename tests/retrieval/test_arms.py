@@ -108,6 +108,17 @@ def test_a_reply_far_from_its_question_is_found_with_it(database: Database, sett
     assert reply.rank <= 2
 
 
+def test_what_somebody_said_is_found_by_its_speaker(database: Database, settings: Settings) -> None:
+    query = ContextQuery(chat_id=CHAT.chat_id, query="what about Olek?")
+    with database.tenant(TENANT) as connection:
+        parsed = parse_question(connection, for_context(connection, query, settings))
+    prepared = prepare_query(database, TENANT, parsed, DeterministicEmbedder(), Stopwatch())
+    with database.tenant(TENANT) as connection:
+        found = candidates.retrieve(connection, prepared.request, prepared.terms)
+    pie = next(one for one in found.candidates if one.external_id == "pie")
+    assert pie.id in found.arms["named"]
+
+
 def places(database: Database, settings: Settings, ids: Sequence[str], reach: int) -> list[tuple[str, int]]:
     """Return the places of messages of a day that are read with these and their neighbours."""
     query = ContextQuery(chat_id=CHAT.chat_id, query="ferry")
