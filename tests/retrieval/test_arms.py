@@ -108,7 +108,11 @@ def test_a_reply_far_from_its_question_is_found_with_it(database: Database, sett
     assert reply.rank <= 2
 
 
-def test_what_somebody_said_is_found_by_its_speaker(database: Database, settings: Settings) -> None:
+def test_what_somebody_said_is_found_by_its_speaker(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # among the nearest messages, however many these are
+    monkeypatch.setattr(candidates, "NAMED_WITHIN", 5000)
     query = ContextQuery(chat_id=CHAT.chat_id, query="what about Olek?")
     with database.tenant(TENANT) as connection:
         parsed = parse_question(connection, for_context(connection, query, settings))
