@@ -513,7 +513,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "store.query_log.record.key": lambda _: None,
     "store.query_log.record.place": lambda _: [],
     "store.query_log.record.asker": lambda _: [],
-    "store.query_log.record.shown_memories": lambda a: a.names("memories", "id"),
+    "store.query_log.record.shown_memories": lambda a: [str(each) for each in a.ids("memories")],
     "store.query_log.record.counted": lambda _: {"contexts": 1.0},
     "store.arms.search.sessions": lambda _: candidates.SESSION_LIMITS,
     "store.query_log.hold.messages": lambda a: a.ids("messages"),
