@@ -502,7 +502,6 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         budget=1,
     ),
     "context.query_log.report.given": lambda a: AnswerIn(answer=a.text, used=[a.text[:100]], remember=True),
-    "store.query_log.insert.row": lambda a: next(iter(a.known.rows["query_log"])) | {"tenant": VICTIM},
     "answer": lambda a: a.text,
     "used": lambda a: None if a.theme.empty else [a.text],
     "memory_id": lambda a: a.known.one("memories", "id"),
