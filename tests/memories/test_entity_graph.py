@@ -61,7 +61,7 @@ def note(database: Database, facts: Sequence[KnownFact] = ()) -> None:
                 connection, row.chat_id, row.session_key, row.started_at, row.ended_at, limit=1000
             )
             here = facts if row.chat_id == GROUP.chat_id else ()
-            note_session(connection, TENANT, row.id, row.chat_id, said, here)
+            note_session(connection, TENANT, row.id, row.chat_id, said, here, "english")
 
 
 @pytest.fixture
