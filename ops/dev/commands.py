@@ -296,6 +296,7 @@ def locomo(
 @evaluations.command(
     epilog="**Examples:** backscroll dev eval chats --part held · "
     "backscroll dev eval chats --only held_band_en --only held_band_de · "
+    "backscroll dev eval chats --group --messages 3000 · "
     "backscroll dev eval chats --set meaning=0.8 · backscroll dev eval chats --words-only --json"
 )
 def chats(
@@ -309,6 +310,15 @@ def chats(
     words_only: Annotated[
         bool, typer.Option("--words-only", help="Nothing is embedded: the ranking by words.")
     ] = False,
+    group: Annotated[
+        bool,
+        typer.Option(
+            "--group", help="Also put the English group chats into one large group; only that is shown."
+        ),
+    ] = False,
+    messages: Annotated[
+        int, typer.Option(min=1000, max=200_000, help="With --group: of the group, most of them made up.")
+    ] = 30_000,
     changed: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -317,10 +327,19 @@ def chats(
     Each question is first stored as a message of somebody in the chat, and must not be in the way. Counts by chat, kind
     and language: the evidence among the first messages and sessions, the answer's pieces in contexts of 800 and 2,000
     tokens, pieces that lead astray; beside BM25, vectors and their sum over the same messages; and how translations
-    compare with their original. No data of yours is touched.
+    compare with their original. With `--group` the same questions are asked of small chats and of one large group that
+    they are part of, within talk that is made up. No data of yours is touched.
     """
-    from ops.dev.eval import report, run_chats
+    from ops.dev.eval import report, run_chats, run_group
 
+    if group:
+        large = run_group.Options(
+            messages=messages, only=tuple(only or ()), words_only=words_only, parameters=_parameters(changed)
+        )
+        with _shown() as say:
+            found = run_group.evaluate(connection.configured(), large, say)
+        _end(found, report.group_tables(found), as_json=as_json)
+        return
     options = run_chats.Options(
         part=part, only=tuple(only or ()), words_only=words_only, parameters=_parameters(changed)
     )

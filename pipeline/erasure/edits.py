@@ -11,12 +11,14 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row
 
 from pipeline.erasure import derived, erase
+from pipeline.ingest import cues
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.people import suppression
 from pipeline.store import chat_moves, chats, counters, erasure, jobs
 from pipeline.store import edits as store
 from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
+from pipeline.store.message_cues import MessageText
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
 from schemas.kinds import FORGET
@@ -95,6 +97,10 @@ def edit(
         for session in touched:
             store.revise(connection, session.id, tokens - message.token_count)
         store.drop_message_vectors(connection, [message.id])
+        remembered = policy.for_chat(chat).memory
+        if remembered:
+            said = MessageText(message.id, chat_id, message.role, content)
+            cues.store_cues(connection, tenant_id, [(said, chat.language)])
         redone = erase.redo_sessions(
             connection,
             tenant_id,
@@ -102,7 +108,7 @@ def edit(
             touched,
             policy,
             edited=message,
-            embed=bool(content) and policy.for_chat(chat).memory,
+            embed=bool(content) and remembered,
             trace_id=trace_id,
         )
     return Changed(outcome="edited", follows=redone.follows)

@@ -8,10 +8,11 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
+from pipeline.ingest import cues
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.store import chat_languages as store
-from pipeline.store import chats
+from pipeline.store import chats, message_cues
 from pipeline.store.chat_languages import DECLARED, DETECTED
 from pipeline.store.database import Database, persistently
 from pipeline.text import language as texts
@@ -123,7 +124,10 @@ def _index(database: Database, tenant_id: str, chat_id: str, claim: Claim | None
         after = store.words_after(connection, chat_id) if chat else None
         if chat is None or after is None:
             return False, 0
+        texts = message_cues.texts(connection, chat_id, after, INDEXED_AT_ONCE) if chat.memory else []
         done = store.index_messages(connection, chat_id, chat.language, after, INDEXED_AT_ONCE)
+        # then, as those that were there go when a message's language changes
+        cues.store_cues(connection, tenant_id, ((each, chat.language) for each in texts))
         if done.lexemes:
             chats.count_placed(connection, chat_id, 0, done.lexemes)
         more = done.more or store.index_made(connection, chat_id, chat.language, INDEXED_AT_ONCE)

@@ -15,7 +15,7 @@ from functools import partial
 import structlog
 from sqlalchemy import Connection
 
-from pipeline.ingest import languages, poison, session_ranges, sessionize
+from pipeline.ingest import cues, languages, poison, session_ranges, sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import Rewrite
 from pipeline.jobs import runner
@@ -27,6 +27,7 @@ from pipeline.store.chat_languages import DECLARED
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from pipeline.store.jobs import NewJob
+from pipeline.store.message_cues import MessageText
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
@@ -161,7 +162,10 @@ def place(
         else (messages.arrival(connection, only), frozenset[str]())
     )
     remembered = {chat_id for chat_id, chat in free.items() if policy.for_chat(chat).memory}
-    put(connection, tenant_id, free, [a for a in arrived if a.chat_id in remembered], policy)
+    kept = [a for a in arrived if a.chat_id in remembered]
+    put(connection, tenant_id, free, kept, policy)
+    texts = ((MessageText(a.message_id, a.chat_id, a.role, a.text), free[a.chat_id].language) for a in kept)
+    cues.store_cues(connection, tenant_id, texts)
     to_detect = _leave_the_queue(connection, free, arrived)
     for session in sessions.newly_cut(connection, sorted(remembered)):
         chat = free[session.chat_id]
@@ -169,8 +173,8 @@ def place(
 
     due = [
         NewJob(kind="embed", key=a.key, lane=a.chat_id, priority=a.priority, trace_id=traces[a.chat_id])
-        for a in arrived
-        if a.has_text and a.chat_id in remembered
+        for a in kept
+        if a.text
     ]
     due += session_ranges.closed(
         connection, tenant_id, {chat_id: traces[chat_id] for chat_id in free}, policy, remembered

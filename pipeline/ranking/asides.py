@@ -7,8 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from pipeline.ranking.model import Candidate, QueryMatch
-from pipeline.text import answer_types
-from pipeline.text.addressing import ASKS, is_put_to_a_bot, names_of, said, says_nothing
+from pipeline.text.addressing import ASKS, is_put_to_a_bot, names_of, said
 from pipeline.text.cues import plain
 
 # A bot asks for a context when it has seen the message.
@@ -35,7 +34,7 @@ class Questions:
 
     def are_logged(self, candidate: Candidate) -> bool:
         """Tell whether a message only asks what the log has for about its time."""
-        if not self.logged or answer_types.asks(candidate.text, self.language) < ASKS:
+        if not self.logged or candidate.cues.asks < ASKS:
             return False
         times = self.logged.get(said(candidate.text, self.language), ())
         return any(abs(at - candidate.sent_at) <= ABOUT_THEN for at in times)
@@ -52,9 +51,8 @@ def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
     found: list[Candidate] = []
     for _, inside in groupby(ordered, key=attrgetter("session")):
         session = list(inside)
-        empty = [says_nothing(c.text, language, of_a_bot=c.role == "assistant") for c in session]
         for place, candidate in enumerate(session):
-            if empty[place]:
+            if candidate.cues.says_nothing:
                 found.append(_aside(candidate, keeps_words=False))
                 continue
             asks = is_put_to_a_bot(candidate.text, language, bots) or _is_it(candidate.text, asked, bots)
@@ -66,8 +64,8 @@ def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
             answered = (
                 after is not None
                 and after.speaker != candidate.speaker
-                and not empty[place + 1]
-                and answer_types.asks(after.text, language) < ASKS
+                and not after.cues.says_nothing
+                and after.cues.asks < ASKS
             )
             found.append(candidate if logged and answered else _aside(candidate, keeps_words=answered))
     return found

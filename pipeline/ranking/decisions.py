@@ -10,9 +10,7 @@ from math import prod, sqrt
 
 from pipeline.ranking.bm25 import idf
 from pipeline.ranking.model import Candidate, Statistics
-from pipeline.text import message_cues
-from pipeline.text.caches import cached
-from pipeline.text.cues import cues_of, plain
+from pipeline.text.cues import cues_of
 from pipeline.text.sentences import terms, words
 
 # A long session is about many things, so it is read as talks of 10 messages. About the subject are the best 8 talks,
@@ -36,7 +34,7 @@ def about(
     The newest of several about one thing counts, unless the question is about a time: `then` says how well each fits
     it.
     """
-    deciding = [i for i, c in enumerate(ordered) if not c.aside and decides(c.text, language)]
+    deciding = [i for i, c in enumerate(ordered) if not c.aside and c.cues.decides]
     if not deciding:
         return [0.0] * len(ordered)
     said = [_subjects(candidate, language) for candidate in ordered]
@@ -74,12 +72,6 @@ def _subjects(candidate: Candidate, language: str) -> frozenset[str]:
         and term not in cues.deciding_verbs
         and not term.startswith(cues.deciding_stems)
     )
-
-
-@cached
-def decides(text: str, language: str) -> bool:
-    """Tell whether a message states a decision."""
-    return message_cues.decides(text, plain(text), cues_of(language))
 
 
 def _closeness(

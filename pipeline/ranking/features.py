@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 
@@ -11,13 +12,19 @@ from pipeline.question.parse import Question
 from pipeline.ranking import decisions
 from pipeline.ranking.bm25 import Array, Kernel, words
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Candidate, Statistics
-from pipeline.text import answer_types, exact_match
+from pipeline.text import exact_match
+from pipeline.text.cues import AnswerType
 
 # A message of this many distinct words has half the substance that any could have: "haha" answers nothing.
 HALF_SUBSTANCE = 1.0
 DATE_HALF_LIFE_DAYS = 5.0
 # What a mention of somebody counts where what they say counts 1.
 MENTIONED = 0.5
+# By what a question asks for, whether a message holds it.
+_HOLDS: Mapping[AnswerType, Callable[[Candidate], bool]] = {
+    "when": attrgetter("cues.has_time"),
+    "number": attrgetter("cues.has_number"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +56,7 @@ def features(
         columns["decision"] = np.array(decided)
     ordered = _with_others(ordered, kernel, substance, statistics, near, meaning)
     sessions = _Sessions(ordered)
-    asks = np.fromiter((answer_types.asks(c.text, question.language) for c in ordered), np.float64, size)
+    asks = np.fromiter((c.cues.asks for c in ordered), np.float64, size)
     columns |= {
         "words": near,
         "meaning": meaning * statistics.trust,
@@ -60,10 +67,9 @@ def features(
     }
     if question.speakers or question.names:
         columns["named"] = _named(question, ordered)
-    for kind in ("when", "number"):
+    for kind, holds in _HOLDS.items():
         if kind in question.asks and wanted(kind):
-            says = answer_types.SAYS[kind]
-            columns[kind] = np.fromiter((says(c.text, question.language) for c in ordered), np.float64, size)
+            columns[kind] = np.fromiter(map(holds, ordered), np.float64, size)
     if "now" in question.asks:
         columns["latest"] = _newness(ordered)
     if any(c.linked for c in ordered):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from pipeline.text.message_cues import MessageCues
 from schemas.sessions import RepliedTo
 
 
@@ -78,6 +79,8 @@ class Candidate(NamedTuple):
     length: int
     # to the question's vector; None while it has none
     cosine: float | None
+    # what it is by its text only
+    cues: MessageCues
     # the message of its chat that it answers, where that is there
     answered: RepliedTo | None = None
     # whether it is a question put to a bot, or an answer that says nothing, see `pipeline.ranking.asides`

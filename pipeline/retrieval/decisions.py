@@ -5,14 +5,11 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from pipeline.ranking import decisions, features
-from pipeline.retrieval.candidates import (
-    CANDIDATES_PER_ARM,
-    CandidateSet,
-    keyword_hits,
-    with_neighbours,
-)
+from pipeline.retrieval.arms import CANDIDATES_PER_ARM, keyword_hits
+from pipeline.retrieval.candidates import CandidateSet, with_neighbours
 from pipeline.retrieval.prepare import PreparedQuery
-from pipeline.store import candidate_rows, keyword_search
+from pipeline.store import keyword_search, message_cues
+from pipeline.text.message_cues import stored_or_read
 
 # Words of the discussion that are searched for, and messages with them that are read.
 _WORDS = 5
@@ -31,8 +28,13 @@ def with_decisions(connection: Connection, query: PreparedQuery, found: Candidat
     words = keyword_search.lexemes(connection, chat.language, " ".join(close))
     hits = keyword_hits(connection, query.request, words, _READ).scores
     known = {candidate.id for candidate in ordered}
-    content = dict(candidate_rows.contents(connection, [each for each in hits if each not in known]))
-    deciding = [each for each in hits if each in content and decisions.decides(content[each], chat.language)]
+    decides = {
+        each: stored_or_read(asks, flags, text, chat.language, of_a_bot=role == "assistant").decides
+        for each, role, text, asks, flags in message_cues.of(
+            connection, [each for each in hits if each not in known]
+        )
+    }
+    deciding = [each for each in hits if decides.get(each)]
     if not deciding:
         return found
     # read all again, so that each message knows its place among the same neighbours

@@ -108,14 +108,15 @@ def _named(connection: Connection, query: PreparedQuery, seen: Seen) -> dict[str
     They are in this chat, or in one whose memories may be shown here. They are named by a display name or a part of
     it, by their user's id, or by their sender's id without the platform.
     """
-    text = query.request.text
     rows = membership.names(connection, query.request.chat.chat_id, seen.visible.chats)
+    ids = {row: {row.person, row.sender_id.partition(":")[2]} for row in rows}
+    handles = {each for of_row in ids.values() for each in of_row if not each.isdigit()}
+    # all at once: hundreds of people may have written here
+    names = [(row.sender_name or "").strip() for row in rows]
+    named = parse.named(query.request.text, names, handles, query.request.chat.language)
     called: dict[str, str] = {}
-    for row in rows:
-        handles = {row.person, row.sender_id.partition(":")[2]}
-        handles = {each for each in handles if not each.isdigit()}
-        is_named = parse.named(text, [row.sender_name or ""], handles, query.request.chat.language)
-        if is_named and not called.get(row.person):
+    for row, name in zip(rows, names, strict=True):
+        if not named.isdisjoint({name, *ids[row]}) and not called.get(row.person):
             called[row.person] = row.sender_name or row.person
     return {each: name for person, name in called.items() for each in identities.ids_of(connection, person)}
 

@@ -85,8 +85,11 @@ def _with_neighbours(space: EmbeddingSpace | None) -> TextClause:
                 FROM near) window_of
             GROUP BY id
         )
-        SELECT {_COLUMNS}, {answered("m")} AS answered, {cosine} AS cosine, placed.session, placed.next
+        SELECT {_COLUMNS}, {answered("m")} AS answered, {cosine} AS cosine, placed.session, placed.next,
+            c.asks, c.flags
         FROM placed CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = placed.id OFFSET 0) m
+        LEFT JOIN LATERAL (SELECT asks, flags FROM message_cues c
+            WHERE c.tenant_id = m.tenant_id AND c.message_id = m.id OFFSET 0) c ON true
     """)
 
 
@@ -101,8 +104,8 @@ def with_neighbours(
 ) -> Sequence[Row[Any]]:
     """Return messages for ranking, with up to `reach` on either side within their sessions and what answers them.
 
-    The last columns are what each answers, its cosine to the query, its session (0: not placed yet), and the message
-    that is known to come right after it there.
+    The last columns are what each answers, its cosine to the query, its session (0: not placed yet), the message
+    that is known to come right after it there, and its cues where they are stored.
     """
     statement = _with_neighbours(None if query is None else space)
     compared = {} if query is None else {"query": literal(query)}

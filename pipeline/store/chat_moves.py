@@ -204,6 +204,9 @@ def _move_messages(also: str) -> TextClause:
         ), waiting AS (
             UPDATE arrivals a SET chat_id = :into FROM moved
             WHERE a.tenant_id = moved.tenant_id AND a.message_id = moved.id RETURNING a.message_id
+        ), cues AS (
+            UPDATE message_cues c SET chat_id = :into FROM moved
+            WHERE c.tenant_id = moved.tenant_id AND c.message_id = moved.id
         ){also}
         SELECT count(*), count(*) FILTER (WHERE placed), coalesce(sum(lexemes) FILTER (WHERE placed), 0)
         FROM (SELECT lexemes, id NOT IN (SELECT message_id FROM waiting) AS placed FROM moved) counted
@@ -211,7 +214,7 @@ def _move_messages(also: str) -> TextClause:
 
 
 def messages(connection: Connection, chat_id: str, into: str, ids: Sequence[int]) -> Moved:
-    """Move messages with their vectors and arrivals, in one statement: references to partitions name the chat."""
+    """Move messages with their cues, vectors and arrivals, in one statement: references to partitions name the chat."""
     statement = _move_messages(_MOVE_VECTORS if vectors.exist(connection) else "")
     return Moved(*map(int, run(connection, statement, chat=chat_id, into=into, ids=ids).one()))
 

@@ -12,11 +12,12 @@ from pipeline.store.jobs import LATER
 from pipeline.store.messages import Arrival
 from pipeline.store.sessions import COLUMNS, as_session
 from pipeline.store.statements import arrays, number, run
+from pipeline.text.message_cues import LONGEST_READ
 from schemas.kinds import FENCED_BY_CHANGE
 from schemas.sessions import Session
 
 _FIND = text("""
-    SELECT id, sender_id, session_key, content, token_count, sent_at, edited_at, length(tsv) AS lexemes,
+    SELECT id, sender_id, session_key, role, content, token_count, sent_at, edited_at, length(tsv) AS lexemes,
         EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id) AS waiting
     FROM messages m WHERE chat_id = :chat AND external_id = :external
 """)
@@ -108,9 +109,10 @@ _ARRIVE = text("""
     INSERT INTO arrivals (tenant_id, chat_id, message_id, priority)
     SELECT :tenant, :chat, id, :priority FROM unnest(CAST(:ids AS bigint[])) AS id
 """)
-_ARRIVED = text("""
+_ARRIVED = text(f"""
     SELECT id, chat_id, CAST(:priority AS smallint), session_key, sent_at,
-        coalesce(nullif(sender_name, ''), sender_id), token_count, length(tsv), octet_length(content) > 0
+        coalesce(nullif(sender_name, ''), sender_id), token_count, length(tsv), role,
+        left(content, {LONGEST_READ})
     FROM messages WHERE chat_id = :chat AND id = ANY(:ids) ORDER BY sent_at
 """)
 _SET_ASIDE = text("UPDATE conversation_sessions SET status = 'merged', merged_into = id WHERE id = ANY(:ids)")

@@ -1,7 +1,7 @@
 """Where a search looks and which messages it may find, as conditions of its statements."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -43,6 +43,11 @@ class MessageFilter:
     # not included
     until: datetime | None = None
     metadata: Mapping[str, Any] | None = None
+
+    @property
+    def is_open_before(self) -> bool:
+        """Tell whether it lets every message before `until` through."""
+        return replace(self, until=None) == MessageFilter()
 
     @property
     def is_open(self) -> bool:

@@ -288,7 +288,7 @@ _BY_WORDS = f"""
             CROSS JOIN LATERAL unnest(tsvector_to_array(words_of(language, :text))) AS lexeme
             GROUP BY language) of_language
     ), frequency AS MATERIALIZED (
-        SELECT m.id, language, length(m.tsv) AS size, t.lexeme, cardinality(t.positions) AS tf
+        SELECT m.id, asked.language, length(m.tsv) AS size, t.lexeme, cardinality(t.positions) AS tf
         FROM found JOIN asked USING (language) JOIN memories m USING (id) CROSS JOIN LATERAL unnest(m.tsv) t
         WHERE m.tsv @@ asked.query AND t.lexeme = ANY(asked.lexemes)
     ), counted AS (

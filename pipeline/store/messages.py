@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.statements import column, number, run
+from pipeline.text.message_cues import LONGEST_READ
 from schemas.kinds import INGEST
 from schemas.sessions import Message, RepliedTo, Stamp
 
@@ -25,7 +26,7 @@ ORDER = f"sent_at, position, {_NUMBER}, id"
 NEWEST_FIRST = f"sent_at DESC, position DESC, {_NUMBER} DESC, id DESC"
 
 # Of each chat the first by the index, dealt round so that no chat takes the room of the others.
-_ARRIVALS = text("""
+_ARRIVALS = text(f"""
     WITH waiting AS (
         SELECT a.chat_id, a.message_id, a.priority,
             row_number() OVER (PARTITION BY a.chat_id ORDER BY a.priority, a.message_id) AS turn,
@@ -39,14 +40,14 @@ _ARRIVALS = text("""
     )
     SELECT m.id, m.chat_id, dealt.priority, m.session_key, m.sent_at,
         coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
-        octet_length(m.content) > 0, dealt.known
+        m.role, left(m.content, {LONGEST_READ}), dealt.known
     FROM dealt JOIN messages m ON m.id = dealt.message_id
     ORDER BY m.sent_at
 """)
-_ARRIVAL = text("""
+_ARRIVAL = text(f"""
     SELECT m.id, m.chat_id, a.priority, m.session_key, m.sent_at,
         coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
-        octet_length(m.content) > 0
+        m.role, left(m.content, {LONGEST_READ})
     FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
     WHERE a.message_id = :id AND a.quarantined_at IS NULL
 """)
@@ -93,8 +94,9 @@ class Arrival(NamedTuple):
     speaker: str
     token_count: int
     lexeme_count: int
-    # whether there is anything to embed
-    has_text: bool
+    role: str
+    # the part of its text that is read for its cues
+    text: str
 
     @property
     def key(self) -> str:

@@ -120,15 +120,8 @@ def record(
     """
     listed = {"logs": logs, "remembered": remembered, "key": key, "place": list(place), "asker": list(asker)}
     figures = sorted((name, float(value)) for name, value in counted.items() if value)
-    return holds(
-        connection,
-        _RECORD,
-        **row,
-        **listed,
-        **arrays("names values", figures),
-        tenant=tenant_id,
-        ids=shown_memories,
-    )
+    own = {"tenant": tenant_id, "ids": shown_memories, **arrays("names values", figures)}
+    return holds(connection, _RECORD, **{**row, **listed, **own})
 
 
 def get(connection: Connection, context_id: str, *, locked: bool = False) -> Row[Any] | None:

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable
 from math import ceil
 
 from pipeline.text import answer_types
-from pipeline.text.caches import cached
 from pipeline.text.cues import cues_of, plain
 
 # Of a message that asks by so much of its length no more than the question is lost.
@@ -67,7 +66,6 @@ def says_nothing(text: str, language: str, *, of_a_bot: bool) -> bool:
     return 0 <= _words_after(text, language) <= (_MORE_OF_A_BOT if of_a_bot else _MORE_OF_PEOPLE)
 
 
-@cached
 def _words_after(text: str, language: str) -> int:
     """Count the words after those that say nothing; -1 if there are none of these, or the rest says something."""
     cues, said = cues_of(language), _words(text)

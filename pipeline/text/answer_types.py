@@ -1,9 +1,7 @@
 """What a question asks for, and what a message offers: a time, a number, a decision; by the cues of its language."""
 
 import re
-from collections.abc import Callable, Mapping
 
-from pipeline.text.caches import cached
 from pipeline.text.cues import AnswerType, Cues, cues_of, plain
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
@@ -21,13 +19,10 @@ _ENDS_STATING = (".", "!", "\u3002", "\uff01")
 _SENTENCE = re.compile("[^.!?\u2026\u3002\uff01\uff1f\u061f\n]+[.!?\u2026\u3002\uff01\uff1f\u061f\n]*")
 # A question mark in an address asks nothing.
 _LINK = re.compile(r"https?://\S+")
-# A short message need not be all about somebody: its words count as at least this many.
-_FEWEST_WORDS = 8
 # An end is looked for in the last characters only.
 _END_CHARS = 40
 
 
-@cached
 def asks(text: str, language: str) -> float:
     """Return the share of the text that asks, from 0 to 1, by question marks and, without any mark, by its wording.
 
@@ -75,23 +70,6 @@ def size_of(words: list[str], text: str) -> float:
     return len(words) + sum(len(found) / 2 - 1 for found in unspaced)
 
 
-def shares_of_persons(words: list[str], text: str, cues: Cues) -> tuple[float, float]:
-    """Return the shares of first-person and of second-person words; a short message counts as longer."""
-    size = max(size_of(words, text), _FEWEST_WORDS)
-    return (
-        min(cues.first_person.count(words, text) / size, 1.0),
-        min(cues.second_person.count(words, text) / size, 1.0),
-    )
-
-
-@cached
-def about_self(text: str, language: str) -> float:
-    """Return the share of first-person words less that of second-person words, damped for short messages."""
-    said = plain(text)
-    first, second = shares_of_persons(words_of(said), said, cues_of(language))
-    return first - second
-
-
 def asked(question: str, language: str) -> frozenset[AnswerType]:
     """Return what a question asks for.
 
@@ -116,25 +94,3 @@ def holds_number(words: list[str], text: str, cues: Cues) -> bool:
     return (
         _DIGIT.search(text) is not None or cues.number.are_in(words, text) or cues.number_phrases.found(text)
     )
-
-
-@cached
-def says_when(text: str, language: str) -> bool:
-    """Tell whether a message names a time.
-
-    >>> says_when("we meet at 18:30", "english"), says_when("you may march on", "english")
-    (True, False)
-    """
-    said = plain(text)
-    return holds_time(words_of(said), said, cues_of(language))
-
-
-@cached
-def says_number(text: str, language: str) -> bool:
-    """Tell whether a message has a number, in figures or in words."""
-    said = plain(text)
-    return holds_number(words_of(said), said, cues_of(language))
-
-
-SAYS: Mapping[AnswerType, Callable[[str, str], bool]] = {"when": says_when, "number": says_number}
-"""Whether a message, in a language, holds what a question may ask for."""

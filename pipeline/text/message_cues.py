@@ -1,13 +1,13 @@
 """Read off a message's text all that ranking needs of it, once, so that it can be stored with the message."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from pipeline.text import addressing, answer_types, dialogue_acts
 from pipeline.text.cues import Cues, cues_of, plain
 from pipeline.text.sentences import sentences
 
-# Who only agrees uses few words.
-_LONGEST_YES = 60
+LONGEST_READ = 4_000
+"""Characters that are read of a message: placing holds its chats for as long as it reads, of 500 messages together."""
 
 
 class MessageCues(NamedTuple):
@@ -15,17 +15,27 @@ class MessageCues(NamedTuple):
 
     # the share of it that asks
     asks: float
-    # the shares of I and we, and of you, among its words
-    first_person: float
-    second_person: float
     has_time: bool
     has_number: bool
     # it states a decision
     decides: bool
-    # it only says yes to what was proposed before it
-    agrees: bool
     # it only says that it has no answer
     says_nothing: bool
+
+    @property
+    def flags(self) -> int:
+        """All that it is or is not, as it is stored: a new one is added at the end."""
+        return self.has_time | self.has_number << 1 | self.decides << 2 | self.says_nothing << 3
+
+    @classmethod
+    def stored(cls, asks: float, flags: int) -> Self:
+        """Return what was stored.
+
+        >>> cues = read("we take the 18:30 train then", "english")
+        >>> MessageCues.stored(cues.asks, cues.flags) == cues
+        True
+        """
+        return cls(asks, flags & 1 > 0, flags & 2 > 0, flags & 4 > 0, flags & 8 > 0)
 
 
 def read(text: str, language: str, *, of_a_bot: bool = False) -> MessageCues:
@@ -34,22 +44,28 @@ def read(text: str, language: str, *, of_a_bot: bool = False) -> MessageCues:
     >>> read("ok, we take the 18:30 train then", "english").decides, read("wann kommst du", "german").asks
     (True, 1.0)
     """
+    text = text[:LONGEST_READ]
     said, cues = plain(text), cues_of(language)
     words = answer_types.words_of(said)
-    first, second = answer_types.shares_of_persons(words, said, cues)
     return MessageCues(
         asks=answer_types.share_that_asks(said, cues),
-        first_person=first,
-        second_person=second,
         has_time=answer_types.holds_time(words, said, cues),
         has_number=answer_types.holds_number(words, said, cues),
-        decides=decides(text, said, cues),
-        agrees=len(said) <= _LONGEST_YES and cues.agrees.search(said) is not None,
+        decides=_decides(text, said, cues),
         says_nothing=addressing.says_nothing(text, language, of_a_bot=of_a_bot),
     )
 
 
-def decides(text: str, said: str, cues: Cues) -> bool:
+def stored_or_read(
+    asks: float | None, flags: int | None, text: str, language: str, *, of_a_bot: bool
+) -> MessageCues:
+    """Return the cues that were stored; of a message without any, such as one that is not placed yet, read them."""
+    if asks is None or flags is None:
+        return read(text, language, of_a_bot=of_a_bot)
+    return MessageCues.stored(asks, flags)
+
+
+def _decides(text: str, said: str, cues: Cues) -> bool:
     """Tell whether a message states a decision in one of its sentences; `said` is the text as `plain` returns it."""
     return cues.decided.may_be_in(said) and any(
         not dialogue_acts.is_question(sentence) and dialogue_acts.states_decision(plain(sentence), cues)

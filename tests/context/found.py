@@ -16,6 +16,8 @@ from pipeline.retrieval.profiles import parameters_for
 from pipeline.retrieval.request import RetrievalRequest, SearchTerms
 from pipeline.retrieval.sessions import RetrievedSession
 from pipeline.store.chats import Chat
+from pipeline.store.prelude import Prelude
+from pipeline.text import message_cues
 from schemas.context import Context
 from schemas.payloads import ContextQuery
 from schemas.sessions import Message
@@ -37,6 +39,7 @@ def hit(number: int, text: str, score: float, **fields: Any) -> Scored:
         "terms": {},
         "length": 5,
         "cosine": None,
+        "cues": message_cues.read(text, "english"),
     } | fields
     return Scored(candidate=Candidate(id=number, text=text, **given), score=score, parts=parts)
 
@@ -101,13 +104,30 @@ def assembled(
         memory=True,
     )
     request = RetrievalRequest(
-        chat=chat, text=question, parameters=parameters_for(profile, parameters)[0], weights=Weights()
+        prelude=Prelude(
+            chat=chat,
+            names=[],
+            began=START,
+            asker=None,
+            now=NOW,
+            logged=[],
+            recent=latest,
+            space=None,
+            indexed=False,
+            has_memories=False,
+            suppression_key=None,
+            _lexemes={},
+        ),
+        text=question,
+        parameters=parameters_for(profile, parameters)[0],
+        weights=Weights(),
     )
-    read = parse.read(question, [], START, NOW)
+    read = parse.read(question, [], START, NOW, language)
     parsed = ParsedQuestion(
         request=request,
         question=read,
         lexemes=[],
+        named=[],
         event=None,
         others=(),
         brief=list(brief),
@@ -124,6 +144,7 @@ def assembled(
         retrieved=CandidateSet(
             candidates=[each.candidate for each in ordered],
             statistics=statistics,
+            arms={},
             vector_search="off",
             rows_compared=0,
             keyword_search="exact",

@@ -161,7 +161,7 @@ def test_the_newest_decision_comes_first_and_the_one_that_it_replaced_says_so() 
     shown = lines(found, "exchanges")
     assert "Ann: ok decided: we paint the boat blue (later changed)" in shown
     assert "Ann: ok decided: we paint the boat red" in shown
-    german = assembled(question, [old, new, *talk, *other], language="german", duplicate_jaccard=1.0)
+    german = assembled(question, [old, new, *talk, *other], language="german+english", duplicate_jaccard=1.0)
     assert "Ann: ok decided: we paint the boat blue (später geändert)" in lines(german, "exchanges")
     # not where nothing is asked about decisions
     plain = assembled("Who paints the boat?", [old, new, *talk, *other], duplicate_jaccard=1.0)

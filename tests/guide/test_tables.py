@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from ops import exit_codes
 from pipeline.ranking import bm25
 from pipeline.ranking.model import Weights
-from pipeline.retrieval import candidates, profiles
+from pipeline.retrieval import arms, candidates, profiles
 from pipeline.retrieval.profiles import PROFILES, PURPOSES, Parameters
 from pipeline.store import keyword_search, memory_search, vector_search
 from schemas.context import BlockKind, Context, DropReason
@@ -56,10 +56,17 @@ def test_the_weights_are_those_of_the_ranking() -> None:
 
 def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     text = RETRIEVAL.sentences
-    assert f"Chats of up to {candidates.WHOLE_UP_TO:,} messages are read whole" in text
-    assert text.count(f"the {candidates.CANDIDATES_PER_ARM} ") == 2
+    told = {names(row[0])[0]: row[1] for row in RETRIEVAL.table("arm")}
+    assert f"the {arms.CANDIDATES_PER_ARM} best" in told["keywords"]
+    assert f"the {arms.CANDIDATES_PER_ARM} nearest" in told["vectors"]
+    sessions = f"the {arms.PER_SESSION} best of each of the best sessions: {arms.BEST_SESSIONS} by"
+    assert told["sessions"].startswith(sessions)
+    for arm in ("times", "named", "newest"):
+        assert f"{arms.CANDIDATES_PER_SIDE_ARM} " in told[arm]
+    assert f"the newest {arms.VERBATIM_SCANNED:,} messages" in told["verbatim"]
     neighbours = {2: "two", 3: "three", 4: "four", 5: "five"}[candidates.REACH]
     assert f"each with {neighbours} neighbours on either side" in text
+    assert f"count {candidates.UNKNOWN_LANGUAGE_TRUST:g} of that" in text
     assert f"over {vector_search.EXACT_UP_TO:,} of them" in text
     assert f"in more than {keyword_search.CANDIDATES:,} messages together" in text
     assert f"(k1 = {bm25.K1}, b = {bm25.B})" in text

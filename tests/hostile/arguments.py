@@ -41,6 +41,7 @@ from pipeline.question import parse
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.model import Scored, Statistics
 from pipeline.retrieval import candidates, message_ranking, prepare, request
+from pipeline.retrieval.arms import SESSION_LIMITS
 from pipeline.retrieval.entity_hops import Link, Linked
 from pipeline.store import backfills, checks, jobs, messages, retention
 from pipeline.store.entity_graph import AliasRow, EntityKey, LinkRow, RelationRow
@@ -163,7 +164,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "messages: Sequence[tuple[schemas.messages.MessageIn, int]]": lambda a: [(a.message, 3)],
     "shown": lambda a: a.ids("messages"),
     "arrived": lambda a: [
-        Arrival(each, a.chat_id, 0, "", LONG_AGO, "Mallory", 1, 1, True)
+        Arrival(each, a.chat_id, 0, "", LONG_AGO, "Mallory", 1, 1, "user", "hi")
         for each in a.ids("arrivals", "message_id")
     ],
     "put": lambda _: lambda _arrived: None,
@@ -502,19 +503,17 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         budget=1,
     ),
     "context.query_log.report.given": lambda a: AnswerIn(answer=a.text, used=[a.text[:100]], remember=True),
+    "store.query_log.record.row": lambda a: next(iter(a.known.rows["query_log"])) | {"tenant": VICTIM},
+    "store.query_log.record.key": lambda _: b"k" * 32,
+    "store.query_log.record.place": lambda _: [b"h" * 32],
+    "store.query_log.record.asker": lambda _: [b"h" * 32],
+    "store.query_log.record.shown_memories": lambda a: [str(each) for each in a.ids("memories")],
+    "store.query_log.record.counted": lambda _: {"contexts": 1.0},
+    "store.arms.search.sessions": lambda _: SESSION_LIMITS,
     "answer": lambda a: a.text,
     "used": lambda a: None if a.theme.empty else [a.text],
     "memory_id": lambda a: a.known.one("memories", "id"),
     "memory_ids": lambda a: [str(each) for each in a.ids("memories")],
-    "store.query_log.record.row": lambda a: {
-        name: value for name, value in next(iter(a.known.rows["query_log"])).items() if name != "tenant"
-    },
-    "store.query_log.record.key": lambda _: None,
-    "store.query_log.record.place": lambda _: [],
-    "store.query_log.record.asker": lambda _: [],
-    "store.query_log.record.shown_memories": lambda a: [str(each) for each in a.ids("memories")],
-    "store.query_log.record.counted": lambda _: {"contexts": 1.0},
-    "store.arms.search.sessions": lambda _: candidates.SESSION_LIMITS,
     "store.query_log.hold.messages": lambda a: a.ids("messages"),
     "gone": lambda a: [f"message:{each}" for each in a.ids("messages")],
     "texts": lambda a: [] if a.theme.empty else [a.text],

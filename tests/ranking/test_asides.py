@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.ranking.asides import Questions, marked
 from pipeline.ranking.model import Candidate
+from pipeline.text import message_cues
 from pipeline.text.addressing import is_put_to_a_bot, names_of, said, says_nothing
 
 NOW = datetime(2026, 4, 1, 20, 0, tzinfo=UTC)
@@ -27,6 +28,7 @@ def talk(*lines: str) -> list[Candidate]:
             terms={"key": 1},
             length=3,
             cosine=0.5,
+            cues=message_cues.read(text, "english", of_a_bot=speaker in {"Harbour Bot", "Jarvis"}),
         )
         for number, (speaker, _, text) in enumerate(spoken)
     ]

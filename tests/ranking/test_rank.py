@@ -1,6 +1,9 @@
 """Ranking: what speaks for a message, and that nothing else does."""
 
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -8,7 +11,9 @@ from hypothesis import strategies as st
 
 from pipeline.question import parse as question
 from pipeline.ranking import rank
-from pipeline.ranking.model import Candidate, Statistics, Weights
+from pipeline.ranking.model import Candidate, QueryMatch, Scored, Statistics, Weights
+from pipeline.text import message_cues
+from schemas.sessions import RepliedTo
 
 START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
 
@@ -26,6 +31,7 @@ def candidate(number: int, text: str = "hm", **fields: object) -> Candidate:
         "terms": {},
         "length": 5,
         "cosine": None,
+        "cues": message_cues.read(text, "english"),
     }
     return Candidate(**{**given, **fields})  # type: ignore[arg-type]
 
@@ -34,16 +40,28 @@ def ask(text: str, *people: str) -> question.Question:
     return question.read(text, people, START, START, "english")
 
 
-def ids(text: str, candidates: list[Candidate], people: tuple[str, ...] = (), **weights: float) -> list[int]:
+def ranked(
+    text: str, candidates: list[Candidate], people: tuple[str, ...] = (), **known: object
+) -> list[Scored]:
+    """Rank with statistics of these candidates, and what else is known of the chat."""
     frequency: dict[str, int] = {}
     for c in candidates:
         for term in c.terms:
             frequency[term] = frequency.get(term, 0) + 1
     statistics = Statistics(messages=100, mean_length=5, document_frequency=frequency, mean_cosine=0.1)
-    scored = rank.rank(ask(text, *people), candidates, statistics, Weights(**weights))
-    for hit in scored:
+    found = rank.rank(ask(text, *people), candidates, replace(statistics, **known), Weights())
+    for hit in found:
         assert abs(sum(hit.parts.values()) - hit.score) < 1e-9
-    return [hit.candidate.id for hit in scored]
+    return found
+
+
+def ids(text: str, candidates: list[Candidate], people: tuple[str, ...] = ()) -> list[int]:
+    return [hit.candidate.id for hit in ranked(text, candidates, people)]
+
+
+def scores(text: str, candidates: list[Candidate], **known: object) -> dict[int, Mapping[str, float]]:
+    """Return the parts of each candidate's score."""
+    return {hit.candidate.id: hit.parts for hit in ranked(text, candidates, **known)}
 
 
 def test_a_hit_of_words_alone_and_one_of_meaning_alone_both_surface() -> None:
@@ -79,6 +97,28 @@ def test_a_match_says_nothing_about_another_session() -> None:
         candidate(3, place=1),
     ]
     assert ids("boiler", talk) == [1, 3, 2]
+
+
+def test_a_match_says_nothing_over_a_gap() -> None:
+    # retrieval leaves a place free where it has not read what was said in between
+    talk = [
+        candidate(1, place=0, terms={"boiler": 1}),
+        candidate(2, place=2),
+        candidate(3, session=2, place=0),
+    ]
+    parts = scores("boiler", talk)
+    assert parts[2]["words"] == parts[3]["words"] == 0 < parts[1]["words"]
+
+
+def test_a_match_says_the_less_of_what_follows_the_longer_the_silence() -> None:
+    def carried(hours: float) -> float:
+        after = START + timedelta(hours=hours)
+        talk = [candidate(1, sent_at=START, terms={"boiler": 1}), candidate(2, sent_at=after)]
+        parts = scores("boiler", talk)
+        return parts[2]["words"] / parts[1]["words"]
+
+    assert carried(0) > carried(1) > carried(5) > 0
+    assert carried(48) < 0.01
 
 
 def test_one_persons_burst_is_nearer_than_another_persons_answer() -> None:
@@ -128,6 +168,65 @@ def test_what_follows_a_relevant_question_of_somebody_else_is_preferred_as_its_a
     assert parts[2]["answers"] > parts[4]["answers"] == 0
 
 
+def test_a_reply_is_preferred_as_the_answer_however_far_from_its_question_it_is() -> None:
+    question = "who drives us to Svaneti"
+    talk = [
+        candidate(1, question, session=1, place=0, terms={"svaneti": 1}, speaker="Ivo"),
+        candidate(2, "i can", session=9, place=0, answered=RepliedTo(1, "Ivo", question)),
+        candidate(3, "i can", session=9, place=1, speaker="speaker 2"),
+    ]
+    parts = scores("Svaneti", talk)
+    assert parts[2]["answers"] > parts[3]["answers"] == 0
+
+
+def test_nothing_answers_a_question_over_a_gap_or_from_another_session() -> None:
+    talk = [
+        candidate(1, "who drives us to Svaneti?", place=0, terms={"svaneti": 1}),
+        candidate(2, "i can", place=2),
+        candidate(3, "i can", session=2, place=1),
+    ]
+    parts = scores("Svaneti", talk)
+    assert parts[2]["answers"] == parts[3]["answers"] == 0
+
+
+def test_the_session_whose_summary_fits_speaks_for_its_messages_of_substance() -> None:
+    talk = [
+        candidate(1, session=1, place=0),
+        candidate(2, "haha", session=1, place=1, length=0),
+        candidate(3, session=2, place=0),
+        candidate(4, session=3, place=0),
+    ]
+    parts = scores("boiler", talk, session_cosines={1: 0.6, 2: 0.3, 3: 0.1}, mean_session_cosine=0.2)
+    fits = {number: part["session_summary"] for number, part in parts.items()}
+    assert fits[1] > fits[3] > fits[4] == fits[2] == 0
+
+
+def test_the_best_message_of_a_session_speaks_for_the_others_in_it() -> None:
+    talk = [
+        candidate(1, session=1, place=0, cosine=0.8),
+        candidate(2, session=1, place=9, cosine=0.1),
+        candidate(3, session=2, place=0, cosine=0.1),
+    ]
+    parts = scores("boiler", talk)
+    assert parts[1]["session"] == parts[2]["session"] > parts[3]["session"] == 0
+
+
+def test_the_less_meaning_is_trusted_the_less_it_counts_and_words_as_before() -> None:
+    talk = [
+        candidate(1, session=1, place=0, terms={"boiler": 1}, cosine=0.1),
+        candidate(2, session=2, place=0, cosine=0.8),
+    ]
+    of_meaning = ("meaning", "session", "session_summary")
+    known, unknown = (
+        scores("boiler", talk, trust=trust, session_cosines={2: 0.6}, mean_session_cosine=0.2)
+        for trust in (1.0, 0.4)
+    )
+    for name in of_meaning:
+        assert unknown[2][name] == pytest.approx(0.4 * known[2][name])
+        assert known[2][name] > 0
+    assert unknown[1]["words"] == known[1]["words"] > 0
+
+
 @pytest.mark.parametrize(
     ("question", "answer", "plain"),
     [
@@ -163,11 +262,42 @@ def test_a_second_good_message_speaks_for_its_session_too() -> None:
         candidate(3, session=8, place=9, terms={"boiler": 1}),
     ]
     statistics = Statistics(messages=10, mean_length=5, document_frequency={"boiler": 3})
-    scored = rank.rank(ask("boiler"), talk, statistics, Weights(decay=0.01, decay_back=0.01))
+    scored = rank.rank(ask("boiler"), talk, statistics, Weights())
     sessions = rank.rank_sessions(scored)
     assert [session for session, _ in sessions] == [8, 7]
     for _, hit in sessions:
         assert abs(sum(hit.parts.values()) - hit.score) < 1e-9
+
+
+def test_who_mentions_the_one_who_is_named_is_preferred_but_less_than_their_own_words() -> None:
+    talk = [
+        candidate(1, session=1, place=0, speaker="Ann"),
+        candidate(2, "ann likes tea", session=2, place=0, speaker="Bob"),
+        candidate(3, "tea is fine", session=3, place=0, speaker="Bob"),
+    ]
+    parts = {h.candidate.id: h.parts["named"] for h in ranked("what does Ann like?", talk, ("Ann", "Bob"))}
+    assert parts[1] > parts[2] > parts[3] == 0
+
+
+def test_a_name_that_two_have_counts_half_for_each() -> None:
+    talk = [
+        candidate(1, session=1, place=0, speaker="Ana Lima"),
+        candidate(2, session=2, place=0, speaker="Ana Reis"),
+        candidate(3, session=3, place=0, speaker="Bob"),
+    ]
+    people = ("Ana Lima", "Ana Reis", "Bob")
+    parts = {h.candidate.id: h.parts["named"] for h in ranked("what does Ana like?", talk, people)}
+    whole = ranked("what does Ana Lima like?", talk, people)[0].parts["named"]
+    assert parts[1] == parts[2] == pytest.approx(whole / 2)
+    assert parts[3] == 0
+
+
+def test_what_is_quoted_outweighs_all_else_together() -> None:
+    talk = [
+        candidate(1, "it is the small blue door", session=1, place=0, speaker="Bob"),
+        candidate(2, "the door", session=2, place=0, speaker="Ann", terms={"door": 2}, cosine=0.9),
+    ]
+    assert ids('when did Ann say "small blue door" on 2 March 2026?', talk, ("Ann", "Bob"))[0] == 1
 
 
 def test_the_one_who_is_named_is_preferred() -> None:
@@ -191,6 +321,28 @@ def test_a_date_in_the_question_prefers_what_was_said_then() -> None:
     assert ids("what about the vet on 2 March 2026?", talk)[0] == 1
 
 
+@pytest.mark.parametrize(
+    ("asked", "inside"),
+    [
+        ("the vet before 5 March 2026?", [1]),
+        ("the vet since 5 March 2026?", [2, 3]),
+        ("the vet between 4 and 6 March 2026?", [2]),
+    ],
+)
+def test_times_are_open_to_the_side_that_a_question_leaves_open(asked: str, inside: list[int]) -> None:
+    talk = [
+        candidate(number, session=number, place=0, sent_at=at)
+        for number, at in enumerate(
+            [START + timedelta(days=1), START + timedelta(days=3), START + timedelta(days=30)], start=1
+        )
+    ]
+    question_then = question.read(asked, (), START, START + timedelta(days=40), "english")
+    statistics = Statistics(messages=100, mean_length=5, document_frequency={"vet": 3})
+    found = rank.rank(question_then, talk, statistics, Weights())
+    whole = {hit.candidate.id for hit in found if hit.parts["date"] == pytest.approx(Weights().date)}
+    assert whole == set(inside)
+
+
 def test_of_equal_messages_the_newer_comes_first() -> None:
     assert ids("x", [candidate(1, session=1, place=0), candidate(2, session=2, place=0)]) == [2, 1]
 
@@ -206,63 +358,85 @@ def test_the_best_message_speaks_for_its_session() -> None:
     assert [session for session, _ in rank.rank_sessions(scored)] == [7, 8]
 
 
-@given(
-    st.lists(
+WORDS = ["boiler", "marina", "job"]
+ASKED = [
+    "boiler marina?",
+    "when did Ann fix the boiler?",
+    "how many marinas now?",
+    'what did we decide about the "boiler" on 2 March 2026?',
+    "before 3 March 2026, what of A-1234?",
+]
+
+
+def in_places(spoken: list[tuple[int, int, Candidate]]) -> list[Candidate]:
+    """Candidates in their sessions, each one or more places after the one before: gaps, as retrieval reads them."""
+    places: dict[int, int] = {}
+    found = []
+    for number, (session, step, one) in enumerate(spoken, start=1):
+        places[session] = places.get(session, 0) + step
+        at = START + timedelta(minutes=number)
+        found.append(one._replace(id=number, session=session, place=places[session], sent_at=at))
+    return found
+
+
+matches = st.builds(
+    QueryMatch,
+    terms=st.dictionaries(st.sampled_from(WORDS), st.integers(1, 3)),
+    cosine=st.none() | st.floats(-1, 1),
+)
+talks = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.integers(1, 2),
         st.builds(
             candidate,
-            st.integers(1, 10_000),
-            st.text(max_size=30),
-            session=st.integers(0, 3),
-            speaker=st.sampled_from("AB"),
-            terms=st.dictionaries(st.sampled_from(["a", "b"]), st.integers(1, 3)),
+            st.just(0),
+            st.text(max_size=30)
+            | st.sampled_from(["who?", "ok, we take Beatriz", "the boiler", "at 18:30", "912"]),
+            speaker=st.sampled_from(["Ann", "Bob"]),
+            terms=st.dictionaries(st.sampled_from(WORDS), st.integers(1, 3)),
             cosine=st.none() | st.floats(-1, 1),
             length=st.integers(0, 50),
+            answered=st.none() | st.integers(1, 25).map(lambda n: RepliedTo(n, "Bob", "who?")),
+            aside=st.booleans(),
+            others=matches.map(lambda one: [one]),
+            linked=st.sampled_from([0.0, 0.5, 1.0]),
         ),
-        max_size=25,
-        unique_by=lambda c: c.id,
     ),
-    st.randoms(),
-)
-def test_the_order_of_candidates_does_not_matter(candidates: list[Candidate], random: object) -> None:
-    shuffled = list(candidates)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
-    # places are unique within a session, as retrieval gives them
-    assert ids("a b?", shuffled) == ids("a b?", candidates)
+    max_size=25,
+).map(in_places)
 
 
-def test_a_word_of_the_same_meaning_counts_but_less_than_the_word_itself() -> None:
-    found = ids(
-        "job",
-        [
-            candidate(1, session=1, place=0),
-            candidate(2, session=2, place=0, related={"job": 0.6}),
-            candidate(3, session=3, place=0, terms={"job": 1}),
+@given(talks, st.sampled_from(ASKED), st.floats(0, 1), st.randoms())
+def test_ranking_does_not_depend_on_the_order_of_candidates_and_parts_add_up(
+    candidates: list[Candidate], asked: str, trust: float, random: Random
+) -> None:
+    def counted(holds: Callable[[Candidate], Collection[str]]) -> dict[str, int]:
+        return {word: sum(word in holds(one) for one in candidates) for word in WORDS}
+
+    statistics = Statistics(
+        messages=100,
+        mean_length=5,
+        document_frequency=counted(lambda one: one.terms),
+        mean_cosine=0.1,
+        session_cosines={1: 0.4, 2: 0.1},
+        mean_session_cosine=0.2,
+        trust=trust,
+        others=[
+            Statistics(
+                messages=100, mean_length=5, document_frequency=counted(lambda one: one.others[0].terms)
+            )
         ],
     )
-    assert found == [3, 2, 1]
-
-
-def test_words_of_the_same_meaning_can_be_switched_off() -> None:
-    candidates = [candidate(1, session=1, place=0), candidate(2, session=2, place=0, related={"job": 0.6})]
-    statistics = Statistics(messages=100, mean_length=5, document_frequency={"job": 0})
-    on, off = (
-        rank.rank(ask("job"), candidates, statistics, Weights(related=weight))[0] for weight in (1.6, 0.0)
-    )
-    assert on.parts["related"] > 0
-    assert on.parts["words"] == 0
-    assert off.score == 0
-
-
-def test_of_two_sessions_with_hits_alike_the_one_with_more_of_the_question_comes_first() -> None:
-    weights = Weights(decay=0.0, decay_back=0.0)
-    candidates = [
-        candidate(1, session=7, place=0, terms={"boiler": 1}),
-        candidate(2, session=8, place=0, terms={"boiler": 1}),
-        *(candidate(n, session=8, place=n, terms={"sensor": 1}) for n in range(3, 5)),
-        *(candidate(n, session=7, place=n) for n in range(5, 7)),
-        *(candidate(n, session=n, place=0) for n in range(20, 30)),
-    ]
-    statistics = Statistics(messages=100, mean_length=5, document_frequency={"boiler": 2, "sensor": 50})
-    best = rank.rank_sessions(rank.rank(ask("boiler sensor"), candidates, statistics, weights))
-    assert [session for session, _ in best[:2]] == [8, 7]
-    assert best[0][1].parts["session_words"] > best[1][1].parts["session_words"] > 0
+    question = ask(asked, "Ann", "Bob")
+    ranked = rank.rank(question, candidates, statistics, Weights())
+    shuffled = list(candidates)
+    random.shuffle(shuffled)
+    # every part and every score is the same to the last bit, too
+    assert rank.rank(question, shuffled, statistics, Weights()) == ranked
+    assert {hit.candidate.id for hit in ranked} == {one.id for one in candidates}
+    for hit in ranked:
+        assert sum(hit.parts.values()) == pytest.approx(hit.score, abs=1e-9)
+    # asides come last, and the best of the others first
+    order = [(hit.candidate.aside, -hit.score) for hit in ranked]
+    assert order == sorted(order)

@@ -76,17 +76,14 @@ def test_the_question_is_not_shown_twice_where_the_bots_mention_was_cut_off(
     assert found.explain.messages[0].external_id != f"said-{3 * DAY}"
 
 
-@pytest.mark.parametrize("whole_up_to", [1000, 0])
 def test_what_the_bot_was_asked_in_vain_leaves_its_place_to_what_answers(
     filled: Database,
     settings: Settings,
     rules: SessionPolicy,
     policy: Policy,
     monkeypatch: pytest.MonkeyPatch,
-    whole_up_to: int,
 ) -> None:
     # Given more questions to the bot than there are places for candidates
-    monkeypatch.setattr(candidates, "WHOLE_UP_TO", whole_up_to)
     monkeypatch.setattr(candidates, "CANDIDATES_PER_ARM", 4)
     accept.accept(filled, TENANT, CHAT, asked_in_vain("what did the plumber from Almada cost?", 12))
     do_all(filled, rules, policy)
@@ -170,7 +167,7 @@ def test_a_memory_is_shown_where_it_has_to_do_with_the_question(
     assert shown("what should I drink?") == ["Prefers tea", "Speaks like a pirate"]
 
 
-def test_in_a_large_chat_too_the_decision_that_stands_is_found_by_what_it_is_about(
+def test_the_decision_that_stands_is_found_by_what_it_is_about(
     filled: Database,
     settings: Settings,
     rules: SessionPolicy,
@@ -190,7 +187,6 @@ def test_in_a_large_chat_too_the_decision_that_stands_is_found_by_what_it_is_abo
     ]
     accept.accept(filled, TENANT, CHAT, said_then)
     do_all(filled, rules, policy)
-    monkeypatch.setattr(candidates, "WHOLE_UP_TO", 0)
     monkeypatch.setattr(candidates, "CANDIDATES_PER_ARM", 12)
     # When it is asked for
     found = ask(filled, settings, "What did we decide about the boiler?", include_history=False)

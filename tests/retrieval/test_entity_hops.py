@@ -82,13 +82,6 @@ def hit(context: Context, text: str) -> Hit | None:
     return next((each for each in context.explain.messages if each.preview == text), None)
 
 
-@pytest.fixture(params=[1000, 0], ids=["small chat", "large chat"])
-def sized(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to find candidates."""
-    monkeypatch.setattr("pipeline.retrieval.candidates.WHOLE_UP_TO", request.param)
-
-
-@pytest.mark.usefixtures("sized")
 def test_what_is_linked_to_a_named_person_is_found_and_says_how(talked: Database, settings: Settings) -> None:
     context = asked(talked, settings)
     found = hit(context, STRIKE)
@@ -98,7 +91,6 @@ def test_what_is_linked_to_a_named_person_is_found_and_says_how(talked: Database
     assert line.reason.endswith("linked to Lena by ‹Porto›")
 
 
-@pytest.mark.usefixtures("sized")
 def test_without_a_hop_nothing_is_linked(talked: Database, settings: Settings) -> None:
     found = hit(asked(talked, settings, hops=0), STRIKE)
     assert found is None or found.components["linked"] == 0

@@ -12,6 +12,7 @@ from pipeline.question.temporal_anchor import EventDate, Mention
 from pipeline.ranking.model import Candidate, Scored, Weights
 from pipeline.retrieval import event_dating
 from pipeline.retrieval.event_dating import BEST_SCORE_SHARE, MAX_SPREAD, MIN_WORDS_SHARE
+from pipeline.text import message_cues
 
 LISBON = ZoneInfo("Europe/Lisbon")
 # a Wednesday
@@ -200,6 +201,7 @@ def hit(text: str, *, score: float = 2.0, words: float = 0.8, days: int = 0, spe
         terms={},
         length=3,
         cosine=None,
+        cues=message_cues.read(text, "english"),
     )
     return Scored(candidate, score, {"words": words * WEIGHTS.words})
 

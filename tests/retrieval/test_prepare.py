@@ -91,7 +91,7 @@ def test_a_search_and_a_context_ask_the_same_chat_by_one_kind_of_request(
         asked = for_context(connection, ContextQuery(chat_id=CHAT.chat_id, query="boat"), settings)
         assert (searched.scope, searched.filter) == (asked.scope, asked.filter)
         # A search finds questions that were put to a bot, too
-        assert (searched.weights.aside, asked.weights.aside < 0) == (0, True)
+        assert (searched.finds_questions, asked.finds_questions) == (True, False)
         for unknown in (
             SearchQuery(chat_id="test:nobody", query="boat"),
             SearchQuery(chat_id=CHAT.chat_id, query="boat", session_id=10**9),

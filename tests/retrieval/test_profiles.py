@@ -53,14 +53,6 @@ def filled(database: Database) -> Database:
     return database
 
 
-@pytest.fixture(params=["whole", "large"])
-def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways of finding candidates: reading a chat whole, and the best of each arm."""
-    if request.param == "large":
-        monkeypatch.setattr("pipeline.retrieval.candidates.WHOLE_UP_TO", 0)
-    return str(request.param)
-
-
 ENGLISH = wording_of("english")
 
 
@@ -109,7 +101,6 @@ def test_the_average_is_half_as_alike_as_the_best_and_nothing_is_said_of_what_ha
     assert Scale.of([None], 0.0).similarity(0.7) is None
 
 
-@pytest.mark.usefixtures("size")
 def test_a_rag_leaves_out_what_is_less_alike_and_says_so(filled: Database, settings: Settings) -> None:
     found = ask(filled, settings, "the plumber from Almada", profile="rag")
     told = [text.partition(": ")[2] for text in lines(found, "exchanges")]
@@ -145,7 +136,6 @@ def test_what_is_quoted_or_has_no_vector_yet_is_never_too_unlike(
 # Narrowing
 
 
-@pytest.mark.usefixtures("size")
 def test_a_contextual_context_looks_into_the_sessions_that_fit(filled: Database, settings: Settings) -> None:
     found = ask(
         filled, settings, "who wants to go on a boat trip?", profile="contextual", parameters={"sessions": 1}
@@ -168,7 +158,6 @@ def test_a_contextual_context_looks_into_the_sessions_that_fit(filled: Database,
     assert {reasons(found)[identity] for identity in outside} <= {"cap"}
 
 
-@pytest.mark.usefixtures("size")
 def test_where_no_session_fits_the_whole_chat_is_shown_and_labelled(
     filled: Database, settings: Settings
 ) -> None:
@@ -191,7 +180,6 @@ def test_where_no_session_fits_the_whole_chat_is_shown_and_labelled(
     assert ENGLISH.earlier in ask(filled, settings, question, profile="agent").text
 
 
-@pytest.mark.usefixtures("size")
 def test_every_hit_of_a_narrowed_context_is_accounted_for(filled: Database, settings: Settings) -> None:
     for question in ("boat trip marina", "zeppelin submarine plumber xylophone"):
         why = ask(filled, settings, question, profile="contextual", budget_tokens=200).explain

@@ -119,15 +119,6 @@ def ids(found: SearchResult) -> list[str | None]:
     return [hit.external_id for hit in found.hits]
 
 
-@pytest.fixture(params=["whole", "large"])
-def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways of finding candidates: reading a chat whole, and the best of each arm."""
-    if request.param == "large":
-        monkeypatch.setattr("pipeline.retrieval.candidates.WHOLE_UP_TO", 0)
-    return str(request.param)
-
-
-@pytest.mark.usefixtures("size")
 def test_hybrid_lists_the_best_messages_whole_and_with_the_parts_of_their_scores(
     database: Database, settings: Settings
 ) -> None:
@@ -141,7 +132,6 @@ def test_hybrid_lists_the_best_messages_whole_and_with_the_parts_of_their_scores
     assert not found.degraded
 
 
-@pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("mode", ["hybrid", "similar", "exact"])
 @pytest.mark.parametrize(
     ("fields", "expected"),
@@ -247,7 +237,6 @@ def test_no_character_of_a_piece_is_a_wild_card(piece: str) -> None:
     assert unescaped == piece
 
 
-@pytest.mark.usefixtures("size")
 def test_contextual_shows_sessions_with_their_best_messages_between_neighbours(
     database: Database, settings: Settings
 ) -> None:
@@ -277,7 +266,6 @@ def test_contextual_limits_the_matches_and_marks_the_neighbours(
     assert all(not session.messages for session in found.sessions[1:])
 
 
-@pytest.mark.usefixtures("size")
 def test_contextual_falls_back_to_the_whole_chat_and_says_so(database: Database, settings: Settings) -> None:
     found = find(database, settings, "zeppelin submarine plumber xylophone", mode="contextual")
     assert found.fell_back
@@ -285,7 +273,6 @@ def test_contextual_falls_back_to_the_whole_chat_and_says_so(database: Database,
     assert {"h1", "h2"} & set(ids(found))
 
 
-@pytest.mark.usefixtures("size")
 def test_a_theme_over_a_time_is_listed_in_order_and_not_capped_at_three(
     database: Database, settings: Settings
 ) -> None:

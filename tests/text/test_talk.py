@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text import answer_types
+from pipeline.text import answer_types, message_cues
 
 
 @pytest.mark.parametrize(
@@ -57,22 +57,21 @@ def test_a_question_mark_in_an_address_asks_nothing() -> None:
 
 
 def test_numbers_are_known_in_figures_and_in_words() -> None:
-    assert answer_types.SAYS["number"]("912 seats", "english")
-    assert answer_types.SAYS["number"]("Five attempts", "english")
-    assert not answer_types.SAYS["number"]("some seats", "english")
+    assert message_cues.read("912 seats", "english").has_number
+    assert message_cues.read("Five attempts", "english").has_number
+    assert not message_cues.read("some seats", "english").has_number
 
 
 @pytest.mark.parametrize("text", ["at 18:30", "on 4.5.", "9 Apr", "in May", "since 2019", "7pm", "last week"])
 def test_times_are_known_in_figures_and_in_words(text: str) -> None:
-    assert answer_types.SAYS["when"](text, "english")
+    assert message_cues.read(text, "english").has_time
 
 
 @pytest.mark.parametrize("text", ["you may go", "we march on", "port 8420", "version 1.2.3.4", "10.0.0.1"])
 def test_what_only_looks_like_a_time_is_none(text: str) -> None:
-    assert not answer_types.SAYS["when"](text, "english")
+    assert not message_cues.read(text, "english").has_time
 
 
 @given(st.text(max_size=200))
 def test_any_text_can_be_read(text: str) -> None:
     assert 0 <= answer_types.asks(text, "english") <= 1
-    assert -1 <= answer_types.about_self(text, "english") <= 1

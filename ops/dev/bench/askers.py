@@ -67,6 +67,8 @@ class Checkout:
             self._process.wait(60)
         finally:
             self._process.kill()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
             self._log.close()
 
     def tell(self, do: str, **given: Any) -> None:

@@ -26,7 +26,7 @@ from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 
-SELDOM = ("phrase", "exact", "decision", "date", "latest", "linked", "when", "number")
+SELDOM = ("latest", "decision", "linked", "date", "phrase", "exact")
 """Features that too few questions have for a fit: their weights are chosen by hand."""
 STRENGTHS = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 """Of L2, from which cross-validation chooses."""
@@ -162,14 +162,12 @@ def _matrices(settings: Settings, options: Options, names: Sequence[str], progre
         if missing := [name for name in names if name not in kept]:
             raise InvalidInput(f"{options.cache} lacks {', '.join(missing)}: remove it", field="cache")
         return {name: kept[name] for name in names}
-    known = samples.catalogue(options.folder)
     gathered: Part = {name: [] for name in names}
     with shipped.temporary(settings) as backscroll:
         for name in names:
-            if samples.is_readable(known[name]):
-                sample = samples.read_chat(name, options.folder)
-                backscroll.fill(sample.chat, sample.messages, progress)
-                gathered[name] = list(gather(backscroll, sample, progress))
+            sample = samples.read_chat(name, options.folder)
+            backscroll.fill(sample.chat, sample.messages, progress)
+            gathered[name] = list(gather(backscroll, sample, progress))
     if options.cache is not None:
         save(options.cache, gathered)
     return gathered

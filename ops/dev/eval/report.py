@@ -106,6 +106,32 @@ def _way_cells(part: Mapping[str, Any]) -> list[str]:
     return shares + [f"{count} of {part['unexpected_of']}" for count in part["unexpected"].values()]
 
 
+def group_tables(found: Mapping[str, Any]) -> Iterator[Table]:
+    """Show the questions of small chats by themselves and in the large group, and the difference in points."""
+    heads = [f"{level[0].upper()}{k}" for level, ks in _LEVELS for k in ks]
+    rows = {"all": found["all"], **found["by_part"], **found["by_kind"]}
+    size = f"{found['people']} people, {found['messages']:,} messages"
+    title = f"{found['questions']} questions in small chats, and in a group of {size}; shares in %"
+    table = _table(
+        title, ("", "way"), ["n", *(f"{head} {place}" for head in heads for place in ("", "group", "±"))]
+    )
+    for name, part in rows.items():
+        label, count = name, str(part["questions"])
+        ways = list(part["points"]) if name == "all" or name in found["by_part"] else list(part["points"])[:1]
+        for way in ways:
+            cells = []
+            for level, ks in _LEVELS:
+                for k in ks:
+                    shares = [part[place][way][level].get(k) for place in ("alone", "group")]
+                    cells += ["–" if share is None else f"{100 * share:.0f}" for share in shares]
+                    points = part["points"][way][level].get(k)
+                    cells.append("–" if points is None else f"{points:+.1f}")
+            table.add_row(label, way, count, *cells)
+            label = count = ""
+        table.add_section()
+    yield table
+
+
 def fit_tables(found: Mapping[str, Any]) -> Iterator[Table]:
     """Show the weights with what each feature is worth, and how well they rank beside the shipped ones."""
     judged = found["held"]["questions"] or found["fit"]["questions"]

@@ -16,7 +16,6 @@ from ops.dev.eval.samples import ChatFacts, Part, SampleChat, SampleQuestion
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
 from pipeline.retrieval.profiles import parameters_for
-from schemas.errors import InvalidInput
 from schemas.messages import MessageIn
 from schemas.settings import Settings
 
@@ -55,14 +54,11 @@ def chats(settings: Settings, options: Options, progress: Say) -> dict[str, Any]
     parameters_for("balanced", options.parameters)
     known = samples.catalogue(options.folder)
     chosen = samples.chosen(known, options.part, options.only)
-    readable = {name: facts for name, facts in chosen.items() if samples.is_readable(facts)}
-    if not readable:
-        raise InvalidInput("there is no such chat", field="only")
-    translated = {name: f.translation_of for name, f in readable.items() if f.translation_of in readable}
+    translated = {name: f.translation_of for name, f in chosen.items() if f.translation_of in chosen}
     also_by_words = {*translated, *translated.values()}
     answered: list[Answered] = []
     with shipped.temporary(settings) as backscroll:
-        for name, facts in readable.items():
+        for name, facts in chosen.items():
             sample = samples.read_chat(name, options.folder)
             ways = (
                 [BY_WORDS] if options.words_only else [OURS, *([BY_WORDS] if name in also_by_words else [])]
@@ -70,8 +66,7 @@ def chats(settings: Settings, options: Options, progress: Say) -> dict[str, Any]
             answered += _chat(backscroll, sample, facts, ways, options.parameters, progress)
     found = chat_measures.tables(answered, {a: b for a, b in translated.items() if b})
     return found | {
-        "chats": list(readable),
-        "skipped": [name for name in chosen if name not in readable],
+        "chats": list(chosen),
         "parameters": dict(options.parameters),
         "details": [asdict(one) for one in answered],
     }
@@ -122,12 +117,12 @@ def _asked(
     with backscroll.put(sample.chat, message, derived=_derived(ways)):
         session_of = backscroll.sessions_of(sample.chat.chat_id)
         return {
-            way: measured(case, session_of, _contexts(backscroll, sample, case, message, way, parameters))
+            way: measured(case, session_of, contexts(backscroll, sample, case, message, way, parameters))
             for way in ways
         }
 
 
-def _contexts(
+def contexts(
     backscroll: Shipped,
     sample: SampleChat,
     case: SampleQuestion,
@@ -135,7 +130,8 @@ def _contexts(
     way: str,
     parameters: Mapping[str, float],
 ) -> WayResult:
-    contexts = {
+    """Ask for the contexts of a question that was put as this message, and return what they found."""
+    by_budget = {
         budget: backscroll.ask(
             sample.chat.chat_id,
             case.question,
@@ -147,7 +143,7 @@ def _contexts(
         )
         for budget in BUDGETS
     }
-    explain = contexts[max(BUDGETS)].explain
+    explain = by_budget[max(BUDGETS)].explain
     if explain is None:
         raise RuntimeError("a context came without its explanation")
     return WayResult(
@@ -156,7 +152,7 @@ def _contexts(
         top_score=explain.messages[0].score if explain.messages else 0.0,
         shown={
             budget: "\n".join(block.text for block in context.blocks if block.kind not in _NOT_RECALLED)
-            for budget, context in contexts.items()
+            for budget, context in by_budget.items()
         },
     )
 
@@ -172,6 +168,10 @@ class PlainSearch:
         self._vectors = None if words_only else PlainVectors(backscroll.resources.embedder, texts)
 
     def asked(self, case: SampleQuestion) -> dict[str, QuestionFigures]:
+        """Measure each way."""
+        return {way: measured(case, self._session_of, result) for way, result in self.results(case).items()}
+
+    def results(self, case: SampleQuestion) -> dict[str, WayResult]:
         """Rank all messages for a question by each way."""
         bm25 = self._bm25.scores(case.question)
         # a message without a word of the question is not found by words
@@ -180,9 +180,7 @@ class PlainSearch:
             cosines = self._vectors.scores(case.question)
             found |= {"vectors": (cosines, -2.0), "sum": (spread(bm25) + spread(cosines), -1.0)}
         return {
-            way: measured(
-                case, self._session_of, self._result(ranked(self._messages, scores, above=least), scores)
-            )
+            way: self._result(ranked(self._messages, scores, above=least), scores)
             for way, (scores, least) in found.items()
         }
 

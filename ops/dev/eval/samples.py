@@ -8,12 +8,12 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from pipeline.platforms import jsonlines
 from pipeline.platforms.records import ImportOptions, Record, Times
 from schemas.errors import InvalidInput
-from schemas.messages import ChatIn, Language, MessageIn
+from schemas.messages import ChatIn, MessageIn
 
 SAMPLES = files("ops") / "local" / "samples"
 CHATS = files("ops") / "dev" / "eval" / "chats"
@@ -69,7 +69,6 @@ class SampleChat:
 
 
 _CASES = TypeAdapter(list[SampleQuestion])
-_LANGUAGE: TypeAdapter[str] = TypeAdapter(Language)
 
 
 def samples() -> Iterator[SampleChat]:
@@ -94,15 +93,6 @@ def chosen(
     if only:
         return {name: facts for name, facts in known.items() if name in only}
     return {name: facts for name, facts in known.items() if part in {"all", facts.part}}
-
-
-def is_readable(facts: ChatFacts) -> bool:
-    """Return whether this version knows the chat's language."""
-    try:
-        _LANGUAGE.validate_python(facts.language)
-    except ValidationError:
-        return False
-    return True
 
 
 def read_chat(name: str, folder: Traversable = CHATS) -> SampleChat:

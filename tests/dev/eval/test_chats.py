@@ -217,12 +217,13 @@ def test_a_question_is_put_to_the_bot_by_somebody_it_does_not_name() -> None:
 
 # Guards against a step back, not aims: a few points below what the hashed words of the deterministic embedder give on
 # the chats that ship (behind each figure). The local model gives more.
-LEAST = {"turn": {"5": 0.0, "10": 0.0}, "coverage": {"800": 0.0, "2000": 0.0}}
-LEAST_LOCAL = {"turn": {"5": 0.0, "10": 0.0}, "coverage": {"800": 0.0, "2000": 0.0}}
+LEAST = {"turn": {"5": 0.45, "10": 0.56}, "coverage": {"800": 0.62, "2000": 0.78}}  # .49 .61 .67 .82
+# With the bundled model, in two of them.
+LEAST_LOCAL = {"turn": {"5": 0.6, "10": 0.71}, "coverage": {"800": 0.82, "2000": 0.92}}  # .64 .75 .86 .95
 
 
-def shipped_samples(cwd: Path, **settings: str) -> Any:
-    names = [argument for name in NAMES for argument in ("--only", name)]
+def shipped_chats(cwd: Path, *chosen: str, **settings: str) -> Any:
+    names = [argument for name in chosen for argument in ("--only", name)]
     run = backscroll("dev", "eval", "chats", *names, "--json", cwd=cwd, seconds=480, **settings)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
@@ -231,7 +232,7 @@ def shipped_samples(cwd: Path, **settings: str) -> Any:
 def test_in_the_shipped_chats_as_much_is_found_as_before_and_more_than_by_plain_search(
     tmp_path: Path,
 ) -> None:
-    tables = shipped_samples(tmp_path, BACKSCROLL_EMBEDDING_PROVIDER="deterministic")
+    tables = shipped_chats(tmp_path, *NAMES, BACKSCROLL_EMBEDDING_PROVIDER="deterministic")
     ours = tables["all"][OURS]
     for level, shares in LEAST.items():
         assert all(ours[level][k] >= least for k, least in shares.items()), ours
@@ -245,7 +246,7 @@ def test_in_the_shipped_chats_as_much_is_found_as_before_and_more_than_by_plain_
 @pytest.mark.model
 @pytest.mark.skipif(not is_installed(), reason="the extra `local` is not installed")
 def test_with_the_bundled_model_as_much_is_found_as_before(tmp_path: Path) -> None:
-    ours = shipped_samples(tmp_path)["all"][OURS]
+    ours = shipped_chats(tmp_path, "harbour_house", "support_desk")["all"][OURS]
     for level, shares in LEAST_LOCAL.items():
         assert all(ours[level][k] >= least for k, least in shares.items()), ours
 

@@ -22,6 +22,7 @@ from pipeline.ranking.model import Weights
 from schemas.errors import InvalidInput
 from schemas.settings import Settings
 from tests.dev.eval import tiny
+from tests.ops.running import backscroll
 from tests.ranking.test_rank import candidate
 
 SETTINGS = Settings(_env_file=None, embedding_provider="deterministic")
@@ -203,3 +204,15 @@ def test_unknown_features_and_too_few_chats_are_refused(folder: Path) -> None:
         fit.fitted(SETTINGS, fit.Options(folder=folder, fixed=("charm",)), lambda _: None)
     with pytest.raises(InvalidInput, match="two chats"):
         fit.fitted(SETTINGS, fit.Options(folder=folder, only=("flat", "boat")), lambda _: None)
+
+
+def test_the_command_names_what_it_does_not_know(tmp_path: Path) -> None:
+    for arguments, told in (
+        (["fit", "--fix", "charm"], "there is no feature 'charm'"),
+        (["fit", "--only", "raft"], "there is no chat 'raft'"),
+        (["eval", "chats", "--only", "raft"], "there is no chat 'raft'"),
+        (["eval", "chats", "--set", "charm=1"], "there is no parameter 'charm'"),
+    ):
+        run = backscroll("dev", *arguments, cwd=tmp_path)
+        assert run.returncode == 2, run.stderr
+        assert told in run.stderr

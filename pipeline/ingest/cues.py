@@ -1,0 +1,19 @@
+"""Read the cues of placed messages and store them, so that no question needs to read the texts again."""
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection
+
+from pipeline.store import message_cues as store
+from pipeline.store.message_cues import MessageText
+from pipeline.text import message_cues
+
+
+def store_cues(connection: Connection, tenant_id: str, given: Iterable[tuple[MessageText, str]]) -> None:
+    """Store the cues of messages, each given with its chat's language, in one statement."""
+    found = [
+        (each, message_cues.read(each.text, language, of_a_bot=each.role == "assistant"))
+        for each, language in given
+    ]
+    if found:
+        store.put(connection, tenant_id, found)

@@ -1,0 +1,221 @@
+"""Search for the messages that a question may mean, arm by arm.
+
+The arms are the best by words, the best by vector, what holds a piece of the question verbatim, what was said at the
+times that it names, the best of those whom it names, the newest where it asks for these, and the best of the sessions
+whose summaries fit.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from sqlalchemy import Connection
+
+from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms
+from pipeline.store import arms, candidate_rows, keyword_search, messages, text_search, vector_search
+from pipeline.store.arms import Arms
+from pipeline.store.filters import MessageFilter
+from pipeline.store.keyword_search import KeywordHits
+from pipeline.store.session_search import SessionLimits
+from pipeline.store.vector_search import VectorHits
+from pipeline.text.exact_match import Verbatim
+
+# Messages that the arms of words and vectors find …
+CANDIDATES_PER_ARM = 50
+# … times this where half of them are asides …
+BEHIND_ASIDES = 8
+# … and those of each other arm.
+CANDIDATES_PER_SIDE_ARM = 30
+# Sessions whose messages are candidates: the best by the vectors of their summaries, and by the words of these …
+BEST_SESSIONS = 4
+# … and messages of each.
+PER_SESSION = 12
+# Sessions whose summaries are compared by words, the newest, and those whose fit ranking gets to know.
+SESSIONS_READ, SESSIONS_KNOWN = 500, 50
+SESSION_LIMITS = SessionLimits(
+    read=SESSIONS_READ, known=SESSIONS_KNOWN, looked_into=BEST_SESSIONS, messages=PER_SESSION
+)
+# Messages that a filter leaves out are no candidates.
+WITHOUT_MESSAGES = replace(SESSION_LIMITS, looked_into=0)
+# Of somebody named, the best are looked for among so many of the nearest messages.
+NAMED_WITHIN = 400
+# Of each time that a question names, messages that are looked at.
+TIME_READ = 2000
+# Messages with the words of a phrase or an identifier that are read for it …
+VERBATIM_READ = 1000
+# … and the newest messages that are read if it is in none of them. All such pieces of a query share both limits, so
+# that eight take hardly longer than one.
+VERBATIM_SCANNED = 20_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmHits:
+    """What is found by words and by vector: for each query, the question first, and of all together."""
+
+    by_word: Sequence[KeywordHits]
+    by_vector: Sequence[VectorHits]
+    arms: Mapping[str, Sequence[int]]
+
+
+def search_always(connection: Connection, request: RetrievalRequest, terms: SearchTerms, size: int) -> Arms:
+    """Search for the question by words, by vector and by the summaries of sessions."""
+    space, vector = terms.embedded or (None, None)
+    return arms.search(
+        connection,
+        request.scope,
+        terms.lexemes,
+        space,
+        vector,
+        messages=size,
+        mean_size=mean_length(request),
+        limit=CANDIDATES_PER_ARM,
+        sessions=SESSION_LIMITS if request.filter.is_open_before else WITHOUT_MESSAGES,
+        indexed=request.prelude.indexed,
+    )
+
+
+def search_queries(
+    connection: Connection,
+    request: RetrievalRequest,
+    terms: SearchTerms,
+    size: int,
+    limit: int,
+    known: Arms | None,
+) -> ArmHits:
+    """Search by words and by vector, for each query; what is `known` of the question is not searched again."""
+    by_word, by_vector = ([known.by_word], [known.by_vector]) if known else ([], [])
+    for query, share in _shares(terms, limit)[len(by_word) :]:
+        by_word.append(keyword_hits(connection, request, query.lexemes, share, size=size))
+        by_vector.append(
+            vector_search.nearest(connection, request.scope, *query.embedded, messages=size, limit=share)
+            if query.embedded
+            else VectorHits()
+        )
+    found: dict[str, Sequence[int]] = {
+        "keywords": list(dict.fromkeys(chain(*(each.scores for each in by_word)))),
+        "vectors": list(dict.fromkeys(chain(*(each.cosines for each in by_vector)))),
+    }
+    if not request.filter.is_open:
+        found = _filtered(connection, request, terms, 2 * limit)
+    return ArmHits(by_word=by_word, by_vector=by_vector, arms=found)
+
+
+def _filtered(
+    connection: Connection, request: RetrievalRequest, terms: SearchTerms, limit: int
+) -> dict[str, Sequence[int]]:
+    """Search by words and by vector among the messages that the request's filter lets through."""
+    chat_id, which = request.chat.chat_id, _within_scope(request)
+    by_word = [
+        text_search.keywords(
+            connection, chat_id, which, query.lexemes, mean_size=mean_length(request), limit=share
+        )
+        for query, share in _shares(terms, limit)
+    ]
+    by_vector = [
+        dict(text_search.nearest(connection, chat_id, which, *query.embedded, limit=share))
+        for query, share in _shares(terms, limit)
+        if query.embedded
+    ]
+    return {
+        "keywords": list(dict.fromkeys(chain(*by_word))),
+        "vectors": list(dict.fromkeys(chain(*by_vector))),
+    }
+
+
+def search_asked(
+    connection: Connection, request: RetrievalRequest, terms: SearchTerms
+) -> dict[str, Sequence[int]]:
+    """Search by what else a question says: pieces of text, times, people, that it wants the newest."""
+    scope, limit = request.scope, CANDIDATES_PER_SIDE_ARM
+    space, vector = terms.embedded or (None, None)
+    found: dict[str, Sequence[int]] = {}
+    if terms.exact:
+        found["verbatim"] = list(
+            dict.fromkeys(
+                chain(*(_holding(connection, request, piece, 1 / len(terms.exact)) for piece in terms.exact))
+            )
+        )
+    if not request.filter.is_open_before:
+        # the other arms search whatever the filter says but for what is too late, which is left out afterwards
+        return found
+    if terms.spans:
+        found["times"] = text_search.within(
+            connection, scope, terms.spans, terms.lexemes, space, vector, read=TIME_READ, limit=limit
+        )
+    if terms.speakers or terms.named:
+        by_name = keyword_hits(connection, request, [*terms.named, *terms.lexemes], limit).scores
+        spoken = (
+            vector_search.nearest_of_speakers(
+                connection, scope, space, vector, list(terms.speakers), within=NAMED_WITHIN, limit=limit
+            )
+            if space is not None and vector is not None and terms.speakers
+            else []
+        )
+        found["named"] = list(dict.fromkeys([*spoken, *by_name]))
+    if terms.newest:
+        newest = messages.recent(connection, scope.chat_id, limit, request.session_key, request.filter.until)
+        found["newest"] = [message.id for message in newest]
+    return found
+
+
+def _shares(terms: SearchTerms, limit: int) -> list[tuple[QueryTerms, int]]:
+    """Return each query with the candidates of one arm that it may bring: all others together as many as the question.
+
+    More would take longer to rank, for each query all candidates.
+    """
+    return [(terms, limit), *((other, max(1, limit // len(terms.others))) for other in terms.others)]
+
+
+def _within_scope(request: RetrievalRequest) -> MessageFilter:
+    """Return the request's filter, narrowed to its session key."""
+    if request.session_key is None:
+        return request.filter
+    return replace(request.filter, session_key=request.session_key)
+
+
+def _holding(connection: Connection, request: RetrievalRequest, piece: Verbatim, share: float) -> list[int]:
+    """Find up to `CANDIDATES_PER_ARM` messages that hold a piece of the query verbatim.
+
+    They are found by its words in the index, the best by BM25. Where the index has other words for it, or none (`to be
+    or not to be`), the newest messages are read instead. `share` is the part of the limits that this piece may use.
+    """
+    chat, which = request.chat, _within_scope(request)
+    held: list[int] = []
+    if request.filter.is_open:
+        words = keyword_search.lexemes(connection, chat.language, piece.text)
+        hits = keyword_hits(connection, request, words, int(share * VERBATIM_READ), share=share).scores
+        content = dict(candidate_rows.contents(connection, list(hits)))
+        held = [message for message in hits if piece.is_in(content.get(message, ""))]
+    if not held:
+        newest = int(share * VERBATIM_SCANNED)
+        rows = text_search.resembling(
+            connection, chat.chat_id, which, piece.parts, newest=newest, limit=VERBATIM_READ
+        )
+        held = [message for message, content in rows if piece.is_in(content)]
+    return held[:CANDIDATES_PER_ARM]
+
+
+def keyword_hits(
+    connection: Connection,
+    request: RetrievalRequest,
+    words: Sequence[str],
+    limit: int,
+    *,
+    size: int | None = None,
+    share: float = 1.0,
+) -> KeywordHits:
+    """Find the best messages of a scope of `size` by BM25; with a `share` of the messages that may be scored."""
+    return keyword_search.keywords(
+        connection,
+        request.scope,
+        words,
+        messages=request.chat.message_count if size is None else size,
+        mean_size=mean_length(request),
+        limit=limit,
+        share=share,
+    )
+
+
+def mean_length(request: RetrievalRequest) -> float:
+    """Return the mean number of distinct lexemes of a chat's messages."""
+    return request.chat.lexeme_count / max(1, request.chat.message_count)
