@@ -43,7 +43,7 @@ from pipeline.ranking.model import Scored, Statistics
 from pipeline.retrieval import candidates, message_ranking, prepare, request
 from pipeline.retrieval.arms import SESSION_LIMITS
 from pipeline.retrieval.entity_hops import Link, Linked
-from pipeline.store import backfills, checks, jobs, messages, retention
+from pipeline.store import backfills, checks, jobs, messages, retention, suppression
 from pipeline.store.entity_graph import AliasRow, EntityKey, LinkRow, RelationRow
 from pipeline.store.evidence import Evidence
 from pipeline.store.membership import Seen
@@ -504,7 +504,9 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     ),
     "context.query_log.report.given": lambda a: AnswerIn(answer=a.text, used=[a.text[:100]], remember=True),
     "store.query_log.record.row": lambda a: next(iter(a.known.rows["query_log"])) | {"tenant": VICTIM},
-    "store.query_log.record.key": lambda _: b"k" * 32,
+    "store.query_log.record.remembered": lambda _: True,
+    "store.query_log.record.logs": lambda _: True,
+    "store.query_log.record.key": lambda a: suppression.key(a.connection),
     "store.query_log.record.place": lambda _: [b"h" * 32],
     "store.query_log.record.asker": lambda _: [b"h" * 32],
     "store.query_log.record.shown_memories": lambda a: [str(each) for each in a.ids("memories")],
