@@ -61,7 +61,6 @@ def features(
         "words": near,
         "meaning": meaning * statistics.trust,
         "session": sessions.spread(sessions.best(meaning)) * substance * statistics.trust,
-        "session_summary": sessions.spread(_session_meanings(statistics)) * substance * statistics.trust,
         "tells": 1.0 - asks,
         "answers": _answers(ordered, asks, np.maximum(near, meaning)),
     }
@@ -92,13 +91,6 @@ def meanings(ordered: Sequence[Candidate], mean: float) -> Array:
 def _rises(cosines: Array, mean: float) -> Array:
     span = np.nanmax(cosines, initial=mean) - mean if cosines.size else 0.0
     return np.nan_to_num((cosines - mean) / span) if span > 1e-9 else np.zeros(len(cosines))
-
-
-def _session_meanings(statistics: Statistics) -> dict[int, float]:
-    """Return how well the summaries of sessions fit, from 0 for the average one to 1 for the best."""
-    known = statistics.session_cosines
-    rises = _rises(np.fromiter(known.values(), np.float64, len(known)), statistics.mean_session_cosine)
-    return {session: max(0.0, rise) for session, rise in zip(known, rises.tolist(), strict=True)}
 
 
 class _Sessions:

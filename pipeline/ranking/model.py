@@ -1,7 +1,7 @@
 """Values that ranking takes and returns: candidates, statistics of their scope, weights, scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -18,23 +18,21 @@ class Weights:
     """
 
     # BM25 of the message read together with what was said around it
-    words: float = 0.84
+    words: float = 0.79
     # cosine of the message itself, as its share of the best
-    meaning: float = 0.26
-    # how well its session fits: by its best message …
-    session: float = 0.5
-    # … and by the vector of its summary
-    session_summary: float = 0.23
+    meaning: float = 0.27
+    # the best of that in its session
+    session: float = 0.63
     # the question names its speaker, or somebody whom it mentions
-    named: float = 0.42
+    named: float = 0.39
     # a question seldom holds the answer: the share of the message that does not ask
     tells: float = 0.12
     # what answers somebody else's question often is the answer: how well that question matches this one
-    answers: float = 0.15
+    answers: float = 0.14
     # asked when, this message says when
-    when: float = 0.28
+    when: float = 0.26
     # asked how many, how long or how much, this message holds a number
-    number: float = 0.35
+    number: float = 0.32
     # asked how things stand now, the newest counts most
     latest: float = 0.25
     # asked what was decided, this message decides it
@@ -113,9 +111,6 @@ class Statistics:
     # the number of messages with each of the question's lexemes; 0 for those in none
     document_frequency: Mapping[str, int]
     mean_cosine: float = 0.0
-    # of the summaries of the sessions that fit best, by session, and of all of them
-    session_cosines: Mapping[int, float] = field(default_factory=dict)
-    mean_session_cosine: float = 0.0
     # how far meaning is to be trusted: less where the embedding model does not know the chat's language
     trust: float = 1.0
     # the same for each other query

@@ -30,11 +30,9 @@ CANDIDATES_PER_SIDE_ARM = 30
 BEST_SESSIONS = 4
 # … and messages of each.
 PER_SESSION = 12
-# Sessions whose summaries are compared by words, the newest, and those whose fit ranking gets to know.
-SESSIONS_READ, SESSIONS_KNOWN = 500, 50
-SESSION_LIMITS = SessionLimits(
-    read=SESSIONS_READ, known=SESSIONS_KNOWN, looked_into=BEST_SESSIONS, messages=PER_SESSION
-)
+# Sessions whose summaries are compared by words, the newest.
+SESSIONS_READ = 500
+SESSION_LIMITS = SessionLimits(read=SESSIONS_READ, looked_into=BEST_SESSIONS, messages=PER_SESSION)
 # Messages that a filter leaves out are no candidates.
 WITHOUT_MESSAGES = replace(SESSION_LIMITS, looked_into=0)
 # Of somebody named, the best are looked for among so many of the nearest messages.

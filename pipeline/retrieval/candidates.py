@@ -53,7 +53,6 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
     if request.session_key is not None:
         size = sessions.messages_of_key(connection, request.chat.chat_id, request.session_key)
     first = arms.search_always(connection, request, terms, size)
-    fitting = first.sessions
     asked = arms.search_asked(connection, request, terms)
     if first.inside:
         asked["sessions"] = first.inside
@@ -76,13 +75,7 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
     own, *others = map(statistics, terms.queries, found.by_word, found.by_vector)
     return CandidateSet(
         candidates=candidates,
-        statistics=replace(
-            own,
-            session_cosines=fitting.cosines,
-            mean_session_cosine=fitting.mean_cosine,
-            trust=_trust(request.chat.language, terms),
-            others=others,
-        ),
+        statistics=replace(own, trust=_trust(request.chat.language, terms), others=others),
         arms={**found.arms, **asked},
         vector_search=found.by_vector[0].search,
         rows_compared=found.by_vector[0].compared,
@@ -91,9 +84,14 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
 
 
 def _trust(language: str, terms: SearchTerms) -> float:
-    """Return how far meaning is to be trusted in a chat: the less, the fewer of its languages the model knows."""
+    """Return how far meaning is to be trusted in a chat: the less, the fewer of its languages the model knows.
+
+    Not at all if the question has no words but a name or a time.
+    """
     if terms.embedded is None:
         return 1.0
+    if not terms.lexemes and (terms.speakers or terms.named or terms.spans):
+        return 0.0
     model = terms.embedded[0].model
     parts = parts_of(language)
     unknown = sum(knows(model, part) is False for part in parts)

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, TextClause, text
 from pipeline.store import keyword_search, session_search, vector_search
 from pipeline.store.filters import Scope
 from pipeline.store.keyword_search import KeywordHits, any_of, quoted
-from pipeline.store.session_search import SessionHits, SessionLimits
+from pipeline.store.session_search import SessionLimits
 from pipeline.store.statements import run
 from pipeline.store.vector_search import VectorHits
 from pipeline.store.vectors import literal
@@ -29,7 +29,6 @@ class Arms:
 
     by_word: KeywordHits
     by_vector: VectorHits
-    sessions: SessionHits
     # the best messages of the best sessions
     inside: Sequence[int]
 
@@ -47,9 +46,6 @@ def _statement(
         WITH {near}, {session_search.best(space, sessions)}, {session_search.messages_inside(space, sessions)}
         SELECT frequencies, scores, exact,
             (SELECT json_agg(json_build_array(message_id, cosine, mean, compared)) FROM near_messages),
-            (SELECT jsonb_object_agg(id, cosine) FROM nearest_sessions),
-            (SELECT avg(1 - distance) FROM near_sessions),
-            (SELECT jsonb_object_agg(id, score) FROM worded),
             (SELECT array_agg(id ORDER BY place, id) FROM inside)
         FROM (SELECT) always LEFT JOIN LATERAL {keyword_search.SEARCH} ON :any <> ''
     """)
@@ -94,6 +90,5 @@ def search(
     return Arms(
         by_word=keyword_search.as_hits(row[0], row[1], row[2], messages) if words else KeywordHits(),
         by_vector=VectorHits() if space is None else vector_search.as_hits(row[3] or [], indexed=indexed),
-        sessions=session_search.as_hits(row[4], row[5], row[6]),
-        inside=row[7] or [],
+        inside=row[4] or [],
     )

@@ -1,7 +1,6 @@
 """SQL of sessions as a layer of retrieval: by the vectors and the words of their summaries, and what is in the best."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pipeline.ranking.bm25 import K1, B
 from pipeline.store.keyword_search import times_in
@@ -17,24 +16,10 @@ class SessionLimits:
 
     # the newest, whose summaries are compared by words
     read: int
-    # of those that fit best by either
-    known: int
-    # of these, those that messages are taken of
+    # the best by either, whose messages are looked at
     looked_into: int
     # of each
     messages: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class SessionHits:
-    """Sessions whose summaries fit a query."""
-
-    # the cosine of their best chunk, of the nearest, the best first
-    cosines: dict[int, float] = field(default_factory=dict)
-    # of all summarized sessions of the chat
-    mean_cosine: float = 0.0
-    # BM25 of their summaries, of the best, the best first
-    words: dict[int, float] = field(default_factory=dict)
 
 
 def best(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
@@ -74,10 +59,10 @@ def best(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
             SELECT id, sum(ln(1 + (n - df + 0.5) / (df + 0.5))
                 * tf * ({K1} + 1) / (tf + {K1} * (1 - {B} + {B} * size / mean_size))) AS score
             FROM frequency JOIN documents USING (lexeme) GROUP BY id
-            ORDER BY score DESC, id DESC LIMIT {int(limits.known)}
+            ORDER BY score DESC, id DESC LIMIT {int(limits.looked_into)}
         ), nearest_sessions AS MATERIALIZED (
             SELECT session_id AS id, 1 - distance AS cosine FROM near_sessions
-            ORDER BY distance, session_id DESC LIMIT {int(limits.known)}
+            ORDER BY distance, session_id DESC LIMIT {int(limits.looked_into)}
         )
     """
 
@@ -103,24 +88,10 @@ def messages_inside(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
                 SELECT id, row_number() OVER (ORDER BY cosine DESC, id DESC) AS place FROM nearest_sessions
                 UNION ALL
                 SELECT id, row_number() OVER (ORDER BY score DESC, id DESC) AS place FROM worded) ranked
-            WHERE place <= {int(limits.looked_into)} GROUP BY id
+            GROUP BY id
         ), inside AS (
             SELECT m.id, chosen.place FROM chosen CROSS JOIN LATERAL (
                 SELECT session_key, started_at, ended_at FROM conversation_sessions WHERE id = chosen.id OFFSET 0) s
             CROSS JOIN LATERAL ({messages} LIMIT {int(limits.messages)}) m
         )
     """
-
-
-def as_hits(
-    cosines: Mapping[str, float] | None, mean_cosine: float | None, words: Mapping[str, float] | None
-) -> SessionHits:
-    """Return what `best` found as a value."""
-    return SessionHits(
-        cosines=_best_first(cosines), mean_cosine=float(mean_cosine or 0.0), words=_best_first(words)
-    )
-
-
-def _best_first(found: Mapping[str, float] | None) -> dict[int, float]:
-    ordered = sorted((found or {}).items(), key=lambda one: (-one[1], -int(one[0])))
-    return {int(session): float(value) for session, value in ordered}

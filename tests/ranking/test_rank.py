@@ -41,7 +41,11 @@ def ask(text: str, *people: str) -> question.Question:
 
 
 def ranked(
-    text: str, candidates: list[Candidate], people: tuple[str, ...] = (), **known: object
+    text: str,
+    candidates: list[Candidate],
+    people: tuple[str, ...] = (),
+    weights: Weights = Weights(),  # noqa: B008 - it is frozen
+    **known: object,
 ) -> list[Scored]:
     """Rank with statistics of these candidates, and what else is known of the chat."""
     frequency: dict[str, int] = {}
@@ -49,14 +53,14 @@ def ranked(
         for term in c.terms:
             frequency[term] = frequency.get(term, 0) + 1
     statistics = Statistics(messages=100, mean_length=5, document_frequency=frequency, mean_cosine=0.1)
-    found = rank.rank(ask(text, *people), candidates, replace(statistics, **known), Weights())
+    found = rank.rank(ask(text, *people), candidates, replace(statistics, **known), weights)
     for hit in found:
         assert abs(sum(hit.parts.values()) - hit.score) < 1e-9
     return found
 
 
-def ids(text: str, candidates: list[Candidate], people: tuple[str, ...] = ()) -> list[int]:
-    return [hit.candidate.id for hit in ranked(text, candidates, people)]
+def ids(text: str, candidates: list[Candidate], people: tuple[str, ...] = (), **weights: float) -> list[int]:
+    return [hit.candidate.id for hit in ranked(text, candidates, people, Weights(**weights))]
 
 
 def scores(text: str, candidates: list[Candidate], **known: object) -> dict[int, Mapping[str, float]]:
@@ -189,18 +193,6 @@ def test_nothing_answers_a_question_over_a_gap_or_from_another_session() -> None
     assert parts[2]["answers"] == parts[3]["answers"] == 0
 
 
-def test_the_session_whose_summary_fits_speaks_for_its_messages_of_substance() -> None:
-    talk = [
-        candidate(1, session=1, place=0),
-        candidate(2, "haha", session=1, place=1, length=0),
-        candidate(3, session=2, place=0),
-        candidate(4, session=3, place=0),
-    ]
-    parts = scores("boiler", talk, session_cosines={1: 0.6, 2: 0.3, 3: 0.1}, mean_session_cosine=0.2)
-    fits = {number: part["session_summary"] for number, part in parts.items()}
-    assert fits[1] > fits[3] > fits[4] == fits[2] == 0
-
-
 def test_the_best_message_of_a_session_speaks_for_the_others_in_it() -> None:
     talk = [
         candidate(1, session=1, place=0, cosine=0.8),
@@ -216,12 +208,8 @@ def test_the_less_meaning_is_trusted_the_less_it_counts_and_words_as_before() ->
         candidate(1, session=1, place=0, terms={"boiler": 1}, cosine=0.1),
         candidate(2, session=2, place=0, cosine=0.8),
     ]
-    of_meaning = ("meaning", "session", "session_summary")
-    known, unknown = (
-        scores("boiler", talk, trust=trust, session_cosines={2: 0.6}, mean_session_cosine=0.2)
-        for trust in (1.0, 0.4)
-    )
-    for name in of_meaning:
+    known, unknown = (scores("boiler", talk, trust=trust) for trust in (1.0, 0.4))
+    for name in ("meaning", "session"):
         assert unknown[2][name] == pytest.approx(0.4 * known[2][name])
         assert known[2][name] > 0
     assert unknown[1]["words"] == known[1]["words"] > 0
@@ -419,8 +407,6 @@ def test_ranking_does_not_depend_on_the_order_of_candidates_and_parts_add_up(
         mean_length=5,
         document_frequency=counted(lambda one: one.terms),
         mean_cosine=0.1,
-        session_cosines={1: 0.4, 2: 0.1},
-        mean_session_cosine=0.2,
         trust=trust,
         others=[
             Statistics(

@@ -10,7 +10,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.retrieval import candidates
+from pipeline.retrieval import arms, candidates
 from pipeline.retrieval.prepare import parse_question, prepare_query
 from pipeline.retrieval.request import SearchTerms, Stopwatch, for_context
 from pipeline.store.database import Database
@@ -112,7 +112,7 @@ def test_what_somebody_said_is_found_by_its_speaker(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # among the nearest messages, however many these are
-    monkeypatch.setattr(candidates, "NAMED_WITHIN", 5000)
+    monkeypatch.setattr(arms, "NAMED_WITHIN", 5000)
     query = ContextQuery(chat_id=CHAT.chat_id, query="what about Olek?")
     with database.tenant(TENANT) as connection:
         parsed = parse_question(connection, for_context(connection, query, settings))

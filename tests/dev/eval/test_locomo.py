@@ -197,7 +197,7 @@ def test_people_get_tables_and_a_plot(everything: dict[str, Any], tmp_path: Path
     console.print(*locomo_tables(everything))
     assert isinstance(console.file, StringIO)
     printed = console.file.getvalue()
-    for expected in ("session R@3", "coverage, 2,000 tokens", "multi-hop", "session_summary"):
+    for expected in ("session R@3", "coverage, 2,000 tokens", "multi-hop", "session"):
         assert expected in printed
     pytest.importorskip("matplotlib", reason="the extra `eval` is not installed")
     draw(everything, tmp_path / "plot.png")
