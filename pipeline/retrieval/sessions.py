@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Row
 from pipeline.ranking import rank
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Scored, Statistics
 from pipeline.ranking.similarity import best_cosines, share_of_words
-from pipeline.retrieval.candidates import retrieve
+from pipeline.retrieval.candidates import retrieve, with_neighbours
 from pipeline.retrieval.message_ranking import allowed, terms_by_session
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import sessions as stored_sessions
@@ -198,15 +198,13 @@ def _messages_of(
 ) -> list[Scored]:
     """Return the messages of these sessions, best first."""
     request = query.request
-    # the arms searched the whole chat: search again, in these sessions only
-    ranges = [Inside(s.session_key, s.started_at, s.ended_at) for s in chosen]
-    candidates = {
-        candidate.id: candidate
-        for inside in ranges
-        for candidate in retrieve(
-            connection, replace(request, filter=MessageFilter(session=inside)), query.terms
-        ).candidates
-    }
-    ranked = rank.rank(query.question, list(candidates.values()), statistics, request.weights)
-    ids = {session.id for session in chosen}
-    return [hit for hit in ranked if hit.candidate.session in ids]
+    # the arms searched the whole chat: search again in these sessions, and rank what is found beside all else
+    ids = dict.fromkeys(hit.candidate.id for hit in ranked)
+    for session in chosen:
+        inside = Inside(session.session_key, session.started_at, session.ended_at)
+        found = retrieve(connection, replace(request, filter=MessageFilter(session=inside)), query.terms)
+        ids |= dict.fromkeys(chain(*found.arms.values()))
+    candidates = with_neighbours(connection, request.scope, list(ids), query.terms)
+    ranked = rank.rank(query.question, candidates, statistics, request.weights)
+    wanted = {session.id for session in chosen}
+    return [hit for hit in ranked if hit.candidate.session in wanted]

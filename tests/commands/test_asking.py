@@ -39,8 +39,6 @@ def test_an_explained_context_gives_the_reason_of_every_line(run: Run) -> None:
         "vectors #",
         "shown in exchanges",
         "Not shown",
-        "best cosine",
-        "words found",
         "milliseconds",
         "of 500",
     ):

@@ -117,8 +117,7 @@ def test_hostile_text_is_shown_as_it_was_said() -> None:
 
 def test_every_part_of_a_score_has_a_colour_of_its_own_and_empty_ones_have_none() -> None:
     names = [field.name for field in fields(Weights)]
-    # what comes after is how the talk is read
-    parts = dict.fromkeys([*names[: names.index("decay")], "second", "session_words"], 0.1)
+    parts = dict.fromkeys([*names, "second"], 0.1)
     page = read(page_of("plain", components=parts | {"nothing": 0.0}))
     keys = [
         attributes["class"] for name, attributes in page.elements if name == "i" and "style" not in attributes

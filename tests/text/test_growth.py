@@ -62,6 +62,7 @@ BOUNDED = {
     "pipeline.platforms.whatsapp_text._OMITTED_IPHONE",
     "pipeline.platforms.whatsapp_time._STYLES",
     "pipeline.text.exact_match._IDENTIFIER",
+    "pipeline.question.names._SENTENCE_START",
 }
 # An end is looked for in the last characters of a sentence; who agrees says it in a short message.
 BOUNDED_CUES = {"ends"}
