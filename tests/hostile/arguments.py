@@ -49,9 +49,11 @@ from pipeline.store.evidence import Evidence
 from pipeline.store.membership import Seen
 from pipeline.store.memory_changes import Owner as MemoryOwner
 from pipeline.store.memory_search import MemoryConditions
+from pipeline.store.message_cues import MessageText
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
 from pipeline.store.rollups import Week
+from pipeline.text.message_cues import MessageCues
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.context import AnswerIn, Context
 from schemas.documents import DocumentFilter, DocumentIn
@@ -166,6 +168,13 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "arrived": lambda a: [
         Arrival(each, a.chat_id, 0, "", LONG_AGO, "Mallory", 1, 1, "user", "hi")
         for each in a.ids("arrivals", "message_id")
+    ],
+    "given: Iterable[tuple[pipeline.store.message_cues.MessageText, str]]": lambda a: [
+        (MessageText(each, a.chat_id, "user", "when?"), "english") for each in a.ids("messages")
+    ],
+    "found: Sequence[tuple[pipeline.store.message_cues.MessageText, pipeline.text.message_cues.MessageCues]]": lambda a: [  # noqa: E501
+        (MessageText(each, a.chat_id, "user", ""), MessageCues(1.0, True, True, True, True))
+        for each in a.ids("messages")
     ],
     "put": lambda _: lambda _arrived: None,
     "finish": lambda _: lambda _again: None,
