@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -167,7 +168,7 @@ def test_no_cue_takes_time_that_grows_with_the_square_of_a_text(language: str) -
     found_out = []
     for name, pattern in patterns_of_cues(language).items():
         method = "match" if name in {"begins", "openers"} else "search"
-        for told, text in texts_for(pattern).items():
+        for told, text in islice(texts_for(pattern).items(), 0, None, SOME):
             times = times_as_long(used(pattern, method), text)
             if times >= MOST_TIMES:
                 found_out.append(f"{name} of {told}: {times:.0f} times as long for 4 times the text")
@@ -226,6 +227,8 @@ def test_patterns_stand_where_this_test_finds_them() -> None:
 
 NOW = datetime(2026, 4, 15, tzinfo=UTC)
 SAID = date(2026, 4, 15)
+# Of the texts that are tried, one in so many where reading each takes long.
+SOME = 5
 FERRY = excerpt.Wanted.of("when does the ferry go", "english")
 
 
@@ -361,6 +364,7 @@ def test_no_reader_of_text_takes_time_that_grows_with_the_square_of_it(
     reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(message_cues, "LONGEST_READ", LONG)
-    for told, text in texts().items():
+    slow = reader.startswith(("cues in ", "times, "))
+    for told, text in islice(texts().items(), 0, None, SOME if slow else 1):
         times = times_as_long(READERS[reader], text)
         assert times < MOST_TIMES, f"{reader} of {told}: {times:.0f} times as long for four times the text"
