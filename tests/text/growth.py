@@ -25,7 +25,7 @@ def times_as_long(function: Callable[[str], object], text: Callable[[int], str])
     """How many times as long `LONG` characters take as `SHORT`, in processor time; 1 where both take hardly any."""
     begun = text(SHORT // 4)
     # what disturbs a run, or is loaded in the first one, only makes it longer
-    if all(_seconds(function, begun) > HANGS_SECONDS for _ in range(RUNS)):
+    if all(_seconds(function, begun) > HANGS_SECONDS for _ in range(2)):
         return inf
     short, long = text(SHORT), text(LONG)
     longer = _seconds(function, long)
