@@ -520,6 +520,10 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "store.query_log.record.asker": lambda _: [b"h" * 32],
     "store.query_log.record.shown_memories": lambda a: [str(each) for each in a.ids("memories")],
     "store.query_log.record.counted": lambda _: {"contexts": 1.0},
+    "store.text_search.within.spans": lambda _: [
+        (datetime(2020, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC))
+    ],
+    "retrieval.arms.search_queries.known": lambda _: None,
     "store.arms.search.sessions": lambda _: SESSION_LIMITS,
     "answer": lambda a: a.text,
     "used": lambda a: None if a.theme.empty else [a.text],

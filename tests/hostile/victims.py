@@ -151,6 +151,10 @@ def _leave_owed(database: Database, tenant: str, word: str, rules: SessionPolicy
 def plant(superuser_url: str) -> None:
     """Put the secret into every text of the victim's in every table, whoever wrote it."""
     with psycopg.connect(superuser_url) as connection:
+        cues = connection.execute(
+            "SELECT tenant_id, message_id, chat_id, asks, flags FROM message_cues WHERE tenant_id = %s",
+            [VICTIM],
+        ).fetchall()
         for table, column, kind in _texts(connection):
             more = {
                 "text": f"coalesce({column}, '') || ' {SECRET}'",
@@ -160,6 +164,12 @@ def plant(superuser_url: str) -> None:
             }[kind]
             only = " AND finished_at IS NULL" if (table, column) == ("forget_receipts", "subject") else ""
             connection.execute(f"UPDATE {table} SET {column} = {more} WHERE tenant_id = %s{only}", [VICTIM])  # type: ignore[arg-type]
+        # they go with a change of the text
+        connection.cursor().executemany(
+            "INSERT INTO message_cues (tenant_id, message_id, chat_id, asks, flags) VALUES (%s, %s, %s, %s, %s) "
+            "ON CONFLICT DO NOTHING",
+            cues,
+        )
 
 
 def put_off(superuser_url: str) -> None:
