@@ -118,7 +118,8 @@ def _require_grounded(summary: Summary, said: Sequence[str]) -> None:
     telling = [each for each in of_messages if len(each) >= _TELLING_TERMS]
     if len(telling) < _TELLING_MESSAGES:
         return
-    if len(told) < _MIN_TERMS:
+    # who says the same words over and over is told in no more
+    if len(told) < min(_MIN_TERMS, len(known)):
         raise InvalidAnswer('"summary" is too short: say in 3 to 6 sentences what was said, and by whom')
     if sum(1 for each in telling if each & told) < 2:
         raise InvalidAnswer('"summary" tells of one message: summarize all of the transcript')
