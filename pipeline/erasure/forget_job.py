@@ -26,6 +26,7 @@ from pipeline.store import erasure as store
 from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from schemas.forgetting import Receipt, Subject
+from schemas.kinds import LANGUAGE
 
 BATCH = 40
 """Messages, sessions or memories in one transaction, during which their chat's accepting waits."""
@@ -108,7 +109,7 @@ class Forgetting:
     def _move(self, subject: Subject, into: str) -> Iterator[None]:
         chat_id = str(subject.chat_id)
         for summaries in chat_moves.steps(self.database, self.tenant_id, self.id, chat_id, into, self.policy):
-            self.follows |= {"ingest", "summarize", "extract"} if summaries else {"ingest"}
+            self.follows |= {"ingest", LANGUAGE.name} | ({"summarize", "extract"} if summaries else set())
             yield
 
     def _steps(self, subject: Subject, receipt: Receipt, names: Sequence[str]) -> Iterator[None]:

@@ -136,7 +136,7 @@ class Deployment:
             now = self.progress(chat)
             return now.messages >= messages and now.complete and not self.query(_TO_LEARN)
 
-        until(done, f"{chat}: {messages} messages remembered", 2 * SECONDS)
+        until(done, f"{chat}: {messages} messages remembered", SECONDS)
         found = self.progress(chat)
         assert found.messages == messages
         assert (found.waiting, found.pending, found.dead, found.error) == (0, 0, 0, None)
