@@ -31,7 +31,6 @@ from workers.resources import Resources
 
 DERIVED = ("summarize", "extract", "embed")
 """Kinds of jobs that follow placing."""
-_HANDLERS = {"ingest": "placer", "summarize": "summarizer", "embed": "embed", "forget": "forgetter"}
 
 
 class Shipped:

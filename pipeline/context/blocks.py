@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import timedelta, tzinfo
 
 from pipeline.context.packing import UNCAPPED, Entry, Section, entry_of
-from pipeline.context.wording import DEFAULT, Wording, wording_of
+from pipeline.context.wording import DEFAULT, Wording
 from pipeline.retrieval.profiles import Parameters
 from pipeline.retrieval.sessions import RetrievedSession, sharing_topics
 from pipeline.retrieval.weeks import RetrievedWeek
-from pipeline.text import truncate
+from pipeline.text import calendar, truncate
 from schemas.context import ContextItem
 
 # Users choose their names, of any length.
@@ -71,9 +71,9 @@ def display_name(name: str) -> str:
 
 def _without_day(session: RetrievedSession, zone: tzinfo, wording: Wording) -> str:
     """Return a session's summary; an extractive one begins with its day, which the window already names."""
-    summary, began = truncate.one_line(session.summary or ""), session.started_at.astimezone(zone)
-    for each in (wording, wording_of(DEFAULT)):
-        summary = summary.removeprefix(f"{each.day(began)}: ")
+    summary, began = truncate.one_line(session.summary or ""), session.started_at.astimezone(zone).date()
+    for language in (wording.language, DEFAULT):
+        summary = summary.removeprefix(f"{calendar.written(began, language)}: ")
     return summary
 
 

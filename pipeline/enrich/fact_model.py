@@ -7,25 +7,14 @@ from functools import partial
 from sqlalchemy import Connection
 
 from pipeline.enrich import fact_answers, fact_prompts, model_calls, prompts
-from pipeline.enrich.model_calls import call_of
+from pipeline.enrich.model_calls import ModelCaller, call_of
 from pipeline.enrich.protocols import NOWHERE, People, Source
-from pipeline.llm.gateway import Gateway
 from schemas.facts import Fact, KnownFact
 from schemas.sessions import Message
 
 
-class LanguageModelExtractor:
+class LanguageModelExtractor(ModelCaller):
     """Ask the model, repair an answer once, and drop what the transcript does not say."""
-
-    def __init__(self, gateway: Gateway, *, timeout_seconds: float, context_tokens: int) -> None:
-        self._gateway = gateway
-        self._timeout_seconds = timeout_seconds
-        self._context_tokens = context_tokens
-
-    @property
-    def model(self) -> str:
-        """Return the provider's name of the model."""
-        return self._gateway.model
 
     def extract(
         self,

@@ -8,24 +8,13 @@ from sqlalchemy import Connection
 
 from pipeline.clients.protocols import Prompt
 from pipeline.enrich import answers, model_calls, prompts
-from pipeline.enrich.model_calls import call_of
+from pipeline.enrich.model_calls import ModelCaller, call_of
 from pipeline.enrich.protocols import NOWHERE, Source
-from pipeline.llm.gateway import Gateway
 from schemas.sessions import Message, Summary
 
 
-class LanguageModelSummarizer:
+class LanguageModelSummarizer(ModelCaller):
     """Ask the model, repair an answer once, and refuse what is no summary of the transcript."""
-
-    def __init__(self, gateway: Gateway, *, timeout_seconds: float, context_tokens: int) -> None:
-        self._gateway = gateway
-        self._timeout_seconds = timeout_seconds
-        self._context_tokens = context_tokens
-
-    @property
-    def model(self) -> str:
-        """Return the provider's name of the model."""
-        return self._gateway.model
 
     def summarize(
         self,

@@ -16,6 +16,20 @@ log = structlog.get_logger(__name__)
 Answer = TypeVar("Answer")
 
 
+class ModelCaller:
+    """What asks a language model: by a gateway, within a time, and within the model's window."""
+
+    def __init__(self, gateway: Gateway, *, timeout_seconds: float, context_tokens: int) -> None:
+        self._gateway = gateway
+        self._timeout_seconds = timeout_seconds
+        self._context_tokens = context_tokens
+
+    @property
+    def model(self) -> str:
+        """Return the provider's name of the model."""
+        return self._gateway.model
+
+
 def ask(
     gateway: Gateway,
     prompt: Prompt,

@@ -15,11 +15,8 @@ class Scope:
     session_key: str | None = None
 
     def given(self) -> dict[str, Any]:
-        """Return the parameters of the statements below."""
+        """Return the parameters of a statement that searches it."""
         return {"chat": self.chat_id, "key": self.session_key, "language": self.language}
-
-
-IN_SCOPE = "chat_id = :chat AND (CAST(:key AS text) IS NULL OR session_key = :key)"
 
 
 class Inside(NamedTuple):

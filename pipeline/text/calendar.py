@@ -10,7 +10,6 @@ from pipeline.text.moments import Moment, moments
 from pipeline.text.spans import Span, Time
 
 MONTHS = tuple(name.lower() for name in calendars_of("english")[0].shown.months)
-WEEKDAYS = tuple("monday tuesday wednesday thursday friday saturday sunday".split())
 # A time of the calendar leaves the text that is searched; one that counts from now may be said there as well.
 _OF_CALENDAR = frozenset(("range", "date", "month", "years"))
 _LENGTHS = {"day": 1, "weekend": 2, "week": 7}

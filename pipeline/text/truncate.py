@@ -9,8 +9,6 @@ ELLIPSIS = "…"
 # A fence around code, or an indented line.
 _FENCE = re.compile(r"^[ \t]*+(?:```|~~~)", re.MULTILINE)
 _INDENTED = re.compile(r"^(?: {2}|\t)[^\S\n]*+\S", re.MULTILINE)
-# Before each further line of a message: none can pass for a line of somebody else's.
-INDENT = "\n  "
 
 
 def shortened(text: str, chars: int) -> str:
