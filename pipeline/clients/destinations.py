@@ -44,6 +44,6 @@ def sent_elsewhere(settings: Settings) -> list[str]:
 
 
 def _of(settings: Settings) -> str:
-    """Name the chats whose sessions alone a language model reads."""
+    """Name the only chats whose sessions a language model reads."""
     chats = settings.summary_canaries()
     return f" of {', '.join(sorted(chats))}" if chats else ""

@@ -33,7 +33,7 @@ class LanguageModelExtractor(ModelCaller):
         runs = prompts.divided([prompts.clipped(message, room // 2) for message in messages], room)
         facts: list[Fact] = []
         for run in runs:
-            # a bot's words are never learned, so that nobody needs to read them alone
+            # a bot's words are never learned, so that a part with nothing else need not be read
             if any(message.role == fact_prompts.PERSON for message in run):
                 facts += self._ask(run, people, known, time_zone, source, most)
         return fact_answers.chosen(facts, messages, most)

@@ -1,6 +1,6 @@
 """The kinds of backfills: what each looks at, when a row of it is missing something, and how it is redone."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -61,6 +61,8 @@ class BackfillKind:
     verified = False
     # a window does the rows themselves, one at a time, and leaves no jobs to wait for
     at_once = False
+    # marks sessions whose rows are done although they have what is made; None: such rows need no mark
+    outdate: Callable[[Connection, list[int]], None] | None = None
 
     def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
         """Return what the statements of its sources take beside the filter. Raises `InvalidInput`."""
@@ -70,6 +72,8 @@ class BackfillKind:
         self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
     ) -> None:
         """Enqueue jobs for these keys, each with its chat."""
+        if self.outdate is not None and not backfill.request.missing_only:
+            self.outdate(connection, [int(key.removeprefix("session:")) for key in rows])
         trace_id = f"backfill:{backfill.id}"
         asked = (
             NewJob(kind=self.follows, key=key, lane=chat or "", priority=jobs.LATER, trace_id=trace_id)
@@ -96,6 +100,7 @@ class _Summarize(BackfillKind):
     sources = ("summarize",)
     follows = "summarize"
     measured = ("session_summaries_created", "session_summary_seconds")
+    outdate = staticmethod(sessions.outdate_summaries)
 
     def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
         return {
@@ -105,28 +110,15 @@ class _Summarize(BackfillKind):
             "model_chats": sorted(current.summary_chats),
         }
 
-    def redo(
-        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
-    ) -> None:
-        if not backfill.request.missing_only:
-            sessions.outdate_summaries(connection, [int(key.removeprefix("session:")) for key in rows])
-        super().redo(connection, tenant, backfill, rows, rules)
-
 
 class _Extract(BackfillKind):
     sources = ("extract",)
     follows = "extract"
     measured = ("sessions_read_for_facts", "fact_seconds")
+    outdate = staticmethod(sessions.outdate_facts)
 
     def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
         return {"by_model": current.learning_model != RULES, "model_chats": sorted(current.summary_chats)}
-
-    def redo(
-        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
-    ) -> None:
-        if not backfill.request.missing_only:
-            sessions.outdate_facts(connection, [int(key.removeprefix("session:")) for key in rows])
-        super().redo(connection, tenant, backfill, rows, rules)
 
 
 class _Sessionize(BackfillKind):

@@ -32,7 +32,7 @@ _LIVE = "(m.expires_at IS NULL OR m.expires_at > now())"
 
 
 def _visible(memory: str) -> str:
-    """Return the condition that a memory may be shown in a place; a user's document, only to that user alone."""
+    """Return the condition that a memory may be shown in a place; a user's document only where nobody else is."""
     return f"""(:everywhere OR {memory}.learned_in IS NULL OR {memory}.learned_in = ANY(:chats)
             OR {memory}.also_in && CAST(:chats AS text[]))
         AND (:anybody OR {memory}.type <> 'document' OR {memory}.scope <> 'user'

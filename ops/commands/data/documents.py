@@ -31,7 +31,7 @@ def add(
     ] = None,
     source: Annotated[str | None, "Where it comes from, such as a URL (default: the file's path)."] = None,
     language: Annotated[str, "Language of its keyword search."] = DEFAULT_LANGUAGE,
-    user: Annotated[str | None, "For this user alone, in direct chats where nobody else is."] = None,
+    user: Annotated[str | None, "For this user only, in direct chats where nobody else is."] = None,
     unseen: UnseenOption = False,
     local: LocalOption = False,
 ) -> None:

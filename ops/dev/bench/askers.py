@@ -230,20 +230,20 @@ def figures(
             Figure(f"{name}: statements, median", median(c["statements"] for c in costs), "", limit=most),
             Figure(f"{name}: statements, most", max(c["statements"] for c in costs), ""),
         ]
-        alone, together = rates[name][1], rates[name][askers]
+        one, many = rates[name][1], rates[name][askers]
         seconds = ROUNDS * ROUND_SECONDS
-        gain = round(len(together) / max(len(alone), 1), 2)
+        gain = round(len(many) / max(len(one), 1), 2)
         enough = judged and len(os.sched_getaffinity(0)) >= CORES
         found += [
-            Figure(f"{name}: one asker over HTTP", round(len(alone) / seconds, 1), "contexts/s"),
+            Figure(f"{name}: one asker over HTTP", round(len(one) / seconds, 1), "contexts/s"),
             Figure(
                 f"{name}: {askers} askers over HTTP",
-                round(len(together) / seconds, 1),
+                round(len(many) / seconds, 1),
                 "contexts/s",
                 ratio=gain,
                 limit=LEAST_GAIN if enough else None,
                 **least,
             ),
-            Figure(f"{name}: {askers} askers, p95", spread([s * 1000 for s in together])["p95"], "ms"),
+            Figure(f"{name}: {askers} askers, p95", spread([s * 1000 for s in many])["p95"], "ms"),
         ]
     return found

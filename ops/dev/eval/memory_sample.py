@@ -2,7 +2,7 @@
 
 Chains of facts are divided at random, with all their questions, into those that limits may be chosen on (`tune`) and
 those that are only judged on (`judge`). The answers of a language model to its sessions were recorded from the
-transcripts alone.
+transcripts only.
 """
 
 from collections.abc import Mapping

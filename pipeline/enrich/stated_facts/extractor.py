@@ -155,7 +155,7 @@ def _speaker(heard: Heard) -> Subject:
 
 
 def _pronoun(clause: str, heard: Heard, meant: Mapping[str, Subject]) -> tuple[Subject, str] | None:
-    """Return whom `he` or `she` means where the message has named one person alone, and the rest of the clause."""
+    """Return whom `he` or `she` means where the message has named only one person, and the rest of the clause."""
     found = CLAUSES[heard.language]["they"].match(clause)
     if found is None or len(meant) != 1:
         return None
