@@ -254,7 +254,7 @@ def test_ctrl_c_keeps_what_was_accepted_and_says_how_to_go_on(
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert "run the same command again" in err
     assert "Traceback" not in err
     assert 0 < _messages(database) < 200_000
