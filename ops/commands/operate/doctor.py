@@ -27,8 +27,9 @@ from pipeline.clients.factory import (
     space_by_name,
 )
 from pipeline.clients.protocols import Prompt
+from pipeline.operations.doctor.diagnose import diagnose, not_running
 from pipeline.operations.doctor.facts import Broker, Facts, Login
-from pipeline.operations.doctor.findings import Finding, Severity, diagnose, not_running, worst
+from pipeline.operations.doctor.finding import Finding, Severity, worst
 from schemas.errors import BackscrollError, DatabaseUnavailable, SettingsError
 from schemas.kinds import KINDS
 from schemas.settings import Settings
