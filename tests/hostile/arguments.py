@@ -30,8 +30,10 @@ from pipeline.llm.budget import Budget
 from pipeline.llm.ledger import EmbeddingCall, Entry
 from pipeline.llm.limits import Limits
 from pipeline.llm.prices import load_prices
+from pipeline.memories.beliefs import Believed, Statement
+from pipeline.memories.fact_owners import FactOwner
 from pipeline.memories.learn import Learning
-from pipeline.memories.revise import Owner, Said
+from pipeline.memories.learned_memories import Said
 from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.doctor.facts import TenantData
 from pipeline.operations.retention import retention_of
@@ -420,9 +422,16 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     # learned memories: their statements name them by evidence and supersessions
     "how": lambda _: Learning(extractor=RuleExtractor(), rules=RuleExtractor()),
     "again": lambda a: a.ids("memories"),
-    "owner: pipeline.memories.revise.Owner": lambda a: _owner(a),
+    "owner: pipeline.memories.fact_owners.FactOwner": lambda a: _owner(a),
     "owner: str": lambda a: a.name("memory_evidence", "sender_id"),
-    "said": lambda a: [Said(fact=_fact(a), evidence=_evidence(a), language="english")],
+    "said": lambda a: [_said(a)],
+    "memories.learned_memories.write.found": lambda a: [
+        Believed(memory_id=None, statements=(_statement(a),)),
+        Believed(memory_id=a.known.one("memories", "id"), statements=(_statement(a),)),
+    ],
+    "memories.learned_memories.write.rows": lambda _: {},
+    "memories.learned_memories.write.new": lambda a: {_statement(a): _said(a)},
+    "memories.learned_memories.write.taken": lambda _: {},
     "evidence": lambda a: _evidence(a),
     "losers": lambda a: a.ids("memory_evidence", "session_id"),
     "survivors": lambda a: a.ids("memory_evidence", "session_id")[::-1],
@@ -694,14 +703,30 @@ def _entity_key(a: Caller) -> EntityKey:
     return EntityKey(a.text or "?", a.name("messages", "sender_id"))
 
 
-def _owner(a: Caller) -> Owner:
+def _owner(a: Caller) -> FactOwner:
     """Each kind in turn, of the victim's names."""
     owners = (
-        Owner(scope="user", user_id=a.name("memory_evidence", "sender_id")),
-        Owner(scope="agent", agent_id=a.name("memories", "agent_id")),
-        Owner(scope="organization", chat_id=a.chat_id),
+        FactOwner(scope="user", user_id=a.name("memory_evidence", "sender_id")),
+        FactOwner(scope="agent", agent_id=a.name("memories", "agent_id")),
+        FactOwner(scope="organization", chat_id=a.chat_id),
     )
     return owners[THEMES.index(a.theme) % len(owners)]
+
+
+def _said(a: Caller) -> Said:
+    return Said(fact=_fact(a), evidence=_evidence(a), language="english")
+
+
+def _statement(a: Caller) -> Statement:
+    """A session of the victim says what a memory of theirs says."""
+    evidence = _evidence(a)
+    return Statement(
+        memory_id=a.known.one("memories", "id"),
+        session_id=evidence.session_id,
+        chat_id=evidence.chat_id,
+        said_at=evidence.said_at,
+        content=evidence.content,
+    )
 
 
 def _fact(a: Caller) -> Fact:
