@@ -17,6 +17,7 @@ from pipeline.clients.factory import make_embedder
 from pipeline.context import build_context
 from pipeline.enrich import summarize
 from pipeline.enrich.protocols import Summarizer
+from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
 from pipeline.jobs import runner
@@ -63,8 +64,10 @@ class Shipped:
             handler = summarize.summarizer(
                 self.database,
                 self.summarizer,
-                min_messages=self.settings.session_min_messages,
-                version=self.settings.session_summary_version,
+                SummaryPolicy(
+                    min_messages=self.settings.session_min_messages,
+                    version=self.settings.session_summary_version,
+                ),
             )
         return runner.run(self.database, kind, handler, self.resources.policy(kind))
 

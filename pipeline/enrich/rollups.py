@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row
 from pipeline.enrich import extractive, weeks
 from pipeline.enrich.language_model import LanguageModelSummarizer
 from pipeline.enrich.protocols import Source, Summarizer
-from pipeline.enrich.summarize import stored_summary
+from pipeline.enrich.session_summary import stored_summary
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim

@@ -13,6 +13,7 @@ from pipeline.context import build_context, query_log
 from pipeline.enrich import extractive, rollups, summarize
 from pipeline.enrich.protocols import Summarizer
 from pipeline.enrich.summarizers import ExtractiveSummarizer, make_summarizer
+from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept, chat_moves
 from pipeline.ingest.policy import SessionPolicy
@@ -49,7 +50,7 @@ def session(day: float, about: str) -> list[MessageIn]:
 
 def summarizer(database: Database) -> Handler:
     return summarize.summarizer(
-        database, ExtractiveSummarizer(), min_messages=4, version=1, rollup_after_seconds=0.0
+        database, ExtractiveSummarizer(), SummaryPolicy(min_messages=4, version=1, rollup_after_seconds=0.0)
     )
 
 

@@ -19,8 +19,8 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion
 from pipeline.enrich.embedding_text import OwnedText
 from pipeline.enrich.stated_facts.extractor import RuleExtractor
-from pipeline.enrich.summarize import Rollout
 from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summary_policy import Rollout, SummaryPolicy
 from pipeline.ingest.import_tally import ChatTally, Tally
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.reimport import Move
@@ -652,6 +652,9 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "rules": lambda a: SessionPolicy.of(a.stage.settings),
     "keep": lambda a: retention_of(a.stage.settings.model_copy(update={"retention_days": 1})),
     "policy: pipeline.ingest.policy.SessionPolicy": lambda a: SessionPolicy.of(a.stage.settings),
+    "policy: pipeline.enrich.summary_policy.SummaryPolicy": lambda _: SummaryPolicy(
+        min_messages=4, version=1
+    ),
     "policy": lambda _: Policy(batch=100, lease_seconds=60, max_attempts=3),
     "current": lambda a: Current(rules=SessionPolicy.of(a.stage.settings), summary_version=1, min_messages=4),
     "embedder: schemas.vectors.EmbeddingSpace": lambda _: DeterministicEmbedder().space,
