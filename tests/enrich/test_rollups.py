@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.clients.protocols import Completion
 from pipeline.context import build_context, query_log
-from pipeline.enrich import extractive, rollups, summarize
+from pipeline.enrich import rollups, summarize, summary_merging
 from pipeline.enrich.protocols import Summarizer
 from pipeline.enrich.summarizers import ExtractiveSummarizer, make_summarizer
 from pipeline.enrich.summary_policy import SummaryPolicy
@@ -280,8 +280,8 @@ def test_a_week_whose_sessions_were_joined_into_the_week_before_has_none(
     )
 )
 def test_any_summaries_make_one(parts: Sequence[Summary]) -> None:
-    combined = extractive.combine(parts)
-    assert combined == extractive.combine(parts)
+    combined = summary_merging.combine(parts)
+    assert combined == summary_merging.combine(parts)
     assert combined.summary
     assert {each.lower() for each in combined.topics} <= {
         each.lower() for part in parts for each in part.topics
@@ -292,5 +292,5 @@ def test_any_summaries_make_one(parts: Sequence[Summary]) -> None:
 def test_what_recurs_in_a_week_is_its_first_topic() -> None:
     topics = [["roof"], ["boiler", "cat"], ["Boiler"]]
     parts = [Summary(summary=f"Day {n}.", topics=of_day) for n, of_day in enumerate(topics)]
-    assert [each.lower() for each in extractive.combine(parts).topics] == ["boiler", "roof", "cat"]
+    assert [each.lower() for each in summary_merging.combine(parts).topics] == ["boiler", "roof", "cat"]
     assert EPOCH.weekday() == 0
