@@ -18,6 +18,7 @@ from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion
 from pipeline.enrich.embedding_text import OwnedText
+from pipeline.enrich.protocols import Source
 from pipeline.enrich.stated_facts.extractor import RuleExtractor
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summary_policy import Rollout, SummaryPolicy
@@ -662,6 +663,12 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "client: pipeline.clients.protocols.Embedder": lambda _: DeterministicEmbedder(),
     "client: pipeline.enrich.protocols.Summarizer": lambda _: ExtractiveSummarizer(),
     "rollout": lambda _: Rollout(),
+    # a session of the victim's, as if it had no summary
+    "row: sqlalchemy.engine.row.Row[typing.Any]": lambda a: SimpleNamespace(
+        **next(iter(a.known.rows["conversation_sessions"])) | {"summary_model": None}
+    ),
+    "source: pipeline.enrich.protocols.Source": lambda a: Source(tenant_id=a.tenant, chat_id=a.chat_id),
+    "time_zone: datetime.tzinfo": lambda _: UTC,
     # queries
     "query: schemas.payloads.ContextQuery": lambda a: a.context_query,
     "query: schemas.search.SearchQuery": lambda a: a.search_query,
