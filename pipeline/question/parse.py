@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from pipeline.question import names
-from pipeline.question.temporal_anchor import Timed
+from pipeline.question.time_preference import Timed
 from pipeline.text import answer_types, calendar, exact_match
 from pipeline.text.cues import AnswerType
 from pipeline.text.exact_match import Verbatim
