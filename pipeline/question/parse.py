@@ -47,8 +47,6 @@ class Question:
     language: str
     # the times that it names, each from … until, the end not included, in order of time
     spans: tuple[tuple[datetime, datetime], ...]
-    # those of them that are a day, a weekend or a week: not "before", "since", a month or a year
-    exact_spans: frozenset[tuple[datetime, datetime]] = frozenset()
     # the time that it counts from an event, once that was found in the talk
     event: Timed | None = None
     # what it puts in quotation marks
@@ -85,8 +83,7 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
         names=named.names,
         asks=answer_types.asked(text, language),
         language=language,
-        spans=tuple(sorted({(one.start, one.end) for one in times})),
-        exact_spans=frozenset((one.start, one.end) for one in times if one.exact),
+        spans=tuple(sorted(set(times))),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
         identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),
     )
