@@ -22,7 +22,7 @@ from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler
-from pipeline.operations.doctor import collect
+from pipeline.operations.doctor import collect, mend
 from schemas.context import Context
 from schemas.kinds import SUMMARIZE
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
@@ -99,7 +99,7 @@ class Shipped:
         url = self.server.dsn("owner").replace("postgresql://", "postgresql+psycopg://")
         engine = create_engine(url, poolclass=NullPool)
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            for _ in collect.mend_indexes(connection, found.missing_indexes if found else (), ()):
+            for _ in mend.mend_indexes(connection, found.missing_indexes if found else (), ()):
                 pass
 
     def ask(
