@@ -48,17 +48,36 @@ _MARKS = (
     r"\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u1056-\u1059\u105e-\u1060"
     r"\u1062-\u1064\u1067-\u106d\u1071-\u1074\u1082-\u108d\u108f\u109a-\u109d\u17b4-\u17d3\u17dd\u3099\u309a\uff9e\uff9f"
 )
-# Their punctuation, which a server in the locale C takes for letters.
-_BETWEEN = "。、，．！？；：…「」『』（）《》〈〉【】〔〕・～“”‘’—｡､"
-_WITHOUT_PUNCTUATION = f"translate(content, chr(2) || '{_BETWEEN}', repeat(' ', {len(_BETWEEN) + 1}))"
+# What is no part of a word although a server in the locale C takes it for a letter: punctuation, spaces and signs
+# beyond ASCII. Joiners stay, which some scripts write within words.
+_BETWEEN = (
+    r"\u0001-\u0008\u000e-\u001f\u007f-\u00a9\u00ab\u00ac\u00ae-\u00b1\u00b4\u00b6-\u00b8\u00bb\u00bf\u00d7\u00f7\u037e\u0387"
+    r"\u055a-\u055f\u0589\u058a\u05be\u05c0\u05c3\u05c6\u0609-\u060d\u061b-\u061f\u066a-\u066d\u06d4\u0964\u0965\u0970"
+    r"\u0e3f\u0e4f\u0e5a\u0e5b\u1361-\u1368\u2000-\u200b\u200e-\u205f\u2062-\u206f\u207a-\u207e\u208a-\u208e"
+    r"\u20a0-\u20cf\u2190-\u245f\u2500-\u25ff\u2e00-\u2e7f\u3000-\u3004\u3008-\u3020\u3030\u303d-\u303f\u30a0\u30fb"
+    r"\ufe0e\ufe0f\ufe10-\ufe19\ufe30-\ufe6b\ufeff\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65\ufff9-\ufffd"
+)
+# Pictures are words of their own, whatever stands beside them; a tone of skin and what joins them to others go.
+_PICTURE = r"\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001f3fa\U0001f400-\U0001faff"
+_TONES = r"\u200d\ufe0f\U0001f3fb-\U0001f3ff"
+# Apostrophes are one; a soft hyphen and a word joiner are none of a word's letters.
+_APOSTROPHES, _NO_SIGNS = r"\2018\2019\201b\02bc", r"\00ad\2060"
 _LETTER = f"[{_LETTERS}][{_MARKS}]*"
 FUNCTIONS = {
+    # The words of a text apart, as a server sees them whose locale knows what a letter is.
+    "words_apart(text)": rf"""
+        CREATE OR REPLACE FUNCTION words_apart(content text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+        RETURN regexp_replace(
+            regexp_replace(translate(content, U&'{_APOSTROPHES}{_NO_SIGNS}', ''''''''''),
+                '([{_PICTURE}])[{_TONES}]*', ' \1 ', 'g'),
+            '[{_BETWEEN}]+', ' ', 'g')
+    """,
     # Each run is cut after its first letter, each later letter but the last is written twice, and the cut is closed:
     # that is one pass each, where looking behind would begin at the start of the text for each letter.
     "pairs_of(text)": rf"""
         CREATE OR REPLACE FUNCTION pairs_of(content text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
         RETURN translate(regexp_replace(
-            regexp_replace({_WITHOUT_PUNCTUATION}, '({_LETTER})([{_LETTERS}{_MARKS}]*)', E' \\1\x02\\2 ', 'g'),
+            regexp_replace(translate(content, chr(2), ' '), '({_LETTER})([{_LETTERS}{_MARKS}]*)', E' \\1\x02\\2 ', 'g'),
             '({_LETTER})(?=[{_LETTERS}])', '\1 \1', 'g'), chr(2), '')
     """,
     # Not strict: a strict one would not be put in line.
@@ -77,8 +96,11 @@ FUNCTIONS = {
             found tsvector;
             more tsvector;
         BEGIN
-            IF octet_length(content) > length(content) AND content ~ '[{_LETTERS}]' THEN
-                spaced := public.pairs_of(content);
+            IF octet_length(content) > length(content) THEN
+                spaced := public.words_apart(content);
+                IF spaced ~ '[{_LETTERS}]' THEN
+                    spaced := public.pairs_of(spaced);
+                END IF;
             END IF;
             IF strpos(language, '+') = 0 THEN
                 RETURN public.words_in(language, spaced);
@@ -105,9 +127,10 @@ FUNCTIONS = {
         END $$
     """,
 }
-_USED = ("pairs_of(text)", "words_in(text, text)", "words_of(text, text)")
-_WITHOUT_SPACES = text(f"""
-    SELECT tenant_id, id FROM memories WHERE (tenant_id, id) > (:tenant, CAST(:id AS uuid)) AND content ~ '[{_LETTERS}]'
+_USED = ("words_apart(text)", "pairs_of(text)", "words_in(text, text)", "words_of(text, text)")
+_BEYOND_ASCII = text(f"""
+    SELECT tenant_id, id FROM memories
+    WHERE (tenant_id, id) > (:tenant, CAST(:id AS uuid)) AND octet_length(content) > length(content)
     ORDER BY tenant_id, id LIMIT {_AT_ONCE}
 """)
 _INDEX = text("""
@@ -202,9 +225,9 @@ def _bind(force: str) -> None:
 
 
 def _index_memories() -> None:
-    """Index memories in scripts without spaces anew, some at a time; those of chats, and so messages, a job does."""
+    """Index memories with signs beyond ASCII anew, some at a time; those of chats, and so messages, a job does."""
     tenant, last = "", "00000000-0000-0000-0000-000000000000"
-    while rows := op.get_bind().execute(_WITHOUT_SPACES, {"tenant": tenant, "id": last}).all():
+    while rows := op.get_bind().execute(_BEYOND_ASCII, {"tenant": tenant, "id": last}).all():
         op.get_bind().execute(
             _INDEX, {"tenants": [row.tenant_id for row in rows], "ids": [row.id for row in rows]}
         )

@@ -53,6 +53,8 @@ def looks_like(some: Sequence[str], declared: str) -> str | None:
 
 def labeller(database: Database) -> runner.Handler:
     """Make the handler of `language` jobs: each claim is a chat."""
+    # before anything is claimed: a second or more of reading would count against a lease
+    texts.load_model()
 
     def handle(_: str, claims: Sequence[Claim]) -> set[str]:
         for claim in claims:

@@ -82,6 +82,11 @@ def detect(texts: Iterable[str]) -> str | None:
     return "+".join([first, *others][:MAX_PARTS])
 
 
+def load_model() -> None:
+    """Read the model, which the first detection would do otherwise."""
+    _whole_model()
+
+
 def _needed(name: str, first: str) -> float:
     related = any({name, first} <= family for family in _RELATIVES)
     return MIN_SHARE_OF_RELATIVE if related else MIN_SHARE

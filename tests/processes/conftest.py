@@ -41,6 +41,7 @@ VISIBILITY_SECONDS = 4
 SECONDS = 60
 # what is put off for long is not waited for
 _TO_LEARN = "SELECT 1 FROM jobs WHERE kind = 'extract' AND due_at < now() + interval '1 hour'"
+_OWED = "SELECT kind, key, attempts, due_at - now() AS due_in, dead_at, last_error FROM jobs"
 
 
 @dataclass(kw_only=True)
@@ -136,7 +137,11 @@ class Deployment:
             now = self.progress(chat)
             return now.messages >= messages and now.complete and not self.query(_TO_LEARN)
 
-        until(done, f"{chat}: {messages} messages remembered", SECONDS)
+        try:
+            until(done, f"{chat}: {messages} messages remembered", SECONDS)
+        except AssertionError as late:
+            late.add_note(f"{self.progress(chat)}\n{self.query(_OWED)}")
+            raise
         found = self.progress(chat)
         assert found.messages == messages
         assert (found.waiting, found.pending, found.dead, found.error) == (0, 0, 0, None)

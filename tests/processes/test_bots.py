@@ -83,7 +83,7 @@ def test_a_message_that_postgres_does_not_take_is_not_lost(deployment: Deploymen
     assert "odd" in failed["error"]
     assert "kaleidoscope" not in json.dumps(failed)
     # When the reason is gone, the letter is put back as it is
-    [letter], _ = dead_letters.listing(deployment.database, TENANT, JobFilter())
+    [letter], _ = dead_letters.listing(deployment.database, TENANT, JobFilter(kind="payload"))
     assert letter.error == f"version 1, 1 messages: {failed['error']}"
     again = dead_letters.replay(
         deployment.database, [letter], lambda *given: enqueue_payload(deployment.app, *given)

@@ -263,7 +263,7 @@ def pairs(parts: list[str]) -> list[str]:
             run, rest = [*run, part], ""
         else:
             words += [a + b for a, b in pairwise(run)] if len(run) > 1 else run
-            run, rest = [], rest + (" " if part in "。、\x02" else part)
+            run, rest = [], rest + (f" {part} " if part == "😀" else " " if part in "。、\x02" else part)
     return words + rest.split()
 
 
@@ -273,7 +273,7 @@ def pairs(parts: list[str]) -> list[str]:
 @given(parts=st.lists(st.sampled_from(UNITS + OTHERS), max_size=30))
 def test_scripts_without_spaces_are_cut_into_overlapping_pairs(shared: Database, parts: list[str]) -> None:
     with shared.tenant(TENANT) as connection:
-        cut = connection.scalar(text("SELECT pairs_of(:content)"), {"content": "".join(parts)})
+        cut = connection.scalar(text("SELECT pairs_of(words_apart(:content))"), {"content": "".join(parts)})
     assert cut.split() == pairs(parts)
 
 
