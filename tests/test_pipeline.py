@@ -10,6 +10,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.stated_facts.extractor import RuleExtractor
 from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.place import placer
 from pipeline.ingest.policy import SessionPolicy
@@ -58,7 +59,8 @@ def place(database: Database, rules: SessionPolicy, policy: Policy) -> None:
 
 
 def summarizer(database: Database, version: int = 1, client: object = None) -> Handler:
-    return summarize.summarizer(database, client or ExtractiveSummarizer(), min_messages=4, version=version)  # type: ignore[arg-type]
+    policy = SummaryPolicy(min_messages=4, version=version)
+    return summarize.summarizer(database, client or ExtractiveSummarizer(), policy)  # type: ignore[arg-type]
 
 
 def learns(database: Database, *, entity_graph: bool = False) -> Handler:

@@ -25,8 +25,8 @@ from pipeline.enrich import embed, rollups, summarize, weeks
 from pipeline.enrich.fact_model import LanguageModelExtractor
 from pipeline.enrich.protocols import Summarizer
 from pipeline.enrich.stated_facts.extractor import RuleExtractor
-from pipeline.enrich.summarize import Rollout
 from pipeline.enrich.summarizers import make_summarizer
+from pipeline.enrich.summary_policy import Rollout, SummaryPolicy
 from pipeline.erasure import forget
 from pipeline.ingest import languages, place
 from pipeline.ingest.policy import SessionPolicy
@@ -125,16 +125,18 @@ def _summarizer(held: Resources) -> Handler:
     return summarize.summarizer(
         held.database,
         _make_summarizer(held),
-        min_messages=settings.session_min_messages,
-        version=settings.session_summary_version,
-        rolling_messages=settings.session_rolling_messages,
-        rolling_tokens=settings.session_rolling_tokens,
-        named_rolling_messages=settings.named_rolling_messages(),
-        session_lifetime=settings.session_lifetime(),
-        rollout=Rollout(chats=settings.summary_canaries(), every=settings.session_summary_every),
-        lease_seconds=settings.lease_seconds,
-        extracts_when_spent=settings.llm_budget_spent == "extract",
-        rollup_after_seconds=weeks.SETTLE_SECONDS if settings.rollups_enabled else None,
+        SummaryPolicy(
+            min_messages=settings.session_min_messages,
+            version=settings.session_summary_version,
+            rolling_messages=settings.session_rolling_messages,
+            rolling_tokens=settings.session_rolling_tokens,
+            named_rolling_messages=settings.named_rolling_messages(),
+            session_lifetime=settings.session_lifetime(),
+            rollout=Rollout(chats=settings.summary_canaries(), every=settings.session_summary_every),
+            lease_seconds=settings.lease_seconds,
+            extracts_when_spent=settings.llm_budget_spent == "extract",
+            rollup_after_seconds=weeks.SETTLE_SECONDS if settings.rollups_enabled else None,
+        ),
     )
 
 

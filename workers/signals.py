@@ -25,7 +25,7 @@ from celery.signals import (
 )
 
 from pipeline.operations.doctor import collect
-from pipeline.operations.doctor.findings import SKEW_WARNING_SECONDS
+from pipeline.operations.doctor.check_servers import SKEW_WARNING_SECONDS
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError
 from schemas.settings import load_settings

@@ -17,11 +17,12 @@ from pipeline.clients.factory import make_embedder
 from pipeline.context import build_context
 from pipeline.enrich import summarize
 from pipeline.enrich.protocols import Summarizer
+from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler
-from pipeline.operations.doctor import collect
+from pipeline.operations.doctor import collect, mend
 from schemas.context import Context
 from schemas.kinds import SUMMARIZE
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
@@ -63,8 +64,10 @@ class Shipped:
             handler = summarize.summarizer(
                 self.database,
                 self.summarizer,
-                min_messages=self.settings.session_min_messages,
-                version=self.settings.session_summary_version,
+                SummaryPolicy(
+                    min_messages=self.settings.session_min_messages,
+                    version=self.settings.session_summary_version,
+                ),
             )
         return runner.run(self.database, kind, handler, self.resources.policy(kind))
 
@@ -96,7 +99,7 @@ class Shipped:
         url = self.server.dsn("owner").replace("postgresql://", "postgresql+psycopg://")
         engine = create_engine(url, poolclass=NullPool)
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            for _ in collect.mend_indexes(connection, found.missing_indexes if found else (), ()):
+            for _ in mend.mend_indexes(connection, found.missing_indexes if found else (), ()):
                 pass
 
     def ask(

@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 from sqlalchemy import Connection
 
-from pipeline.enrich.summarize import stored_summary
+from pipeline.enrich.session_summary import stored_summary
 from pipeline.store import chats, memories, messages, sessions
 from pipeline.text import chunking
 from schemas.sessions import Message, Session, Summary

@@ -14,10 +14,10 @@ from zoneinfo import ZoneInfo
 import structlog
 from sqlalchemy import Connection, Row
 
-from pipeline.enrich import extractive, weeks
+from pipeline.enrich import summary_merging, weeks
 from pipeline.enrich.language_model import LanguageModelSummarizer
 from pipeline.enrich.protocols import Source, Summarizer
-from pipeline.enrich.summarize import stored_summary
+from pipeline.enrich.session_summary import stored_summary
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
@@ -146,4 +146,4 @@ def _combined(
                 key=source.claim and source.claim.key,
                 error=runner.reason_of(error),
             )
-    return extractive.combine(parts, source.language), EXTRACTIVE
+    return summary_merging.combine(parts, source.language), EXTRACTIVE

@@ -14,7 +14,8 @@ from pipeline.ingest import chat_moves
 from pipeline.jobs.batches import batched
 from pipeline.people import suppression
 from pipeline.store import accepting, chats, edits, jobs, membership, sessions
-from pipeline.store.database import Database, persistently
+from pipeline.store.database import Database
+from pipeline.store.transactions import persistently
 from pipeline.store.trips import Statement
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens

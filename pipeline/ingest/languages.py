@@ -14,7 +14,8 @@ from pipeline.jobs.runner import Claim
 from pipeline.store import chat_languages as store
 from pipeline.store import chats, message_cues
 from pipeline.store.chat_languages import DECLARED, DETECTED
-from pipeline.store.database import Database, persistently
+from pipeline.store.database import Database
+from pipeline.store.transactions import persistently
 from pipeline.text import language as texts
 from schemas.errors import NotFound
 from schemas.languages import AUTO, parts_of

@@ -25,8 +25,9 @@ from pipeline.store import chat_moves, chats, edits, jobs, messages
 from pipeline.store import edits as store
 from pipeline.store import suppression as suppression_list
 from pipeline.store.chats import Chat
-from pipeline.store.database import Database, persistently
+from pipeline.store.database import Database
 from pipeline.store.edits import StoredMessage
+from pipeline.store.transactions import persistently
 from schemas.messages import MessageIn
 from schemas.sessions import Session, is_named
 

@@ -4,42 +4,39 @@ What a session says replaces what it said before. Where a language model gives n
 session, and the model is asked again later.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
-from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import structlog
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
 from pipeline.enrich.fact_model import LanguageModelExtractor
-from pipeline.enrich.protocols import FactExtractor, People, Source
+from pipeline.enrich.protocols import FactExtractor, Source
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.memories import entity_graph, likeness
-from pipeline.memories.revise import Owner, Said, revise
+from pipeline.memories import entity_graph, likeness, session_facts
+from pipeline.memories.belief_revision import revise
+from pipeline.memories.fact_owners import FactOwner
+from pipeline.memories.learned_memories import Said
+from pipeline.memories.session_facts import SessionRead
 from pipeline.people import suppression
-from pipeline.store import chats, counters, evidence, identities, learned, membership, messages, sessions
+from pipeline.store import counters, evidence, learned, sessions
 from pipeline.store import suppression as suppression_list
-from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from pipeline.store.evidence import Evidence
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import BudgetSpent, LeaseLost, ProviderFailed, ProviderRejected
-from schemas.facts import RULES, Fact, KnownFact
+from schemas.facts import RULES, Fact
 from schemas.memories import MemoryIn
 from schemas.sessions import Message
 
 log = structlog.get_logger(__name__)
 
-MAX_MESSAGES = 2000
-"""The latest of a session that are read."""
-KNOWN_TO_MODEL = 40
-"""Current memories that a language model is told, of all who talk in a session."""
 AGAIN_SECONDS = 6 * 3600.0
 """When a model is asked again that gave no usable answer."""
 AGAIN_ATTEMPTS = 3
@@ -61,19 +58,6 @@ class Learning:
     extracts_when_spent: bool = False
     # also note who and what closed sessions speak of
     entity_graph: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Read:
-    """A session as it is read."""
-
-    row: Row[Any]
-    chat: Chat
-    messages: Sequence[Message]
-    people: People
-    known: Sequence[KnownFact]
-    # the bot's id; none: no bot has spoken
-    agent_id: str | None
 
 
 def learner(database: Database, how: Learning) -> runner.Handler:
@@ -109,7 +93,7 @@ def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> b
     session_id = int(claim.key.removeprefix("session:"))
     extractor = how.extractor
     with database.tenant(tenant_id) as connection:
-        read = _read(connection, session_id)
+        read = session_facts.read(connection, session_id)
         if read is None:
             runner.finish(connection, [claim])
             return False
@@ -143,7 +127,7 @@ def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> b
         model = how.rules.model if failure else extractor.model
         changed = _save(connection, tenant_id, read, facts, model, monotonic() - started)
         if how.entity_graph and read.row.status != "open":
-            said = _said(connection, read.row.id)
+            said = session_facts.said(connection, read.row.id)
             place = read.row.id, read.chat.chat_id
             entity_graph.note_session(connection, tenant_id, *place, read.messages, said, read.chat.language)
         if failure is None or claim.attempts >= AGAIN_ATTEMPTS:
@@ -154,64 +138,7 @@ def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> b
     return bool(changed)
 
 
-def _read(connection: Connection, session_id: int) -> _Read | None:
-    """Read a session that facts are to be learned from; None if it is gone, or retention has taken some of it."""
-    row = sessions.find(connection, session_id)
-    if row is None or row.id != session_id:
-        return None
-    chat = chats.get(connection, row.chat_id)
-    place = row.chat_id, row.session_key, row.started_at, row.ended_at
-    if chat is None or not chat.memory or messages.count_in_range(connection, *place) < row.message_count:
-        return None
-    said = messages.in_range(connection, *place, limit=MAX_MESSAGES)
-    speaking = {each.speaker: each.sender_id for each in said if each.role == "user"}
-    members = membership.names(connection, row.chat_id, [])
-    shared = Counter(each.sender_name for each in members)
-    # of two with the same name nobody is meant but who speaks
-    names = {
-        each.sender_name: each.sender_id
-        for each in members
-        if each.sender_name and shared[each.sender_name] == 1
-    }
-    bots = [each for each in said if each.role == "assistant"]
-    speakers = sorted({each.sender_id for each in said if each.role == "user"})
-    return _Read(
-        row=row,
-        chat=chat,
-        messages=said,
-        people=People(kind=chat.kind, names=names | speaking, agent=bots[-1].speaker if bots else ""),
-        known=_known(connection, row, speakers),
-        agent_id=(bots[-1].agent_id or bots[-1].sender_id) if bots else None,
-    )
-
-
-def _known(connection: Connection, session: Row[Any], speakers: Sequence[str]) -> list[KnownFact]:
-    """Return what other sessions of a chat say of those who speak, the latest: a model may repeat what it is told."""
-    ids = [each for speaker in speakers for each in identities.ids_of(connection, speaker)]
-    own = evidence.memories_of(connection, session.id)
-    here = [
-        row
-        for row in learned.of_person(connection, ids)
-        if row.learned_in == session.chat_id
-        and row.retracted_at is None
-        and not row.superseded
-        and row.id not in own
-    ]
-    latest = sorted(here, key=lambda row: row.said_at)[-KNOWN_TO_MODEL:]
-    return [
-        KnownFact(
-            id=row.id,
-            content=row.content,
-            subject=row.subject,
-            attribute=row.attribute,
-            value=row.value,
-            said_at=row.said_at,
-        )
-        for row in latest
-    ]
-
-
-def _extract(extractor: FactExtractor, read: _Read, source: Source, most: int) -> list[Fact]:
+def _extract(extractor: FactExtractor, read: SessionRead, source: Source, most: int) -> list[Fact]:
     return extractor.extract(
         read.messages,
         people=read.people,
@@ -223,7 +150,12 @@ def _extract(extractor: FactExtractor, read: _Read, source: Source, most: int) -
 
 
 def _save(
-    connection: Connection, tenant_id: str, read: _Read, facts: Sequence[Fact], model: str, seconds: float
+    connection: Connection,
+    tenant_id: str,
+    read: SessionRead,
+    facts: Sequence[Fact],
+    model: str,
+    seconds: float,
 ) -> list[UUID]:
     """Replace what a session said by these facts, and return the memories that are to be embedded."""
     suppression_list.lock(connection, tenant_id, read.chat.chat_id)
@@ -232,9 +164,9 @@ def _save(
     if read.row.status != "open":
         sessions.set_facts(connection, read.row.id, read.row.revision, model)
         lost = evidence.drop_of_session(connection, read.row.id)
-    said: dict[Owner, list[Said]] = defaultdict(list)
+    said: dict[FactOwner, list[Said]] = defaultdict(list)
     for row in learned.by_id(connection, list(lost)):
-        said[Owner.of(row)] = []
+        said[FactOwner.of(row)] = []
     by_id = {each.id: each for each in read.messages}
     for fact in facts:
         saying = [by_id[each] for each in fact.message_ids if each in by_id and by_id[each].role == "user"]
@@ -258,39 +190,18 @@ def _save(
     return changed
 
 
-def _said(connection: Connection, session_id: int) -> list[KnownFact]:
-    """Return the memories that a session says, as it words them: other chats may tell more."""
-    rows = {
-        row.id: row for row in learned.by_id(connection, sorted(evidence.memories_of(connection, session_id)))
-    }
-    return [
-        KnownFact(
-            id=row.id,
-            content=each.content,
-            subject=row.subject,
-            attribute=row.attribute,
-            value=row.value,
-            said_at=each.said_at,
-        )
-        for each in evidence.of_memories(connection, list(rows))
-        if each.session_id == session_id
-        and each.memory_id is not None
-        and (row := rows[each.memory_id]).retracted_at is None
-    ]
-
-
-def _owner(fact: Fact, saying: Sequence[Message], read: _Read) -> Owner | None:
+def _owner(fact: Fact, saying: Sequence[Message], read: SessionRead) -> FactOwner | None:
     """Return whom a memory of a fact is about; None: an agent that has not spoken."""
     if fact.about == "agent":
-        return Owner(scope="agent", agent_id=read.agent_id) if read.agent_id else None
+        return FactOwner(scope="agent", agent_id=read.agent_id) if read.agent_id else None
     if fact.about == "organization" and read.chat.kind != "direct":
-        return Owner(scope="organization", chat_id=read.chat.chat_id)
+        return FactOwner(scope="organization", chat_id=read.chat.chat_id)
     if fact.about == "person" and fact.subject in read.people.names:
-        return Owner(scope="user", user_id=read.people.names[fact.subject])
-    return Owner(scope="user", user_id=saying[0].sender_id)
+        return FactOwner(scope="user", user_id=read.people.names[fact.subject])
+    return FactOwner(scope="user", user_id=saying[0].sender_id)
 
 
-def _is_kept_out(connection: Connection, owner: Owner, fact: Fact, saying: Sequence[Message]) -> bool:
+def _is_kept_out(connection: Connection, owner: FactOwner, fact: Fact, saying: Sequence[Message]) -> bool:
     """Tell whether a fact must not be stored, as its person or place was forgotten or is not remembered."""
     memory = MemoryIn(
         scope=owner.scope,
@@ -303,7 +214,7 @@ def _is_kept_out(connection: Connection, owner: Owner, fact: Fact, saying: Seque
     return suppression.keeps_out(connection, memory, fingerprint(fact.content))
 
 
-def _evidence(fact: Fact, saying: Sequence[Message], read: _Read, model: str) -> Evidence:
+def _evidence(fact: Fact, saying: Sequence[Message], read: SessionRead, model: str) -> Evidence:
     return Evidence(
         memory_id=None,
         session_id=read.row.id,

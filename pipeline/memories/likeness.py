@@ -4,7 +4,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from pipeline.memories.revise import Owner, known
+from pipeline.memories.fact_owners import FactOwner, known
 from pipeline.store import learned, vectors
 from pipeline.text.duplicates import differs_only_in_words
 
@@ -12,7 +12,7 @@ SAME_COSINE = 0.9
 """Two statements of one owner and chat with at least this cosine say the same, if neither denies the other."""
 
 
-def unite(connection: Connection, memory_id: UUID) -> tuple[Owner, list[UUID]] | None:
+def unite(connection: Connection, memory_id: UUID) -> tuple[FactOwner, list[UUID]] | None:
     """Let a learned memory be about the same as the nearest one that says the same; return its owner, and both.
 
     None: there is no such memory.
@@ -20,7 +20,7 @@ def unite(connection: Connection, memory_id: UUID) -> tuple[Owner, list[UUID]] |
     row = next(iter(learned.by_id(connection, [memory_id])), None)
     if row is None or not row.learned_by:
         return None
-    owner = Owner.of(row)
+    owner = FactOwner.of(row)
     space = vectors.searched_space(connection)
     if space is None:
         return owner, [memory_id]

@@ -5,17 +5,33 @@ A phrase that is not listed stays text, so a missing language loses nothing.
 
 import re
 from dataclasses import dataclass
+from importlib.resources import files
 
 from pipeline.platforms.fields import attachment, media_kind
 from pipeline.platforms.records import MediaKind
-from pipeline.text.phrases import sections
 
 LTR = "\u200e"
 """The iPhone puts this mark in front of whatever nobody has typed."""
 
 _EDGE_MARKS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 
-_PHRASES = sections("pipeline.platforms", "whatsapp_phrases.txt")
+_HEADING = re.compile(r"\[([\w ]+)\]")
+
+
+def _phrases() -> dict[str, str]:
+    """Return the phrases under each `[heading]` of the file as alternatives of one pattern."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    text = (files("pipeline.platforms") / "whatsapp_phrases.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if heading := _HEADING.fullmatch(line):
+            name = heading[1]
+        elif line and not line.startswith("#"):
+            found.setdefault(name, []).append(line)
+    return {name: "|".join(alternatives) for name, alternatives in found.items()}
+
+
+_PHRASES = _phrases()
 _DELETED = re.compile(_PHRASES["deleted"], re.IGNORECASE)
 _EDITED = re.compile(rf"<(?:{_PHRASES['edited']})\.?>$", re.IGNORECASE)
 _OMITTED = re.compile(f"<(?:{_PHRASES['omitted']})>", re.IGNORECASE)

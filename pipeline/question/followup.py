@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pipeline.question.parse import Question
 from pipeline.text import addressing
 from pipeline.text.cues import cues_of, plain
+from pipeline.text.scripts import FIRST_UNSPACED
 from pipeline.text.sentences import is_content, stem, words
 from schemas.sessions import Message
 
@@ -17,7 +18,6 @@ LOOKED_AT = 8
 MOST_OWN = 2
 # Two characters of a script without spaces are about a word.
 _PAIRS_OF_A_WORD = 2
-_FIRST_UNSPACED = "\u0e00"
 
 
 def leans(question: Question) -> bool:
@@ -44,7 +44,7 @@ def leans(question: Question) -> bool:
 def _own_words(question: Question) -> float:
     """Count the content words of a question."""
     own = [word for word in words(question.content) if is_content(word, question.language)]
-    return sum(1 / _PAIRS_OF_A_WORD if word[0] >= _FIRST_UNSPACED else 1 for word in own)
+    return sum(1 / _PAIRS_OF_A_WORD if word[0] >= FIRST_UNSPACED else 1 for word in own)
 
 
 def brief(question: Question, recent: Sequence[Message], now: datetime, most: int) -> list[str]:

@@ -1,33 +1,21 @@
 """Find the participants that a question names: by their whole names and handles, or by a part that is a name there."""
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
-from pipeline.text.caches import pattern
-from pipeline.text.cues import stop_words
+from pipeline.question.naming import Naming, by_stem, naming_of, stem_of, without_possessive
 
-_FILE = files("pipeline.question") / "names.toml"
-_DEFAULT = "english"
 _WORD = re.compile(r"@?[^\W_]+(?:[._'’-][^\W_]+)*")
 _PART = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 # A name of scripts without spaces: two or three of its characters are the family's or the given name.
 _SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff]{2,}")
 _HAN = re.compile(r"[\u3400-\u9fff]{3,4}")
 _SENTENCE_START = re.compile(r"(?:\A|[.!?:;…])\W*\Z")
-_ENDING = re.compile(r"['’](?:s|S)?\Z")
 # Looked at to see whether a sentence begins.
 _BEFORE_CHARS = 6
 # Parts of more words are titles of groups, not names.
 _MAX_WORDS = 6
-# A shorter stem is that of too many words.
-_MIN_STEM = 3
-_MAX_ENDING = 3
-_VOWELS = "аяоеиыйьуюёaąeęioóuy"
 
 
 class Named(NamedTuple):
@@ -41,29 +29,11 @@ class Named(NamedTuple):
     sure: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Naming:
-    """How a language names people."""
-
-    words: frozenset[str]
-    before: frozenset[str]
-    endings: re.Pattern[str] | None
-    stems: bool
-    nouns: bool
-    articles: bool
-
-
 class _Word(NamedTuple):
     start: int
     end: int
     text: str
     folded: str
-
-
-def naming_of(language: str) -> Naming:
-    """Return how a language names people: all of several, English for one that is not known."""
-    known = [each for each in language.split("+") if each in _told()] or [_DEFAULT]
-    return _naming("+".join(known))
 
 
 def find(text: str, people: Iterable[str], language: str = "english") -> Named:
@@ -88,7 +58,7 @@ def find(text: str, people: Iterable[str], language: str = "english") -> Named:
 def handles_in(text: str, handles: Iterable[str]) -> set[str]:
     """Return the handles that a text has, with or without `@`."""
     said = {match[0].lstrip("@").casefold() for match in _WORD.finditer(text)}
-    said |= {_ENDING.sub("", word) for word in said}
+    said |= {without_possessive(word) for word in said}
     return {handle for handle in handles if handle.lstrip("@").casefold() in said}
 
 
@@ -121,7 +91,7 @@ def _whole(words: Sequence[_Word], people: Sequence[str], naming: Naming, found:
                 continue
             some = words[at : at + length]
             first = tuple(word.folded for word in some[:-1])
-            for base in _bases(some[-1].folded, naming):
+            for base in naming.bases(some[-1].folded):
                 holders = of_words.get((*first, base))
                 if not holders or (length == 1 and not _is_whole(words, at, base, naming)):
                     continue
@@ -149,21 +119,21 @@ def _parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Nam
     stems: dict[str, list[str]] = {}
     if naming.stems:
         for part in holders:
-            if len(stem := part.rstrip(_VOWELS)) >= _MIN_STEM and len(part) - len(stem) <= 1:
+            if (stem := stem_of(part)) is not None:
                 stems.setdefault(stem, []).append(part)
     lower = text == text.lower()
     for at, word in enumerate(words):
         if at in found.read:
             continue
-        base = next((base for base in _bases(word.folded, naming) if base in holders), None)
+        base = next((base for base in naming.bases(word.folded) if base in holders), None)
         if base is None and (lower or word.text[:1].isupper()):
-            base = _by_stem(word.folded, stems)
+            base = by_stem(word.folded, stems)
         if base is None or not _is_name(text, words, at, base, naming, lower=lower):
             continue
         found.add(holders[base], spelling[base])
         if (
             base in first
-            and _is_sure(base, naming)
+            and naming.is_uncommon(base)
             and not (naming.nouns and _has_article(words, at, naming))
         ):
             found.sure.append((word.start, word.end))
@@ -202,10 +172,10 @@ def _is_name(text: str, words: Sequence[_Word], at: int, base: str, naming: Nami
         return True
     after_article = _has_article(words, at, naming)
     if lower:
-        return _is_sure(base, naming) and len(base) > 2 and (naming.articles or not after_article)
+        return naming.is_uncommon(base) and len(base) > 2 and (naming.articles or not after_article)
     if not word.text[0].isupper() and word.text.lower() != word.text.upper():
         return False
-    if _is_sure(base, naming):
+    if naming.is_uncommon(base):
         return True
     begins = _SENTENCE_START.search(text[max(0, word.start - _BEFORE_CHARS) : word.start])
     return not after_article and begins is None
@@ -216,52 +186,8 @@ def _is_whole(words: Sequence[_Word], at: int, base: str, naming: Naming) -> boo
     if words[at].text.startswith("@"):
         return True
     plain = words[at].text[0].islower() and _has_article(words, at, naming) and not naming.articles
-    return _is_sure(base, naming) and not plain
+    return naming.is_uncommon(base) and not plain
 
 
 def _has_article(words: Sequence[_Word], at: int, naming: Naming) -> bool:
     return at > 0 and words[at - 1].folded in naming.before
-
-
-def _is_sure(word: str, naming: Naming) -> bool:
-    """Tell whether a word is none of the language's common ones."""
-    return word not in naming.words and not word.isdecimal()
-
-
-def _bases(word: str, naming: Naming) -> list[str]:
-    """Return a word, and what it is without an ending."""
-    found = [word]
-    if stripped := _ENDING.sub("", word):
-        found.append(stripped)
-    if naming.endings is not None:
-        sizes = range(1, min(len(word) - 1, _MAX_ENDING + 1) + 1)
-        found += [word[:-size] for size in sizes if naming.endings.fullmatch(word, len(word) - size)]
-    return list(dict.fromkeys(found))
-
-
-def _by_stem(word: str, stems: Mapping[str, Sequence[str]]) -> str | None:
-    """Return the name that a word is a case of."""
-    for size in range(len(word), max(len(word) - _MAX_ENDING, _MIN_STEM) - 1, -1):
-        if word[:size] in stems:
-            return stems[word[:size]][0]
-    return None
-
-
-@cache
-def _told() -> Mapping[str, Mapping[str, object]]:
-    return tomllib.loads(_FILE.read_text(encoding="utf-8"))
-
-
-@cache
-def _naming(languages: str) -> Naming:
-    told = [_told()[language] for language in languages.split("+")]
-    endings = "|".join(str(each["endings"]) for each in told if each["endings"])
-    return Naming(
-        words=frozenset(word for each in told for word in str(each["words"]).casefold().split())
-        | stop_words(languages).words,
-        before=frozenset(word for each in told for word in str(each["before"]).casefold().split()),
-        endings=pattern(endings) if endings else None,
-        stems=any(each.get("stems") for each in told),
-        nouns=any(each.get("nouns") for each in told),
-        articles=any(each.get("articles") for each in told),
-    )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from pipeline.question import names
-from pipeline.question.temporal_anchor import Timed
+from pipeline.question.time_preference import Timed
 from pipeline.text import answer_types, calendar, exact_match
 from pipeline.text.cues import AnswerType
 from pipeline.text.exact_match import Verbatim
@@ -47,8 +47,6 @@ class Question:
     language: str
     # the times that it names, each from … until, the end not included, in order of time
     spans: tuple[tuple[datetime, datetime], ...]
-    # those of them that are a day, a weekend or a week: not "before", "since", a month or a year
-    exact_spans: frozenset[tuple[datetime, datetime]] = frozenset()
     # the time that it counts from an event, once that was found in the talk
     event: Timed | None = None
     # what it puts in quotation marks
@@ -85,8 +83,7 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
         names=named.names,
         asks=answer_types.asked(text, language),
         language=language,
-        spans=tuple(sorted({(one.start, one.end) for one in times})),
-        exact_spans=frozenset((one.start, one.end) for one in times if one.exact),
+        spans=tuple(sorted(set(times))),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
         identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),
     )

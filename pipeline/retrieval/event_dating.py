@@ -5,9 +5,10 @@ from datetime import date, datetime, time, timedelta, tzinfo
 
 from sqlalchemy import Connection
 
-from pipeline.question import temporal_anchor
+from pipeline.question import time_preference
 from pipeline.question.parse import Question
-from pipeline.question.temporal_anchor import EventDate, Mention, Timed
+from pipeline.question.temporal_anchor import Mention
+from pipeline.question.time_preference import EventDate, Timed
 from pipeline.ranking import rank
 from pipeline.ranking.model import Scored, Weights
 from pipeline.retrieval.candidates import retrieve
@@ -44,7 +45,7 @@ def date_event(
         if one is None:
             return None
         dated.append(one)
-    return temporal_anchor.timed(mention, tuple(dated))
+    return time_preference.timed(mention, tuple(dated))
 
 
 def date_hits(

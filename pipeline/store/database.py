@@ -4,42 +4,26 @@ A transaction says first which tenant it serves; one that has not said so sees n
 No transaction is held across a call to a model or to Redis.
 """
 
-import random
-import select
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self, TypeVar
 
 import psycopg
 import structlog
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event, text
-from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, ProgrammingError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, text
+from sqlalchemy.exc import InvalidatePoolError, ProgrammingError
 
 from migrations import REVISION
 from pipeline.store import checks, counters, trips, vectors
-from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError
+from pipeline.store.engines import make_engine, still_there
+from pipeline.store.transactions import sqlstate_of, transaction, translating
+from schemas.errors import SchemaOutdated, SettingsError
 from schemas.settings import Settings
 
 log = structlog.get_logger(__name__)
 
 C = TypeVar("C")
 
-ATTEMPTS = 3
-
-# A row beyond a limit of Postgres ("program limit exceeded"): psycopg calls it operational, but no time helps.
-_LIMITS = "54"
-# Victims of a deadlock or a serialization failure; the same transaction works when tried again.
-_TRY_AGAIN = {"40001", "40P01", "55P03"}
-# A network that goes away without a word: after 25 s without an answer, or 20 s (in milliseconds) with something sent
-# and not acknowledged, a connection is given up. By default TCP asks for the first time after two hours.
-KEEPALIVE = {
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,
-}
 # There is no such table or column.
 _MISSING = {"42P01", "42703"}
 
@@ -56,10 +40,10 @@ class Database:
     def __init__(
         self, app_url: str, maintenance_url: str | None = None, *, pool_size: int = 5, ready: int = 0
     ) -> None:
-        self._app = _engine(app_url, pool_size)
-        self._maintenance = _engine(maintenance_url, 2) if maintenance_url else None
+        self._app = make_engine(app_url, pool_size)
+        self._maintenance = make_engine(maintenance_url, 2) if maintenance_url else None
         # the login and the tables were as they must be: neither changes behind a running program's back,
-        # but for a reset, which `_transaction` finds out
+        # but for a reset, which `_fitting` finds out
         self._fits = False
         # connections that `one_trip` has made for `try_trip`, up to `ready`; the event loop and threads share them
         self._ready: list[PoolProxiedConnection] = []
@@ -83,7 +67,7 @@ class Database:
     @contextmanager
     def tenant(self, tenant_id: str) -> Iterator[Connection]:
         """Begin a transaction of one tenant's rows; commit at the end. Raises as `check` does."""
-        with self._fitting(self._app, _transaction) as connection:
+        with self._fitting(self._app, transaction) as connection:
             connection.execute(_AS_TENANT, {"tenant": tenant_id})
             with counters.collected(connection):
                 yield connection
@@ -91,7 +75,7 @@ class Database:
     @contextmanager
     def undecided(self) -> Iterator[Connection]:
         """Begin a transaction whose first statement names the tenant, together with more (`accepting.begin`)."""
-        with self._fitting(self._app, _transaction) as connection:
+        with self._fitting(self._app, transaction) as connection:
             yield connection
 
     def one_trip(self, statements: Sequence[trips.Statement]) -> tuple[Any, ...] | None:
@@ -111,7 +95,7 @@ class Database:
             return None
         pooled = self._ready.pop()
         try:
-            _still_there(_driver(pooled))
+            still_there(_driver(pooled))
             row = await trips.send_from_loop(_driver(pooled), _prepared(pooled), statements)
         except BaseException as error:
             pooled.invalidate()
@@ -126,7 +110,7 @@ class Database:
     @contextmanager
     def _idle(self, engine: Engine) -> Iterator[PoolProxiedConnection]:
         """Take a pooled connection without a transaction; close it after an error, else keep it ready."""
-        with _translating():
+        with translating():
             pooled = engine.raw_connection()
             try:
                 yield pooled
@@ -146,13 +130,13 @@ class Database:
             raise SettingsError(
                 "BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: jobs are claimed as that role"
             )
-        with self._fitting(self._maintenance, _transaction) as connection:
+        with self._fitting(self._maintenance, transaction) as connection:
             yield connection
 
     @contextmanager
     def unscoped(self) -> Iterator[Connection]:
         """Begin a transaction of no tenant, on tables of whatever migration."""
-        with _transaction(self._app) as connection:
+        with transaction(self._app) as connection:
             yield connection
 
     def check(self) -> None:
@@ -161,7 +145,7 @@ class Database:
         Raises `SettingsError`, `SchemaOutdated` or `DatabaseUnavailable`.
         """
         self._fits = False
-        with _transaction(self._app) as connection:
+        with transaction(self._app) as connection:
             role, unbound = checks.login(connection)
             if unbound:
                 raise SettingsError(
@@ -181,7 +165,7 @@ class Database:
 
     def has_vectors(self) -> bool:
         """Tell whether the vector tables exist; without pgvector everything works on keywords."""
-        with self._fitting(self._app, _transaction) as connection:
+        with self._fitting(self._app, transaction) as connection:
             return vectors.exist(connection)
 
     def close(self) -> None:
@@ -193,17 +177,15 @@ class Database:
             self._maintenance.dispose()
 
     @contextmanager
-    def _fitting(
-        self, engine: Engine, transaction: Callable[[Engine], AbstractContextManager[C]]
-    ) -> Iterator[C]:
+    def _fitting(self, engine: Engine, begin: Callable[[Engine], AbstractContextManager[C]]) -> Iterator[C]:
         """Begin a transaction on tables that this program can work on."""
         if not self._fits:
             self.check()
         try:
-            with transaction(engine) as connection:
+            with begin(engine) as connection:
                 yield connection
         except (ProgrammingError, psycopg.ProgrammingError) as error:
-            if getattr(_orig(error), "sqlstate", None) in _MISSING:
+            if sqlstate_of(error) in _MISSING:
                 self._blame_the_tables(error)
             raise
 
@@ -219,39 +201,6 @@ class Database:
             ) from error
 
 
-def _engine(url: str, pool_size: int) -> Engine:
-    scheme, _, rest = url.partition("://")
-    if scheme not in {"postgresql", "postgres", "postgresql+psycopg"} or not rest:
-        raise SettingsError(
-            "BACKSCROLL_DATABASE_URL, and those of other roles, must look like "
-            "postgresql://user:password@host:5432/backscroll"
-        )
-    engine = create_engine(
-        f"postgresql+psycopg://{rest}",
-        pool_size=pool_size,
-        max_overflow=5,
-        pool_timeout=10,
-        # an error's text goes into logs, and what people wrote must not
-        hide_parameters=True,
-        connect_args={"connect_timeout": 5, "application_name": "backscroll", **KEEPALIVE},
-    )
-
-    @event.listens_for(engine, "connect")
-    def _bound_waits(connection: object, _record: object) -> None:
-        # A stopped process lets go of its locks, and nobody waits for a lock longer than for a lease.
-        with connection.cursor() as cursor:  # type: ignore[attr-defined]
-            cursor.execute(
-                "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'; SET jit = off"
-            )
-        connection.commit()  # type: ignore[attr-defined]
-
-    @event.listens_for(engine, "checkout")
-    def _look(connection: psycopg.Connection[object], _record: object, _proxy: object) -> None:
-        _still_there(connection)
-
-    return engine
-
-
 def _driver(pooled: PoolProxiedConnection) -> "psycopg.Connection[Any]":
     driver: psycopg.Connection[Any] = pooled.driver_connection  # type: ignore[assignment]
     return driver
@@ -260,74 +209,3 @@ def _driver(pooled: PoolProxiedConnection) -> "psycopg.Connection[Any]":
 def _prepared(pooled: PoolProxiedConnection) -> trips.Prepared:
     prepared: trips.Prepared = pooled.info.setdefault("prepared", {})
     return prepared
-
-
-def _still_there(connection: psycopg.Connection[Any]) -> None:
-    """Raise `InvalidatePoolError` for an idle connection that was ended.
-
-    A restarted Postgres costs one connection attempt then, not one failed request for each pooled one. A server says
-    nothing to an idle connection but that it ends, so this asks the socket and not, as `pool_pre_ping` would at every
-    transaction, the server.
-    """
-    if connection.closed or _has_something_to_read(connection.fileno()):
-        raise InvalidatePoolError("the server has ended this connection")
-
-
-def _has_something_to_read(descriptor: int) -> bool:
-    waiting = select.poll()
-    waiting.register(descriptor, select.POLLIN)
-    return bool(waiting.poll(0))
-
-
-@contextmanager
-def _transaction(engine: Engine) -> Iterator[Connection]:
-    with _translating(), engine.begin() as connection:
-        yield connection
-
-
-@contextmanager
-def _translating() -> Iterator[None]:
-    """Raise the errors of a transaction as ours, where trying again may help."""
-    try:
-        yield
-    except BackscrollError:
-        raise
-    except PoolTimeout as error:
-        raise DatabaseUnavailable("all connections to Postgres are taken; try again") from error
-    except (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError) as error:
-        if (getattr(_orig(error), "sqlstate", None) or "").startswith(_LIMITS):
-            raise
-        raise _translated(error) from error
-    except DBAPIError as error:
-        if error.connection_invalidated:
-            raise _translated(error) from error
-        raise
-
-
-def _orig(error: Exception) -> BaseException:
-    """Return the driver's error, with or without SQLAlchemy around it."""
-    return getattr(error, "orig", None) or error
-
-
-def _translated(error: Exception) -> Retryable:
-    orig = _orig(error)
-    reason = str(orig).strip().splitlines()[0] if str(orig).strip() else type(orig).__name__
-    if getattr(orig, "sqlstate", None) in _TRY_AGAIN:
-        return Retryable(f"Postgres asks to try again: {reason}")
-    return DatabaseUnavailable(f"Postgres cannot be reached: {reason}")
-
-
-def persistently(act: Callable[[], C]) -> C:
-    """Run a transaction again, up to `ATTEMPTS` times in all, when Postgres ended it to resolve a deadlock.
-
-    Any subclass of `Retryable`, an outage, is raised at once: waiting for it is the sender's part.
-    """
-    for attempt in range(1, ATTEMPTS):
-        try:
-            return act()
-        except Retryable as error:
-            if type(error) is not Retryable:
-                raise
-            # two victims of one another must not meet again in step
-            time.sleep(random.uniform(0, 0.05 * attempt))  # noqa: S311
-    return act()

@@ -3,11 +3,9 @@
 import re
 
 from pipeline.text.cues import AnswerType, Cues, cues_of, plain
+from pipeline.text.scripts import FIRST_UNSPACED, UNSPACED
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
-# Runs of scripts that do not separate words.
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
-_FIRST_UNSPACED = "\u0e00"
 _DIGIT = re.compile(r"\d")
 # Times that are written alike in all languages: 18:30, 18h30, 4.5., 4/5/2026, 2026-05-04, a year.
 _CLOCK_OR_DATE = re.compile(
@@ -64,9 +62,9 @@ def words_of(text: str) -> list[str]:
 
 def size_of(words: list[str], text: str) -> float:
     """Return how many words a text has, where scripts without spaces have one for two characters."""
-    if text.isascii() or max(text) < _FIRST_UNSPACED:
+    if text.isascii() or max(text) < FIRST_UNSPACED:
         return float(len(words))
-    unspaced = [found for word in words for found in _UNSPACED.findall(word)]
+    unspaced = [found for word in words for found in UNSPACED.findall(word)]
     return len(words) + sum(len(found) / 2 - 1 for found in unspaced)
 
 

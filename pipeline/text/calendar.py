@@ -7,7 +7,7 @@ from datetime import date, datetime
 from pipeline.text import spans
 from pipeline.text.calendars import COUNTED_KINDS, calendars_of
 from pipeline.text.moments import Moment, moments
-from pipeline.text.spans import Span, Time
+from pipeline.text.spans import Span
 
 MONTHS = tuple(name.lower() for name in calendars_of("english")[0].shown.months)
 # A time of the calendar leaves the text that is searched; one that counts from now may be said there as well.
@@ -61,7 +61,7 @@ def days(text: str, said: date, language: str = "english") -> Iterator[tuple[dat
 
 def times(
     text: str, earliest: datetime, now: datetime, language: str = "english", names: Collection[str] = ()
-) -> tuple[list[Time], str]:
+) -> tuple[list[Span], str]:
     """Read the times that a question names: `(each once, in their order, the text without those of the calendar)`.
 
     "Before", "after", "since" and "until" a time mean from `earliest` or until `now`, in the time zone of `now`. A
@@ -77,27 +77,18 @@ def dates(text: str, earliest: datetime, now: datetime, language: str = "english
     A date without a year means every year from `earliest` to `now`, in the time zone of `now`.
     """
     _, dated, left = _read(text, earliest, now, language)
-    return list(dict.fromkeys((one.start, one.end) for one in dated)), left
-
-
-def relative(text: str, earliest: datetime, now: datetime, language: str = "english") -> list[Span]:
-    """Read the times of a question that count from now, each once, as whole days of the calendar of `now`.
-
-    "Two weeks ago" is that day give or take half a week: people round, the more the longer ago.
-    """
-    counted, _, _ = _read(text, earliest, now, language)
-    return list(dict.fromkeys((one.start, one.end) for one in counted))
+    return list(dict.fromkeys(dated)), left
 
 
 def _read(
     text: str, earliest: datetime, now: datetime, language: str, names: Collection[str] = ()
-) -> tuple[list[Time], list[Time], str]:
+) -> tuple[list[Span], list[Span], str]:
     """Return the times that count from now, those of the calendar, and the text without the latter."""
     # at the calendar's edge there is no such time in another zone
     with suppress(OverflowError):
         earliest = earliest.astimezone(now.tzinfo)
-    counted: list[Time] = []
-    dated: list[Time] = []
+    counted: list[Span] = []
+    dated: list[Span] = []
     left, at = [], 0
     for moment in moments(text, calendars_of(language)):
         meant = spans.asked(moment, earliest, now)

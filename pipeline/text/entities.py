@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from pipeline.text.cues import stop_words
 
-_MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?"
-    r"|nov(?:ember)?|dec(?:ember)?)"
+_MONTHS_BUT_MAY = (
+    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?"
 )
+_MONTH = rf"(?:{_MONTHS_BUT_MAY}|may)"
 # Kinds in the order in which they claim their place in the text.
 _SPECIAL = re.compile(
     "|".join(
@@ -38,10 +39,7 @@ _NAME_WORD = r"[^\W\d_a-z][^\W\d_]*(?:['\u2019-][^\W\d_]+)*"
 _NAME = re.compile(
     rf"(?<![\w@#]){_NAME_WORD}(?:\s(?:(?:of|the|de|da|do|di|la|von|van)\s)?{_NAME_WORD}){{0,3}}"
 )
-_CALENDAR = re.compile(
-    r"(?:mon|tues?|wed(?:nes)?|thurs?|fri|sat(?:ur)?|sun)(?:day)?s?|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?"
-    r"|apr(?:il)?|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?"
-)
+_CALENDAR = re.compile(rf"(?:mon|tues?|wed(?:nes)?|thurs?|fri|sat(?:ur)?|sun)(?:day)?s?|{_MONTHS_BUT_MAY}")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _POSSESSIVE = re.compile("['\u2019]s$")
 _OPENS = frozenset('.!?:;\n"([\u2026\u201c\u2013\u2014-')  # a word after these begins a sentence

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pipeline.text.cues import plain, stop_words
+from pipeline.text.scripts import FIRST_UNSPACED, UNSPACED
 
 # After closing punctuation and a space; after an ideographic full stop; at the end of a line.
 _END = re.compile("(?<=[.!?\u2026\u061f\u0964])[\"'\u201d\u2019\u00bb)]*\\s+|(?<=[\u3002\uff01\uff1f])|\\n+")
@@ -14,8 +15,6 @@ _LONGEST_NO_END = len("approx.")
 _ITEM_NUMBER = re.compile(r"\s*\d+\.")
 # A number with its fraction and unit sign, or a run of letters with inner apostrophes and hyphens.
 _WORD = re.compile("\\d+(?:[.,:]\\d+)*|[^\\W\\d_]+(?:['\u2019-][^\\W\\d_]+)*[0-9]*")
-_FIRST_UNSPACED = "\u0e00"
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
 _HIRAGANA = re.compile("[\u3040-\u309f]+")
 
 # What importers write in the place of what is no text; a document's name was chosen by people, and stays.
@@ -70,7 +69,7 @@ def words(text: str) -> list[str]:
     """
     found = []
     for word in _WORD.findall(text):
-        if word[0] >= _FIRST_UNSPACED and _UNSPACED.fullmatch(word):
+        if word[0] >= FIRST_UNSPACED and UNSPACED.fullmatch(word):
             found += [word[i : i + 2] for i in range(max(len(word) - 1, 1))]
         else:
             found.append(word)
@@ -104,7 +103,7 @@ def is_content(word: str, language: str) -> bool:
     low, stop = plain(word), stop_words(language)
     if low in stop.words or low.removesuffix("'s") in stop.words or stem(low) in stop.words:
         return False
-    if low[:1] >= _FIRST_UNSPACED and _UNSPACED.fullmatch(low):
+    if low[:1] >= FIRST_UNSPACED and UNSPACED.fullmatch(low):
         # a pair that says how words hang together, or of two words that each say nothing
         return not (
             _HIRAGANA.fullmatch(low)

@@ -1,8 +1,8 @@
 """What the times that a text names mean, for one who asks now and for one who said it on a day."""
 
 from collections.abc import Iterable
-from datetime import MAXYEAR, date, datetime, time, timedelta
-from typing import NamedTuple, TypeVar
+from datetime import MAXYEAR, date, datetime, time
+from typing import TypeVar
 
 from pipeline.text.moments import Moment
 
@@ -11,22 +11,10 @@ Span = tuple[datetime, datetime]
 Day = TypeVar("Day", date, datetime)
 # Days that people round to, the more the longer ago.
 _UNIT_DAYS = {"day": 1, "weekend": 7, "week": 7, "month": 30, "year": 365}
-# A time is exact up to this length: longer ones are said of what lasts.
-_MAX_EXACT = timedelta(days=8, hours=2)
 _AROUND_DAYS = 2
 
 
-class Time(NamedTuple):
-    """A time that a text names."""
-
-    start: datetime
-    # not included
-    end: datetime
-    # a day, a weekend or a week that is asked for: not "before", "since", a month or a year
-    exact: bool = True
-
-
-def asked(moment: Moment, earliest: datetime, now: datetime) -> list[Time]:
+def asked(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
     """Return the times that a question means, the newest first; none for a date that does not exist.
 
     A date without a year is of every year from `earliest` to `now`. What is open begins at `earliest` or ends `now`.
@@ -43,7 +31,7 @@ def asked(moment: Moment, earliest: datetime, now: datetime) -> list[Time]:
             return _open((earliest, min(end, now)) for _, end in spans if end <= now or len(spans) == 1)
         case "around":
             spans = [(moved(start, -_AROUND_DAYS), moved(end, _AROUND_DAYS)) for start, end in spans]
-    return [Time(start, end, end - start <= _MAX_EXACT) for start, end in spans if start < end]
+    return [(start, end) for start, end in spans if start < end]
 
 
 def said(moment: Moment, day: date) -> tuple[str, date]:
@@ -72,9 +60,9 @@ def moved(day: Day, days: int) -> Day:
     return datetime.combine(there, time(), day.tzinfo) if isinstance(day, datetime) else there
 
 
-def _open(spans: Iterable[Span]) -> list[Time]:
+def _open(spans: Iterable[Span]) -> list[Span]:
     """Return the first that is one: of a date without a year the last is meant."""
-    return [Time(start, end, exact=False) for start, end in spans if start < end][:1]
+    return [(start, end) for start, end in spans if start < end][:1]
 
 
 def _closed(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:

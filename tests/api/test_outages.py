@@ -17,7 +17,8 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import lookup
-from pipeline.store.database import Database, persistently
+from pipeline.store.database import Database
+from pipeline.store.transactions import persistently
 from schemas.errors import DatabaseUnavailable, Retryable
 from schemas.listing import ChatSummary
 from schemas.settings import Settings

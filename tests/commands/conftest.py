@@ -21,6 +21,7 @@ from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.ingest import history, languages, place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
@@ -93,8 +94,9 @@ class Workers:
             "summarize": summarize.summarizer(
                 database,
                 ExtractiveSummarizer(),
-                min_messages=settings.session_min_messages,
-                version=settings.session_summary_version,
+                SummaryPolicy(
+                    min_messages=settings.session_min_messages, version=settings.session_summary_version
+                ),
             ),
             "extract": learns(database),
             "embed": embed.embedder(

@@ -178,7 +178,7 @@ def test_answers_of_the_query_log_are_remembered_later(run: Run, workers: Worker
     assert (memory["type"], memory["user_id"]) == ("qa_turn", "telegram:11")
     assert memory["content"] == "when does the boiler get repaired?\nThe first one."
     # and what was removed does not come back
-    run("memories", "remove", memory["id"])
+    run("memories", "rm", memory["id"])
     run("backfills", "start", "answers", "--all")
     workers.finish()
     assert remembered(run) == []
@@ -197,7 +197,7 @@ def test_an_answer_that_rests_on_what_is_gone_is_not_remembered_later(run: Run, 
         "--json",
     ).json
     run("queries", "answer", context["context_id"], "By Rui.")
-    run("memories", "remove", tea)
+    run("memories", "rm", tea)
     run("backfills", "start", "answers")
     workers.finish()
     assert remembered(run) == []

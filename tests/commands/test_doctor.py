@@ -21,9 +21,9 @@ from pipeline.ingest.accept import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import retention
 from pipeline.operations.doctor import collect
-from pipeline.operations.doctor import findings as diagnosis
+from pipeline.operations.doctor import diagnose as diagnosis
 from pipeline.operations.doctor.facts import Broker, Facts, LateJobs, Login, Server, Spaces
-from pipeline.operations.doctor.findings import worst
+from pipeline.operations.doctor.finding import worst
 from pipeline.store import vector_search
 from pipeline.store.database import Database
 from schemas.messages import ChatIn

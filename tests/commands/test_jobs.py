@@ -7,6 +7,7 @@ from sqlalchemy import text
 
 from pipeline.enrich.summarize import summarizer
 from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.ingest.accept import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
@@ -184,7 +185,9 @@ def test_a_result_in_flight_is_thrown_away_when_its_work_is_dropped(
             assert len(dropped["dropped"]) == 1
             return super().summarize(*arguments, **options)  # type: ignore[arg-type]
 
-    handler = summarizer(database, Slow(), min_messages=4, version=settings.session_summary_version)
+    handler = summarizer(
+        database, Slow(), SummaryPolicy(min_messages=4, version=settings.session_summary_version)
+    )
     runner.run(database, "summarize", handler, POLICY)
     assert statuses(database) == [("failed", "dropped by an operator")]
 

@@ -35,8 +35,8 @@ def test_a_statement_is_remembered_listed_shown_in_contexts_and_removed(
     assert "Prefers tea." in run("memories", "list").out
     shown = run("context", "tea?", "--chat", chat, "--user", "telegram:11").out
     assert re.search(r"\[telegram:11, since [^\]]+\] Prefers tea\.", shown)
-    assert run("memories", "remove", tea["id"]).out == f"{tea['id']}: removed\n"
-    assert run("memories", "remove", tea["id"]).code == 3
+    assert run("memories", "rm", tea["id"]).out == f"{tea['id']}: removed\n"
+    assert run("memories", "rm", tea["id"]).code == 3
     assert run("memories", "list", "--json").json == {"memories": []}
 
 
@@ -158,7 +158,7 @@ def test_what_cannot_be_remembered_is_refused_by_its_field(run: Run, chat: str) 
         ("search", ""): "query:",
         ("search", "x", "--type", "gossip"): "types.0:",
         ("search", "x", "--metadata", "topic"): "NAME=TEXT",
-        ("remove", "first"): "UUID",
+        ("rm", "first"): "UUID",
     }.items():
         refused = run("memories", *wrong)
         assert (refused.code, told in refused.err) == (2, True), refused

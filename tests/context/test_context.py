@@ -15,6 +15,7 @@ from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.ingest import accept, place, session_ranges
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
@@ -60,7 +61,9 @@ def house() -> list[MessageIn]:
 def do_all(database: Database, rules: SessionPolicy, policy: Policy) -> None:
     handlers = {
         "ingest": place.placer(database, rules),
-        "summarize": summarize.summarizer(database, ExtractiveSummarizer(), min_messages=4, version=1),
+        "summarize": summarize.summarizer(
+            database, ExtractiveSummarizer(), SummaryPolicy(min_messages=4, version=1)
+        ),
         "embed": embed.embedder(database, DeterministicEmbedder()),
     }
     for kind, handler in handlers.items():

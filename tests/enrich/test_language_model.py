@@ -10,8 +10,9 @@ from sqlalchemy import text
 
 from pipeline.clients.openai_chat import OpenAIChatModel
 from pipeline.enrich import summarize
-from pipeline.enrich.summarize import AGAIN_ATTEMPTS, Rollout
+from pipeline.enrich.summarize import AGAIN_ATTEMPTS
 from pipeline.enrich.summarizers import make_summarizer
+from pipeline.enrich.summary_policy import Rollout, SummaryPolicy
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
@@ -55,7 +56,7 @@ def handler(
     database: Database, client: summarize.Summarizer, rollout: Rollout = ALL, **named: float
 ) -> Handler:
     return summarize.summarizer(
-        database, client, min_messages=4, version=1, lease_seconds=60, rollout=rollout, **named
+        database, client, SummaryPolicy(min_messages=4, version=1, lease_seconds=60, rollout=rollout, **named)
     )
 
 
@@ -443,7 +444,9 @@ def test_many_slow_answers_outlive_no_lease(
     short = Policy(batch=1, lease_seconds=1.5, max_attempts=3)
     with closing(OpenAIChatModel(MODEL, base_url=server.url)) as model:
         client = make_summarizer(MODEL, Gateway(database, model), timeout_seconds=1, context_tokens=4000)
-        handle = summarize.summarizer(database, client, min_messages=4, version=1, lease_seconds=1.5)
+        handle = summarize.summarizer(
+            database, client, SummaryPolicy(min_messages=4, version=1, lease_seconds=1.5)
+        )
         runner.run(database, "summarize", handle, short)
     assert len(server.requests) > 4
     assert stored(database) == [("summarized", MODEL)]

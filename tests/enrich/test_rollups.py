@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from pipeline.clients.protocols import Completion
 from pipeline.context import build_context, query_log
-from pipeline.enrich import extractive, rollups, summarize
+from pipeline.enrich import rollups, summarize, summary_merging
 from pipeline.enrich.protocols import Summarizer
 from pipeline.enrich.summarizers import ExtractiveSummarizer, make_summarizer
+from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept, chat_moves
 from pipeline.ingest.policy import SessionPolicy
@@ -49,7 +50,7 @@ def session(day: float, about: str) -> list[MessageIn]:
 
 def summarizer(database: Database) -> Handler:
     return summarize.summarizer(
-        database, ExtractiveSummarizer(), min_messages=4, version=1, rollup_after_seconds=0.0
+        database, ExtractiveSummarizer(), SummaryPolicy(min_messages=4, version=1, rollup_after_seconds=0.0)
     )
 
 
@@ -279,8 +280,8 @@ def test_a_week_whose_sessions_were_joined_into_the_week_before_has_none(
     )
 )
 def test_any_summaries_make_one(parts: Sequence[Summary]) -> None:
-    combined = extractive.combine(parts)
-    assert combined == extractive.combine(parts)
+    combined = summary_merging.combine(parts)
+    assert combined == summary_merging.combine(parts)
     assert combined.summary
     assert {each.lower() for each in combined.topics} <= {
         each.lower() for part in parts for each in part.topics
@@ -291,5 +292,5 @@ def test_any_summaries_make_one(parts: Sequence[Summary]) -> None:
 def test_what_recurs_in_a_week_is_its_first_topic() -> None:
     topics = [["roof"], ["boiler", "cat"], ["Boiler"]]
     parts = [Summary(summary=f"Day {n}.", topics=of_day) for n, of_day in enumerate(topics)]
-    assert [each.lower() for each in extractive.combine(parts).topics] == ["boiler", "roof", "cat"]
+    assert [each.lower() for each in summary_merging.combine(parts).topics] == ["boiler", "roof", "cat"]
     assert EPOCH.weekday() == 0

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline.enrich import summarize
+from pipeline.enrich import session_summary, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
@@ -47,7 +48,9 @@ def rolling(rules: SessionPolicy) -> SessionPolicy:
 
 def rolls(database: Database, client: Reading) -> runner.Handler:
     return summarize.summarizer(
-        database, client, min_messages=4, version=1, rolling_messages=ROLLING, rolling_tokens=10**6
+        database,
+        client,
+        SummaryPolicy(min_messages=4, version=1, rolling_messages=ROLLING, rolling_tokens=10**6),
     )
 
 
@@ -202,10 +205,10 @@ def test_messages_of_equal_times_are_all_read_at_the_edge_of_a_page(
     place(database, rules, policy)
     # When it is summarized by pages whose edges lie inside a minute
     client = Reading()
-    pages = summarize.MESSAGES_AT_ONCE
+    pages = session_summary.MESSAGES_AT_ONCE
     assert pages == 1000
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(summarize, "MESSAGES_AT_ONCE", 350)
+        patch.setattr(session_summary, "MESSAGES_AT_ONCE", 350)
         run(database, "summarize", summarizer(database, client=client), policy)
     # Then each message is read once, in order
     assert [each for call in client.calls for each in call] == [m.external_id for m in said]
@@ -232,12 +235,14 @@ def test_an_open_session_with_a_key_has_a_memory_that_says_what_it_has_been_abou
     paced = SessionPolicy(**{**rules.__dict__, "rolling_messages": 100, "named_rolling_messages": 4})
     handler = summarize.summarizer(
         *(database, ExtractiveSummarizer()),
-        min_messages=4,
-        version=1,
-        rolling_messages=100,
-        rolling_tokens=10**6,
-        named_rolling_messages=4,
-        session_lifetime=timedelta(minutes=60),
+        SummaryPolicy(
+            min_messages=4,
+            version=1,
+            rolling_messages=100,
+            rolling_tokens=10**6,
+            named_rolling_messages=4,
+            session_lifetime=timedelta(minutes=60),
+        ),
     )
     now = datetime.now(UTC)
 

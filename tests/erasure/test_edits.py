@@ -11,6 +11,7 @@ from sqlalchemy import text
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
@@ -215,7 +216,7 @@ def test_a_summary_that_quotes_what_was_deleted_meanwhile_is_thrown_away(
     accept.accept(database, TENANT, CHAT, said)
     place(database, rules, policy)
     client = Deleting(database, rules)
-    handler = summarize.summarizer(database, client, min_messages=4, version=1)
+    handler = summarize.summarizer(database, client, SummaryPolicy(min_messages=4, version=1))
     assert runner.run(database, "summarize", handler, policy).failed == 0
     assert rows(database, "SELECT summary_text FROM conversation_sessions") == [(None,)]
     assert rows(database, "SELECT name FROM daily_counters WHERE name = 'summarize_failures'") == []

@@ -8,6 +8,7 @@ from sqlalchemy import text
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, rollups, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.erasure import edits, erase, forget, forget_job
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
@@ -55,7 +56,7 @@ def work(database: Database, rules: SessionPolicy, policy: Policy) -> None:
     """Let workers do everything that is owed, forgetting aside."""
     place(database, rules, policy)
     rolling = summarize.summarizer(
-        database, ExtractiveSummarizer(), min_messages=4, version=1, rollup_after_seconds=0.0
+        database, ExtractiveSummarizer(), SummaryPolicy(min_messages=4, version=1, rollup_after_seconds=0.0)
     )
     run(database, "summarize", rolling, policy)
     run(database, "rollup", rollups.roller(database, ExtractiveSummarizer(), version=1, enabled=True), policy)

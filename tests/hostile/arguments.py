@@ -18,9 +18,10 @@ from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion
 from pipeline.enrich.embedding_text import OwnedText
+from pipeline.enrich.protocols import Source
 from pipeline.enrich.stated_facts.extractor import RuleExtractor
-from pipeline.enrich.summarize import Rollout
 from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summary_policy import Rollout, SummaryPolicy
 from pipeline.ingest.import_tally import ChatTally, Tally
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.reimport import Move
@@ -30,8 +31,10 @@ from pipeline.llm.budget import Budget
 from pipeline.llm.ledger import EmbeddingCall, Entry
 from pipeline.llm.limits import Limits
 from pipeline.llm.prices import load_prices
+from pipeline.memories.beliefs import Believed, Statement
+from pipeline.memories.fact_owners import FactOwner
 from pipeline.memories.learn import Learning
-from pipeline.memories.revise import Owner, Said
+from pipeline.memories.learned_memories import Said
 from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.doctor.facts import TenantData
 from pipeline.operations.retention import retention_of
@@ -420,9 +423,16 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     # learned memories: their statements name them by evidence and supersessions
     "how": lambda _: Learning(extractor=RuleExtractor(), rules=RuleExtractor()),
     "again": lambda a: a.ids("memories"),
-    "owner: pipeline.memories.revise.Owner": lambda a: _owner(a),
+    "owner: pipeline.memories.fact_owners.FactOwner": lambda a: _owner(a),
     "owner: str": lambda a: a.name("memory_evidence", "sender_id"),
-    "said": lambda a: [Said(fact=_fact(a), evidence=_evidence(a), language="english")],
+    "said": lambda a: [_said(a)],
+    "memories.learned_memories.write.found": lambda a: [
+        Believed(memory_id=None, statements=(_statement(a),)),
+        Believed(memory_id=a.known.one("memories", "id"), statements=(_statement(a),)),
+    ],
+    "memories.learned_memories.write.rows": lambda _: {},
+    "memories.learned_memories.write.new": lambda a: {_statement(a): _said(a)},
+    "memories.learned_memories.write.taken": lambda _: {},
     "evidence": lambda a: _evidence(a),
     "losers": lambda a: a.ids("memory_evidence", "session_id"),
     "survivors": lambda a: a.ids("memory_evidence", "session_id")[::-1],
@@ -643,6 +653,9 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "rules": lambda a: SessionPolicy.of(a.stage.settings),
     "keep": lambda a: retention_of(a.stage.settings.model_copy(update={"retention_days": 1})),
     "policy: pipeline.ingest.policy.SessionPolicy": lambda a: SessionPolicy.of(a.stage.settings),
+    "policy: pipeline.enrich.summary_policy.SummaryPolicy": lambda _: SummaryPolicy(
+        min_messages=4, version=1
+    ),
     "policy": lambda _: Policy(batch=100, lease_seconds=60, max_attempts=3),
     "current": lambda a: Current(rules=SessionPolicy.of(a.stage.settings), summary_version=1, min_messages=4),
     "embedder: schemas.vectors.EmbeddingSpace": lambda _: DeterministicEmbedder().space,
@@ -650,6 +663,12 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "client: pipeline.clients.protocols.Embedder": lambda _: DeterministicEmbedder(),
     "client: pipeline.enrich.protocols.Summarizer": lambda _: ExtractiveSummarizer(),
     "rollout": lambda _: Rollout(),
+    # a session of the victim's, as if it had no summary
+    "row: sqlalchemy.engine.row.Row[typing.Any]": lambda a: SimpleNamespace(
+        **next(iter(a.known.rows["conversation_sessions"])) | {"summary_model": None}
+    ),
+    "source: pipeline.enrich.protocols.Source": lambda a: Source(tenant_id=a.tenant, chat_id=a.chat_id),
+    "time_zone: datetime.tzinfo": lambda _: UTC,
     # queries
     "query: schemas.payloads.ContextQuery": lambda a: a.context_query,
     "query: schemas.search.SearchQuery": lambda a: a.search_query,
@@ -694,14 +713,30 @@ def _entity_key(a: Caller) -> EntityKey:
     return EntityKey(a.text or "?", a.name("messages", "sender_id"))
 
 
-def _owner(a: Caller) -> Owner:
+def _owner(a: Caller) -> FactOwner:
     """Each kind in turn, of the victim's names."""
     owners = (
-        Owner(scope="user", user_id=a.name("memory_evidence", "sender_id")),
-        Owner(scope="agent", agent_id=a.name("memories", "agent_id")),
-        Owner(scope="organization", chat_id=a.chat_id),
+        FactOwner(scope="user", user_id=a.name("memory_evidence", "sender_id")),
+        FactOwner(scope="agent", agent_id=a.name("memories", "agent_id")),
+        FactOwner(scope="organization", chat_id=a.chat_id),
     )
     return owners[THEMES.index(a.theme) % len(owners)]
+
+
+def _said(a: Caller) -> Said:
+    return Said(fact=_fact(a), evidence=_evidence(a), language="english")
+
+
+def _statement(a: Caller) -> Statement:
+    """A session of the victim says what a memory of theirs says."""
+    evidence = _evidence(a)
+    return Statement(
+        memory_id=a.known.one("memories", "id"),
+        session_id=evidence.session_id,
+        chat_id=evidence.chat_id,
+        said_at=evidence.said_at,
+        content=evidence.content,
+    )
 
 
 def _fact(a: Caller) -> Fact:

@@ -91,7 +91,7 @@ LINES: dict[str, list[Line]] = {
         lambda a: ["--", a.known.one("memories", "id"), a.text or "?"],
         lambda a: ["--", a.known.one("memories", "id")],
     ],
-    "memories remove": [lambda a: ["--", a.known.one("memories", "id")], lambda a: ["--", a.text]],
+    "memories rm": [lambda a: ["--", a.known.one("memories", "id")], lambda a: ["--", a.text]],
     "entities list": [lambda a: ["--chat", a.chat_id], lambda _: ["--json"]],
     "entities show": [
         lambda a: ["--", a.name("messages", "sender_id")],

@@ -35,7 +35,7 @@ EXEMPT = {
     "jobs.runner.finish": "its statement, store.jobs.finish, is walked",
     "store.accepting.begin": "says which tenant is served, as `Database.tenant` does; ingest.accept.accept is walked",
     "operations.sweep.sweep": "looks over all tenants as maintenance; its statements are walked",
-    "operations.doctor.collect.mend_indexes": "the owner's",
+    "operations.doctor.mend.mend_indexes": "the owner's",
     "store.vectors.build_index": "the owner's",
     "store.vectors.drop_index": "the owner's",
     "store.spaces.lock": "the owner's",

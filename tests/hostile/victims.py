@@ -14,6 +14,7 @@ from pipeline.clients.protocols import Completion
 from pipeline.context import build_context
 from pipeline.enrich import embed, rollups, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
@@ -62,7 +63,7 @@ def fill(database: Database, words: Mapping[str, str], rules: SessionPolicy, pol
         _note(database, tenant, word)
         _ask_a_model(database, tenant, word)
     rolling = summarize.summarizer(
-        database, ExtractiveSummarizer(), min_messages=4, version=1, rollup_after_seconds=0.0
+        database, ExtractiveSummarizer(), SummaryPolicy(min_messages=4, version=1, rollup_after_seconds=0.0)
     )
     run(database, "summarize", rolling, policy)
     run(database, "rollup", rollups.roller(database, ExtractiveSummarizer(), version=1, enabled=True), policy)

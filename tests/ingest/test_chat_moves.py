@@ -25,7 +25,8 @@ from pipeline.llm.gateway import Call, Gateway
 from pipeline.memories.statements import remember
 from pipeline.retrieval import search
 from pipeline.store import messages
-from pipeline.store.database import Database, persistently
+from pipeline.store.database import Database
+from pipeline.store.transactions import persistently
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.ingest import accept
-from pipeline.memories import changes, pages, statements
+from pipeline.memories import manual_changes, pages, statements
 from pipeline.people import identities
 from pipeline.store.database import Database
 from schemas.errors import NotFound
@@ -104,10 +104,10 @@ def test_a_page_says_what_is_known_since_when_and_from_where(house: Database) ->
 def test_what_was_superseded_or_wrong_stands_below_with_what_became_of_it(house: Database) -> None:
     porto, boat = write(house, "Ann lives in Porto."), write(house, "Ann has a boat.", None)
     at = datetime(2026, 5, 3, tzinfo=UTC)
-    braga = changes.correct(
+    braga = manual_changes.correct(
         house, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.", said_at=at)
     ).id
-    changes.correct(house, TENANT, boat, MemoryCorrection(said_at=at))
+    manual_changes.correct(house, TENANT, boat, MemoryCorrection(said_at=at))
     shown = page(house)
     assert [each.id for each in shown.current] == [braga]
     assert (shown.current[0].since, shown.current[0].source) == (at, "correction")
@@ -125,7 +125,7 @@ def test_in_a_chat_a_page_shows_only_what_may_be_shown_there(house: Database) ->
     learn(house, both, (ALONE, "a0"), (HOUSE, "h0"))
     # Given that she says in private that she has moved
     moved = MemoryCorrection(content="Ann lives in Faro.", chat_id=ALONE.chat_id)
-    faro = changes.correct(house, TENANT, porto, moved).id
+    faro = manual_changes.correct(house, TENANT, porto, moved).id
     # Then that changes nothing in the group, where not even the private chat is named
     group = page(house, HOUSE)
     assert set(contents(group.current)) == {"Ann lives in Porto.", "Ann likes tea."}
@@ -146,7 +146,7 @@ def test_in_a_chat_a_page_shows_only_what_may_be_shown_there(house: Database) ->
 def test_a_page_goes_on_where_the_last_one_ended(house: Database) -> None:
     wrong = [write(house, f"Ann has {n} boats.", said_at=EPOCH + timedelta(days=n)) for n in range(3)]
     for each in wrong:
-        changes.correct(house, TENANT, each, MemoryCorrection())
+        manual_changes.correct(house, TENANT, each, MemoryCorrection())
     right = [write(house, f"Ann has {n} cats.", said_at=EPOCH + timedelta(days=n // 2)) for n in range(4)]
     whole = page(house)
     assert [each.id for each in whole.current] == [right[3], right[2], right[1], right[0]]

@@ -12,7 +12,7 @@ from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
-from pipeline.memories import changes
+from pipeline.memories import manual_changes
 from pipeline.memories.statements import remember
 from pipeline.operations import retention as pruning
 from pipeline.operations.retention import Retention, prune, prune_all, retention_of
@@ -230,9 +230,9 @@ def test_history_goes_before_what_is_known_and_what_was_said_by_hand_goes_last(
 
     homes = [write("Lives in Porto.")]
     for home in ("Lives in Braga.", "Lives in Faro."):
-        homes.append(changes.correct(database, TENANT, homes[-1], MemoryCorrection(content=home)).id)
+        homes.append(manual_changes.correct(database, TENANT, homes[-1], MemoryCorrection(content=home)).id)
     wrong = write("Has a boat.", importance=10)
-    changes.correct(database, TENANT, wrong, MemoryCorrection())
+    manual_changes.correct(database, TENANT, wrong, MemoryCorrection())
     write("Is 40.", "manual", 0)
     write("Likes tea.")
     write("Where is the key? Under the mat.", "qa_turn", 1)
@@ -269,9 +269,11 @@ def test_history_and_answers_that_nobody_was_shown_go_after_their_time(
 
     # Given what was superseded and wrong long ago, and what was superseded in private only
     home, boat, cat = write("Lives in Porto."), write("Has a boat."), write("Has a cat.")
-    changes.correct(database, TENANT, home, MemoryCorrection(content="Lives in Braga."))
-    changes.correct(database, TENANT, boat, MemoryCorrection())
-    changes.correct(database, TENANT, cat, MemoryCorrection(content="Has two cats.", chat_id=OLDER.chat_id))
+    manual_changes.correct(database, TENANT, home, MemoryCorrection(content="Lives in Braga."))
+    manual_changes.correct(database, TENANT, boat, MemoryCorrection())
+    manual_changes.correct(
+        database, TENANT, cat, MemoryCorrection(content="Has two cats.", chat_id=OLDER.chat_id)
+    )
     old_answer, shown_answer = write("Old?", type="qa_turn"), write("Shown?", type="qa_turn")
     with database.tenant(TENANT) as connection:
         connection.execute(
@@ -282,7 +284,7 @@ def test_history_and_answers_that_nobody_was_shown_go_after_their_time(
         )
         memories.touch(connection, [str(shown_answer)])
     lately = write("Has a dog.")
-    changes.correct(database, TENANT, lately, MemoryCorrection(content="Has a parrot."))
+    manual_changes.correct(database, TENANT, lately, MemoryCorrection(content="Has a parrot."))
     # When that is pruned
     pruned = prune(database, TENANT, keep, batch=1)
     # Then what others still know, and what became history lately, is there

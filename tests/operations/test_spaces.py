@@ -13,6 +13,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import search
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.place import placer
@@ -75,7 +76,7 @@ class Deployment:
         self.handlers = {
             "ingest": placer(self.database, rules),
             "summarize": summarize.summarizer(
-                self.database, ExtractiveSummarizer(), min_messages=4, version=1
+                self.database, ExtractiveSummarizer(), SummaryPolicy(min_messages=4, version=1)
             ),
             "extract": learns(self.database),
             "embed": embed.embedder(self.database, self.embedders),

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.question import temporal_anchor
-from pipeline.question.temporal_anchor import EventDate, Mention
+from pipeline.question import temporal_anchor, time_preference
+from pipeline.question.temporal_anchor import Mention
+from pipeline.question.time_preference import EventDate
 from pipeline.ranking.model import Candidate, Scored, Weights
 from pipeline.retrieval import event_dating
 from pipeline.retrieval.event_dating import BEST_SCORE_SHARE, MAX_SPREAD, MIN_WORDS_SHARE
@@ -108,7 +109,7 @@ def on(day: int, days: int = 1) -> EventDate:
     return EventDate(start=start, end=start + timedelta(days=days), dated=True, said_at=SAID, speaker="Ana")
 
 
-def fits(found: temporal_anchor.Timed, *days: int) -> list[float]:
+def fits(found: time_preference.Timed, *days: int) -> list[float]:
     """How the noons of these days of May fit."""
     return [
         round(found.fit(datetime(2026, 5, 1, 12, tzinfo=UTC) + timedelta(days=day - 1)), 2) for day in days
@@ -116,7 +117,7 @@ def fits(found: temporal_anchor.Timed, *days: int) -> list[float]:
 
 
 def test_before_an_event_the_nearer_counts_more_and_what_came_after_hardly() -> None:
-    found = temporal_anchor.timed(mentioned("before"), (on(20),))
+    found = time_preference.timed(mentioned("before"), (on(20),))
     early, late, itself, after = fits(found, 1, 19, 20, 25)
     assert early < late > itself > after
     assert early > 0.6
@@ -124,23 +125,23 @@ def test_before_an_event_the_nearer_counts_more_and_what_came_after_hardly() -> 
 
 
 def test_after_an_event_the_sooner_counts_more() -> None:
-    found = temporal_anchor.timed(mentioned("after"), (on(10),))
+    found = time_preference.timed(mentioned("after"), (on(10),))
     before, itself, soon, late = fits(found, 5, 10, 12, 30)
     assert itself == 1 > soon > late > 0.2
     assert before < 0.1
 
 
 def test_since_an_event_everything_counts() -> None:
-    assert fits(temporal_anchor.timed(mentioned("since"), (on(10),)), 10, 30, 300) == [1, 1, 1]
+    assert fits(time_preference.timed(mentioned("since"), (on(10),)), 10, 30, 300) == [1, 1, 1]
 
 
 def test_during_an_event_its_days_count() -> None:
-    assert fits(temporal_anchor.timed(mentioned("during"), (on(9, days=2),)), 9, 10) == [1, 1]
-    assert max(fits(temporal_anchor.timed(mentioned("during"), (on(9, days=2),)), 5, 14)) < 0.5
+    assert fits(time_preference.timed(mentioned("during"), (on(9, days=2),)), 9, 10) == [1, 1]
+    assert max(fits(time_preference.timed(mentioned("during"), (on(9, days=2),)), 5, 14)) < 0.5
 
 
 def test_between_two_events_is_between_them_in_any_order() -> None:
-    assert fits(temporal_anchor.timed(mentioned("between"), (on(20), on(10))), 10, 15, 20) == [1, 1, 1]
+    assert fits(time_preference.timed(mentioned("between"), (on(20), on(10))), 10, 15, 20) == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_between_two_events_is_between_them_in_any_order() -> None:
 def test_a_stated_length_is_counted_in_days(
     relation: temporal_anchor.Relation, days: int, best: list[int]
 ) -> None:
-    found = temporal_anchor.timed(mentioned(relation, days), (on(10),))
+    found = time_preference.timed(mentioned(relation, days), (on(10),))
     assert [day for day, fit in enumerate(fits(found, *range(1, 32)), start=1) if fit == 1] == list(best)
 
 
@@ -170,7 +171,7 @@ def test_a_preference_is_a_share(
     relation: temporal_anchor.Relation, days: int | None, start: datetime, length: timedelta, at: datetime
 ) -> None:
     one = EventDate(start=start, end=start + length, dated=bool(length), said_at=start, speaker="Ana")
-    found = temporal_anchor.timed(mentioned(relation, days), (one, one))
+    found = time_preference.timed(mentioned(relation, days), (one, one))
     assert found.start <= found.end
     assert 0 <= found.fit(at) <= 1
     assert found.fit(found.start) == 1
@@ -184,7 +185,7 @@ def test_people_are_told_when_it_was_and_who_says_so() -> None:
         said_at=datetime(2026, 4, 29, 19, tzinfo=LISBON),
         speaker="Ana",
     )
-    label = temporal_anchor.timed(mentioned("before"), (told,)).label
+    label = time_preference.timed(mentioned("before"), (told,)).label
     assert label == "before the trip: 3 May 2026, said by Ana on 29 April 2026"
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.text import calendar
-from pipeline.text.calendars import calendars_of, languages
+from pipeline.text.calendars import FOLDER, calendars_of
 from schemas.languages import LANGUAGES
 
 EARLIEST = datetime(2025, 6, 10, tzinfo=UTC)
@@ -272,7 +272,7 @@ STORIES = {
 
 def spans(text: str, language: str) -> set[tuple[str, str]]:
     found, _ = calendar.times(text, EARLIEST, NOW, language)
-    return {(str(one.start.date()), str(one.end.date())) for one in found}
+    return {(str(start.date()), str(end.date())) for start, end in found}
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,8 @@ def test_a_time_is_read_in_the_words_of_its_language(language: str, text: str, s
 
 
 def test_every_language_has_its_stories() -> None:
-    assert languages() == sorted(TWELVE) == sorted(STORIES)
+    written = {each.name.removesuffix(".toml") for each in FOLDER.iterdir() if each.name.endswith(".toml")}
+    assert written == set(TWELVE) == set(STORIES)
 
 
 @pytest.mark.parametrize(
@@ -324,14 +325,6 @@ def test_a_language_without_a_calendar_has_english_words_and_figures(language: s
     assert spans("on 3 May", language) >= {THIRD_OF_MAY}
     assert spans("03.05.2026", language) == {THIRD_OF_MAY}
     assert calendars_of(language) == calendars_of("english")
-
-
-def test_only_whole_days_that_are_asked_for_are_exact() -> None:
-    def exact(text: str) -> set[bool]:
-        return {one.exact for one in calendar.times(text, EARLIEST, NOW)[0]}
-
-    assert exact("on 3 May") == exact("last Tuesday") == exact("last week") == {True}
-    assert exact("before May") == exact("since Friday") == exact("in May") == exact("last year") == {False}
 
 
 def test_what_is_before_the_chat_began_is_no_time_of_it() -> None:
@@ -403,17 +396,13 @@ def test_any_text_in_any_language_names_times_in_order_and_in_its_zone(
     now = (datetime(1971, 1, 1, 23, 30, tzinfo=UTC) + timedelta(days=day)).astimezone(zone)
     earliest = now - timedelta(days=days)
     found, left = calendar.times(text, earliest, now, language)
-    for one in found:
-        assert one.start < one.end
-        assert one.start.tzinfo is not None
-        assert one.end.utcoffset() is not None
+    for start, end in found:
+        assert start < end
+        assert start.tzinfo is not None
+        assert end.utcoffset() is not None
     # only what is named leaves the text, each with a space for it
     assert len(left) <= len(text) + len(found)
-    spans_of = {
-        *calendar.relative(text, earliest, now, language),
-        *calendar.dates(text, earliest, now, language)[0],
-    }
-    assert spans_of == {(one.start, one.end) for one in found}
+    assert set(calendar.dates(text, earliest, now, language)[0]) <= set(found)
 
 
 @given(

@@ -44,6 +44,7 @@ from pipeline.text import (
     tokens,
     truncate,
 )
+from pipeline.text.cues.matchers import Phrases, Words
 from schemas import messages
 from tests.text.builders import message
 from tests.text.growth import LONG, MOST_TIMES, texts_for, times_as_long
@@ -121,9 +122,9 @@ def patterns_of_cues(language: str) -> dict[str, re.Pattern[str]]:
         match value:
             case re.Pattern() if field not in BOUNDED_CUES:
                 found[field] = value
-            case cues.Phrases():
+            case Phrases():
                 found |= {f"{field}[{number}]": each for number, each in enumerate(value.patterns)}
-            case cues.Words(pieces=re.Pattern() as pieces):
+            case Words(pieces=re.Pattern() as pieces):
                 found[field] = pieces
             case dict():
                 for kind, phrases in value.items():

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import Match
 from starlette.types import Scope
 
-from pipeline.store.database import persistently
+from pipeline.store.transactions import persistently
 from workers.api.bodies import BodyReader
 from workers.api.errors import responses as described
 from workers.api.openapi import body_of

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, get_args
-from uuid import UUID
+from typing import Annotated, get_args
 
 import typer
 
 from ops import connection
+from ops.commands.data import memory_changes
 from ops.console import rendering
 from ops.console.backend import backend
 from ops.console.command import Call, command
@@ -25,19 +25,13 @@ from schemas.memories import (
     MemoryScope,
     MemoryType,
 )
-from schemas.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion
 from schemas.payloads import parse_payload
-
-if TYPE_CHECKING:
-    from pipeline.memories.changes import Changed
 
 app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
 
 PREVIEW_CHARS = 200
 SCOPES = ", ".join(get_args(MemoryScope))
 TYPES = ", ".join(get_args(MemoryType))
-
-IdArgument = Annotated[UUID, typer.Argument(metavar="ID", help="The memory's id.")]
 
 
 @command(app, "backscroll memories add 'We meet on Mondays.' --chat telegram:-100420")
@@ -217,94 +211,6 @@ def search(
         rendering.warn(f"Degraded: {problem}")
 
 
-@command(app, "backscroll memories edit 0199b2c4-6a7e-7c31-9d54-1f2e3a4b5c6d 'Prefers green tea.'")
-def edit(
-    call: Call,
-    memory_id: IdArgument,
-    content: Annotated[str | None, typer.Argument(help="The new words (default: as they are).")] = None,
-    importance: Annotated[float | None, "0 to 10."] = None,
-    expires: Annotated[str | None, "Expires then, as in 2026-06-01T00:00:00Z, or `never`."] = None,
-) -> None:
-    """Change the words of a memory, its importance or its expiry.
-
-    What is learned later does not change the words. They are embedded again.
-    """
-    from pipeline.memories import changes
-
-    fields: dict[str, Any] = {"content": content, "importance": importance, "expires_at": expires}
-    given = {name: value for name, value in fields.items() if value is not None}
-    wanted = parse_payload(MemoryEdit, given | ({"expires_at": None} if expires == "never" else {}))
-    with call.opened() as (settings, database):
-        changed = changes.edit(database, settings.tenant, memory_id, wanted)
-        if changed.outcome == "edited":
-            connection.wake(settings, "embed")
-    _answer(call, changed)
-
-
-@command(app, "backscroll memories promote 0199b2c4-6a7e-7c31-9d54-1f2e3a4b5c6d --user telegram:11")
-def promote(
-    call: Call,
-    memory_id: IdArgument,
-    user: Annotated[str | None, "Of this user from now on."] = None,
-    agent: Annotated[str | None, "Of this agent."] = None,
-    unseen: UnseenOption = False,
-) -> None:
-    """Widen a memory's scope: a session's to a user, an agent or, without either, the organization; theirs likewise.
-
-    Where it was learned stays, and so who may see it. A user who was never seen ends the command with 3.
-    """
-    from pipeline.memories import changes
-
-    scope = "user" if user else "agent" if agent else "organization"
-    wanted = parse_payload(MemoryPromotion, {"scope": scope, "user_id": user, "agent_id": agent})
-    with call.opened() as opened:
-        if wanted.user_id is not None:
-            opened.require_user(wanted.user_id, unseen=unseen)
-        changed = changes.promote(opened.database, opened.settings.tenant, memory_id, wanted)
-    _answer(call, changed)
-
-
-@command(app, "backscroll memories correct 0199b2c4-6a7e-7c31-9d54-1f2e3a4b5c6d 'Ann lives in Braga.'")
-def correct(
-    call: Call,
-    memory_id: IdArgument,
-    content: Annotated[
-        str | None, typer.Argument(help="The right statement (default: none, it is just wrong).")
-    ] = None,
-    said: Annotated[str | None, "When that was said, as in 2026-05-03T18:00 (default: now); UTC."] = None,
-    chat: Annotated[str | None, "Said in this chat (default: wherever the memory is shown)."] = None,
-) -> None:
-    """Say that a memory is wrong, and what is right instead, if anything is.
-
-    The right statement supersedes it. It stays as history, is never shown as what is known, and is not learned again
-    from the same messages.
-    """
-    from pipeline.memories import changes
-
-    fields = {"content": content, "said_at": read_time(said, "said"), "chat_id": chat}
-    wanted = parse_payload(
-        MemoryCorrection, {name: value for name, value in fields.items() if value is not None}
-    )
-    with call.opened() as (settings, database):
-        changed = changes.correct(database, settings.tenant, memory_id, wanted)
-        if changed.outcome == "corrected":
-            connection.wake(settings, "embed")
-    _answer(call, changed)
-
-
-@command(app, "backscroll memories remove 0199b2c4-6a7e-7c31-9d54-1f2e3a4b5c6d")
-def remove(
-    call: Call,
-    memory_id: IdArgument,
-) -> None:
-    """Remove a memory; it may be added again. What must not come back is removed by `backscroll forget`."""
-    from pipeline.memories import statements
-
-    with call.opened() as (settings, database):
-        statements.delete(database, settings.tenant, memory_id)
-    call.answer({"id": memory_id, "outcome": "deleted"}, f"{memory_id}: removed")
-
-
 def _owner(memory: Memory) -> str:
     of = {"session": memory.session_id, "user": memory.user_id, "agent": memory.agent_id}.get(memory.scope)
     return memory.scope if of is None else f"{memory.scope} {of}"
@@ -327,12 +233,8 @@ def _reasons(hit: MemoryHit) -> str:
     )
 
 
-def _answer(call: Call, changed: Changed) -> None:
-    told = {
-        "edited": "edited",
-        "promoted": "promoted",
-        "corrected": "takes the place of the memory",
-        "retracted": "retracted",
-        "kept_out": "nothing was changed: memory is off for it, or it was forgotten",
-    }
-    call.answer(vars(changed), f"{changed.id}: {told[changed.outcome]}")
+EXAMPLE_ID = "0199b2c4-6a7e-7c31-9d54-1f2e3a4b5c6d"
+command(app, f"backscroll memories edit {EXAMPLE_ID} 'Prefers green tea.'")(memory_changes.edit)
+command(app, f"backscroll memories promote {EXAMPLE_ID} --user telegram:11")(memory_changes.promote)
+command(app, f"backscroll memories correct {EXAMPLE_ID} 'Ann lives in Braga.'")(memory_changes.correct)
+command(app, f"backscroll memories rm {EXAMPLE_ID}", name="rm")(memory_changes.remove)

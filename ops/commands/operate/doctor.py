@@ -27,8 +27,9 @@ from pipeline.clients.factory import (
     space_by_name,
 )
 from pipeline.clients.protocols import Prompt
+from pipeline.operations.doctor.diagnose import diagnose, not_running
 from pipeline.operations.doctor.facts import Broker, Facts, Login
-from pipeline.operations.doctor.findings import Finding, Severity, diagnose, not_running, worst
+from pipeline.operations.doctor.finding import Finding, Severity, worst
 from schemas.errors import BackscrollError, DatabaseUnavailable, SettingsError
 from schemas.kinds import KINDS
 from schemas.settings import Settings
@@ -241,16 +242,16 @@ def _summary_problem(settings: Settings, *, ask: bool) -> str | None:
 def _fix(database: Database, settings: Settings, facts: Facts) -> Iterator[str]:
     """Fix what is safe to fix; yields what was done."""
     from pipeline.ingest.policy import SessionPolicy
-    from pipeline.operations.doctor import collect
+    from pipeline.operations.doctor import mend
 
     for tenant in facts.tenants:
-        yield from collect.mend(database, tenant, SessionPolicy.of(settings))
+        yield from mend.mend_tenant(database, tenant, SessionPolicy.of(settings))
     server, spaces = facts.server, facts.spaces
     invalid = server.invalid_indexes if server else ()
     missing, unread = (spaces.missing_indexes, spaces.unread_indexes) if spaces else ((), ())
     if (invalid or missing or unread) and settings.owner_database_url is not None:
         with _connected(settings.owner_database_url) as opened:
-            yield from collect.mend_indexes(opened, missing, unread)
+            yield from mend.mend_indexes(opened, missing, unread)
     if facts.tenants:
         connection.wake(settings, *KINDS)
 

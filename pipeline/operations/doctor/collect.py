@@ -1,4 +1,4 @@
-"""Collect from Postgres what the doctor needs, and mend what can be mended without harm.
+"""Collect from Postgres what the doctor needs.
 
 Chats are checked one by one under their lock, so that none is compared while messages are placed; a locked one is
 skipped.
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection
 
 from migrations import REVISION
-from pipeline.ingest import session_ranges, sessionize
+from pipeline.ingest import sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import FOREVER
 from pipeline.operations.doctor.facts import LateJobs, Server, Spaces, TenantData
@@ -19,7 +19,6 @@ from pipeline.store import (
     chat_languages,
     chats,
     checks,
-    jobs,
     llm_limits,
     messages,
     sessions,
@@ -29,10 +28,8 @@ from pipeline.store import (
 from pipeline.store import ranges as stored_ranges
 from pipeline.store.chats import tenant_ids
 from pipeline.store.database import Database
-from pipeline.store.jobs import NewJob
 from schemas.vectors import EmbeddingSpace
 
-JOBS_PER_TRANSACTION = 5000
 Sample = Mapping[str, Sequence[str]]
 """The chats to check closely, by tenant."""
 
@@ -176,7 +173,7 @@ def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator
         with database.tenant(tenant_id) as connection:
             lacking = {
                 kind: checks.count_missing_jobs(connection, statement)
-                for kind, statement in _lacking(connection, rules).items()
+                for kind, statement in missing_jobs(connection, rules).items()
             }
             orphans = checks.orphans(connection) if vectors.exist(connection) else 0
         yield TenantData(
@@ -188,29 +185,9 @@ def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator
         )
 
 
-def mend(database: Database, tenant: TenantData, rules: SessionPolicy) -> list[str]:
-    """Mend what was found of a tenant, and return a sentence for each thing done."""
-    return [
-        *_recount(database, tenant),
-        *_cut_anew(database, tenant, rules),
-        *_enqueue(database, tenant, rules),
-        *_delete_orphans(database, tenant),
-    ]
-
-
-def mend_indexes(connection: Connection, missing: Sequence[str], unread: Sequence[str]) -> Iterator[str]:
-    """Build missing, drop unread and rebuild invalid indexes (owner, in autocommit); yields what was done."""
-    for space in vectors.written_spaces(connection):
-        name = vectors.index_of(space)
-        if name in missing:
-            vectors.build_index(connection, space)
-            yield f"built the index {name}"
-        elif name in unread:
-            vectors.drop_index(connection, space)
-            yield f"dropped the index {name}"
-    for name in checks.invalid_indexes(connection):
-        checks.rebuild(connection, name)
-        yield f"rebuilt the index {name}"
+def missing_jobs(connection: Connection, rules: SessionPolicy) -> dict[str, str]:
+    """Return, by kind of job, the statement that finds what lacks one; none without memory."""
+    return checks.missing_jobs(connection, summaries=rules.summaries) if rules.memory else {}
 
 
 def _as_cut(connection: Connection, chat_id: str, rules: SessionPolicy) -> bool:
@@ -228,52 +205,3 @@ def _as_cut(connection: Connection, chat_id: str, rules: SessionPolicy) -> bool:
         ]:
             return False
     return True
-
-
-def _lacking(connection: Connection, rules: SessionPolicy) -> dict[str, str]:
-    return checks.missing_jobs(connection, summaries=rules.summaries) if rules.memory else {}
-
-
-def _recount(database: Database, tenant: TenantData) -> Iterator[str]:
-    for chat_id in tenant.drifted:
-        with database.tenant(tenant.tenant_id) as connection:
-            chat = chats.lock(connection, chat_id)
-            if chat is not None:
-                count, lexemes = checks.counted(connection, chat_id)
-                checks.set_counters(connection, chat_id, count, lexemes)
-                yield f"counted chat {chat_id} anew: {count:,} messages, not {chat.message_count:,}"
-
-
-def _cut_anew(database: Database, tenant: TenantData, rules: SessionPolicy) -> Iterator[str]:
-    for chat_id in tenant.differing:
-        with database.tenant(tenant.tenant_id) as connection:
-            session_ranges.sessionize_anew(connection, tenant.tenant_id, chat_id, rules)
-        yield f"cut chat {chat_id} into sessions anew"
-
-
-def _enqueue(database: Database, tenant: TenantData, rules: SessionPolicy) -> Iterator[str]:
-    with database.tenant(tenant.tenant_id) as connection:
-        statements = _lacking(connection, rules)
-    for kind, statement in statements.items():
-        total = 0
-        while True:
-            with database.tenant(tenant.tenant_id) as connection:
-                found = checks.some_missing_jobs(connection, statement, JOBS_PER_TRANSACTION)
-                # arrivals are live messages; the rest has been missing for a while
-                priority = jobs.LIVE if kind == "ingest" else jobs.LATER
-                jobs.enqueue_all(
-                    connection,
-                    tenant.tenant_id,
-                    (NewJob(kind=kind, key=key, lane=chat or "", priority=priority) for key, chat in found),
-                )
-            total += len(found)
-            if len(found) < JOBS_PER_TRANSACTION:
-                break
-        if total:
-            yield f"enqueued {total:,} jobs of {kind} of tenant {tenant.tenant_id}"
-
-
-def _delete_orphans(database: Database, tenant: TenantData) -> Iterator[str]:
-    if tenant.orphans:
-        with database.tenant(tenant.tenant_id) as connection:
-            yield f"deleted {checks.delete_orphans(connection):,} vectors without a row"

@@ -88,11 +88,6 @@ def calendars_of(language: str) -> tuple[Calendar, ...]:
     return tuple(_calendar(name) for name in known or [DEFAULT])
 
 
-def languages() -> list[str]:
-    """Return the languages that have a calendar."""
-    return sorted(each.name.removesuffix(".toml") for each in FOLDER.iterdir() if each.name.endswith(".toml"))
-
-
 def _is_known(name: str) -> bool:
     return name.isidentifier() and FOLDER.joinpath(f"{name}.toml").is_file()
 

@@ -1,7 +1,7 @@
 """What a text says by its wording, as data: one file of words and patterns for each language, see `english.toml`."""
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -11,7 +11,8 @@ from typing import Any, Literal
 from unicodedata import normalize
 
 from pipeline.text.caches import pattern
-from pipeline.text.cues.needed import needed
+from pipeline.text.cues import patterns
+from pipeline.text.cues.matchers import Phrases, Words
 
 AnswerType = Literal["when", "number", "where", "who", "now", "decision"]
 """A time; a number, or what is mostly written in figures; a place; a person; the present or final state; a decision."""
@@ -30,45 +31,6 @@ ANY_LANGUAGE = "+".join(LANGUAGES)
 
 # What is no pattern of a language matches nothing.
 _NOTHING = r"(?!)"
-
-
-class Phrases:
-    """Patterns that are searched for in a text as `plain` returns it, each only where it has a piece that it needs."""
-
-    __slots__ = ("_pairs", "patterns")
-
-    def __init__(self, sources: Iterable[str]) -> None:
-        self.patterns = tuple(map(pattern, sources))
-        # "" is in every text
-        self._pairs = tuple(
-            (piece, each) for each in self.patterns for piece in sorted(needed(each.pattern)) or [""]
-        )
-
-    def may_be_in(self, text: str) -> bool:
-        """Tell whether the text has a piece that one of the patterns needs."""
-        return any(piece in text for piece, _ in self._pairs)
-
-    def found(self, text: str) -> bool:
-        """Tell whether the text has one of the patterns."""
-        return any(piece in text and each.search(text) is not None for piece, each in self._pairs)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Words:
-    """Words of one kind."""
-
-    whole: frozenset[str]
-    # those of scripts without spaces, which are sought anywhere; None: there are none
-    pieces: Pattern[str] | None = None
-
-    def count(self, words: Iterable[str], text: str) -> int:
-        """Count them among the words of a text, and in the text."""
-        whole = sum(map(self.whole.__contains__, words))
-        return whole if self.pieces is None else whole + len(self.pieces.findall(text))
-
-    def are_in(self, words: Iterable[str], text: str) -> bool:
-        """Tell whether one of them is among the words of a text, or in the text."""
-        return not self.whole.isdisjoint(words) or bool(self.pieces and self.pieces.search(text))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,56 +137,16 @@ def _read(language: str) -> Mapping[str, Any]:
     return tomllib.loads((files(__name__) / f"{language}.toml").read_text(encoding="utf-8"))
 
 
-_Shape = Callable[[Mapping[str, Any], str], str]
-
-
-def _delimited(source: Mapping[str, Any], inside: str) -> str:
-    return rf"(?<!\w)(?:{inside})(?!\w)" if source.get("spaced", True) else f"(?:{inside})"
-
-
-def _as_begun(source: Mapping[str, Any], inside: str) -> str:
-    return rf"(?<!\w)(?:{inside})" if source.get("spaced", True) else f"(?:{inside})"
-
-
-def _begins(source: Mapping[str, Any], inside: str) -> str:
-    lead = "|".join(source["asks"]["lead"].split())
-    before = rf"(?:(?:{lead})[,!. ]+)*" if lead else ""
-    return rf"[^\w'+]*{before}{_delimited(source, inside)}"
-
-
-def _ends(source: Mapping[str, Any], inside: str) -> str:
-    return rf"{_as_begun(source, inside)}\W*\Z"
-
-
-def _opens(source: Mapping[str, Any], inside: str) -> str:
-    return rf"\W*{_delimited(source, inside)}"
-
-
-def _agrees(source: Mapping[str, Any], inside: str) -> str:
-    """Return what is said by itself, or with three more words."""
-    if source.get("spaced", True):
-        return rf"^[^\w+]*(?:{inside})(?!\w)\W*(?:\w+\W*){{0,3}}$"
-    return rf"^\W*(?:{inside})\W*\w{{0,4}}\W*$"
-
-
-def _says_nothing(source: Mapping[str, Any]) -> str:
-    acts = source["acts"]
-    apologies, nothing = "|".join(acts["apologies"].split()), "|".join(acts["says_nothing"])
-    if source.get("spaced", True):
-        return rf"(?:(?:{apologies}) )*(?:{nothing})(?P<more>(?: .*)?)"
-    return rf"(?:(?:{apologies}) ?)*(?:{nothing})(?P<more>.*)"
-
-
 @cache
 def _made(languages: tuple[str, ...]) -> Cues:
     sources = [_read(language) for language in languages]
 
-    def either(section: str, key: str, shape: _Shape) -> str:
+    def either(section: str, key: str, shape: patterns.Shape) -> str:
         """Return one pattern of all languages."""
         found = [(source, "|".join(source.get(section, {}).get(key, ()))) for source in sources]
         return "|".join(shape(source, inside) for source, inside in found if inside) or _NOTHING
 
-    def phrases(section: str, key: str, shape: _Shape = _delimited) -> Phrases:
+    def phrases(section: str, key: str, shape: patterns.Shape = patterns.delimited) -> Phrases:
         return Phrases(
             shape(source, each) for source in sources for each in source.get(section, {}).get(key, ())
         )
@@ -247,8 +169,8 @@ def _made(languages: tuple[str, ...]) -> Cues:
 
     greetings = chain.from_iterable(source.get("greetings", "").split() for source in sources)
     return Cues(
-        begins=pattern(either("asks", "begins", _begins)),
-        ends=pattern(either("asks", "ends", _ends)),
+        begins=pattern(either("asks", "begins", patterns.begins)),
+        ends=pattern(either("asks", "ends", patterns.ends)),
         has_ends=any("ends" in source["asks"] for source in sources),
         asks_anywhere=phrases("asks", "anywhere"),
         asked={kind: phrases("asked", kind) for kind in ANSWER_TYPES},
@@ -260,16 +182,16 @@ def _made(languages: tuple[str, ...]) -> Cues:
         second_person=words("says", "second_person"),
         decided=phrases("acts", "decided"),
         hedged=phrases("acts", "hedged"),
-        agrees=pattern(either("acts", "agrees", _agrees)),
+        agrees=pattern(either("acts", "agrees", patterns.agrees)),
         proposes=phrases("acts", "proposes"),
         promises=phrases("acts", "promises"),
         unsure=phrases("acts", "unsure"),
         wonders=phrases("acts", "wonders"),
-        small_talk=phrases("acts", "small_talk", _as_begun),
-        says_nothing=[pattern(_says_nothing(source)) for source in sources],
+        small_talk=phrases("acts", "small_talk", patterns.as_begun),
+        says_nothing=[pattern(patterns.says_nothing(source)) for source in sources],
         but=words("acts", "but"),
         greetings=frozenset(greetings),
-        openers=pattern(either("followup", "openers", _opens)),
+        openers=pattern(either("followup", "openers", patterns.opens)),
         alone=phrases("followup", "alone"),
         refers=phrases("followup", "refers"),
         deciding_stems=tuple(sorted(every("words", "deciding_stems"))),

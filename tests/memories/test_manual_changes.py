@@ -14,7 +14,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.memories import changes, statements
+from pipeline.memories import manual_changes, statements
 from pipeline.people import suppression
 from pipeline.store import memories
 from pipeline.store.database import Database
@@ -85,7 +85,7 @@ def test_other_words_are_embedded_again_and_keep_what_they_were_learned_from(
     embedding = embed.embedder(database, DeterministicEmbedder())
     runner.run(database, "embed", embedding, policy)
     before = rows(database, "SELECT content_hash FROM memory_vectors")
-    changed = changes.edit(
+    changed = manual_changes.edit(
         database, TENANT, tea, MemoryEdit(content="Ann likes green tea.", importance=8, metadata={"by": "me"})
     )
     assert (changed.outcome, changed.id) == ("edited", tea)
@@ -102,7 +102,7 @@ def test_other_words_are_embedded_again_and_keep_what_they_were_learned_from(
     assert len(after) == 1
     assert after != before
     # and what is not named stays
-    changes.edit(database, TENANT, tea, MemoryEdit(metadata={"by": None, "checked": True}))
+    manual_changes.edit(database, TENANT, tea, MemoryEdit(metadata={"by": None, "checked": True}))
     assert of(database, tea, "content, importance, metadata") == (
         "Ann likes green tea.",
         8,
@@ -113,19 +113,19 @@ def test_other_words_are_embedded_again_and_keep_what_they_were_learned_from(
 def test_an_edit_that_cannot_be_says_why(database: Database, say: Say) -> None:
     porto, braga = say(), say("Ann lives in Braga.")
     with pytest.raises(Conflict, match=f"memory {braga} of the same user says this already"):
-        changes.edit(database, TENANT, porto, MemoryEdit(content="ann  lives in BRAGA."))
+        manual_changes.edit(database, TENANT, porto, MemoryEdit(content="ann  lives in BRAGA."))
     with pytest.raises(NotFound, match="backscroll memories list"):
-        changes.edit(database, TENANT, UUID(int=1), MemoryEdit(importance=1))
+        manual_changes.edit(database, TENANT, UUID(int=1), MemoryEdit(importance=1))
     answer = say("Where? Porto.", type="qa_turn", metadata={"recalled": ["memory:1"]})
     with pytest.raises(InvalidInput, match="question and answer stay as they were"):
-        changes.edit(database, TENANT, answer, MemoryEdit(content="Braga."))
+        manual_changes.edit(database, TENANT, answer, MemoryEdit(content="Braga."))
     with pytest.raises(InvalidInput, match="metadata: recalled of question and answer"):
-        changes.edit(database, TENANT, answer, MemoryEdit(metadata={"recalled": []}))
+        manual_changes.edit(database, TENANT, answer, MemoryEdit(metadata={"recalled": []}))
     chunk = say("Rule 1.", type="document", document_id="rules")
     with pytest.raises(InvalidInput, match="part of a document"):
-        changes.edit(database, TENANT, chunk, MemoryEdit(importance=1))
+        manual_changes.edit(database, TENANT, chunk, MemoryEdit(importance=1))
     suppression.remember_user(database, TENANT, ANN, remembered=False)
-    kept_out = changes.edit(database, TENANT, porto, MemoryEdit(content="Ann lives in Lisbon."))
+    kept_out = manual_changes.edit(database, TENANT, porto, MemoryEdit(content="Ann lives in Lisbon."))
     assert kept_out.outcome == "kept_out"
     assert of(database, porto, "content") == ("Ann lives in Porto.",)
 
@@ -135,7 +135,7 @@ def test_a_correction_supersedes_what_was_wrong_and_is_shown_where_that_was(
 ) -> None:
     porto = say(type="fact", learned_in=HOUSE.chat_id, importance=7)
     learned(database, porto)
-    done = changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga."))
+    done = manual_changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga."))
     assert done.outcome == "corrected"
     assert edges(database) == {(porto, done.id)}
     assert of(
@@ -143,7 +143,7 @@ def test_a_correction_supersedes_what_was_wrong_and_is_shown_where_that_was(
     ) == ("Ann lives in Braga.", ANN, "fact", "home", "correction", 7, HOUSE.chat_id, "")
     assert of(database, porto, "content, retracted_at") == ("Ann lives in Porto.", None)
     # When that is wrong, too
-    third = changes.correct(
+    third = manual_changes.correct(
         database, TENANT, done.id, MemoryCorrection(content="Ann lives in Faro.", chat_id=ALONE.chat_id)
     )
     assert of(database, third.id, "learned_in, also_in") == (ALONE.chat_id, [])
@@ -157,25 +157,27 @@ def test_what_is_known_to_be_wrong_stays_as_history_and_gives_back_what_it_super
     database: Database, say: Say
 ) -> None:
     porto = say()
-    braga = changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")).id
-    done = changes.correct(database, TENANT, braga, MemoryCorrection())
+    braga = manual_changes.correct(
+        database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")
+    ).id
+    done = manual_changes.correct(database, TENANT, braga, MemoryCorrection())
     assert (done.outcome, done.id) == ("retracted", braga)
     assert edges(database) == set()
     (since,) = of(database, braga, "retracted_at")
     assert since is not None
-    changes.correct(database, TENANT, braga, MemoryCorrection())
+    manual_changes.correct(database, TENANT, braga, MemoryCorrection())
     assert of(database, braga, "retracted_at") == (since,)
     with pytest.raises(Conflict, match="known to be wrong since"):
-        changes.edit(database, TENANT, braga, MemoryEdit(importance=1))
+        manual_changes.edit(database, TENANT, braga, MemoryEdit(importance=1))
     with pytest.raises(Conflict, match="if it is right, add it again"):
-        changes.promote(database, TENANT, braga, MemoryPromotion(scope="organization"))
+        manual_changes.promote(database, TENANT, braga, MemoryPromotion(scope="organization"))
 
 
 def test_answers_that_rest_on_what_was_wrong_go(database: Database, say: Say) -> None:
     porto = say()
     say("Where does Ann live? In Porto.", type="qa_turn", metadata={"recalled": [f"memory:{porto}"]})
     other = say("When is tea? At four.", type="qa_turn", metadata={"recalled": ["message:1"]})
-    changes.correct(database, TENANT, porto, MemoryCorrection())
+    manual_changes.correct(database, TENANT, porto, MemoryCorrection())
     assert rows(database, "SELECT id FROM memories WHERE type = 'qa_turn'") == [(other,)]
 
 
@@ -184,16 +186,18 @@ def test_a_correction_that_cannot_be_says_why(database: Database, say: Say) -> N
     now = datetime.now(UTC)
     for at in (LONG_AGO, now + timedelta(hours=1)):
         with pytest.raises(InvalidInput, match="said_at: must be after 2026-03-02T18:00:00"):
-            changes.correct(database, TENANT, porto, MemoryCorrection(said_at=at))
+            manual_changes.correct(database, TENANT, porto, MemoryCorrection(said_at=at))
     with pytest.raises(InvalidInput, match="content: these are the memory's own words"):
-        changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in PORTO."))
+        manual_changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in PORTO."))
     with pytest.raises(InvalidInput, match="chat_id: there is no chat nowhere:1"):
-        changes.correct(database, TENANT, porto, MemoryCorrection(content="x", chat_id="nowhere:1"))
+        manual_changes.correct(database, TENANT, porto, MemoryCorrection(content="x", chat_id="nowhere:1"))
 
 
 def test_what_was_said_by_a_clock_that_is_ahead_can_be_corrected(database: Database, say: Say) -> None:
     porto = say(said_at=datetime.now(UTC) + timedelta(minutes=5))
-    braga = changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")).id
+    braga = manual_changes.correct(
+        database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")
+    ).id
     assert edges(database) == {(porto, braga)}
     assert of(database, braga, "said_at") > of(database, porto, "said_at")
 
@@ -201,7 +205,9 @@ def test_what_was_said_by_a_clock_that_is_ahead_can_be_corrected(database: Datab
 def test_the_same_words_by_hand_bring_back_what_was_superseded_or_wrong(database: Database, say: Say) -> None:
     porto = say(type="fact")
     learned(database, porto)
-    braga = changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")).id
+    braga = manual_changes.correct(
+        database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")
+    ).id
     # said before the correction, it says nothing new
     assert say() == porto
     assert edges(database) == {(porto, braga)}
@@ -209,15 +215,17 @@ def test_the_same_words_by_hand_bring_back_what_was_superseded_or_wrong(database
     assert edges(database) == {(braga, porto)}
     assert of(database, porto, "learned_by") == ("",)
     assert rows(database, "SELECT count(*) FROM memory_evidence") == [(0,)]
-    changes.correct(database, TENANT, porto, MemoryCorrection())
+    manual_changes.correct(database, TENANT, porto, MemoryCorrection())
     say(said_at=None)
     assert of(database, porto, "retracted_at") == (None,)
 
 
 def test_a_correction_in_words_that_were_right_once_turns_the_two_round(database: Database, say: Say) -> None:
     porto = say()
-    braga = changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")).id
-    back = changes.correct(database, TENANT, braga, MemoryCorrection(content="Ann lives in Porto."))
+    braga = manual_changes.correct(
+        database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")
+    ).id
+    back = manual_changes.correct(database, TENANT, braga, MemoryCorrection(content="Ann lives in Porto."))
     assert (back.outcome, back.id) == ("corrected", porto)
     assert edges(database) == {(braga, porto)}
 
@@ -226,8 +234,8 @@ def test_a_memory_gets_a_wider_scope_and_stays_where_it_was_learned(database: Da
     mine = say("The key is under the mat.", learned_in=HOUSE.chat_id)
     same = say("Tea is at four.", scope="organization", user_id=None)
     with pytest.raises(InvalidInput, match="scope user, and can be promoted to agent or organization"):
-        changes.promote(database, TENANT, mine, MemoryPromotion(scope="user", user_id=ANN))
-    changes.promote(database, TENANT, mine, MemoryPromotion(scope="agent", agent_id="helper"))
+        manual_changes.promote(database, TENANT, mine, MemoryPromotion(scope="user", user_id=ANN))
+    manual_changes.promote(database, TENANT, mine, MemoryPromotion(scope="agent", agent_id="helper"))
     assert of(database, mine, "scope, user_id, agent_id, learned_in") == (
         "agent",
         None,
@@ -235,13 +243,16 @@ def test_a_memory_gets_a_wider_scope_and_stays_where_it_was_learned(database: Da
         HOUSE.chat_id,
     )
     assert (
-        changes.promote(database, TENANT, mine, MemoryPromotion(scope="organization")).outcome == "promoted"
+        manual_changes.promote(database, TENANT, mine, MemoryPromotion(scope="organization")).outcome
+        == "promoted"
     )
     assert of(database, mine, "scope, agent_id, learned_in") == ("organization", None, HOUSE.chat_id)
     with pytest.raises(InvalidInput, match="the widest there is"):
-        changes.promote(database, TENANT, mine, MemoryPromotion(scope="organization"))
+        manual_changes.promote(database, TENANT, mine, MemoryPromotion(scope="organization"))
     with pytest.raises(Conflict, match=f"memory {same} of the same organization says this already"):
-        changes.promote(database, TENANT, say("Tea is at four."), MemoryPromotion(scope="organization"))
+        manual_changes.promote(
+            database, TENANT, say("Tea is at four."), MemoryPromotion(scope="organization")
+        )
 
 
 def test_a_sessions_memory_lives_on_while_it_is_used_and_for_good_once_it_is_somebodys(
@@ -288,7 +299,7 @@ def test_a_sessions_memory_lives_on_while_it_is_used_and_for_good_once_it_is_som
     assert write(note) == sliding
     assert left(sliding) == 60
     # but what is the user's does not end with the session
-    changes.promote(database, TENANT, sliding, MemoryPromotion(scope="user", user_id=ANN))
+    manual_changes.promote(database, TENANT, sliding, MemoryPromotion(scope="user", user_id=ANN))
     assert of(database, sliding, "scope, session_id, expires_at, learned_in") == (
         "user",
         None,
@@ -298,4 +309,4 @@ def test_a_sessions_memory_lives_on_while_it_is_used_and_for_good_once_it_is_som
     # what has expired is not there to be changed
     pass_time(60)
     with pytest.raises(NotFound):
-        changes.promote(database, TENANT, fixed, MemoryPromotion(scope="user", user_id=ANN))
+        manual_changes.promote(database, TENANT, fixed, MemoryPromotion(scope="user", user_id=ANN))

@@ -1,4 +1,7 @@
-"""Change memories by hand: other words, a wider scope, and what is right instead."""
+"""Change memories by hand: other words, a wider scope, and what is right instead.
+
+What sessions say changes them by `pipeline.memories.belief_revision`.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,0 +1,116 @@
+"""Passages of a conversation, and the choice of those that together say most in little room."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline.text.cues import plain
+from pipeline.text.dialogue_acts import Sentence
+from pipeline.text.truncate import shortened
+
+MAX_CHARS = 1100  # of all that are chosen: about what MiniLM reads; with 900 sessions are found less often
+MAX_PASSAGE_CHARS = 240
+_MAX_CHOSEN = 6
+_MAX_DECISIONS, _DECIDED_SHARE = 4, 0.6  # of those that are chosen, and of the room
+# Weights, against a passage that merely tells something.
+DECISION, PROMISE = 1.7, 1.25
+_QUESTION, _OWN, _COMPLIMENT = 0.6, 1.2, 0.7
+_REPEATED = 0.15  # weight of a word that a chosen passage has
+# Dividing by (60 + length) ** 0.7 prefers neither the longest nor the shortest.
+_FREE_CHARS, _LENGTH_POWER = 60, 0.7
+_CLOSING = '.!?:;,\u2026\u3002\uff01\uff1f"\u201d]'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """Neighbouring sentences of one message, together no longer than a sentence may be."""
+
+    speaker: str
+    text: str
+    terms: frozenset[str]
+    # its weight beside that of its words
+    factor: float
+    decides: bool
+
+
+def split(said: Sequence[Sentence], factors: Mapping[int, float]) -> list[Passage]:
+    """Split the conversation into passages, in order."""
+    groups: list[list[int]] = []
+    for index, sentence in enumerate(said):
+        size = sum(len(said[i].text) + 1 for i in groups[-1]) if groups else 0
+        same = bool(groups) and said[groups[-1][0]].message == sentence.message
+        if same and size + len(sentence.text) <= MAX_PASSAGE_CHARS:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    return [
+        Passage(
+            speaker=said[group[0]].speaker,
+            text=shortened(" ".join(said[i].text for i in group), MAX_PASSAGE_CHARS),
+            terms=frozenset(term for i in group for term in said[i].terms),
+            factor=max(factors.get(i, 1.0) * person_factor(said[i]) for i in group),
+            decides=any(factors.get(i) == DECISION for i in group),
+        )
+        for group in groups
+    ]
+
+
+def choose(passages: Sequence[Passage], weights: Mapping[str, float], room: int) -> list[Passage]:
+    """Choose up to six passages of at most `room` characters that together say most.
+
+    First decisions, the newest first, as it may replace an earlier one; then, in order of time, those that add most for
+    their length each time.
+    """
+    covered: set[str] = set()
+    chosen: list[int] = []
+    left = [index for index, passage in enumerate(passages) if passage.terms]
+
+    def size(index: int) -> int:
+        return len(passages[index].speaker) + 3 + len(passages[index].text)
+
+    def take(index: int) -> None:
+        nonlocal room
+        left.remove(index)
+        room -= size(index)
+        chosen.append(index)
+        covered.update(passages[index].terms)
+
+    least = room * (1 - _DECIDED_SHARE)
+    for index in [index for index in reversed(left) if passages[index].decides]:
+        if len(chosen) < _MAX_DECISIONS and (room - size(index) >= least or not chosen):
+            take(index)
+    decided = len(chosen)
+    # the other decisions are in the summary's list of them
+    left = [index for index in left if not passages[index].decides]
+
+    def gain(index: int) -> float:
+        passage = passages[index]
+        new = sum(weights.get(term, 0.0) * (_REPEATED if term in covered else 1.0) for term in passage.terms)
+        return float(new * passage.factor / (_FREE_CHARS + len(passage.text)) ** _LENGTH_POWER)
+
+    while left and len(chosen) < _MAX_CHOSEN:
+        best = max(left, key=gain)
+        if size(best) <= room or not chosen:
+            take(best)
+        else:
+            left.remove(best)
+    return [passages[index] for index in (*chosen[:decided], *sorted(chosen[decided:]))]
+
+
+def joined(chosen: Sequence[Passage]) -> str:
+    """Write the passages after their speakers' names, a name once for what one speaker says in a row."""
+    parts: list[str] = []
+    for index, passage in enumerate(chosen):
+        text = passage.text if passage.text[-1] in _CLOSING else passage.text + "."
+        follows = index > 0 and chosen[index - 1].speaker == passage.speaker
+        parts.append(text if follows else f"{passage.speaker}: {text}")
+    return " ".join(parts)
+
+
+def person_factor(sentence: Sentence) -> float:
+    """Weigh a sentence by whether it is about its speaker, about whom they address, or a question."""
+    if sentence.asks:
+        return _QUESTION
+    cues, found = sentence.cues, {plain(word) for word in sentence.words}
+    if cues.first_person.are_in(found, sentence.plain):
+        return _OWN
+    return _COMPLIMENT if cues.second_person.are_in(found, sentence.plain) else 1.0

@@ -1,0 +1,136 @@
+"""Revise what is believed of one owner, after a session has said something or does not say it any more.
+
+What is written by hand is changed by `pipeline.memories.manual_changes`.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row
+
+from pipeline.erasure import derived
+from pipeline.memories import beliefs, fact_owners, learned_memories
+from pipeline.memories.beliefs import Statement
+from pipeline.memories.fact_owners import FactOwner
+from pipeline.memories.learned_memories import Said
+from pipeline.store import derived as store_derived
+from pipeline.store import evidence as store
+from pipeline.store import identities, jobs, learned
+from pipeline.store.evidence import Evidence
+from pipeline.text.duplicates import says_the_same
+
+
+def revise(
+    connection: Connection,
+    tenant_id: str,
+    owner: FactOwner,
+    said: Sequence[Said] = (),
+    *,
+    again: Collection[UUID] = (),
+) -> list[UUID]:
+    """Add what was said of an owner, and return the memories that are to be embedded.
+
+    Memories to look at `again` have lost evidence, or are about something else now; one without evidence is deleted,
+    with what was made of it. Others that say something else stay as they are.
+    """
+    person = owner.user_id and identities.user_of(connection, owner.user_id)
+    learned.lock_owner(connection, tenant_id, person or owner.agent_id or owner.chat_id or "")
+    everything = {row.id: row for row in fact_owners.known(connection, owner)}
+    new: dict[Statement, Said] = {}
+    for each in said:
+        new[_stated(each, [*map(_written, everything.values()), *new])] = each
+    rows = _concerned(everything, new, again)
+    evidence = store.of_memories(connection, [row.id for row in rows.values() if row.learned_by])
+    statements = [_statement(each, rows[each.memory_id]) for each in evidence if each.memory_id]
+    statements += [_written(row) for row in rows.values() if not row.learned_by]
+    statements += new
+    found = beliefs.believed(
+        statements, {row.id: row.retracted_at for row in rows.values() if row.retracted_at}
+    )
+    taken = {(row.user_id, bytes(row.content_hash)): row.id for row in everything.values()}
+    changed, ids = learned_memories.write(connection, tenant_id, owner, found, rows, new, taken)
+    edges = ((ids[old], ids[by]) for old, one in enumerate(found) for by in one.superseded_by)
+    learned.set_supersessions(connection, tenant_id, list({*rows, *ids}), edges)
+    by_model = (
+        (known, ids[place])
+        for place, one in enumerate(found)
+        for statement in one.statements
+        if statement in new
+        for known in new[statement].fact.replaces
+        if known != ids[place]
+    )
+    learned.supersede(connection, tenant_id, by_model)
+    believed = set(ids)
+    _drop(
+        connection, tenant_id, [row.id for row in rows.values() if row.learned_by and row.id not in believed]
+    )
+    lane = owner.chat_id or ""
+    jobs.enqueue(connection, tenant_id, "embed", [f"memory:{each}" for each in changed], lane=lane)
+    return changed
+
+
+def _concerned(
+    rows: Mapping[UUID, Row[Any]], new: Iterable[Statement], again: Collection[UUID]
+) -> dict[UUID, Row[Any]]:
+    """Return the memories that new statements may be, or contradict, and those to look at again with theirs."""
+    attributes = {each.attribute for each in new} | {rows[each].attribute for each in again if each in rows}
+    loose = [each.content for each in new if not each.attribute]
+    return {
+        row.id: row
+        for row in rows.values()
+        if (row.attribute and row.attribute in attributes)
+        or row.id in again
+        or (not row.attribute and any(says_the_same(content, row.content) for content in loose))
+    }
+
+
+def _statement(each: Evidence, row: Row[Any]) -> Statement:
+    return Statement(
+        memory_id=each.memory_id,
+        session_id=each.session_id,
+        chat_id=each.chat_id,
+        said_at=each.said_at,
+        content=each.content,
+        attribute=row.attribute,
+        value=row.value,
+    )
+
+
+def _written(row: Row[Any]) -> Statement:
+    """Return a memory as a statement of its own."""
+    return Statement(
+        memory_id=row.id,
+        session_id=None,
+        chat_id=row.learned_in,
+        said_at=row.said_at,
+        content=row.content,
+        attribute=row.attribute,
+        value=row.value,
+    )
+
+
+def _stated(said: Said, known: Iterable[Statement]) -> Statement:
+    """Return a fact as a statement, about the same as what is known and says nearly the same."""
+    fact, evidence = said.fact, said.evidence
+    alike = beliefs.repeats(fact.content, known)
+    if alike is not None and alike.attribute:
+        attribute, value = alike.attribute, alike.value
+    else:
+        attribute, value = fact.attribute, fact.value
+    return Statement(
+        memory_id=None,
+        session_id=evidence.session_id,
+        chat_id=evidence.chat_id,
+        said_at=evidence.said_at,
+        content=fact.content,
+        attribute=attribute,
+        value=value,
+    )
+
+
+def _drop(connection: Connection, tenant_id: str, ids: Sequence[UUID]) -> None:
+    """Delete memories that rest on nothing any more, and what was made of them."""
+    if ids:
+        gone = store_derived.drop(connection, tenant_id, ids)
+        derived.take_back_memories(connection, tenant_id, gone)

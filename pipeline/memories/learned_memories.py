@@ -1,0 +1,172 @@
+"""Write learned memories, with the evidence that they rest on."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import prod
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row
+
+from pipeline.memories.beliefs import Believed, Statement
+from pipeline.memories.fact_owners import FactOwner
+from pipeline.store import evidence as store
+from pipeline.store import learned
+from pipeline.store.evidence import Evidence
+from pipeline.store.memory_ids import new_id
+from pipeline.text.duplicates import fingerprint
+from schemas.facts import Fact
+
+MAX_CONFIDENCE = 0.99
+SAME = 1e-4
+"""Two confidences that differ by less are the same: Postgres stores six digits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """A fact, and the messages that say it."""
+
+    fact: Fact
+    evidence: Evidence
+    # of the chat's keyword search
+    language: str
+
+
+def write(
+    connection: Connection,
+    tenant_id: str,
+    owner: FactOwner,
+    found: Sequence[Believed],
+    rows: dict[UUID, Row[Any]],
+    new: dict[Statement, Said],
+    taken: dict[tuple[str | None, bytes], UUID],
+) -> tuple[list[UUID], list[UUID]]:
+    """Write memories and their evidence; return `(those with new words, the ids of all)`."""
+    changed: list[UUID] = []
+    ids: list[UUID] = []
+    moves: list[tuple[UUID, int, UUID]] = []
+    for one in found:
+        identity = one.memory_id
+        if identity is None:
+            identity = new_id()
+            _insert(connection, tenant_id, owner, identity, one.statements[0], new, taken)
+            changed.append(identity)
+        ids.append(identity)
+        for each in one.statements:
+            if each in new:
+                store.put(connection, tenant_id, identity, new[each].evidence)
+                if one.memory_id is not None:
+                    learned.raise_importance(connection, identity, new[each].fact.importance)
+            elif each.memory_id != identity and each.memory_id and each.session_id is not None:
+                moves.append((each.memory_id, each.session_id, identity))
+    store.move(connection, moves)
+    kept: dict[UUID, list[Evidence]] = defaultdict(list)
+    for evidence in store.of_memories(connection, [i for i in ids if i not in rows or rows[i].learned_by]):
+        if evidence.memory_id is not None:
+            kept[evidence.memory_id].append(evidence)
+    for identity, resting in kept.items():
+        if _refresh(connection, owner, identity, resting, rows.get(identity), taken):
+            changed.append(identity)
+    return list(dict.fromkeys(changed)), ids
+
+
+def _insert(
+    connection: Connection,
+    tenant_id: str,
+    owner: FactOwner,
+    identity: UUID,
+    statement: Statement,
+    new: dict[Statement, Said],
+    taken: dict[tuple[str | None, bytes], UUID],
+) -> None:
+    """Write a memory that is new, or is split off from one whose other statements are before something else."""
+    said = new.get(statement)
+    if said is None:
+        learned.copy(
+            connection,
+            statement.memory_id,
+            identity,
+            _hash(owner, identity, statement.content, statement, taken),
+        )
+        return
+    fact = said.fact
+    learned.insert(
+        connection,
+        tenant_id,
+        id=identity,
+        scope=owner.scope,
+        type=fact.category,
+        user_id=owner.user_id,
+        agent_id=owner.agent_id,
+        content=fact.content,
+        hash=_hash(owner, identity, statement.content, statement, taken),
+        importance=fact.importance,
+        confidence=fact.confidence,
+        subject=fact.subject,
+        attribute=statement.attribute,
+        value=statement.value,
+        learned_in=said.evidence.chat_id,
+        learned_by=said.evidence.learned_by,
+        said_at=said.evidence.said_at,
+        holds_from=fact.holds_from,
+        holds_until=fact.holds_until,
+        language=said.language,
+    )
+
+
+def _hash(
+    owner: FactOwner,
+    identity: UUID,
+    content: str,
+    said: Statement | Evidence,
+    taken: dict[tuple[str | None, bytes], UUID],
+) -> bytes:
+    """Return what tells a memory from others of its owner: its words, and where these are taken, since when."""
+    plain = fingerprint(content)
+    if owner.scope == "organization":
+        # two groups may decide the same
+        plain = blake2b(plain + (said.chat_id or "").encode(), digest_size=16).digest()
+    if taken.get((owner.user_id, plain), identity) != identity:
+        at = said.said_at.isoformat()
+        plain = blake2b(plain + at.encode() + identity.bytes, digest_size=16).digest()
+    taken[owner.user_id, plain] = identity
+    return plain
+
+
+def _refresh(
+    connection: Connection,
+    owner: FactOwner,
+    identity: UUID,
+    resting: Sequence[Evidence],
+    row: Row[Any] | None,
+    taken: dict[tuple[str | None, bytes], UUID],
+) -> bool:
+    """Set what a memory has from its evidence; return whether its words are others now."""
+    by_time = sorted(resting, key=lambda each: (each.said_at, each.session_id))
+    first = by_time[0]
+    content = first.content
+    # the words of one chat are not shown in another
+    if row is not None and (row.edited or len({each.chat_id for each in by_time}) == 1):
+        content = row.content if row.edited or row.content in {e.content for e in by_time} else content
+    digest = (
+        bytes(row.content_hash)
+        if row is not None and content == row.content
+        else _hash(owner, identity, content, first, taken)
+    )
+    given = {
+        "content": content,
+        "said_at": first.said_at,
+        "learned_in": first.chat_id,
+        "also_in": sorted({e.chat_id for e in by_time if e.content == content} - {first.chat_id}),
+    }
+    confidence = min(MAX_CONFIDENCE, 1 - prod(1 - each.confidence for each in resting))
+    # most are as they were
+    if (
+        row is None
+        or abs(row.confidence - confidence) > SAME
+        or any(row._mapping[n] != given[n] for n in given)
+    ):
+        learned.refresh(connection, id=identity, hash=digest, confidence=confidence, **given)
+    return row is not None and content != row.content

@@ -1,0 +1,106 @@
+"""Read a session for the facts in it: its messages, who talks, what is known of them, and what it has said so far."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from pipeline.enrich.protocols import People
+from pipeline.store import chats, evidence, identities, learned, membership, messages, sessions
+from pipeline.store.chats import Chat
+from pipeline.store.evidence import Evidence
+from schemas.facts import KnownFact
+from schemas.sessions import Message
+
+MAX_MESSAGES = 2000
+"""The latest of a session that are read."""
+KNOWN_TO_MODEL = 40
+"""Current memories that a language model is told, of all who talk in a session."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionRead:
+    """A session as it is read."""
+
+    row: Row[Any]
+    chat: Chat
+    messages: Sequence[Message]
+    people: People
+    known: Sequence[KnownFact]
+    # the bot's id; none: no bot has spoken
+    agent_id: str | None
+
+
+def read(connection: Connection, session_id: int) -> SessionRead | None:
+    """Read a session that facts are to be learned from; None if it is gone, or retention has taken some of it."""
+    row = sessions.find(connection, session_id)
+    if row is None or row.id != session_id:
+        return None
+    chat = chats.get(connection, row.chat_id)
+    place = row.chat_id, row.session_key, row.started_at, row.ended_at
+    if chat is None or not chat.memory or messages.count_in_range(connection, *place) < row.message_count:
+        return None
+    said = messages.in_range(connection, *place, limit=MAX_MESSAGES)
+    speaking = {each.speaker: each.sender_id for each in said if each.role == "user"}
+    members = membership.names(connection, row.chat_id, [])
+    shared = Counter(each.sender_name for each in members)
+    # of two with the same name nobody is meant but who speaks
+    names = {
+        each.sender_name: each.sender_id
+        for each in members
+        if each.sender_name and shared[each.sender_name] == 1
+    }
+    bots = [each for each in said if each.role == "assistant"]
+    speakers = sorted({each.sender_id for each in said if each.role == "user"})
+    return SessionRead(
+        row=row,
+        chat=chat,
+        messages=said,
+        people=People(kind=chat.kind, names=names | speaking, agent=bots[-1].speaker if bots else ""),
+        known=_known(connection, row, speakers),
+        agent_id=(bots[-1].agent_id or bots[-1].sender_id) if bots else None,
+    )
+
+
+def said(connection: Connection, session_id: int) -> list[KnownFact]:
+    """Return the memories that a session says, as it words them: other chats may tell more."""
+    rows = {
+        row.id: row for row in learned.by_id(connection, sorted(evidence.memories_of(connection, session_id)))
+    }
+    return [
+        _fact(row, each)
+        for each in evidence.of_memories(connection, list(rows))
+        if each.session_id == session_id
+        and each.memory_id is not None
+        and (row := rows[each.memory_id]).retracted_at is None
+    ]
+
+
+def _known(connection: Connection, session: Row[Any], speakers: Sequence[str]) -> list[KnownFact]:
+    """Return what other sessions of a chat say of those who speak, the latest: a model may repeat what it is told."""
+    ids = [each for speaker in speakers for each in identities.ids_of(connection, speaker)]
+    own = evidence.memories_of(connection, session.id)
+    here = [
+        row
+        for row in learned.of_person(connection, ids)
+        if row.learned_in == session.chat_id
+        and row.retracted_at is None
+        and not row.superseded
+        and row.id not in own
+    ]
+    latest = sorted(here, key=lambda row: row.said_at)[-KNOWN_TO_MODEL:]
+    return [_fact(row, row) for row in latest]
+
+
+def _fact(memory: Row[Any], worded: Row[Any] | Evidence) -> KnownFact:
+    """Return a memory as a fact, in the words that it has there."""
+    return KnownFact(
+        id=memory.id,
+        content=worded.content,
+        subject=memory.subject,
+        attribute=memory.attribute,
+        value=memory.value,
+        said_at=worded.said_at,
+    )

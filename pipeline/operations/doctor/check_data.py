@@ -1,0 +1,77 @@
+"""Check what workers have made of the messages: late and dead jobs, language models, and each tenant's data."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from pipeline.operations.doctor.facts import LateJobs, TenantData
+from pipeline.operations.doctor.finding import Finding, error, warning
+
+CHATS_SHOWN = 3
+# The sweep wakes workers every few seconds: a job due for so long has no worker.
+LATE_WARNING_SECONDS = 300.0
+LATE_ERROR_SECONDS = 3600.0
+
+
+def summaries(problem: str | None) -> Iterator[Finding]:
+    if problem is not None:
+        yield error(
+            "summaries",
+            f"the language model that is to summarize cannot be asked: {problem}",
+            "Sessions wait for it, and are found by their messages only.",
+            "Correct BACKSCROLL_SESSION_SUMMARY_MODEL and BACKSCROLL_OPENAI_…, or set the model to extractive-v1.",
+        )
+
+
+def late_jobs(jobs: LateJobs) -> Iterator[Finding]:
+    if jobs.late_seconds > LATE_WARNING_SECONDS:
+        yield Finding(
+            "error" if jobs.late_seconds > LATE_ERROR_SECONDS else "warning",
+            "late",
+            f"{jobs.late:,} jobs of {jobs.kind} are due, the oldest for {jobs.late_seconds / 60:,.0f} min",
+            "No worker does them, or not fast enough: memory lags behind the chats.",
+            "Check that `backscroll beat` and the queue's workers run, and their logs; add workers.",
+        )
+    if jobs.dead:
+        yield warning(
+            "dead",
+            f"{jobs.dead:,} jobs of {jobs.kind} were given up",
+            "What they should have made is missing from memory.",
+            f"See why: `backscroll jobs list --kind {jobs.kind}`; then `jobs replay` or `jobs drop`.",
+        )
+
+
+def providers(stopped: Sequence[str]) -> Iterator[Finding]:
+    for provider in stopped:
+        yield warning(
+            "provider",
+            f"{provider} did not answer the last calls to a language model",
+            "No worker calls it until one call has tried whether it does again; what needs it waits.",
+            "See `backscroll status` for when that is, and the provider's own status and limits.",
+        )
+
+
+def tenant(tenant: TenantData) -> Iterator[Finding]:
+    of, fix = f"of tenant {tenant.tenant_id}", "Run `backscroll doctor --fix`"
+    fixable_error = partial(Finding, "error", fixable=True)
+    if tenant.differing:
+        yield fixable_error(
+            "sessions",
+            f"the sessions of {len(tenant.differing)} chats {of} differ from what their messages say"
+            f" ({_some(tenant.differing)})",
+            "Messages belong to no session or to a wrong one, and summaries miss them.",
+            f"{fix}, or `backscroll backfills start sessionize --chat …`.",
+        )
+    if tenant.drifted:
+        what = f"the counters of {len(tenant.drifted)} chats {of} have drifted ({_some(tenant.drifted)})"
+        yield warning("counters", what, "Keyword ranking weighs words by them.", f"{fix}.", fixable=True)
+    for kind, count in tenant.without_job.items():
+        if count:
+            what = f"{count:,} rows {of} lack what {kind} makes, and have no job"
+            yield fixable_error("missing", what, "They would never be in memory.", f"{fix}.")
+    if tenant.orphans:
+        what = f"{tenant.orphans:,} vectors {of} have no row, or one that was merged into another"
+        yield fixable_error("orphans", what, "Deleted text could still be found.", f"{fix}.")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:CHATS_SHOWN]) + (" …" if len(names) > CHATS_SHOWN else "")

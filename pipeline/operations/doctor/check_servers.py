@@ -1,0 +1,137 @@
+"""Check the servers: the logins, Postgres and its tables, Redis and its queues, and the clocks."""
+
+from collections.abc import Iterator, Sequence
+
+from pipeline.operations.doctor.facts import Broker, Login, Server
+from pipeline.operations.doctor.finding import Finding, error, warning
+
+SKEW_WARNING_SECONDS = 2.0
+SKEW_ERROR_SECONDS = 60.0
+OLDEST_POSTGRES = 15
+# Below it a search inside a chat may find too little (iterative scans came with 0.8).
+OLDEST_PGVECTOR = (0, 8)
+FULL_SHARE = 0.9
+
+
+def logins(logins: Sequence[Login]) -> Iterator[Finding]:
+    for login in logins:
+        if login.problem is not None:
+            yield error(
+                "connection",
+                f"{login.setting} cannot be used: {login.problem}",
+                "Nothing is accepted, done or found without Postgres.",
+                "Start Postgres, or correct the URL; `backscroll db roles` makes the roles anew.",
+            )
+        elif login.unbound:
+            yield error(
+                "role",
+                f"{login.setting} logs in as {login.role}, which row-level security does not bind",
+                "Nothing keeps tenants apart for this login.",
+                "Use the roles that `backscroll db roles` makes.",
+            )
+    if not any(login.setting == "BACKSCROLL_MAINTENANCE_DATABASE_URL" for login in logins):
+        yield warning(
+            "role",
+            "BACKSCROLL_MAINTENANCE_DATABASE_URL is not set",
+            "Workers and beat claim jobs with it; here only one tenant was looked at.",
+            "Set it to the URL that `backscroll db roles` printed.",
+        )
+
+
+def postgres(server: Server) -> Iterator[Finding]:
+    if server.version < OLDEST_POSTGRES:
+        why = f"Backscroll needs {OLDEST_POSTGRES} or later."
+        yield error("version", f"Postgres is of version {server.version}", why, "Upgrade Postgres.")
+    # migrations are numbered in a fixed width
+    if (server.migration or "") < server.needed:
+        yield error(
+            "migration",
+            f"the database is at migration {server.migration or 'none'}, this program needs {server.needed}",
+            "Processes of this version wait: the HTTP API answers 503, jobs pile up.",
+            "Run `backscroll db upgrade`.",
+        )
+    elif server.migration != server.needed:
+        yield warning(
+            "migration",
+            f"the database is at migration {server.migration}, this program is of {server.needed}",
+            "It goes on beside a newer version, but not beside the one after that.",
+            "Update this program.",
+        )
+    if server.unprotected:
+        yield error(
+            "isolation",
+            f"row-level security is not forced on {', '.join(server.unprotected)}",
+            "One tenant may see another's rows.",
+            "As owner: ALTER TABLE … ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY.",
+        )
+    no_vectors = "Search goes only by keywords, and embedding stays pending."
+    if server.pgvector is None:
+        remedy = "As superuser: CREATE EXTENSION vector; then `backscroll db upgrade`."
+        yield warning("extension", "the extension pgvector is not in this database", no_vectors, remedy)
+    elif tuple(int(part) for part in server.pgvector.split(".")[:2]) < OLDEST_PGVECTOR:
+        yield warning(
+            "extension",
+            f"pgvector is of version {server.pgvector}",
+            "Before 0.8 a search inside a large chat finds too little.",
+            "Install a newer pgvector, and ALTER EXTENSION vector UPDATE.",
+        )
+    if server.pgvector is not None and not server.vector_tables:
+        what = "pgvector is there, and its tables are not"
+        yield error("extension", what, no_vectors, "Run `backscroll db upgrade`.")
+    if server.invalid_indexes:
+        yield warning(
+            "index",
+            f"indexes are invalid: {', '.join(server.invalid_indexes)}",
+            "An interrupted build left them: they cost writes and serve no search.",
+            "Run `backscroll doctor --fix` with BACKSCROLL_OWNER_DATABASE_URL set.",
+            fixable=True,
+        )
+
+
+def broker(broker: Broker) -> Iterator[Finding]:
+    if broker.problem is not None:
+        yield error(
+            "redis",
+            f"Redis does not answer: {broker.problem}",
+            "Messages are accepted over HTTP, and nothing is made of them until it is back.",
+            "Start Redis, or correct BACKSCROLL_REDIS_URL.",
+        )
+        return
+    if broker.appendonly == "no":
+        yield warning(
+            "redis",
+            "Redis keeps no append-only file",
+            "Payload tasks of bots that enqueue by themselves are lost when it restarts.",
+            "CONFIG SET appendonly yes, and the same in redis.conf.",
+        )
+    if broker.policy not in {None, "noeviction"}:
+        yield error(
+            "redis",
+            f"Redis evicts keys when it is full ({broker.policy})",
+            "It would drop whole queues, with the messages in them.",
+            "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf.",
+        )
+    if broker.max_bytes and broker.used_bytes > FULL_SHARE * broker.max_bytes:
+        what = f"Redis is {broker.used_bytes / broker.max_bytes:.0%} full"
+        remedy = "Raise maxmemory, and check whether a queue has no worker."
+        yield error("redis", what, "When it is full no task can be queued.", remedy)
+    for queue, tasks in broker.unserved.items():
+        yield Finding(
+            "error" if tasks else "warning",
+            "worker",
+            f"no worker serves the queue {queue}, where {tasks:,} tasks wait",
+            "Its jobs are not done.",
+            f"Start one: `backscroll worker {queue}`. One that is busy with a long task may not have answered.",
+        )
+
+
+def clock(skew: float) -> Iterator[Finding]:
+    """Yield a finding if the database's clock minus this machine's, in seconds, is large."""
+    if abs(skew) > SKEW_WARNING_SECONDS:
+        yield Finding(
+            "error" if abs(skew) > SKEW_ERROR_SECONDS else "warning",
+            "clock",
+            f"this machine's clock is {abs(skew):.0f} s {'behind' if skew > 0 else 'ahead of'} the database's",
+            "Times of senders more than 5 minutes ahead are not believed, and sessions are cut by them.",
+            "Let both keep time by NTP.",
+        )

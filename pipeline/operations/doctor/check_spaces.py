@@ -1,0 +1,86 @@
+"""Check the embedding spaces: their model, its languages, their indexes and what retired ones hold."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from pipeline.clients.model_languages import knows
+from pipeline.operations.doctor.facts import Spaces
+from pipeline.operations.doctor.finding import Finding, error, warning
+from schemas.languages import spoken
+
+LANGUAGES_SHOWN = 3
+# Of the messages whose language is known; fewer are found by their words.
+FOREIGN_SHARE, FOREIGN_MESSAGES = 0.1, 100
+
+
+def spaces(spaces: Spaces) -> Iterator[Finding]:
+    if spaces.active is None:
+        why = "Nothing is embedded or found by meaning."
+        remedy = "Run `backscroll db upgrade` with the settings of the embedder."
+        yield error("space", "no embedding space is active", why, remedy)
+    elif spaces.embedder_status == "other":
+        yield error(
+            "space",
+            f"the settings embed into a space {spaces.embedder} that is not the one of the database",
+            "Its model was made with other prefixes: new messages are not embedded, questions find nothing by meaning.",
+            "Use the model as it was, or make a space of another name by `backscroll spaces add`.",
+        )
+    elif spaces.embedder_status != "building" and spaces.embedder != spaces.active:
+        yield warning(
+            "space",
+            f"the settings name the embedder {spaces.embedder}, and searches compare in {spaces.active}",
+            "Messages and questions are embedded by the model of the active space; the settings change nothing.",
+            "Set BACKSCROLL_EMBEDDING_PROVIDER and _MODEL to that, or change the model by `backscroll spaces add`.",
+        )
+    if spaces.model_problem:
+        yield error(
+            "model",
+            f"the embedding model cannot be used: {spaces.model_problem}",
+            "Messages wait for their vectors, and search goes by keywords.",
+            "Check that the model is installed or its provider answers, and that its settings are right; one "
+            "of the hub is fetched at its first use, not by the doctor.",
+        )
+    fix = "Run `backscroll doctor --fix` with BACKSCROLL_OWNER_DATABASE_URL set: "
+    if spaces.missing_indexes:
+        yield warning(
+            "index",
+            f"a chat is large enough for an index of vectors: {', '.join(spaces.missing_indexes)} is missing",
+            "Searches in this chat compare with all of its vectors, which takes longer the more it has.",
+            fix + "it is built beside running work.",
+            fixable=True,
+        )
+    if spaces.unread_indexes:
+        yield warning(
+            "index",
+            f"no chat is large enough for the index {', '.join(spaces.unread_indexes)}",
+            "It slows down embedding, and no search reads it.",
+            fix + "it is dropped.",
+            fixable=True,
+        )
+    for name, count in spaces.retired_vectors.items():
+        if count:
+            yield warning(
+                "retired",
+                f"the retired space {name} has {count:,} vectors",
+                "They take room, and no search reads them.",
+                f"Run `backscroll spaces retire {name}`, which deletes them.",
+            )
+
+
+def languages(spaces: Spaces) -> Iterator[Finding]:
+    known = {
+        language: count
+        for language, count in spaces.languages.items()
+        if knows(spaces.model, language) is not None
+    }
+    foreign = Counter({each: count for each, count in known.items() if not knows(spaces.model, each)})
+    if foreign.total() >= max(FOREIGN_MESSAGES, FOREIGN_SHARE * sum(known.values())):
+        share = foreign.total() / sum(known.values())
+        named = [spoken(language) for language, _ in foreign.most_common(LANGUAGES_SHOWN)]
+        yield warning(
+            "languages",
+            f"{share:.0%} of the messages are in chats in {'; '.join(named)}, which {spaces.model} does not know",
+            "They are found by their words, and hardly by their meaning.",
+            "Change to a model of many languages, as in `backscroll spaces add ollama/bge-m3`; if a chat is in another "
+            "language than that, `backscroll chats language CHAT LANGUAGE` says so.",
+        )

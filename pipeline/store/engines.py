@@ -1,0 +1,70 @@
+"""Pools of connections to Postgres, in which none waits for ever or for a server that is gone."""
+
+import select
+from typing import Any
+
+import psycopg
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.exc import InvalidatePoolError
+
+from schemas.errors import SettingsError
+
+# A network that goes away without a word: after 25 s without an answer, or 20 s (in milliseconds) with something sent
+# and not acknowledged, a connection is given up. By default TCP asks for the first time after two hours.
+_KEEPALIVE = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+
+
+def make_engine(url: str, pool_size: int) -> Engine:
+    """Make a pool of a login; no connection is opened yet. Raises `SettingsError`."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in {"postgresql", "postgres", "postgresql+psycopg"} or not rest:
+        raise SettingsError(
+            "BACKSCROLL_DATABASE_URL, and those of other roles, must look like "
+            "postgresql://user:password@host:5432/backscroll"
+        )
+    engine = create_engine(
+        f"postgresql+psycopg://{rest}",
+        pool_size=pool_size,
+        max_overflow=5,
+        pool_timeout=10,
+        # an error's text goes into logs, and what people wrote must not
+        hide_parameters=True,
+        connect_args={"connect_timeout": 5, "application_name": "backscroll", **_KEEPALIVE},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _bound_waits(connection: object, _record: object) -> None:
+        # A stopped process lets go of its locks, and nobody waits for a lock longer than for a lease.
+        with connection.cursor() as cursor:  # type: ignore[attr-defined]
+            cursor.execute(
+                "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'; SET jit = off"
+            )
+        connection.commit()  # type: ignore[attr-defined]
+
+    @event.listens_for(engine, "checkout")
+    def _look(connection: psycopg.Connection[object], _record: object, _proxy: object) -> None:
+        still_there(connection)
+
+    return engine
+
+
+def still_there(connection: psycopg.Connection[Any]) -> None:
+    """Raise `InvalidatePoolError` for an idle connection that was ended.
+
+    A restarted Postgres costs one connection attempt then, not one failed request for each pooled one. A server says
+    nothing to an idle connection but that it ends, so this asks the socket and not, as `pool_pre_ping` would at every
+    transaction, the server.
+    """
+    if connection.closed or _has_something_to_read(connection.fileno()):
+        raise InvalidatePoolError("the server has ended this connection")
+
+
+def _has_something_to_read(descriptor: int) -> bool:
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(0))

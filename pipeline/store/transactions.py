@@ -1,0 +1,83 @@
+"""Transactions whose errors are ours, and that are run again after a deadlock."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import psycopg
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable
+
+R = TypeVar("R")
+
+ATTEMPTS = 3
+
+# A row beyond a limit of Postgres ("program limit exceeded"): psycopg calls it operational, but no time helps.
+_LIMITS = "54"
+# Victims of a deadlock or a serialization failure; the same transaction works when tried again.
+_TRY_AGAIN = {"40001", "40P01", "55P03"}
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Connection]:
+    """Begin a transaction; commit at the end. Raises as `translating` does."""
+    with translating(), engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Raise the errors of a transaction as ours, where trying again may help."""
+    try:
+        yield
+    except BackscrollError:
+        raise
+    except PoolTimeout as error:
+        raise DatabaseUnavailable("all connections to Postgres are taken; try again") from error
+    except (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError) as error:
+        if (sqlstate_of(error) or "").startswith(_LIMITS):
+            raise
+        raise _translated(error) from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise _translated(error) from error
+        raise
+
+
+def persistently(act: Callable[[], R]) -> R:
+    """Run a transaction again, up to `ATTEMPTS` times in all, when Postgres ended it to resolve a deadlock.
+
+    Any subclass of `Retryable`, an outage, is raised at once: waiting for it is the sender's part.
+    """
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return act()
+        except Retryable as error:
+            if type(error) is not Retryable:
+                raise
+            # two victims of one another must not meet again in step
+            time.sleep(random.uniform(0, 0.05 * attempt))  # noqa: S311
+    return act()
+
+
+def sqlstate_of(error: Exception) -> str | None:
+    """Return Postgres' code of an error; None if it is none of Postgres'."""
+    return getattr(_orig(error), "sqlstate", None)
+
+
+def _orig(error: Exception) -> BaseException:
+    """Return the driver's error, with or without SQLAlchemy around it."""
+    return getattr(error, "orig", None) or error
+
+
+def _translated(error: Exception) -> Retryable:
+    orig = _orig(error)
+    reason = str(orig).strip().splitlines()[0] if str(orig).strip() else type(orig).__name__
+    if getattr(orig, "sqlstate", None) in _TRY_AGAIN:
+        return Retryable(f"Postgres asks to try again: {reason}")
+    return DatabaseUnavailable(f"Postgres cannot be reached: {reason}")

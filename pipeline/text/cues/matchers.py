@@ -1,0 +1,47 @@
+"""Match a text against the patterns or the words of one kind."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from re import Pattern
+
+from pipeline.text.caches import pattern
+from pipeline.text.cues.needed import needed
+
+
+class Phrases:
+    """Patterns that are searched for in a text as `plain` returns it, each only where it has a piece that it needs."""
+
+    __slots__ = ("_pairs", "patterns")
+
+    def __init__(self, sources: Iterable[str]) -> None:
+        self.patterns = tuple(map(pattern, sources))
+        # "" is in every text
+        self._pairs = tuple(
+            (piece, each) for each in self.patterns for piece in sorted(needed(each.pattern)) or [""]
+        )
+
+    def may_be_in(self, text: str) -> bool:
+        """Tell whether the text has a piece that one of the patterns needs."""
+        return any(piece in text for piece, _ in self._pairs)
+
+    def found(self, text: str) -> bool:
+        """Tell whether the text has one of the patterns."""
+        return any(piece in text and each.search(text) is not None for piece, each in self._pairs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """Words of one kind."""
+
+    whole: frozenset[str]
+    # those of scripts without spaces, which are sought anywhere; None: there are none
+    pieces: Pattern[str] | None = None
+
+    def count(self, words: Iterable[str], text: str) -> int:
+        """Count them among the words of a text, and in the text."""
+        whole = sum(map(self.whole.__contains__, words))
+        return whole if self.pieces is None else whole + len(self.pieces.findall(text))
+
+    def are_in(self, words: Iterable[str], text: str) -> bool:
+        """Tell whether one of them is among the words of a text, or in the text."""
+        return not self.whole.isdisjoint(words) or bool(self.pieces and self.pieces.search(text))

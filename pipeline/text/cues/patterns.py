@@ -1,0 +1,50 @@
+"""Make patterns of the words and phrases in a language's file."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Shape = Callable[[Mapping[str, Any], str], str]
+"""The data of a language, and alternatives, to a pattern."""
+
+
+def delimited(source: Mapping[str, Any], inside: str) -> str:
+    """Return a pattern of whole words; of any characters in scripts without spaces."""
+    return rf"(?<!\w)(?:{inside})(?!\w)" if source.get("spaced", True) else f"(?:{inside})"
+
+
+def as_begun(source: Mapping[str, Any], inside: str) -> str:
+    """Return a pattern of how words begin."""
+    return rf"(?<!\w)(?:{inside})" if source.get("spaced", True) else f"(?:{inside})"
+
+
+def begins(source: Mapping[str, Any], inside: str) -> str:
+    """Return a pattern of how a question begins, after any words that lead to it."""
+    lead = "|".join(source["asks"]["lead"].split())
+    before = rf"(?:(?:{lead})[,!. ]+)*" if lead else ""
+    return rf"[^\w'+]*{before}{delimited(source, inside)}"
+
+
+def ends(source: Mapping[str, Any], inside: str) -> str:
+    """Return a pattern of how a question ends."""
+    return rf"{as_begun(source, inside)}\W*\Z"
+
+
+def opens(source: Mapping[str, Any], inside: str) -> str:
+    """Return a pattern of how a text opens."""
+    return rf"\W*{delimited(source, inside)}"
+
+
+def agrees(source: Mapping[str, Any], inside: str) -> str:
+    """Return what is said by itself, or with three more words."""
+    if source.get("spaced", True):
+        return rf"^[^\w+]*(?:{inside})(?!\w)\W*(?:\w+\W*){{0,3}}$"
+    return rf"^\W*(?:{inside})\W*\w{{0,4}}\W*$"
+
+
+def says_nothing(source: Mapping[str, Any]) -> str:
+    """Return a pattern of an answer that says nothing, with the words after that as `more`."""
+    acts = source["acts"]
+    apologies, nothing = "|".join(acts["apologies"].split()), "|".join(acts["says_nothing"])
+    if source.get("spaced", True):
+        return rf"(?:(?:{apologies}) )*(?:{nothing})(?P<more>(?: .*)?)"
+    return rf"(?:(?:{apologies}) ?)*(?:{nothing})(?P<more>.*)"
