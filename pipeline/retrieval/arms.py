@@ -12,10 +12,11 @@ from itertools import chain
 from sqlalchemy import Connection
 
 from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms
-from pipeline.store import arms, candidate_rows, keyword_search, messages, text_search, vector_search
-from pipeline.store.arms import Arms
+from pipeline.store import arms, candidate_rows, keyword_search, text_search
+from pipeline.store.arms import NOTHING, Arms, Asked
 from pipeline.store.filters import MessageFilter
 from pipeline.store.keyword_search import KeywordHits
+from pipeline.store.memory_candidates import MemoryHits, MemoryScope
 from pipeline.store.session_search import SessionLimits
 from pipeline.store.vector_search import VectorHits
 from pipeline.text.exact_match import Verbatim
@@ -53,22 +54,71 @@ class ArmHits:
     by_word: Sequence[KeywordHits]
     by_vector: Sequence[VectorHits]
     arms: Mapping[str, Sequence[int]]
+    # for each query, where they are searched
+    memories: Sequence[MemoryHits] = ()
 
 
-def search_always(connection: Connection, request: RetrievalRequest, terms: SearchTerms, size: int) -> Arms:
-    """Search for the question by words, by vector and by the summaries of sessions."""
-    space, vector = terms.embedded or (None, None)
+def search_question(
+    connection: Connection, request: RetrievalRequest, terms: SearchTerms, memories: MemoryScope | None = None
+) -> Arms:
+    """Search for the question by words, by vector, by the summaries of sessions, and by what else it says.
+
+    `memories` are those that are searched, too.
+    """
+    open_before = request.filter.is_open_before
+    return _search(
+        connection,
+        request,
+        terms,
+        CANDIDATES_PER_ARM,
+        sessions=SESSION_LIMITS if open_before else WITHOUT_MESSAGES,
+        # the other arms search whatever the filter says but for what is too late, which is left out afterwards
+        asked=_asked(request, terms) if open_before else NOTHING,
+        memories=memories,
+    )
+
+
+def _asked(request: RetrievalRequest, terms: SearchTerms) -> Asked:
+    """Return what else a question says: times, people, that it wants the newest."""
+    names = bool(terms.speakers or terms.named)
+    if not (terms.spans or names or terms.newest):
+        return NOTHING
+    return Asked(
+        times=terms.spans,
+        read=TIME_READ,
+        named=[*terms.named, *terms.lexemes] if names else [],
+        speakers=terms.speakers,
+        within=NAMED_WITHIN,
+        newest=terms.newest,
+        until=request.filter.until,
+        limit=CANDIDATES_PER_SIDE_ARM,
+    )
+
+
+def _search(
+    connection: Connection,
+    request: RetrievalRequest,
+    query: QueryTerms,
+    limit: int,
+    *,
+    sessions: SessionLimits = WITHOUT_MESSAGES,
+    asked: Asked = NOTHING,
+    memories: MemoryScope | None = None,
+) -> Arms:
+    space, vector = query.embedded or (None, None)
     return arms.search(
         connection,
         request.scope,
-        terms.lexemes,
+        query.lexemes,
         space,
         vector,
-        messages=size,
+        messages=request.prelude.size,
         mean_size=mean_length(request),
-        limit=CANDIDATES_PER_ARM,
-        sessions=SESSION_LIMITS if request.filter.is_open_before else WITHOUT_MESSAGES,
+        limit=limit,
+        sessions=sessions,
         indexed=request.prelude.indexed,
+        asked=asked,
+        memories=memories,
     )
 
 
@@ -76,26 +126,26 @@ def search_queries(
     connection: Connection,
     request: RetrievalRequest,
     terms: SearchTerms,
-    size: int,
     limit: int,
     known: Arms | None,
+    memories: MemoryScope | None = None,
 ) -> ArmHits:
     """Search by words and by vector, for each query; what is `known` of the question is not searched again."""
-    by_word, by_vector = ([known.by_word], [known.by_vector]) if known else ([], [])
-    for query, share in _shares(terms, limit)[len(by_word) :]:
-        by_word.append(keyword_hits(connection, request, query.lexemes, share, size=size))
-        by_vector.append(
-            vector_search.nearest(connection, request.scope, *query.embedded, messages=size, limit=share)
-            if query.embedded
-            else VectorHits()
-        )
-    found: dict[str, Sequence[int]] = {
-        "keywords": list(dict.fromkeys(chain(*(each.scores for each in by_word)))),
-        "vectors": list(dict.fromkeys(chain(*(each.cosines for each in by_vector)))),
+    found = [known] if known else []
+    for query, share in _shares(terms, limit)[len(found) :]:
+        found.append(_search(connection, request, query, share, memories=memories))
+    by_arm: dict[str, Sequence[int]] = {
+        "keywords": list(dict.fromkeys(chain(*(each.by_word.scores for each in found)))),
+        "vectors": list(dict.fromkeys(chain(*(each.by_vector.cosines for each in found)))),
     }
     if not request.filter.is_open:
-        found = _filtered(connection, request, terms, 2 * limit)
-    return ArmHits(by_word=by_word, by_vector=by_vector, arms=found)
+        by_arm = _filtered(connection, request, terms, 2 * limit)
+    return ArmHits(
+        by_word=[each.by_word for each in found],
+        by_vector=[each.by_vector for each in found],
+        arms=by_arm,
+        memories=[each.memories for each in found],
+    )
 
 
 def _filtered(
@@ -120,40 +170,15 @@ def _filtered(
     }
 
 
-def search_asked(
+def search_exact(
     connection: Connection, request: RetrievalRequest, terms: SearchTerms
 ) -> dict[str, Sequence[int]]:
-    """Search by what else a question says: pieces of text, times, people, that it wants the newest."""
-    scope, limit = request.scope, CANDIDATES_PER_SIDE_ARM
-    space, vector = terms.embedded or (None, None)
-    found: dict[str, Sequence[int]] = {}
-    if terms.exact:
-        found["verbatim"] = list(
-            dict.fromkeys(
-                chain(*(_holding(connection, request, piece, 1 / len(terms.exact)) for piece in terms.exact))
-            )
-        )
-    if not request.filter.is_open_before:
-        # the other arms search whatever the filter says but for what is too late, which is left out afterwards
-        return found
-    if terms.spans:
-        found["times"] = text_search.within(
-            connection, scope, terms.spans, terms.lexemes, space, vector, read=TIME_READ, limit=limit
-        )
-    if terms.speakers or terms.named:
-        by_name = keyword_hits(connection, request, [*terms.named, *terms.lexemes], limit).scores
-        spoken = (
-            vector_search.nearest_of_speakers(
-                connection, scope, space, vector, list(terms.speakers), within=NAMED_WITHIN, limit=limit
-            )
-            if space is not None and vector is not None and terms.speakers
-            else []
-        )
-        found["named"] = list(dict.fromkeys([*spoken, *by_name]))
-    if terms.newest:
-        newest = messages.recent(connection, scope.chat_id, limit, request.session_key, request.filter.until)
-        found["newest"] = [message.id for message in newest]
-    return found
+    """Search for the pieces of the question that a message may hold verbatim."""
+    if not terms.exact:
+        return {}
+    share = 1 / len(terms.exact)
+    held = chain.from_iterable(_holding(connection, request, piece, share) for piece in terms.exact)
+    return {"verbatim": list(dict.fromkeys(held))}
 
 
 def _shares(terms: SearchTerms, limit: int) -> list[tuple[QueryTerms, int]]:
@@ -194,20 +219,14 @@ def _holding(connection: Connection, request: RetrievalRequest, piece: Verbatim,
 
 
 def keyword_hits(
-    connection: Connection,
-    request: RetrievalRequest,
-    words: Sequence[str],
-    limit: int,
-    *,
-    size: int | None = None,
-    share: float = 1.0,
+    connection: Connection, request: RetrievalRequest, words: Sequence[str], limit: int, *, share: float = 1.0
 ) -> KeywordHits:
-    """Find the best messages of a scope of `size` by BM25; with a `share` of the messages that may be scored."""
+    """Find the best messages of a scope by BM25; with a `share` of the messages that may be scored."""
     return keyword_search.keywords(
         connection,
         request.scope,
         words,
-        messages=request.chat.message_count if size is None else size,
+        messages=request.prelude.size,
         mean_size=mean_length(request),
         limit=limit,
         share=share,

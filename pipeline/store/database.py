@@ -27,6 +27,8 @@ log = structlog.get_logger(__name__)
 C = TypeVar("C")
 
 ATTEMPTS = 3
+# Vectors that are looked at in one step through their index (`hnsw.ef_search`).
+VECTORS_LOOKED_AT = 100
 
 # A row beyond a limit of Postgres ("program limit exceeded"): psycopg calls it operational, but no time helps.
 _LIMITS = "54"
@@ -238,10 +240,12 @@ def _engine(url: str, pool_size: int) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _bound_waits(connection: object, _record: object) -> None:
-        # A stopped process lets go of its locks, and nobody waits for a lock longer than for a lease.
+        # A stopped process lets go of its locks, and nobody waits for a lock longer than for a lease. In an index of
+        # vectors those of other chats and tenants are passed over, and the search goes on until it has enough.
         with connection.cursor() as cursor:  # type: ignore[attr-defined]
             cursor.execute(
-                "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'; SET jit = off"
+                "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'; SET jit = off; "
+                f"SET hnsw.iterative_scan = relaxed_order; SET hnsw.ef_search = {VECTORS_LOOKED_AT}"
             )
         connection.commit()  # type: ignore[attr-defined]
 

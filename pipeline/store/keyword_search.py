@@ -17,8 +17,15 @@ CANDIDATES = 5000
 _LEXEMES = text("SELECT tsvector_to_array(words_of(:language, :query))")
 # The function looks past row-level security, which would keep the index from being used, and takes the tenant from
 # the setting that row-level security goes by.
-SEARCH = "keyword_search(:chat, :key, :words, :messages, :mean_size, :most, :limit)"
-_KEYWORDS = text(f"SELECT frequencies, scores, exact FROM {SEARCH}")
+_SEARCH = "keyword_search(:chat, :key, {words}, :messages, :mean_size, :most, {limit})"
+
+
+def search(words: str = ":words", limit: str = ":limit") -> str:
+    """Return SQL of a search for the lexemes that are an expression, for at most so many messages."""
+    return _SEARCH.format(words=words, limit=limit)
+
+
+_KEYWORDS = text(f"SELECT frequencies, scores, exact FROM {search()}")
 
 
 def lexemes(connection: Connection, language: str, query: str) -> list[str]:
@@ -67,7 +74,7 @@ def keywords(
 
 
 def sizes_of(messages: int, mean_size: float, share: float = 1.0) -> dict[str, float]:
-    """Return the parameters of `SEARCH` that say how much there is in scope, and how much may be scored."""
+    """Return the parameters of `search` that say how much there is in scope, and how much may be scored."""
     return {
         "messages": float(max(messages, 1)),
         "mean_size": max(mean_size, 1.0),
@@ -81,15 +88,20 @@ def as_hits(
     exact: bool | None,
     messages: int,
 ) -> KeywordHits:
-    """Return what `SEARCH` found as a value."""
-    ordered = sorted(
-        ((int(i), float(s)) for i, s in (scores or {}).items()), key=lambda hit: (-hit[1], -hit[0])
-    )
+    """Return what `search` found as a value."""
     return KeywordHits(
-        scores=dict(ordered),
+        scores=best_first(scores),
         document_frequency={w: min(round(n), messages) for w, n in (frequency or {}).items()},
         search="bounded" if exact is False else "exact",
     )
+
+
+def best_first(scores: Mapping[str, float] | None) -> dict[int, float]:
+    """Return what `search` found, by message, the best first."""
+    ordered = sorted(
+        ((int(i), float(s)) for i, s in (scores or {}).items()), key=lambda hit: (-hit[1], -hit[0])
+    )
+    return dict(ordered)
 
 
 def any_of(words: Sequence[str]) -> str:

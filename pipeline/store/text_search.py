@@ -3,16 +3,15 @@
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, TextClause, text
+from sqlalchemy import Connection, Row, text
 
 from pipeline.ranking.bm25 import K1, B
-from pipeline.store.filters import MessageFilter, Scope
+from pipeline.store.filters import MessageFilter
 from pipeline.store.keyword_search import any_of
 from pipeline.store.messages import COLUMNS, NEWEST_FIRST, ORDER, as_message
-from pipeline.store.statements import arrays, run
+from pipeline.store.statements import run
 from pipeline.store.vector_search import best_chunks
 from pipeline.store.vectors import distance, in_space, literal
 from schemas.sessions import Message
@@ -141,15 +140,18 @@ def nearest(
     return [(row[0], float(row[1])) for row in rows]
 
 
-@lru_cache(maxsize=16)
-def _within(space: EmbeddingSpace | None) -> TextClause:
+def within(space: EmbeddingSpace | None) -> str:
+    """Return SQL of messages of the times from `:starts` to `:ends`: of each its first `:read` are looked at.
+
+    These are `:side` with the words of the query or the first, and the `:side` nearest to it.
+    """
     order = "m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at"
     if space is not None:
         order = f"""(SELECT min({distance(space, "v.embedding")}) FROM message_vectors v
             WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND {in_space(space, "v.")}) NULLS LAST,
             m.sent_at"""
     # of each time the first ones, which say what it was about, and the best of all
-    return text(f"""
+    return f"""
         WITH inside AS MATERIALIZED (
             SELECT m.*, row_number() OVER (PARTITION BY span.start ORDER BY m.sent_at) AS turn
             FROM unnest(CAST(:starts AS timestamptz[]), CAST(:ends AS timestamptz[])) AS span (start, stop)
@@ -157,39 +159,9 @@ def _within(space: EmbeddingSpace | None) -> TextClause:
                 SELECT tenant_id, id, tsv, sent_at FROM messages WHERE chat_id = :chat
                     AND (CAST(:key AS text) IS NULL OR session_key = :key)
                     AND sent_at >= span.start AND sent_at < span.stop ORDER BY sent_at LIMIT :read) m)
-        (SELECT id FROM inside m ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, turn LIMIT :limit)
-        UNION (SELECT id FROM inside m ORDER BY {order} LIMIT :limit)
-    """)
-
-
-def within(
-    connection: Connection,
-    scope: Scope,
-    spans: Sequence[tuple[datetime, datetime]],
-    words: Sequence[str],
-    space: EmbeddingSpace | None,
-    query: Vector | None,
-    *,
-    read: int,
-    limit: int,
-) -> list[int]:
-    """Return messages of these times: `limit` with the words of the query or the first, and the `limit` nearest to it.
-
-    Of each time its first `read` messages are looked at.
+        (SELECT id FROM inside m ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, turn LIMIT :side)
+        UNION (SELECT id FROM inside m ORDER BY {order} LIMIT :side)
     """
-    compared = {} if query is None else {"query": literal(query)}
-    rows = run(
-        connection,
-        _within(None if query is None else space),
-        chat=scope.chat_id,
-        key=scope.session_key,
-        any=any_of(words),
-        read=read,
-        limit=limit,
-        **arrays("starts ends", spans),
-        **compared,
-    )
-    return [row[0] for row in rows]
 
 
 def scan_from(connection: Connection, chat_id: str, messages: int, until: datetime | None) -> datetime | None:

@@ -94,7 +94,8 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
     remembering = {
         f"{found.__module__}.{found.__qualname__}"
         for found in held()
-        if type(found) is _lru_cache_wrapper and str(found.__module__).partition(".")[0] in OURS
+        if type(found) is _lru_cache_wrapper
+        and str(found.__module__).partition(".")[0] in OURS
         # the developers' tools read talk that we wrote ourselves
         and not str(found.__module__).startswith("ops.dev.")
     }
