@@ -20,18 +20,28 @@ from schemas.vectors import EmbeddingSpace, Vector
 SESSIONS = 100
 """The latest sessions of a chat, or of one key in it, whose memories are shown."""
 
-# Memories of these scopes: the organization's, one agent's, one person's by all their ids, those about people whom the
-# question names, which they or others have said in some chat, and those of sessions.
-_IN_SCOPE = f"""
+
+def _in_scope(named: str) -> str:
+    """Return the condition that a memory is of these scopes.
+
+    The organization's, one agent's, one person's by all their ids, those about people who are `named`, an expression of
+    their ids, which they or others have said in some chat, and those of sessions.
+    """
+    return f"""
     {LIVE} AND ((m.scope = 'organization')
         OR (m.scope = 'agent' AND m.agent_id = :agent)
         OR (m.scope = 'user' AND m.importance >= :min_importance AND (m.user_id = ANY(:asker)
-            OR (m.user_id = ANY(:named_ids) AND m.learned_in IS NOT NULL AND m.type NOT IN ('document', 'qa_turn'))))
+            OR (m.user_id = ANY({named}) AND m.learned_in IS NOT NULL AND m.type NOT IN ('document', 'qa_turn'))))
         OR (m.scope = 'session' AND m.session_id IN (SELECT s.id FROM conversation_sessions s
             WHERE s.chat_id = :chat AND s.status <> 'merged'
                 AND (CAST(:key AS text) IS NULL OR s.session_key = :key)
             ORDER BY s.ended_at DESC LIMIT :sessions)))
-"""
+    """
+
+
+# Whatever is asked: it would tell about whom there is anything.
+_NOBODY = "CAST('{}' AS text[])"
+_HIDDEN = f"SELECT count(*) FROM memories m WHERE {_in_scope(_NOBODY)} AND NOT ({visible('m')})"
 _SHARE_OF_WORDS = """CASE WHEN m.tsv @@ CAST(:any AS tsquery) THEN (
         SELECT count(*)::float8 FROM unnest(CAST(:words AS text[])) w WHERE w = ANY(tsvector_to_array(m.tsv)))
     / cardinality(CAST(:words AS text[])) ELSE 0 END"""
@@ -137,7 +147,7 @@ def candidates(space: EmbeddingSpace | None, *, of_ids: bool = False) -> str:
             SELECT m.id, m.scope, m.created_at, m.type = 'document' AS is_chunk, max({cosine}) AS cosine,
                 max(coalesce({cosine}, {_SHARE_OF_WORDS})) AS similarity
             FROM memories m {join}
-            WHERE {among}{_IN_SCOPE} AND {visible("m")} AND {SAID}
+            WHERE {among}{_in_scope(":named_ids")} AND {visible("m")} AND {SAID}
             GROUP BY m.tenant_id, m.id
         ), near AS (
             SELECT id, cosine, similarity, row_number() OVER (
@@ -156,8 +166,7 @@ def candidates(space: EmbeddingSpace | None, *, of_ids: bool = False) -> str:
             ORDER BY near.similarity DESC, found.created_at DESC
         )
         SELECT json_build_array((SELECT json_agg(to_json(memory)) FROM memory),
-            CASE WHEN :counts_hidden THEN (
-                SELECT count(*) FROM memories m WHERE {_IN_SCOPE} AND NOT ({visible("m")})) END)
+            CASE WHEN :counts_hidden THEN ({_HIDDEN}) END)
     """
 
 
