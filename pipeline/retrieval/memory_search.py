@@ -95,19 +95,21 @@ def find_memories(
         return [], 0
     which, names = scope
     by_query: list[list[tuple[FoundMemory, float]]] = []
-    hidden = 0
+    hidden, titles = 0, dict[str, str]()
     for number, (each, hits) in enumerate(zip(query.terms.queries, known, strict=True)):
         space, vector = each.embedded or (None, None)
         relevant = partial(
             memory_candidates.believed, connection, which, words=each.lexemes, space=space, query=vector
         )
-        first = relevant(known=hits)
-        rows = list(first.found)
+        near = [relevant(known=hits)]
         if not number:
-            hidden = first.hidden
-            rows += relevant(ids=list(linked)).found if linked else ()
+            hidden = near[0].hidden
+            near += [relevant(ids=list(linked))] if linked else []
+        rows = [row for one in near for row in one.found]
+        for one in near:
+            titles |= one.titles
         by_query.append([(row, OTHER_QUERY_WEIGHT if number else 1.0) for row in rows])
-    return _scored(query, which.seen, _best_first(by_query), names, linked), hidden
+    return _scored(query, which.seen, _best_first(by_query), names, titles, linked), hidden
 
 
 def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
@@ -132,10 +134,10 @@ def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
     return {each: name for person, name in called.items() for each in (person, *linked[person])}
 
 
-def _chat_title(memory: FoundMemory, seen: Seen, here: str) -> str:
+def _chat_title(memory: FoundMemory, seen: Seen, here: str, titles: Mapping[str, str]) -> str:
     """Return what to call the other chat that a memory is from; empty if it is from this one or none."""
     place = seen.visible.source(memory.learned_in, memory.also_in, here)
-    return "" if place is None or place == here else memory.titles.get(place, place)
+    return "" if place is None or place == here else titles.get(place, place)
 
 
 def _best_first(by_query: Sequence[Sequence[tuple[FoundMemory, float]]]) -> list[tuple[FoundMemory, float]]:
@@ -150,6 +152,7 @@ def _scored(
     seen: Seen,
     found: Sequence[tuple[FoundMemory, float]],
     names: Mapping[str, str],
+    titles: Mapping[str, str],
     linked: Mapping[str, str],
 ) -> list[RetrievedMemory]:
     """Score what was found, best first; each similarity counts by the weight beside it."""
@@ -180,7 +183,7 @@ def _scored(
             since=row.since,
             holds_from=row.holds_from,
             holds_until=row.holds_until,
-            chat_title=_chat_title(row, seen, here),
+            chat_title=_chat_title(row, seen, here, titles),
             evidence=frozenset(row.evidence),
         )
         for row, weight in newest_first

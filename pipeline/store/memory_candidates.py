@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -116,8 +116,6 @@ class FoundMemory:
     believed: bool
     # the messages that say it
     evidence: Sequence[int]
-    # of the chats that it was learned in
-    titles: Mapping[str, str] = field(default_factory=dict)
     # to the question; none: it has no vector
     cosine: float | None
     # that, or without vectors the share of the question's lexemes that it holds
@@ -134,6 +132,8 @@ class MemoryHits:
     """The nearest memories of each kind, nearest first, and how many are hidden."""
 
     found: Sequence[FoundMemory] = ()
+    # of the chats that they were learned in
+    titles: Mapping[str, str] = field(default_factory=dict)
     hidden: int = 0
 
 
@@ -158,22 +158,22 @@ def candidates(space: EmbeddingSpace | None, *, of_ids: bool = False) -> str:
             FROM near CROSS JOIN LATERAL (
                 SELECT {BELIEVED} AS believed, {_COLUMNS}, {since("m")} AS since,
                     ARRAY(SELECT message_id FROM memory_evidence e
-                        WHERE e.tenant_id = m.tenant_id AND e.memory_id = m.id) AS evidence,
-                    (SELECT coalesce(json_object_agg(c.chat_id, c.title), '{{}}') FROM chats c
-                        WHERE c.chat_id = ANY(array_append(m.also_in, m.learned_in)) AND c.title <> '') AS titles
+                        WHERE e.tenant_id = m.tenant_id AND e.memory_id = m.id) AS evidence
                 FROM memories m WHERE m.id = near.id OFFSET 0) found
             WHERE near.place <= :reach
             ORDER BY near.similarity DESC, found.created_at DESC
         )
         SELECT json_build_array((SELECT json_agg(to_json(memory)) FROM memory),
+            (SELECT json_object_agg(chat_id, title) FROM chats WHERE title <> '' AND chat_id IN (
+                SELECT unnest(array_append(also_in, learned_in)) FROM memory)),
             CASE WHEN :counts_hidden THEN ({_HIDDEN}) END)
     """
 
 
 def as_hits(found: Sequence[Any]) -> MemoryHits:
     """Return what `candidates` found as a value."""
-    rows, hidden = found
-    return MemoryHits(found=[_memory(row) for row in rows or ()], hidden=hidden or 0)
+    rows, titles, hidden = found
+    return MemoryHits(found=[_memory(row) for row in rows or ()], titles=titles or {}, hidden=hidden or 0)
 
 
 def _memory(row: Mapping[str, Any]) -> FoundMemory:
@@ -225,7 +225,7 @@ def believed(
         ]
         held = Counter(each.kind for each in shown)
         if all(held[kind] >= which.limit for kind, count in near.items() if count >= reach):
-            return MemoryHits(found=_best_of_each(shown, which.limit), hidden=hits.hidden)
+            return replace(hits, found=_best_of_each(shown, which.limit))
         # most of what is near was superseded
         reach, hits = reach * 4, None
 

@@ -1,7 +1,7 @@
 """Take messages apart into sentences, and into the words in them that carry meaning."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pipeline.text.cues import plain, stop_words
 
@@ -119,3 +119,14 @@ def is_content(word: str, language: str) -> bool:
 def terms(found: Sequence[str], language: str) -> tuple[str, ...]:
     """Return the stems of the words that carry meaning, in order, with repetitions."""
     return tuple(stem(word) for word in found if is_content(word, language))
+
+
+def all_terms(texts: Iterable[str], language: str) -> Iterator[list[str]]:
+    """Return the `terms` of each of many texts: a word that several hold is looked at once."""
+    known: dict[str, str | None] = {}
+    for text in texts:
+        found = words(text)
+        known |= {
+            word: stem(word) if is_content(word, language) else None for word in found if word not in known
+        }
+        yield [term for word in found if (term := known[word]) is not None]
