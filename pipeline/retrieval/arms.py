@@ -12,14 +12,13 @@ from itertools import chain
 from sqlalchemy import Connection
 
 from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms
-from pipeline.store import arms, candidate_rows, keyword_search, text_search
+from pipeline.store import arms, text_search
 from pipeline.store.arms import NOTHING, Arms, Asked
 from pipeline.store.filters import MessageFilter
 from pipeline.store.keyword_search import KeywordHits
 from pipeline.store.memory_candidates import MemoryHits, MemoryScope
 from pipeline.store.session_search import SessionLimits
 from pipeline.store.vector_search import VectorHits
-from pipeline.text.exact_match import Verbatim
 
 # Messages that the arms of words and vectors find …
 CANDIDATES_PER_ARM = 50
@@ -66,6 +65,10 @@ def search_question(
     `memories` are those that are searched, too.
     """
     open_before = request.filter.is_open_before
+    asked = _asked(request, terms) if open_before else NOTHING
+    if terms.exact and request.filter.is_open:
+        pieces, share = [piece.text for piece in terms.exact], 1 / len(terms.exact)
+        asked = replace(asked, pieces=pieces, pieces_read=int(share * VERBATIM_READ))
     return _search(
         connection,
         request,
@@ -73,7 +76,7 @@ def search_question(
         CANDIDATES_PER_ARM,
         sessions=SESSION_LIMITS if open_before else WITHOUT_MESSAGES,
         # the other arms search whatever the filter says but for what is too late, which is left out afterwards
-        asked=_asked(request, terms) if open_before else NOTHING,
+        asked=asked,
         memories=memories,
     )
 
@@ -171,14 +174,34 @@ def _filtered(
 
 
 def search_exact(
-    connection: Connection, request: RetrievalRequest, terms: SearchTerms
+    connection: Connection, request: RetrievalRequest, terms: SearchTerms, known: Arms
 ) -> dict[str, Sequence[int]]:
-    """Search for the pieces of the question that a message may hold verbatim."""
+    """Find up to `CANDIDATES_PER_ARM` messages that hold a piece of the query verbatim, for each piece.
+
+    They are among those with its words in the index, which are `known`. Where the index has other words for it, or none
+    (`to be or not to be`), the newest messages are read instead.
+    """
     if not terms.exact:
         return {}
-    share = 1 / len(terms.exact)
-    held = chain.from_iterable(_holding(connection, request, piece, share) for piece in terms.exact)
-    return {"verbatim": list(dict.fromkeys(held))}
+    held = {
+        place: [message for message, content in known.pieces.get(place, ()) if piece.is_in(content)]
+        for place, piece in enumerate(terms.exact)
+    }
+    missing = [place for place, found in held.items() if not found]
+    if missing:
+        rows = text_search.resembling(
+            connection,
+            request.chat.chat_id,
+            _within_scope(request),
+            [terms.exact[place].parts for place in missing],
+            newest=VERBATIM_SCANNED // len(terms.exact),
+            limit=VERBATIM_READ,
+        )
+        for number, message, content in rows:
+            if terms.exact[missing[number]].is_in(content):
+                held[missing[number]].append(message)
+    best = (found[:CANDIDATES_PER_ARM] for found in held.values())
+    return {"verbatim": list(dict.fromkeys(chain.from_iterable(best)))}
 
 
 def _shares(terms: SearchTerms, limit: int) -> list[tuple[QueryTerms, int]]:
@@ -194,43 +217,6 @@ def _within_scope(request: RetrievalRequest) -> MessageFilter:
     if request.session_key is None:
         return request.filter
     return replace(request.filter, session_key=request.session_key)
-
-
-def _holding(connection: Connection, request: RetrievalRequest, piece: Verbatim, share: float) -> list[int]:
-    """Find up to `CANDIDATES_PER_ARM` messages that hold a piece of the query verbatim.
-
-    They are found by its words in the index, the best by BM25. Where the index has other words for it, or none (`to be
-    or not to be`), the newest messages are read instead. `share` is the part of the limits that this piece may use.
-    """
-    chat, which = request.chat, _within_scope(request)
-    held: list[int] = []
-    if request.filter.is_open:
-        words = keyword_search.lexemes(connection, chat.language, piece.text)
-        hits = keyword_hits(connection, request, words, int(share * VERBATIM_READ), share=share).scores
-        content = dict(candidate_rows.contents(connection, list(hits)))
-        held = [message for message in hits if piece.is_in(content.get(message, ""))]
-    if not held:
-        newest = int(share * VERBATIM_SCANNED)
-        rows = text_search.resembling(
-            connection, chat.chat_id, which, piece.parts, newest=newest, limit=VERBATIM_READ
-        )
-        held = [message for message, content in rows if piece.is_in(content)]
-    return held[:CANDIDATES_PER_ARM]
-
-
-def keyword_hits(
-    connection: Connection, request: RetrievalRequest, words: Sequence[str], limit: int, *, share: float = 1.0
-) -> KeywordHits:
-    """Find the best messages of a scope by BM25; with a `share` of the messages that may be scored."""
-    return keyword_search.keywords(
-        connection,
-        request.scope,
-        words,
-        messages=request.prelude.size,
-        mean_size=mean_length(request),
-        limit=limit,
-        share=share,
-    )
 
 
 def mean_length(request: RetrievalRequest) -> float:

@@ -69,7 +69,7 @@ def retrieve(
     `memories` are those that are searched together with the messages.
     """
     first = arms.search_question(connection, request, terms, memories)
-    asked = {**arms.search_exact(connection, request, terms), **first.asked}
+    asked = {**arms.search_exact(connection, request, terms, first), **first.asked}
     if first.inside:
         asked["sessions"] = first.inside
     found = arms.search_queries(connection, request, terms, CANDIDATES_PER_ARM, first, memories)

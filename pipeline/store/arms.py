@@ -29,16 +29,30 @@ from pipeline.store.vector_search import VectorHits
 from pipeline.store.vectors import literal
 from schemas.vectors import EmbeddingSpace, Vector
 
-Part = Literal["times", "named", "spoken", "newest", "memories"]
+Part = Literal["pieces", "times", "named", "spoken", "newest", "memories"]
 
 _NONE_NEAR = """near_messages AS (
     SELECT CAST(NULL AS bigint) AS message_id, CAST(NULL AS float8) AS cosine, 0 AS mean, 0 AS compared WHERE false)"""
+
+_WORDS_OF_PIECE = "tsvector_to_array(words_of(:language, piece.content))"
+_PIECES = f"""
+    SELECT json_agg(json_build_array(piece.place - 1, m.id, m.content)
+        ORDER BY piece.place, CAST(hit.score AS float8) DESC, m.id DESC)
+    FROM unnest(CAST(:pieces AS text[])) WITH ORDINALITY AS piece (content, place)
+    CROSS JOIN LATERAL {keyword_search.search(_WORDS_OF_PIECE, ":pieces_read", most=":pieces_most")} found
+    CROSS JOIN LATERAL jsonb_each_text(found.scores) AS hit (id, score)
+    CROSS JOIN LATERAL (
+        SELECT id, content FROM messages WHERE id = CAST(hit.id AS bigint) AND chat_id = :chat OFFSET 0) m
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """What else a question asks for; each is an arm of its own."""
 
+    # pieces that a message may hold verbatim, each with a share of the messages that are scored, and how many are read
+    pieces: Sequence[str] = ()
+    pieces_read: int = 0
     # the times that it names, and how many messages of each are looked at
     times: Sequence[tuple[datetime, datetime]] = ()
     read: int = 0
@@ -56,6 +70,7 @@ class Asked:
     def parts(self, space: EmbeddingSpace | None, remembers: bool) -> frozenset[Part]:
         """Return the arms that there are."""
         wanted: dict[Part, bool] = {
+            "pieces": bool(self.pieces),
             "times": bool(self.times),
             "named": bool(self.named),
             "spoken": bool(self.speakers) and space is not None,
@@ -66,8 +81,19 @@ class Asked:
 
     def given(self) -> dict[str, Any]:
         """Return the parameters of all arms."""
-        listed = {"named": self.named, "speakers": list(self.speakers), **arrays("starts ends", self.times)}
-        return {"read": self.read, "within": self.within, "until": self.until, "side": self.limit, **listed}
+        share = int(keyword_search.CANDIDATES / max(1, len(self.pieces)))
+        return {
+            "pieces": self.pieces,
+            "pieces_read": self.pieces_read,
+            "pieces_most": share,
+            **arrays("starts ends", self.times),
+            "read": self.read,
+            "named": self.named,
+            "speakers": list(self.speakers),
+            "within": self.within,
+            "until": self.until,
+            "side": self.limit,
+        }
 
 
 NOTHING = Asked()
@@ -83,6 +109,8 @@ class Arms:
     inside: Sequence[int]
     # messages that are found by what else is asked for, by the arm
     asked: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    # for each piece, messages with words of it, the best first: `(id, text)`
+    pieces: Mapping[int, Sequence[tuple[int, str]]] = field(default_factory=dict)
     memories: MemoryHits = field(default_factory=MemoryHits)
 
 
@@ -90,6 +118,8 @@ def _part(part: Part, space: EmbeddingSpace | None, *, of_key: bool) -> str:
     """Return SQL of the one value of an arm."""
     if part == "named":
         return f"SELECT scores FROM {keyword_search.search(':named', ':side')}"
+    if part == "pieces":
+        return _PIECES
     if part == "memories":
         return memory_candidates.candidates(space)
     if part == "times":
@@ -157,6 +187,7 @@ def search(
         _statement(space, sessions, limit, parts, of_key=of_key, indexed=indexed),
         chat=scope.chat_id,
         key=scope.session_key,
+        language=scope.language,
         words=words,
         quoted=[quoted(word) for word in words],
         any=any_of(words),
@@ -174,6 +205,7 @@ def search(
         by_vector=VectorHits() if space is None else vector_search.as_hits(row.near or [], indexed=indexed),
         inside=row.inside or [],
         asked=_asked(found, parts),
+        pieces=_pieces(found.get("pieces") or ()),
         memories=memory_candidates.as_hits(row.memories) if "memories" in parts else MemoryHits(),
     )
 
@@ -187,3 +219,10 @@ def _asked(found: Mapping[str, Any], parts: Collection[Part]) -> dict[str, Seque
         by_name = keyword_search.best_first(found["named"])
         by_arm["named"] = list(dict.fromkeys([*(found.get("spoken") or ()), *by_name]))
     return by_arm
+
+
+def _pieces(rows: Sequence[tuple[int, int, str]]) -> dict[int, list[tuple[int, str]]]:
+    by_piece: dict[int, list[tuple[int, str]]] = {}
+    for place, message, content in rows:
+        by_piece.setdefault(place, []).append((message, content))
+    return by_piece

@@ -27,7 +27,6 @@ _COLUMNS = """
             WHERE t.lexeme = ANY(:lexemes)) END AS terms,
     m.reply_to
 """
-_CONTENTS = text("SELECT id, content FROM messages WHERE id = ANY(:ids)")
 # Messages that answer one that was found, or that it answers, are as good as found.
 _REPLIES = 3
 _GIVEN = "SELECT unnest(CAST(:ids AS bigint[]))"
@@ -165,11 +164,6 @@ def _rows(
     compared = {f"query_{number}": literal(query[1]) for number, query in enumerate(queries) if query}
     own = {"chat": scope.chat_id, "reach": reach, "lexemes": words, "any": any_of(words)}
     return run(connection, statement, **own, **compared, **parameters).all()
-
-
-def contents(connection: Connection, ids: Sequence[int]) -> list[tuple[int, str]]:
-    """Return `(id, text)` of these messages."""
-    return [(row[0], row[1]) for row in run(connection, _CONTENTS, ids=ids)]
 
 
 def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> dict[int, int]:

@@ -7,22 +7,24 @@ from typing import Literal
 from sqlalchemy import Connection, text
 
 from pipeline.store.filters import Scope
-from pipeline.store.statements import run
+from pipeline.store.statements import column, run
 
 KeywordSearch = Literal["exact", "bounded", "off"]
 
 # So many messages at most are scored for one query.
 CANDIDATES = 5000
 
-_LEXEMES = text("SELECT tsvector_to_array(words_of(:language, :query))")
+_LEXEMES = text("""
+    SELECT tsvector_to_array(words_of(:language, query))
+    FROM unnest(CAST(:queries AS text[])) WITH ORDINALITY AS each (query, place) ORDER BY place
+""")
+
+
 # The function looks past row-level security, which would keep the index from being used, and takes the tenant from
 # the setting that row-level security goes by.
-_SEARCH = "keyword_search(:chat, :key, {words}, :messages, :mean_size, :most, {limit})"
-
-
-def search(words: str = ":words", limit: str = ":limit") -> str:
-    """Return SQL of a search for the lexemes that are an expression, for at most so many messages."""
-    return _SEARCH.format(words=words, limit=limit)
+def search(words: str = ":words", limit: str = ":limit", most: str = ":most") -> str:
+    """Return SQL of a search for the lexemes that are an expression: at most so many messages of those scored."""
+    return f"keyword_search(:chat, :key, {words}, :messages, :mean_size, {most}, {limit})"
 
 
 _KEYWORDS = text(f"SELECT frequencies, scores, exact FROM {search()}")
@@ -33,7 +35,12 @@ def lexemes(connection: Connection, language: str, query: str) -> list[str]:
 
     Of a script without spaces they are the pairs of its characters.
     """
-    return list(connection.scalar(_LEXEMES, {"language": language, "query": query}) or [])
+    return all_lexemes(connection, language, [query])[0]
+
+
+def all_lexemes(connection: Connection, language: str, queries: Sequence[str]) -> list[list[str]]:
+    """Return the lexemes of each of several queries."""
+    return [list(found or ()) for found in column(connection, _LEXEMES, language=language, queries=queries)]
 
 
 @dataclass(frozen=True, kw_only=True)

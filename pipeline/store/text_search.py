@@ -49,11 +49,14 @@ _EXACT = f"""
     ORDER BY {NEWEST_FIRST} LIMIT :limit
 """
 _RESEMBLING = """
-    SELECT id, content FROM (
-        SELECT id, sent_at, content FROM messages WHERE {allowed}
-        ORDER BY sent_at DESC, id DESC LIMIT :newest) AS read
-    WHERE content ILIKE :pattern ESCAPE '!'
-    ORDER BY sent_at DESC, id DESC LIMIT :limit
+    SELECT piece.place - 1, found.id, found.content
+    FROM unnest(CAST(:patterns AS text[])) WITH ORDINALITY AS piece (pattern, place) CROSS JOIN LATERAL (
+        SELECT id, sent_at, content FROM (
+            SELECT id, sent_at, content FROM messages WHERE {allowed}
+            ORDER BY sent_at DESC, id DESC LIMIT :newest) AS read
+        WHERE content ILIKE piece.pattern ESCAPE '!'
+        ORDER BY sent_at DESC, id DESC LIMIT :limit) found
+    ORDER BY piece.place, found.sent_at DESC, found.id DESC
 """
 _SESSIONS_ABOUT = text("""
     SELECT id, session_key, started_at, ended_at, message_count,
@@ -192,17 +195,17 @@ def resembling(
     connection: Connection,
     chat_id: str,
     which: MessageFilter,
-    parts: Sequence[str],
+    pieces: Sequence[Sequence[str]],
     *,
     newest: int,
     limit: int,
-) -> list[tuple[int, str]]:
-    """Return `(message, text)` of messages that hold these parts in this order, newest first.
+) -> list[tuple[int, int, str]]:
+    """Return `(number of the piece, message, text)` of messages that hold its parts in their order, newest first.
 
-    Only the `newest` of those that the filter lets through are read.
+    For each piece only the `newest` of those that the filter lets through are read.
     """
-    given = {"pattern": "".join(map(pattern, parts)), "newest": newest, "limit": limit}
-    return [(row[0], row[1]) for row in _filtered(connection, chat_id, which, _RESEMBLING, **given)]
+    given = {"patterns": ["".join(map(pattern, parts)) for parts in pieces], "newest": newest, "limit": limit}
+    return [(row[0], row[1], row[2]) for row in _filtered(connection, chat_id, which, _RESEMBLING, **given)]
 
 
 _LIKE_SIGN = re.compile("[!%_]")
