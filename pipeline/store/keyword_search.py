@@ -6,8 +6,7 @@ from typing import Literal
 
 from sqlalchemy import Connection, text
 
-from pipeline.store.filters import Scope
-from pipeline.store.statements import column, run
+from pipeline.store.statements import column
 
 KeywordSearch = Literal["exact", "bounded", "off"]
 
@@ -20,14 +19,18 @@ _LEXEMES = text("""
 """)
 
 
-# The function looks past row-level security, which would keep the index from being used, and takes the tenant from
-# the setting that row-level security goes by.
 def search(words: str = ":words", limit: str = ":limit", most: str = ":most") -> str:
-    """Return SQL of a search for the lexemes that are an expression: at most so many messages of those scored."""
+    """Return SQL of the best messages of a scope by BM25 for the lexemes that are an expression, at most `limit`.
+
+    `:messages` and `:mean_size` are the number of messages in scope and their mean number of distinct lexemes.
+    Exact while the lexemes are in no more than `most` messages, counted for each and added up. Above that the search is
+    bounded: the rarest lexemes that stay within it say which messages are scored, and those are scored exactly, by all
+    lexemes. What a more frequent lexeme weighs is estimated from a thousand messages at twenty places spread over the
+    chat's time.
+    """
+    # The function looks past row-level security, which would keep the index from being used, and takes the tenant from
+    # the setting that row-level security goes by.
     return f"keyword_search(:chat, :key, {words}, :messages, :mean_size, {most}, {limit})"
-
-
-_KEYWORDS = text(f"SELECT frequencies, scores, exact FROM {search()}")
 
 
 def lexemes(connection: Connection, language: str, query: str) -> list[str]:
@@ -54,38 +57,12 @@ class KeywordHits:
     search: KeywordSearch = "off"
 
 
-def keywords(
-    connection: Connection,
-    scope: Scope,
-    words: Sequence[str],
-    *,
-    messages: int,
-    mean_size: float,
-    limit: int,
-    share: float = 1.0,
-) -> KeywordHits:
-    """Return the `limit` best messages of a scope for these lexemes by BM25.
-
-    `messages` and `mean_size` are the number of messages in scope and their mean number of distinct lexemes.
-    Exact while the lexemes are in no more than `share` of `CANDIDATES` messages, counted for each and added up.
-    Above that the search is bounded: the rarest lexemes that stay within it say which messages are scored, and those
-    are scored exactly, by all lexemes. What a more frequent lexeme weighs is estimated from a thousand messages at
-    twenty places spread over the chat's time.
-    """
-    if not words:
-        return KeywordHits()
-    given = {"chat": scope.chat_id, "key": scope.session_key, "words": words, "limit": limit}
-    sizes = sizes_of(messages, mean_size, share)
-    frequency, scores, exact = run(connection, _KEYWORDS, **given, **sizes).one()
-    return as_hits(frequency, scores, exact, messages)
-
-
-def sizes_of(messages: int, mean_size: float, share: float = 1.0) -> dict[str, float]:
+def sizes_of(messages: int, mean_size: float) -> dict[str, float]:
     """Return the parameters of `search` that say how much there is in scope, and how much may be scored."""
     return {
         "messages": float(max(messages, 1)),
         "mean_size": max(mean_size, 1.0),
-        "most": int(share * CANDIDATES),
+        "most": CANDIDATES,
     }
 
 

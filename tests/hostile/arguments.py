@@ -48,7 +48,7 @@ from pipeline.store.entity_graph import AliasRow, EntityKey, LinkRow, RelationRo
 from pipeline.store.evidence import Evidence
 from pipeline.store.membership import Seen
 from pipeline.store.memory_changes import Owner as MemoryOwner
-from pipeline.store.memory_search import MemoryConditions
+from pipeline.store.memory_conditions import MemoryConditions
 from pipeline.store.message_cues import MessageText
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
@@ -248,7 +248,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         messages={each: Link(share=1.0, reason=a.text) for each in a.ids("messages")}
     ),
     "linked": lambda a: {str(each): a.text for each in a.ids("memories")},
-    "store.memory_search.relevant.ids": lambda a: (
+    "store.memory_candidates.believed.ids": lambda a: (
         None if a.theme.empty else [str(each) for each in a.ids("memories")]
     ),
     "week": lambda a: Week(a.chat_id, LONG_AGO.date()),
@@ -402,7 +402,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         chat_id=None if a.theme.empty else SHARED_CHAT,
         metadata=None if a.theme.text is None else {"note": a.theme.text},
     ),
-    "which: pipeline.store.memory_search.MemoryConditions": lambda a: MemoryConditions(
+    "which: pipeline.store.memory_conditions.MemoryConditions": lambda a: MemoryConditions(
         user_ids=None if a.theme.empty else a.names("users", "user_id"),
         source=None if a.theme.text is None else a.theme.text,
         metadata=None if a.theme.text is None else {"note": a.theme.text},
@@ -416,7 +416,6 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
             alone=True,
         )
     ),
-    "store.memory_search.relevant.named": lambda a: a.names("messages", "sender_id"),
     # learned memories: their statements name them by evidence and supersessions
     "how": lambda _: Learning(extractor=RuleExtractor(), rules=RuleExtractor()),
     "again": lambda a: a.ids("memories"),
