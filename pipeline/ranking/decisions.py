@@ -68,8 +68,7 @@ def _subjects(ordered: Sequence[Candidate], language: str) -> list[frozenset[str
     def can_be(term: str) -> bool:
         return term.isalpha() and term not in no_subject and not term.startswith(cues.deciding_stems)
 
-    texts = all_terms((candidate.text for candidate in ordered), language)
-    return [frozenset(filter(can_be, found)) for found in texts]
+    return list(all_terms((candidate.text for candidate in ordered), language, can_be))
 
 
 def _closeness(

@@ -158,6 +158,7 @@ def extended(
 def _candidates(rows: Sequence[CandidateRow], terms: SearchTerms, language: str) -> list[Candidate]:
     """Return rows of `candidate_rows` as candidates, each with its place."""
     known = [frozenset(query.lexemes) for query in terms.queries]
+    alone = len(known) == 1
     # by position and not by name, which takes three times as long: some hundreds are made for each query
     ordered = sorted((row[12], row[5], row[6], number_of(row[1]), row[0], row) for row in rows)
     by_external_id = {row[1]: row for row in rows}
@@ -190,7 +191,12 @@ def _candidates(rows: Sequence[CandidateRow], terms: SearchTerms, language: str)
         else:
             place += 1 if following == message else 2
         before, following = session, after
-        held = [{word: n for word, n in found.items() if word in each} if found else {} for each in known]
+        # of one query every lexeme that was found is its own
+        held = (
+            [found or {}]
+            if alone
+            else [{word: n for word, n in (found or {}).items() if word in each} for each in known]
+        )
         candidates.append(
             Candidate(
                 id=message,
@@ -206,7 +212,9 @@ def _candidates(rows: Sequence[CandidateRow], terms: SearchTerms, language: str)
                 cosine=cosines[0],
                 cues=stored_or_read(asks, flags, content, language, of_a_bot=role == "assistant"),
                 answered=_answered(by_external_id.get(reply_to), answered) if reply_to else None,
-                others=[QueryMatch(*each) for each in zip(held[1:], cosines[1:], strict=True)],
+                others=()
+                if alone
+                else [QueryMatch(*each) for each in zip(held[1:], cosines[1:], strict=True)],
             )
         )
     questions: Questions | None = terms.questions
