@@ -15,9 +15,8 @@ from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
 from pipeline.retrieval.event_dating import date_event
 from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms, Stopwatch
-from pipeline.store import keyword_search
 from pipeline.store.database import Database
-from pipeline.store.prelude import Prelude
+from pipeline.store.prelude import lexemes_of
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -129,7 +128,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         mention = None
     events = [read(one) for one in mention.events] if mention is not None else []
     others = [read(one) for one in request.queries]
-    named, *lexemes = _lexemes(
+    named, *lexemes = lexemes_of(
         connection,
         prelude,
         [" ".join(question.names)]
@@ -158,16 +157,6 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         asker=prelude.asker,
         active_space=prelude.space,
     )
-
-
-def _lexemes(connection: Connection, prelude: Prelude, texts: Sequence[str]) -> list[list[str]]:
-    """Return the lexemes of each text; those of words that the prelude did not look up are looked up at once."""
-    known = [prelude.lexemes(text) for text in texts]
-    missing = [text for text, found in zip(texts, known, strict=True) if found is None]
-    looked_up = iter(
-        keyword_search.all_lexemes(connection, prelude.chat.language, missing) if missing else ()
-    )
-    return [next(looked_up) if found is None else found for found in known]
 
 
 def plan(

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, TextClause, text
 
-from pipeline.store import membership, messages, sessions, vectors
+from pipeline.store import keyword_search, membership, messages, sessions, vectors
 from pipeline.store.chats import CHAT_COLUMNS, Chat
 from pipeline.store.membership import Member, Present
 from pipeline.store.statements import run
@@ -137,6 +137,16 @@ def read(
     if row.moved_to is not None:
         row = row_of(row.moved_to)
     return None if row.chat_id is None else _prelude(row, of_key)
+
+
+def lexemes_of(connection: Connection, prelude: Prelude, texts: Sequence[str]) -> list[list[str]]:
+    """Return the lexemes of each text; those of words that the prelude did not look up are looked up at once."""
+    known = [prelude.lexemes(text) for text in texts]
+    missing = [text for text, found in zip(texts, known, strict=True) if found is None]
+    looked_up = iter(
+        keyword_search.all_lexemes(connection, prelude.chat.language, missing) if missing else ()
+    )
+    return [next(looked_up) if found is None else found for found in known]
 
 
 def _prelude(row: Row[Any], of_key: str | None) -> Prelude:

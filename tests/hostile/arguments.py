@@ -571,6 +571,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     ],
     "sizes": lambda _: sizes_of(1000, 1.0),
     "queries: Sequence[str]": lambda a: [a.text],
+    "prelude": lambda a: a.prepared.request.prelude,
     "of_key": lambda a: a.maybe("session_closes", "session_key"),
     "pieces: Sequence[Sequence[str]]": lambda a: [["lighthouse"], [a.text]],
     "store.arms.search.sessions": lambda _: SESSION_LIMITS,
