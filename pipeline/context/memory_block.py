@@ -85,7 +85,6 @@ def choose(
         of_person = (about_asker and memory.of_asker) or (about_people and memory.is_named)
         always = memory.scope == "session" or memory.type == "persona" or (of_person and not is_passage)
         most_of_scope = getattr(parameters, f"{memory.scope}_memories")
-        bag = _bag(memory.content)
         if memory.id in repeated:
             drop(memory, "duplicate", repeated[memory.id])
         elif memory.scope != "session" and similar is not None and similar < parameters.min_similarity:
@@ -97,7 +96,7 @@ def choose(
                 "below_minimum",
                 f"no word in common with the question, and similarity below {least:g}",
             )
-        elif duplicates.is_said(bag, seen[is_passage], parameters.duplicate_jaccard):
+        elif duplicates.is_said(bag := _bag(memory.content), seen[is_passage], parameters.duplicate_jaccard):
             better = "passage" if is_passage else "memory"
             drop(memory, "duplicate", f"says the same as a better {better}")
         elif len(kept) >= most:

@@ -42,6 +42,8 @@ def choose(
 
 def _words(text: str) -> set[str]:
     found: set[str] = set()
+    if text.isascii():
+        return {word for word in _WORD.findall(text.lower()) if len(word) >= _SHORTEST or word.isdigit()}
     for word in _WORD.findall(text.casefold()):
         if word[0] >= _FIRST_UNSPACED:
             found.update(word[i : i + 2] for i in range(max(len(word) - 1, 1)))

@@ -44,7 +44,7 @@ def read(connection: Connection, session_id: int) -> SessionRead | None:
         return None
     said = messages.in_range(connection, *place, limit=MAX_MESSAGES)
     speaking = {each.speaker: each.sender_id for each in said if each.role == "user"}
-    members = membership.names(connection, row.chat_id, [])
+    members = membership.names(connection, row.chat_id)
     shared = Counter(each.sender_name for each in members)
     # of two with the same name nobody is meant but who speaks
     names = {

@@ -14,6 +14,7 @@ from pipeline.store import memories as store
 from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from pipeline.store.membership import Seen
+from pipeline.store.memory_conditions import MemoryConditions
 from pipeline.store.memory_ids import new_id
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import InvalidInput, NotFound
@@ -110,7 +111,7 @@ def listing(database: Database, tenant_id: str, given: MemoryFilter) -> list[Mem
     with database.tenant(tenant_id) as connection:
         seen, here = seen_in(connection, given.chat_id, given.user_id)
         ids = None if given.user_id is None else identities.ids_of(connection, given.user_id)
-        which = memory_search.MemoryConditions(
+        which = MemoryConditions(
             scope=given.scope,
             user_ids=ids,
             agent_id=given.agent_id,

@@ -11,7 +11,7 @@ from typing import get_args
 from sqlalchemy import Connection
 
 from pipeline.store import membership
-from pipeline.store.membership import Seen, Visible
+from pipeline.store.membership import Present, Seen, Visible
 from schemas.memories import VisibilityPolicy
 
 DEFAULT: VisibilityPolicy = "strict"
@@ -83,8 +83,12 @@ def visible(policy: VisibilityPolicy, asked: Place, places: Iterable[Place]) -> 
 
 def seen(connection: Connection, chat_id: str, kind: str, user_id: str | None) -> Seen:
     """Return what may be shown in a chat when somebody, by any of their ids, asks there."""
-    row = membership.present(connection, chat_id, user_id)
-    asked = place_of_question(chat_id, kind, row.members, unnamed=row.unnamed, asker=row.asker)
-    places = [Place(**(place | {"persons": frozenset(place["persons"])})) for place in row.places]
-    shown = visible(policy_of(row.policy), asked, places)
-    return Seen(visible=shown, asker_ids=list(row.asker_ids), alone=is_alone(asked, row.asker))
+    return seen_by(membership.present(connection, chat_id, user_id), chat_id, kind)
+
+
+def seen_by(present: Present, chat_id: str, kind: str) -> Seen:
+    """Return what may be shown in a chat of a kind to those who are present."""
+    asked = place_of_question(chat_id, kind, present.members, unnamed=present.unnamed, asker=present.asker)
+    places = [Place(**{**place, "persons": frozenset(place["persons"])}) for place in present.places]
+    shown = visible(policy_of(present.policy), asked, places)
+    return Seen(visible=shown, asker_ids=list(present.asker_ids), alone=is_alone(asked, present.asker))

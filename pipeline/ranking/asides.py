@@ -1,10 +1,11 @@
 """Mark asides, which share a question's words and answer none: questions put to a bot, and answers that say nothing."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from pipeline.ranking.model import Candidate, QueryMatch
 from pipeline.text.addressing import ASKS, is_put_to_a_bot, names_of, said
@@ -12,32 +13,36 @@ from pipeline.text.cues import plain
 
 # A bot asks for a context when it has seen the message.
 ABOUT_THEN = timedelta(hours=1)
+_TIME = itemgetter(0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Questions:
-    """The question at hand and those of the query log, normalized by `said`."""
+    """The question at hand, normalized by `said`, and those of the query log."""
 
     itself: str
     # of the chat
     language: str
-    # when, of each
-    logged: Mapping[str, Sequence[datetime]] = field(default_factory=dict)
+    # with their times, oldest first
+    logged: Sequence[tuple[datetime, str]] = ()
 
     @classmethod
     def of(cls, query: str, language: str, log: Iterable[tuple[str, datetime]] = ()) -> "Questions":
-        """Normalize the question at hand, and those of the log with their times."""
-        logged: dict[str, list[datetime]] = {}
-        for one, at in log:
-            logged.setdefault(said(one, language), []).append(at)
+        """Normalize the question at hand, beside those of the log with their times."""
+        logged = sorted((at, one) for one, at in log)
         return cls(itself=said(query, language), language=language, logged=logged)
 
     def are_logged(self, candidate: Candidate) -> bool:
         """Tell whether a message only asks what the log has for about its time."""
         if not self.logged or candidate.cues.asks < ASKS:
             return False
-        times = self.logged.get(said(candidate.text, self.language), ())
-        return any(abs(at - candidate.sent_at) <= ABOUT_THEN for at in times)
+        first = bisect_left(self.logged, candidate.sent_at - ABOUT_THEN, key=_TIME)
+        last = bisect_right(self.logged, candidate.sent_at + ABOUT_THEN, key=_TIME)
+        # most messages are of another time than any question, so only these few are normalized
+        about_then = (one for _, one in self.logged[first:last])
+        return first < last and said(candidate.text, self.language) in {
+            said(one, self.language) for one in about_then
+        }
 
 
 def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:

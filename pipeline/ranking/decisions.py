@@ -11,7 +11,7 @@ from math import prod, sqrt
 from pipeline.ranking.bm25 import idf
 from pipeline.ranking.model import Candidate, Statistics
 from pipeline.text.cues import cues_of
-from pipeline.text.sentences import terms, words
+from pipeline.text.sentences import all_terms
 
 # A long session is about many things, so it is read as talks of 10 messages. About the subject are the best 8 talks,
 # as far as they fit half as well as the best one.
@@ -37,7 +37,7 @@ def about(
     deciding = [i for i, c in enumerate(ordered) if not c.aside and c.cues.decides]
     if not deciding:
         return [0.0] * len(ordered)
-    said = [_subjects(candidate, language) for candidate in ordered]
+    said = _subjects(ordered, language)
     closeness = _closeness(ordered, said, meaning, statistics, language)
     values = {i: _value([closeness.get(term, 0.0) for term in said[i]]) for i in deciding}
     if then is None:
@@ -54,24 +54,21 @@ def close_words(
     ordered: Sequence[Candidate], meaning: Sequence[float], statistics: Statistics, language: str
 ) -> list[str]:
     """Return words typical of passages about the question's subject, the closest first; see `about`."""
-    said = [_subjects(candidate, language) for candidate in ordered]
+    said = _subjects(ordered, language)
     closeness = _closeness(ordered, said, meaning, statistics, language)
     shared = [term for term, value in closeness.items() if value >= _SHARED]
     return sorted(shared, key=lambda term: (-closeness[term], term))
 
 
-def _subjects(candidate: Candidate, language: str) -> frozenset[str]:
-    """Return the words that can be a decision's subject: no number, no time, no verb of deciding."""
+def _subjects(ordered: Sequence[Candidate], language: str) -> list[frozenset[str]]:
+    """Return the words of each that can be a decision's subject: no number, no time, no verb of deciding."""
     cues = cues_of(language)
-    found = terms(words(candidate.text), language)
-    return frozenset(
-        term
-        for term in found
-        if term.isalpha()
-        and term not in cues.time.whole
-        and term not in cues.deciding_verbs
-        and not term.startswith(cues.deciding_stems)
-    )
+    no_subject = cues.time.whole | cues.deciding_verbs
+
+    def can_be(term: str) -> bool:
+        return term.isalpha() and term not in no_subject and not term.startswith(cues.deciding_stems)
+
+    return list(all_terms((candidate.text for candidate in ordered), language, can_be))
 
 
 def _closeness(

@@ -12,13 +12,13 @@ from itertools import chain
 from sqlalchemy import Connection
 
 from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms
-from pipeline.store import arms, candidate_rows, keyword_search, messages, text_search, vector_search
-from pipeline.store.arms import Arms
+from pipeline.store import arms, text_search
+from pipeline.store.arms import NOTHING, Arms, Asked
 from pipeline.store.filters import MessageFilter
 from pipeline.store.keyword_search import KeywordHits
+from pipeline.store.memory_candidates import MemoryHits, MemoryScope
 from pipeline.store.session_search import SessionLimits
 from pipeline.store.vector_search import VectorHits
-from pipeline.text.exact_match import Verbatim
 
 # Messages that the arms of words and vectors find …
 CANDIDATES_PER_ARM = 50
@@ -53,22 +53,75 @@ class ArmHits:
     by_word: Sequence[KeywordHits]
     by_vector: Sequence[VectorHits]
     arms: Mapping[str, Sequence[int]]
+    # for each query, where they are searched
+    memories: Sequence[MemoryHits] = ()
 
 
-def search_always(connection: Connection, request: RetrievalRequest, terms: SearchTerms, size: int) -> Arms:
-    """Search for the question by words, by vector and by the summaries of sessions."""
-    space, vector = terms.embedded or (None, None)
+def search_question(
+    connection: Connection, request: RetrievalRequest, terms: SearchTerms, memories: MemoryScope | None = None
+) -> Arms:
+    """Search for the question by words, by vector, by the summaries of sessions, and by what else it says.
+
+    `memories` are those that are searched, too.
+    """
+    open_before = request.filter.is_open_before
+    asked = _asked(request, terms) if open_before else NOTHING
+    if terms.exact and request.filter.is_open:
+        pieces, share = [piece.text for piece in terms.exact], 1 / len(terms.exact)
+        asked = replace(asked, pieces=pieces, pieces_read=int(share * VERBATIM_READ))
+    return _search(
+        connection,
+        request,
+        terms,
+        CANDIDATES_PER_ARM,
+        sessions=SESSION_LIMITS if open_before else WITHOUT_MESSAGES,
+        # the other arms search whatever the filter says but for what is too late, which is left out afterwards
+        asked=asked,
+        memories=memories,
+    )
+
+
+def _asked(request: RetrievalRequest, terms: SearchTerms) -> Asked:
+    """Return what else a question says: times, people, that it wants the newest."""
+    names = bool(terms.speakers or terms.named)
+    if not (terms.spans or names or terms.newest):
+        return NOTHING
+    return Asked(
+        times=terms.spans,
+        read=TIME_READ,
+        named=[*terms.named, *terms.lexemes] if names else [],
+        speakers=terms.speakers,
+        within=NAMED_WITHIN,
+        newest=terms.newest,
+        until=request.filter.until,
+        limit=CANDIDATES_PER_SIDE_ARM,
+    )
+
+
+def _search(
+    connection: Connection,
+    request: RetrievalRequest,
+    query: QueryTerms,
+    limit: int,
+    *,
+    sessions: SessionLimits = WITHOUT_MESSAGES,
+    asked: Asked = NOTHING,
+    memories: MemoryScope | None = None,
+) -> Arms:
+    space, vector = query.embedded or (None, None)
     return arms.search(
         connection,
         request.scope,
-        terms.lexemes,
+        query.lexemes,
         space,
         vector,
-        messages=size,
+        messages=request.prelude.size,
         mean_size=mean_length(request),
-        limit=CANDIDATES_PER_ARM,
-        sessions=SESSION_LIMITS if request.filter.is_open_before else WITHOUT_MESSAGES,
+        limit=limit,
+        sessions=sessions,
         indexed=request.prelude.indexed,
+        asked=asked,
+        memories=memories,
     )
 
 
@@ -76,26 +129,26 @@ def search_queries(
     connection: Connection,
     request: RetrievalRequest,
     terms: SearchTerms,
-    size: int,
     limit: int,
     known: Arms | None,
+    memories: MemoryScope | None = None,
 ) -> ArmHits:
     """Search by words and by vector, for each query; what is `known` of the question is not searched again."""
-    by_word, by_vector = ([known.by_word], [known.by_vector]) if known else ([], [])
-    for query, share in _shares(terms, limit)[len(by_word) :]:
-        by_word.append(keyword_hits(connection, request, query.lexemes, share, size=size))
-        by_vector.append(
-            vector_search.nearest(connection, request.scope, *query.embedded, messages=size, limit=share)
-            if query.embedded
-            else VectorHits()
-        )
-    found: dict[str, Sequence[int]] = {
-        "keywords": list(dict.fromkeys(chain(*(each.scores for each in by_word)))),
-        "vectors": list(dict.fromkeys(chain(*(each.cosines for each in by_vector)))),
+    found = [known] if known else []
+    for query, share in _shares(terms, limit)[len(found) :]:
+        found.append(_search(connection, request, query, share, memories=memories))
+    by_arm: dict[str, Sequence[int]] = {
+        "keywords": list(dict.fromkeys(chain(*(each.by_word.scores for each in found)))),
+        "vectors": list(dict.fromkeys(chain(*(each.by_vector.cosines for each in found)))),
     }
     if not request.filter.is_open:
-        found = _filtered(connection, request, terms, 2 * limit)
-    return ArmHits(by_word=by_word, by_vector=by_vector, arms=found)
+        by_arm = _filtered(connection, request, terms, 2 * limit)
+    return ArmHits(
+        by_word=[each.by_word for each in found],
+        by_vector=[each.by_vector for each in found],
+        arms=by_arm,
+        memories=[each.memories for each in found],
+    )
 
 
 def _filtered(
@@ -120,40 +173,35 @@ def _filtered(
     }
 
 
-def search_asked(
-    connection: Connection, request: RetrievalRequest, terms: SearchTerms
+def search_exact(
+    connection: Connection, request: RetrievalRequest, terms: SearchTerms, known: Arms
 ) -> dict[str, Sequence[int]]:
-    """Search by what else a question says: pieces of text, times, people, that it wants the newest."""
-    scope, limit = request.scope, CANDIDATES_PER_SIDE_ARM
-    space, vector = terms.embedded or (None, None)
-    found: dict[str, Sequence[int]] = {}
-    if terms.exact:
-        found["verbatim"] = list(
-            dict.fromkeys(
-                chain(*(_holding(connection, request, piece, 1 / len(terms.exact)) for piece in terms.exact))
-            )
+    """Find up to `CANDIDATES_PER_ARM` messages that hold a piece of the query verbatim, for each piece.
+
+    They are among those with its words in the index, which are `known`. Where the index has other words for it, or none
+    (`to be or not to be`), the newest messages are read instead.
+    """
+    if not terms.exact:
+        return {}
+    held = {
+        place: [message for message, content in known.pieces.get(place, ()) if piece.is_in(content)]
+        for place, piece in enumerate(terms.exact)
+    }
+    missing = [place for place, found in held.items() if not found]
+    if missing:
+        rows = text_search.resembling(
+            connection,
+            request.chat.chat_id,
+            _within_scope(request),
+            [terms.exact[place].parts for place in missing],
+            newest=VERBATIM_SCANNED // len(terms.exact),
+            limit=VERBATIM_READ,
         )
-    if not request.filter.is_open_before:
-        # the other arms search whatever the filter says but for what is too late, which is left out afterwards
-        return found
-    if terms.spans:
-        found["times"] = text_search.within(
-            connection, scope, terms.spans, terms.lexemes, space, vector, read=TIME_READ, limit=limit
-        )
-    if terms.speakers or terms.named:
-        by_name = keyword_hits(connection, request, [*terms.named, *terms.lexemes], limit).scores
-        spoken = (
-            vector_search.nearest_of_speakers(
-                connection, scope, space, vector, list(terms.speakers), within=NAMED_WITHIN, limit=limit
-            )
-            if space is not None and vector is not None and terms.speakers
-            else []
-        )
-        found["named"] = list(dict.fromkeys([*spoken, *by_name]))
-    if terms.newest:
-        newest = messages.recent(connection, scope.chat_id, limit, request.session_key, request.filter.until)
-        found["newest"] = [message.id for message in newest]
-    return found
+        for number, message, content in rows:
+            if terms.exact[missing[number]].is_in(content):
+                held[missing[number]].append(message)
+    best = (found[:CANDIDATES_PER_ARM] for found in held.values())
+    return {"verbatim": list(dict.fromkeys(chain.from_iterable(best)))}
 
 
 def _shares(terms: SearchTerms, limit: int) -> list[tuple[QueryTerms, int]]:
@@ -169,49 +217,6 @@ def _within_scope(request: RetrievalRequest) -> MessageFilter:
     if request.session_key is None:
         return request.filter
     return replace(request.filter, session_key=request.session_key)
-
-
-def _holding(connection: Connection, request: RetrievalRequest, piece: Verbatim, share: float) -> list[int]:
-    """Find up to `CANDIDATES_PER_ARM` messages that hold a piece of the query verbatim.
-
-    They are found by its words in the index, the best by BM25. Where the index has other words for it, or none (`to be
-    or not to be`), the newest messages are read instead. `share` is the part of the limits that this piece may use.
-    """
-    chat, which = request.chat, _within_scope(request)
-    held: list[int] = []
-    if request.filter.is_open:
-        words = keyword_search.lexemes(connection, chat.language, piece.text)
-        hits = keyword_hits(connection, request, words, int(share * VERBATIM_READ), share=share).scores
-        content = dict(candidate_rows.contents(connection, list(hits)))
-        held = [message for message in hits if piece.is_in(content.get(message, ""))]
-    if not held:
-        newest = int(share * VERBATIM_SCANNED)
-        rows = text_search.resembling(
-            connection, chat.chat_id, which, piece.parts, newest=newest, limit=VERBATIM_READ
-        )
-        held = [message for message, content in rows if piece.is_in(content)]
-    return held[:CANDIDATES_PER_ARM]
-
-
-def keyword_hits(
-    connection: Connection,
-    request: RetrievalRequest,
-    words: Sequence[str],
-    limit: int,
-    *,
-    size: int | None = None,
-    share: float = 1.0,
-) -> KeywordHits:
-    """Find the best messages of a scope of `size` by BM25; with a `share` of the messages that may be scored."""
-    return keyword_search.keywords(
-        connection,
-        request.scope,
-        words,
-        messages=request.chat.message_count if size is None else size,
-        mean_size=mean_length(request),
-        limit=limit,
-        share=share,
-    )
 
 
 def mean_length(request: RetrievalRequest) -> float:

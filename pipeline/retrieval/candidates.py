@@ -15,11 +15,12 @@ from pipeline.ranking import asides
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Candidate, QueryMatch, Statistics
 from pipeline.retrieval import arms
-from pipeline.retrieval.arms import BEHIND_ASIDES, CANDIDATES_PER_ARM
+from pipeline.retrieval.arms import BEHIND_ASIDES, CANDIDATES_PER_ARM, ArmHits
 from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms
-from pipeline.store import candidate_rows, sessions
+from pipeline.store import candidate_rows
 from pipeline.store.filters import Scope
 from pipeline.store.keyword_search import KeywordHits, KeywordSearch
+from pipeline.store.memory_candidates import MemoryHits, MemoryScope
 from pipeline.store.vector_search import VectorHits
 from pipeline.text.message_cues import stored_or_read
 from schemas.languages import parts_of
@@ -32,12 +33,22 @@ REACH = 2
 UNKNOWN_LANGUAGE_TRUST = 0.4
 
 
+CandidateRow = Row[*tuple[Any, ...]]
+"""A row of `candidate_rows`."""
+# What comes after a message, in its row.
+_AFTER = 13
+
+
 @dataclass(frozen=True, kw_only=True)
 class CandidateSet:
     """Candidates with the statistics that scoring them needs."""
 
     candidates: list[Candidate]
+    # what they were made of
+    rows: Sequence[CandidateRow] = ()
     statistics: Statistics
+    # memories, for each query; none where they were not searched
+    memories: Sequence[MemoryHits] = ()
     # what each arm found, the best first
     arms: Mapping[str, Sequence[int]]
     # how vectors were searched, and how many were compared
@@ -47,26 +58,33 @@ class CandidateSet:
     keyword_search: KeywordSearch
 
 
-def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTerms) -> CandidateSet:
-    """Read the candidates of a scope; hits are those that the request's filter lets through."""
-    size = request.chat.message_count
-    if request.session_key is not None:
-        size = sessions.messages_of_key(connection, request.chat.chat_id, request.session_key)
-    first = arms.search_always(connection, request, terms, size)
-    asked = arms.search_asked(connection, request, terms)
+def retrieve(
+    connection: Connection,
+    request: RetrievalRequest,
+    terms: SearchTerms,
+    memories: MemoryScope | None = None,
+) -> CandidateSet:
+    """Read the candidates of a scope; hits are those that the request's filter lets through.
+
+    `memories` are those that are searched together with the messages.
+    """
+    first = arms.search_question(connection, request, terms, memories)
+    asked = {**arms.search_exact(connection, request, terms, first), **first.asked}
     if first.inside:
         asked["sessions"] = first.inside
-    for limit, known in ((CANDIDATES_PER_ARM, first), (BEHIND_ASIDES * CANDIDATES_PER_ARM, None)):
-        found = arms.search_queries(connection, request, terms, size, limit, known)
-        hits = set(chain(*found.arms.values()))
-        ids = list(dict.fromkeys(chain(*asked.values(), *found.arms.values())))
-        candidates = with_neighbours(connection, request.scope, ids, terms)
-        if 2 * sum(candidate.aside for candidate in candidates if candidate.id in hits) <= len(hits):
-            break
+    found = arms.search_queries(connection, request, terms, CANDIDATES_PER_ARM, first, memories)
+    remembered = found.memories
+    rows = read_rows(connection, request.scope, _ids(asked, found), terms)
+    candidates = _candidates(rows, terms, request.chat.language)
+    hits = set(chain(*found.arms.values()))
+    if 2 * sum(candidate.aside for candidate in candidates if candidate.id in hits) > len(hits):
+        found = arms.search_queries(connection, request, terms, BEHIND_ASIDES * CANDIDATES_PER_ARM, None)
+        rows = read_rows(connection, request.scope, _ids(asked, found), terms)
+        candidates = _candidates(rows, terms, request.chat.language)
 
     def statistics(query: QueryTerms, words: KeywordHits, vectors: VectorHits) -> Statistics:
         return Statistics(
-            messages=size,
+            messages=request.prelude.size,
             mean_length=arms.mean_length(request),
             document_frequency={word: words.document_frequency.get(word, 0) for word in query.lexemes},
             mean_cosine=vectors.mean_cosine,
@@ -74,13 +92,19 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
 
     own, *others = map(statistics, terms.queries, found.by_word, found.by_vector)
     return CandidateSet(
+        rows=rows,
         candidates=candidates,
+        memories=remembered,
         statistics=replace(own, trust=_trust(request.chat.language, terms), others=others),
         arms={**found.arms, **asked},
         vector_search=found.by_vector[0].search,
         rows_compared=found.by_vector[0].compared,
         keyword_search=found.by_word[0].search,
     )
+
+
+def _ids(asked: Mapping[str, Sequence[int]], found: ArmHits) -> list[int]:
+    return list(dict.fromkeys(chain(*asked.values(), *found.arms.values())))
 
 
 def _trust(language: str, terms: SearchTerms) -> float:
@@ -98,29 +122,43 @@ def _trust(language: str, terms: SearchTerms) -> float:
     return 1 - (1 - UNKNOWN_LANGUAGE_TRUST) * unknown / len(parts)
 
 
+def lexemes_of(terms: SearchTerms) -> list[str]:
+    """Return the lexemes of all queries, each once."""
+    return list(dict.fromkeys(chain(*(query.lexemes for query in terms.queries))))
+
+
+def read_rows(
+    connection: Connection, scope: Scope, ids: Sequence[int], terms: SearchTerms
+) -> Sequence[CandidateRow]:
+    """Read these messages, with `REACH` neighbours on either side and what answers them."""
+    queries = [query.embedded for query in terms.queries]
+    return candidate_rows.with_neighbours(connection, scope, ids, REACH, lexemes_of(terms), queries)
+
+
 def with_neighbours(
     connection: Connection, scope: Scope, ids: Sequence[int], terms: SearchTerms
 ) -> list[Candidate]:
-    """Read these messages as candidates, with `REACH` neighbours on either side and what answers them."""
-    lexemes = list(dict.fromkeys(chain(*(query.lexemes for query in terms.queries))))
-    space, vector = terms.embedded or (None, None)
-    rows = candidate_rows.with_neighbours(connection, scope, ids, REACH, lexemes, space, vector)
-    known = [row[0] for row in rows]
-    cosines = [
-        candidate_rows.cosines_of(connection, known, *query.embedded) if query.embedded else {}
-        for query in terms.queries[1:]
-    ]
-    return _candidates(rows, cosines, terms, scope.language)
+    """Read these messages as candidates, with their neighbours."""
+    return _candidates(read_rows(connection, scope, ids, terms), terms, scope.language)
 
 
-def _candidates(
-    rows: Sequence[Row[*tuple[Any, ...]]],
-    cosines: Sequence[Mapping[int, float]],
-    terms: SearchTerms,
-    language: str,
-) -> list[Candidate]:
-    """Return rows of `candidate_rows` as candidates, each with its place; `cosines` are those of each other query."""
+def extended(
+    found: CandidateSet, rows: Sequence[CandidateRow], terms: SearchTerms, language: str
+) -> CandidateSet:
+    """Add messages that were read with their neighbours, as if all had been read at once."""
+    by_id = {row[0]: row for row in found.rows}
+    for row in rows:
+        # each read knows what comes after the messages around those that it was asked for
+        if row[0] not in by_id or by_id[row[0]][_AFTER] is None:
+            by_id[row[0]] = row
+    every = list(by_id.values())
+    return replace(found, rows=every, candidates=_candidates(every, terms, language))
+
+
+def _candidates(rows: Sequence[CandidateRow], terms: SearchTerms, language: str) -> list[Candidate]:
+    """Return rows of `candidate_rows` as candidates, each with its place."""
     known = [frozenset(query.lexemes) for query in terms.queries]
+    alone = len(known) == 1
     # by position and not by name, which takes three times as long: some hundreds are made for each query
     ordered = sorted((row[12], row[5], row[6], number_of(row[1]), row[0], row) for row in rows)
     by_external_id = {row[1]: row for row in rows}
@@ -142,7 +180,7 @@ def _candidates(
             found,
             reply_to,
             answered,
-            cosine,
+            cosines,
             session,
             after,
             asks,
@@ -153,7 +191,12 @@ def _candidates(
         else:
             place += 1 if following == message else 2
         before, following = session, after
-        held = [{word: n for word, n in found.items() if word in each} if found else {} for each in known]
+        # of one query every lexeme that was found is its own
+        held = (
+            [found or {}]
+            if alone
+            else [{word: n for word, n in (found or {}).items() if word in each} for each in known]
+        )
         candidates.append(
             Candidate(
                 id=message,
@@ -166,19 +209,19 @@ def _candidates(
                 sent_at=sent_at,
                 terms=held[0],
                 length=size,
-                cosine=cosine,
+                cosine=cosines[0],
                 cues=stored_or_read(asks, flags, content, language, of_a_bot=role == "assistant"),
                 answered=_answered(by_external_id.get(reply_to), answered) if reply_to else None,
-                others=[
-                    QueryMatch(own, each.get(message)) for own, each in zip(held[1:], cosines, strict=True)
-                ],
+                others=()
+                if alone
+                else [QueryMatch(*each) for each in zip(held[1:], cosines[1:], strict=True)],
             )
         )
     questions: Questions | None = terms.questions
     return candidates if questions is None else asides.marked(candidates, questions)
 
 
-def _answered(named: Row[*tuple[Any, ...]] | None, otherwise: Sequence[Any] | None) -> RepliedTo | None:
+def _answered(named: CandidateRow | None, otherwise: Sequence[Any] | None) -> RepliedTo | None:
     """Return the message that a message answers: the row that it names, if that was read too, else what is known."""
     if named is not None:
         return RepliedTo(named[0], named[2], named[4])

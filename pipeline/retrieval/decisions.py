@@ -1,15 +1,12 @@
 """Find decisions that no arm finds, as they do not name what they are about."""
 
-from dataclasses import replace
-
 from sqlalchemy import Connection
 
 from pipeline.ranking import decisions, features
-from pipeline.retrieval.arms import CANDIDATES_PER_ARM, keyword_hits
-from pipeline.retrieval.candidates import CandidateSet, with_neighbours
+from pipeline.retrieval.arms import CANDIDATES_PER_ARM, mean_length
+from pipeline.retrieval.candidates import REACH, CandidateSet, extended, lexemes_of
 from pipeline.retrieval.prepare import PreparedQuery
-from pipeline.store import keyword_search, message_cues
-from pipeline.text.message_cues import stored_or_read
+from pipeline.store import candidate_rows, keyword_search
 
 # Words of the discussion that are searched for, and messages with them that are read.
 _WORDS = 5
@@ -25,18 +22,16 @@ def with_decisions(connection: Connection, query: PreparedQuery, found: Candidat
     ordered = sorted(found.candidates, key=lambda c: (c.session, c.place))
     meaning = features.meanings(ordered, found.statistics.mean_cosine).tolist()
     close = decisions.close_words(ordered, meaning, found.statistics, chat.language)[:_WORDS]
-    words = keyword_search.lexemes(connection, chat.language, " ".join(close))
-    hits = keyword_hits(connection, query.request, words, _READ).scores
-    known = {candidate.id for candidate in ordered}
-    decides = {
-        each: stored_or_read(asks, flags, text, chat.language, of_a_bot=role == "assistant").decides
-        for each, role, text, asks, flags in message_cues.of(
-            connection, [each for each in hits if each not in known]
-        )
-    }
-    deciding = [each for each in hits if decides.get(each)]
-    if not deciding:
-        return found
-    # read all again, so that each message knows its place among the same neighbours
-    ids = [*known, *deciding[:CANDIDATES_PER_ARM]]
-    return replace(found, candidates=with_neighbours(connection, query.request.scope, ids, query.terms))
+    rows = candidate_rows.deciding(
+        connection,
+        query.request.scope,
+        " ".join(close),
+        [candidate.id for candidate in ordered],
+        REACH,
+        lexemes_of(query.terms),
+        [each.embedded for each in query.terms.queries],
+        sizes=keyword_search.sizes_of(query.request.prelude.size, mean_length(query.request)),
+        read=_READ,
+        limit=CANDIDATES_PER_ARM,
+    )
+    return extended(found, rows, query.terms, chat.language) if rows else found

@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 
 from pipeline.people import visibility
 from pipeline.ranking.model import Candidate
-from pipeline.retrieval.candidates import CandidateSet, with_neighbours
+from pipeline.retrieval.candidates import CandidateSet, extended, read_rows
 from pipeline.retrieval.prepare import PreparedQuery
-from pipeline.store import entity_search
+from pipeline.store import entity_search, membership
 from pipeline.store.entity_search import Near
 from pipeline.text import entity_names
 
@@ -52,7 +52,8 @@ def find_linked(connection: Connection, query: PreparedQuery) -> Linked:
     names = entity_names.asked(request.text, request.chat.language) if hops else []
     if not names:
         return Linked()
-    seen = visibility.seen(connection, request.chat.chat_id, request.chat.kind, request.user_id).visible
+    present = request.prelude.present or membership.present(connection, request.chat.chat_id, request.user_id)
+    seen = visibility.seen_by(present, request.chat.chat_id, request.chat.kind).visible
     chats = None if seen.everywhere else sorted(seen.chats)
     named = entity_search.named(connection, chats, names, MAX_NAMED)
     near = entity_search.near(connection, chats, list(named), MAX_NEAR) if named else []
@@ -93,9 +94,9 @@ def with_linked(
     best = sorted(linked.messages, key=lambda each: (-linked.messages[each].share, -each))
     new = [each for each in best[:LINKED_MESSAGES] if each not in known]
     if new:
-        # read all again, so that each message knows its place among the same neighbours
-        read = with_neighbours(connection, query.request.scope, [*known, *new], query.terms)
-        found = replace(found, candidates=read)
+        request = query.request
+        rows = read_rows(connection, request.scope, new, query.terms)
+        found = extended(found, rows, query.terms, request.chat.language)
     return replace(found, candidates=[_marked(each, linked) for each in found.candidates])
 
 

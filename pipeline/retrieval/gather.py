@@ -14,7 +14,7 @@ from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.candidates import CandidateSet, retrieve
 from pipeline.retrieval.decisions import with_decisions
 from pipeline.retrieval.entity_hops import find_linked, with_linked
-from pipeline.retrieval.memory_search import RetrievedMemory, find_memories
+from pipeline.retrieval.memory_search import RetrievedMemory, find_memories, memory_scope
 from pipeline.retrieval.message_ranking import terms_by_session
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.request import Stopwatch
@@ -101,11 +101,12 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
     request, parameters = query.request, query.request.parameters
     with stopwatch.timed("retrieve"):
         linked = find_linked(connection, query)
-        retrieved = with_decisions(connection, query, retrieve(connection, request, query.terms))
+        known = memory_scope(request)
+        retrieved = retrieve(connection, request, query.terms, known and known[0])
+        retrieved = with_decisions(connection, query, retrieved)
         retrieved = with_linked(connection, query, _until(request.as_of, retrieved), linked)
-        memories, hidden = find_memories(
-            connection, query, {memory: link.reason for memory, link in linked.memories.items()}
-        )
+        reasons = {memory: link.reason for memory, link in linked.memories.items()}
+        memories, hidden = find_memories(connection, query, known, retrieved.memories, reasons)
         weeks = find_weeks(connection, query)
     statistics = retrieved.statistics
     with stopwatch.timed("rank"):

@@ -14,7 +14,7 @@ from pipeline.retrieval.message_ranking import rounded
 from pipeline.retrieval.profiles import PROFILES
 from pipeline.store import identities, memory_search, vectors
 from pipeline.store.database import Database
-from pipeline.store.memory_search import MemoryConditions
+from pipeline.store.memory_conditions import MemoryConditions
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.memories import MemoryHit, MemoryQuery, MemoryResult
 from schemas.vectors import EmbeddingSpace, Vector

@@ -9,14 +9,16 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
 from pipeline.people import visibility
 from pipeline.question import parse
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT
 from pipeline.retrieval.prepare import PreparedQuery
-from pipeline.store import chats, identities, membership, memory_search
+from pipeline.retrieval.request import RetrievalRequest
+from pipeline.store import memory_candidates
 from pipeline.store.membership import Seen
+from pipeline.store.memory_candidates import FoundMemory, MemoryHits, MemoryScope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,87 +53,94 @@ class RetrievedMemory:
     evidence: frozenset[int] = frozenset()
 
 
+def memory_scope(request: RetrievalRequest) -> tuple[MemoryScope, Mapping[str, str]] | None:
+    """Return which memories a question may be answered with, and the people whom it names; see `_named`.
+
+    None where none is wanted or there is none.
+    """
+    parameters, present = request.parameters, request.prelude.present
+    wanted = parameters.memories + parameters.documents
+    if not wanted or present is None:
+        return None
+    seen = visibility.seen_by(present, request.chat.chat_id, request.chat.kind)
+    names = _named(request, seen) if parameters.memories else {}
+    which = MemoryScope(
+        scope=request.scope,
+        seen=seen,
+        agent_id=request.agent_id,
+        named=names.keys() - seen.asker_ids,
+        min_importance=parameters.min_importance,
+        as_of=request.as_of,
+        limit=4 * wanted,
+        counts_hidden=request.explain,
+    )
+    return which, names
+
+
 def find_memories(
-    connection: Connection, query: PreparedQuery, linked: Mapping[str, str] = MappingProxyType({})
+    connection: Connection,
+    query: PreparedQuery,
+    scope: tuple[MemoryScope, Mapping[str, str]] | None,
+    known: Sequence[MemoryHits],
+    linked: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[RetrievedMemory], int]:
     """`(memories, hidden)`: unexpired memories for a question, best first, and how many may not be shown here.
 
     These are memories of the organization, this agent, the asker and people whom the question names, and of the chat's
     latest sessions, or of those of one key; of these also those `linked` to what the question names, by their ids; what
-    was believed at the time that the request asks for. `hidden` is counted only for an explanation.
+    was believed at the time that the request asks for. `scope` is its `memory_scope`, and `known` are what the arms
+    found for each query. `hidden` is counted only for an explanation.
     """
-    request, parameters = query.request, query.request.parameters
-    wanted = parameters.memories + parameters.documents
-    # without memories, do not look up who may see what: it takes a tenth of a context's time
-    if not wanted or not request.prelude.has_memories:
+    if scope is None:
         return [], 0
-    seen = visibility.seen(connection, request.chat.chat_id, request.chat.kind, request.user_id)
-    names = _named(connection, query, seen) if parameters.memories else {}
-    by_query = []
-    for number, each in enumerate(query.terms.queries):
+    which, names = scope
+    by_query: list[list[tuple[FoundMemory, float]]] = []
+    hidden, titles = 0, dict[str, str]()
+    for number, (each, hits) in enumerate(zip(query.terms.queries, known, strict=True)):
         space, vector = each.embedded or (None, None)
         relevant = partial(
-            memory_search.relevant,
-            connection,
-            scope=request.scope,
-            seen=seen,
-            agent_id=request.agent_id,
-            named=names.keys() - seen.asker_ids,
-            words=each.lexemes,
-            space=space,
-            query=vector,
-            min_importance=parameters.min_importance,
-            as_of=request.as_of,
-            limit=4 * wanted,
+            memory_candidates.believed, connection, which, words=each.lexemes, space=space, query=vector
         )
-        rows = relevant()
-        if linked and not number:
-            rows += relevant(ids=list(linked))
+        near = [relevant(known=hits)]
+        if not number:
+            hidden = near[0].hidden
+            near += [relevant(ids=list(linked))] if linked else []
+        rows = [row for one in near for row in one.found]
+        for one in near:
+            titles |= one.titles
         by_query.append([(row, OTHER_QUERY_WEIGHT if number else 1.0) for row in rows])
-    hidden = 0
-    if request.explain:
-        hidden = memory_search.count_hidden(
-            connection,
-            scope=request.scope,
-            seen=seen,
-            agent_id=request.agent_id,
-            min_importance=parameters.min_importance,
-        )
-    found = _best_first(by_query)
-    titles = _titles(connection, query, seen, found)
-    return _scored(query, seen, found, names, titles, linked), hidden
+    return _scored(query, which.seen, _best_first(by_query), names, titles, linked), hidden
 
 
-def _named(connection: Connection, query: PreparedQuery, seen: Seen) -> dict[str, str]:
+def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
     """Return the people whom the question names: what they are called, by each of their ids.
 
     They are in this chat, or in one whose memories may be shown here. They are named by a display name or a part of
     it, by their user's id, or by their sender's id without the platform.
     """
-    rows = membership.names(connection, query.request.chat.chat_id, seen.visible.chats)
-    ids = {row: {row.person, row.sender_id.partition(":")[2]} for row in rows}
-    handles = {each for of_row in ids.values() for each in of_row if not each.isdigit()}
+    here = request.chat.chat_id
+    members = [each for each in request.prelude.members if each.chat_id in {here, *seen.visible.chats}]
+    ids = [{each.person, each.sender_id.partition(":")[2]} for each in members]
+    handles = {each for of_one in ids for each in of_one if not each.isdigit()}
     # all at once: hundreds of people may have written here
-    names = [(row.sender_name or "").strip() for row in rows]
-    named = parse.named(query.request.text, names, handles, query.request.chat.language)
+    names = [(each.sender_name or "").strip() for each in members]
+    named = parse.named(request.text, names, handles, request.chat.language)
     called: dict[str, str] = {}
-    for row, name in zip(rows, names, strict=True):
-        if not named.isdisjoint({name, *ids[row]}) and not called.get(row.person):
-            called[row.person] = row.sender_name or row.person
-    return {each: name for person, name in called.items() for each in identities.ids_of(connection, person)}
+    linked: dict[str, Sequence[str]] = {}
+    for each, own, name in zip(members, ids, names, strict=True):
+        if not named.isdisjoint({name, *own}) and not called.get(each.person):
+            called[each.person] = each.sender_name or each.person
+            linked[each.person] = each.linked
+    return {each: name for person, name in called.items() for each in (person, *linked[person])}
 
 
-def _titles(
-    connection: Connection, query: PreparedQuery, seen: Seen, found: Sequence[tuple[Row[Any], float]]
-) -> dict[str, str]:
-    """Return what to call the other chats that memories are from, by the memories' ids."""
-    here = query.request.chat.chat_id
-    places = {str(row.id): seen.visible.source(row.learned_in, row.also_in, here) for row, _ in found}
-    titles = chats.titles(connection, {place for place in places.values() if place not in {None, here}})
-    return {each: titles.get(place, place) for each, place in places.items() if place and place != here}
+def _chat_title(memory: FoundMemory, seen: Seen, here: str, titles: Mapping[str, str]) -> str:
+    """Return what to call the other chat that a memory is from; empty if it is from this one or none."""
+    place = seen.visible.source(memory.learned_in, memory.also_in, here)
+    return "" if place is None or place == here else titles.get(place, place)
 
 
-def _best_first(by_query: Sequence[Sequence[tuple[Row[Any], float]]]) -> list[tuple[Row[Any], float]]:
+def _best_first(by_query: Sequence[Sequence[tuple[FoundMemory, float]]]) -> list[tuple[FoundMemory, float]]:
     """Merge what each query found, each with the weight of its query."""
     if len(by_query) == 1:
         return list(by_query[0])
@@ -141,23 +150,23 @@ def _best_first(by_query: Sequence[Sequence[tuple[Row[Any], float]]]) -> list[tu
 def _scored(
     query: PreparedQuery,
     seen: Seen,
-    found: Sequence[tuple[Row[Any], float]],
+    found: Sequence[tuple[FoundMemory, float]],
     names: Mapping[str, str],
     titles: Mapping[str, str],
     linked: Mapping[str, str],
 ) -> list[RetrievedMemory]:
     """Score what was found, best first; each similarity counts by the weight beside it."""
-    now = query.request.as_of or query.parsed.now
+    now, here = query.request.as_of or query.parsed.now, query.request.chat.chat_id
     half_life = query.request.parameters.qa_half_life_days
     # a person's memory may be stored under two of their ids, and be found by two queries
     unique = {
-        (row.scope, row.user_id in seen.asker_ids, row.document_id, bytes(row.content_hash)): (row, weight)
+        (row.scope, row.user_id in seen.asker_ids, row.document_id, row.content_hash): (row, weight)
         for row, weight in reversed(found)
     }
     newest_first = sorted(unique.values(), key=lambda each: each[0].id, reverse=True)
     scored = [
         RetrievedMemory(
-            id=str(row.id),
+            id=row.id,
             scope=row.scope,
             type=row.type,
             content=row.content,
@@ -170,20 +179,17 @@ def _scored(
             about=row.subject or names.get(row.user_id or "", ""),
             of_asker=row.user_id in seen.asker_ids,
             is_named=row.user_id in names,
-            linked_to=linked.get(str(row.id), ""),
+            linked_to=linked.get(row.id, ""),
             since=row.since,
             holds_from=row.holds_from,
             holds_until=row.holds_until,
-            chat_title=titles.get(str(row.id), ""),
+            chat_title=_chat_title(row, seen, here, titles),
             evidence=frozenset(row.evidence),
         )
         for row, weight in newest_first
         # a session's memories are its history, similar or not; `memory_block.choose` decides on those of the asker
         # and of an agent's character
-        if row.similarity > 0
-        or row.scope in {"session", "user"}
-        or row.type == "persona"
-        or str(row.id) in linked
+        if row.similarity > 0 or row.scope in {"session", "user"} or row.type == "persona" or row.id in linked
         for factors in [{"similarity": max(weight * row.similarity, 0.0), **worth(row, now, half_life)}]
     ]
     return sorted(scored, key=lambda memory: -memory.score)

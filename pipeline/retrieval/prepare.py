@@ -15,8 +15,8 @@ from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
 from pipeline.retrieval.event_dating import date_event
 from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms, Stopwatch
-from pipeline.store import keyword_search
 from pipeline.store.database import Database
+from pipeline.store.prelude import lexemes_of
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -115,34 +115,39 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     def read(text: str) -> Question:
         return parse.read(text, prelude.names, prelude.began or now, now.astimezone(zone), chat.language)
 
-    def lexemes_of(text: str) -> list[str]:
-        known = prelude.lexemes(text)
-        return keyword_search.lexemes(connection, chat.language, text) if known is None else known
-
-    def lexemes(question: Question) -> list[str]:
-        return lexemes_of(parse.telling(question.content, chat.language))
-
     question, brief = read(request.text), list[str]()
     may_lean = request.memory and request.include_history and request.parameters.brief_words
     if may_lean and followup.leans(question):
         brief = followup.brief(question, prelude.recent, now, request.parameters.brief_words)
     if brief:
         question = replace(question, content=" ".join((question.content, *brief)))
-    event = None
     mention = (
         temporal_anchor.mention(request.text, chat.language) if weights.date and request.memory else None
     )
-    if mention is not None and not any(mention.text in piece.text for piece in question.exact):
-        described = tuple((one, lexemes(one)) for one in map(read, mention.events))
+    if mention is not None and any(mention.text in piece.text for piece in question.exact):
+        mention = None
+    events = [read(one) for one in mention.events] if mention is not None else []
+    others = [read(one) for one in request.queries]
+    named, *lexemes = lexemes_of(
+        connection,
+        prelude,
+        [" ".join(question.names)]
+        + [parse.telling(one.content, chat.language) for one in (question, *events, *others)],
+    )
+    event = None
+    if mention is not None:
+        described = tuple(zip(events, lexemes[1:], strict=False))
         rest = read(mention.rest).content if mention.rest else None
         event = ParsedEvent(mention=mention, described=described, rest=rest)
     return ParsedQuestion(
         request=request,
         question=question,
-        lexemes=lexemes(question),
-        named=lexemes_of(" ".join(question.names)) if question.names else [],
+        lexemes=lexemes[0],
+        named=named,
         event=event,
-        others=tuple((one.content, lexemes(one)) for one in map(read, request.queries)),
+        others=tuple(
+            (one.content, words) for one, words in zip(others, lexemes[1 + len(events) :], strict=True)
+        ),
         brief=brief,
         questions=None
         if request.finds_questions

@@ -141,6 +141,8 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
             recent=_recent_read(parameters) if history else followup.LOOKED_AT if leans else 0,
             session_key=query.talk_key,
             until=query.as_of,
+            of_key=query.session_key,
+            remembers=bool(parameters.memories + parameters.documents + parameters.entity_hops),
         ),
         query.chat_id,
     )
@@ -176,6 +178,7 @@ def for_search(connection: Connection, query: SearchQuery, settings: Settings) -
             logged=0,
             recent=followup.LOOKED_AT if parameters.brief_words else 0,
             session_key=query.session_key,
+            of_key=query.session_key,
         ),
         query.chat_id,
     )

@@ -4,17 +4,18 @@ Look-ups over the scope's own indexes, one for each message: a join of messages,
 times as much as soon as the planner's statistics are behind.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Row, TextClause, text
 
 from pipeline.store.filters import Scope
-from pipeline.store.keyword_search import any_of
+from pipeline.store.keyword_search import any_of, search
 from pipeline.store.messages import answered
 from pipeline.store.statements import run
 from pipeline.store.vectors import distance, in_space, literal
+from pipeline.text.message_cues import DECIDES
 from schemas.vectors import EmbeddingSpace, Vector
 
 # A message as ranking reads it. Only where a lexeme of the query is in it are they counted.
@@ -26,13 +27,13 @@ _COLUMNS = """
             WHERE t.lexeme = ANY(:lexemes)) END AS terms,
     m.reply_to
 """
-_CONTENTS = text("SELECT id, content FROM messages WHERE id = ANY(:ids)")
 # Messages that answer one that was found, or that it answers, are as good as found.
 _REPLIES = 3
+_GIVEN = "SELECT unnest(CAST(:ids AS bigint[]))"
 # No window is numbered before its LIMIT, which bounds the sort of messages of one instant: it would read them all.
 _NEAR = f"""
     given AS MATERIALIZED (
-        SELECT id, external_id, reply_to FROM messages WHERE id = ANY(:ids) AND chat_id = :chat
+        SELECT id, external_id, reply_to FROM messages WHERE id = ANY(ARRAY({{given}})) AND chat_id = :chat
     ), wanted AS MATERIALIZED (
         SELECT id FROM given
         UNION SELECT r.id FROM given g CROSS JOIN LATERAL (
@@ -68,29 +69,48 @@ _NEAR = f"""
         WHERE f.session_id IS NOT NULL AND :reach > 0
     )
 """
-_AROUND = text(f"WITH {_NEAR} SELECT id, max(session) FROM near GROUP BY id")
+_AROUND = text(f"WITH {_NEAR.format(given=_GIVEN)} SELECT id, max(session) FROM near GROUP BY id")
 
 
-@lru_cache(maxsize=16)
-def _with_neighbours(space: EmbeddingSpace | None) -> TextClause:
-    cosine = "CAST(NULL AS float8)"
-    if space is not None:
+# What holds words, said by whom it may be; of a message without stored cues only its text could tell.
+_DECIDING = """
+    SELECT hit.id FROM (SELECT scores FROM {search}) found
+    CROSS JOIN LATERAL (SELECT CAST(key AS bigint) AS id, CAST(value AS float8) AS score
+        FROM jsonb_each_text(found.scores)) hit
+    LEFT JOIN LATERAL (SELECT flags FROM message_cues WHERE message_id = hit.id OFFSET 0) c ON true
+    WHERE hit.id <> ALL(CAST(:known AS bigint[])) AND (c.flags IS NULL OR c.flags & {decides} > 0)
+    ORDER BY hit.score DESC, hit.id DESC LIMIT :limit
+""".format(search=search("tsvector_to_array(words_of(:language, :about))", ":read"), decides=DECIDES)
+
+
+@lru_cache(maxsize=64)
+def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...]) -> TextClause:
+    """Return the statement of these messages, with their cosines to as many queries, each in its space."""
+    cosines = [
+        "CAST(NULL AS float8)"
+        if space is None
         # a look-up for each message, whatever the planner thinks of the tables
-        cosine = f"""(SELECT max(1 - ({distance(space, "v.embedding")})) FROM message_vectors v
+        else f"""(SELECT max(1 - ({distance(space, "v.embedding", f":query_{number}")})) FROM message_vectors v
             WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND {in_space(space, "v.")})"""
+        for number, space in enumerate(spaces)
+    ]
     return text(f"""
-        WITH {_NEAR}, placed AS MATERIALIZED (
+        WITH {_NEAR.format(given=given)}, placed AS MATERIALIZED (
             SELECT id, max(session) AS session, max(next) AS next FROM (
                 SELECT id, session, lead(id) OVER (PARTITION BY found ORDER BY sent_at, position, id) AS next
                 FROM near) window_of
             GROUP BY id
         )
-        SELECT {_COLUMNS}, {answered("m")} AS answered, {cosine} AS cosine, placed.session, placed.next,
-            c.asks, c.flags
+        SELECT {_COLUMNS}, {answered("m")} AS answered, ARRAY[{", ".join(cosines)}] AS cosines,
+            placed.session, placed.next, c.asks, c.flags
         FROM placed CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = placed.id OFFSET 0) m
         LEFT JOIN LATERAL (SELECT asks, flags FROM message_cues c
             WHERE c.tenant_id = m.tenant_id AND c.message_id = m.id OFFSET 0) c ON true
     """)
+
+
+Compared = Sequence[tuple[EmbeddingSpace, Vector] | None]
+"""The vector of each query, the question first, after its space; None: it is not compared by a vector."""
 
 
 def with_neighbours(
@@ -99,39 +119,51 @@ def with_neighbours(
     ids: Sequence[int],
     reach: int,
     words: Sequence[str],
-    space: EmbeddingSpace | None,
-    query: Vector | None,
+    queries: Compared,
 ) -> Sequence[Row[Any]]:
     """Return messages for ranking, with up to `reach` on either side within their sessions and what answers them.
 
-    The last columns are what each answers, its cosine to the query, its session (0: not placed yet), the message
+    The last columns are what each answers, its cosines to the queries, its session (0: not placed yet), the message
     that is known to come right after it there, and its cues where they are stored.
     """
-    statement = _with_neighbours(None if query is None else space)
-    compared = {} if query is None else {"query": literal(query)}
-    given = {"chat": scope.chat_id, "ids": ids, "reach": reach, "lexemes": words, "any": any_of(words)}
-    return run(connection, statement, **given, **compared).all()
+    return _rows(connection, _GIVEN, scope, reach, words, queries, ids=ids)
 
 
-def contents(connection: Connection, ids: Sequence[int]) -> list[tuple[int, str]]:
-    """Return `(id, text)` of these messages."""
-    return [(row[0], row[1]) for row in run(connection, _CONTENTS, ids=ids)]
+def deciding(
+    connection: Connection,
+    scope: Scope,
+    about: str,
+    known: Sequence[int],
+    reach: int,
+    words: Sequence[str],
+    queries: Compared,
+    *,
+    sizes: Mapping[str, float],
+    read: int,
+    limit: int,
+) -> Sequence[Row[Any]]:
+    """Return, as `with_neighbours` does, messages that may state a decision and are not `known`.
+
+    The `limit` best of the `read` messages that are best by the words of a text, in a scope of these
+    `keyword_search.sizes_of`.
+    """
+    given = {"about": about, "known": known, "read": read, "limit": limit, "key": scope.session_key, **sizes}
+    return _rows(connection, _DECIDING, scope, reach, words, queries, language=scope.language, **given)
 
 
-@lru_cache(maxsize=16)
-def _cosines_of(space: EmbeddingSpace) -> TextClause:
-    return text(f"""
-        SELECT message_id, max(1 - ({distance(space)})) FROM message_vectors
-        WHERE {in_space(space)} AND message_id = ANY(:ids) GROUP BY message_id
-    """)
-
-
-def cosines_of(
-    connection: Connection, ids: Sequence[int], space: EmbeddingSpace, query: Vector
-) -> dict[int, float]:
-    """Return the cosine to the query of those of these messages that have a vector."""
-    rows = run(connection, _cosines_of(space), ids=ids, query=literal(query)).all()
-    return {row[0]: float(row[1]) for row in rows}
+def _rows(
+    connection: Connection,
+    given: str,
+    scope: Scope,
+    reach: int,
+    words: Sequence[str],
+    queries: Compared,
+    **parameters: Any,
+) -> Sequence[Row[Any]]:
+    statement = _candidates(given, tuple(query and query[0] for query in queries))
+    compared = {f"query_{number}": literal(query[1]) for number, query in enumerate(queries) if query}
+    own = {"chat": scope.chat_id, "reach": reach, "lexemes": words, "any": any_of(words)}
+    return run(connection, statement, **own, **compared, **parameters).all()
 
 
 def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> dict[int, int]:

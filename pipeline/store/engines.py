@@ -9,6 +9,9 @@ from sqlalchemy.exc import InvalidatePoolError
 
 from schemas.errors import SettingsError
 
+# Vectors that are looked at in one step through their index (`hnsw.ef_search`).
+VECTORS_LOOKED_AT = 100
+
 # A network that goes away without a word: after 25 s without an answer, or 20 s (in milliseconds) with something sent
 # and not acknowledged, a connection is given up. By default TCP asks for the first time after two hours.
 _KEEPALIVE = {
@@ -39,10 +42,12 @@ def make_engine(url: str, pool_size: int) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _bound_waits(connection: object, _record: object) -> None:
-        # A stopped process lets go of its locks, and nobody waits for a lock longer than for a lease.
+        # A stopped process lets go of its locks, and nobody waits for a lock longer than for a lease. In an index of
+        # vectors those of other chats and tenants are passed over, and the search goes on until it has enough.
         with connection.cursor() as cursor:  # type: ignore[attr-defined]
             cursor.execute(
-                "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'; SET jit = off"
+                "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'; SET jit = off; "
+                f"SET hnsw.iterative_scan = relaxed_order; SET hnsw.ef_search = {VECTORS_LOOKED_AT}"
             )
         connection.commit()  # type: ignore[attr-defined]
 

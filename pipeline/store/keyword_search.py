@@ -6,19 +6,31 @@ from typing import Literal
 
 from sqlalchemy import Connection, text
 
-from pipeline.store.filters import Scope
-from pipeline.store.statements import run
+from pipeline.store.statements import column
 
 KeywordSearch = Literal["exact", "bounded", "off"]
 
 # So many messages at most are scored for one query.
 CANDIDATES = 5000
 
-_LEXEMES = text("SELECT tsvector_to_array(words_of(:language, :query))")
-# The function looks past row-level security, which would keep the index from being used, and takes the tenant from
-# the setting that row-level security goes by.
-SEARCH = "keyword_search(:chat, :key, :words, :messages, :mean_size, :most, :limit)"
-_KEYWORDS = text(f"SELECT frequencies, scores, exact FROM {SEARCH}")
+_LEXEMES = text("""
+    SELECT tsvector_to_array(words_of(:language, query))
+    FROM unnest(CAST(:queries AS text[])) WITH ORDINALITY AS each (query, place) ORDER BY place
+""")
+
+
+def search(words: str = ":words", limit: str = ":limit", most: str = ":most") -> str:
+    """Return SQL of the best messages of a scope by BM25 for the lexemes that are an expression, at most `limit`.
+
+    `:messages` and `:mean_size` are the number of messages in scope and their mean number of distinct lexemes.
+    Exact while the lexemes are in no more than `most` messages, counted for each and added up. Above that the search is
+    bounded: the rarest lexemes that stay within it say which messages are scored, and those are scored exactly, by all
+    lexemes. What a more frequent lexeme weighs is estimated from a thousand messages at twenty places spread over the
+    chat's time.
+    """
+    # The function looks past row-level security, which would keep the index from being used, and takes the tenant from
+    # the setting that row-level security goes by.
+    return f"keyword_search(:chat, :key, {words}, :messages, :mean_size, {most}, {limit})"
 
 
 def lexemes(connection: Connection, language: str, query: str) -> list[str]:
@@ -26,7 +38,12 @@ def lexemes(connection: Connection, language: str, query: str) -> list[str]:
 
     Of a script without spaces they are the pairs of its characters.
     """
-    return list(connection.scalar(_LEXEMES, {"language": language, "query": query}) or [])
+    return all_lexemes(connection, language, [query])[0]
+
+
+def all_lexemes(connection: Connection, language: str, queries: Sequence[str]) -> list[list[str]]:
+    """Return the lexemes of each of several queries."""
+    return [list(found or ()) for found in column(connection, _LEXEMES, language=language, queries=queries)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,38 +57,12 @@ class KeywordHits:
     search: KeywordSearch = "off"
 
 
-def keywords(
-    connection: Connection,
-    scope: Scope,
-    words: Sequence[str],
-    *,
-    messages: int,
-    mean_size: float,
-    limit: int,
-    share: float = 1.0,
-) -> KeywordHits:
-    """Return the `limit` best messages of a scope for these lexemes by BM25.
-
-    `messages` and `mean_size` are the number of messages in scope and their mean number of distinct lexemes.
-    Exact while the lexemes are in no more than `share` of `CANDIDATES` messages, counted for each and added up.
-    Above that the search is bounded: the rarest lexemes that stay within it say which messages are scored, and those
-    are scored exactly, by all lexemes. What a more frequent lexeme weighs is estimated from a thousand messages at
-    twenty places spread over the chat's time.
-    """
-    if not words:
-        return KeywordHits()
-    given = {"chat": scope.chat_id, "key": scope.session_key, "words": words, "limit": limit}
-    sizes = sizes_of(messages, mean_size, share)
-    frequency, scores, exact = run(connection, _KEYWORDS, **given, **sizes).one()
-    return as_hits(frequency, scores, exact, messages)
-
-
-def sizes_of(messages: int, mean_size: float, share: float = 1.0) -> dict[str, float]:
-    """Return the parameters of `SEARCH` that say how much there is in scope, and how much may be scored."""
+def sizes_of(messages: int, mean_size: float) -> dict[str, float]:
+    """Return the parameters of `search` that say how much there is in scope, and how much may be scored."""
     return {
         "messages": float(max(messages, 1)),
         "mean_size": max(mean_size, 1.0),
-        "most": int(share * CANDIDATES),
+        "most": CANDIDATES,
     }
 
 
@@ -81,15 +72,20 @@ def as_hits(
     exact: bool | None,
     messages: int,
 ) -> KeywordHits:
-    """Return what `SEARCH` found as a value."""
-    ordered = sorted(
-        ((int(i), float(s)) for i, s in (scores or {}).items()), key=lambda hit: (-hit[1], -hit[0])
-    )
+    """Return what `search` found as a value."""
     return KeywordHits(
-        scores=dict(ordered),
+        scores=best_first(scores),
         document_frequency={w: min(round(n), messages) for w, n in (frequency or {}).items()},
         search="bounded" if exact is False else "exact",
     )
+
+
+def best_first(scores: Mapping[str, float] | None) -> dict[int, float]:
+    """Return what `search` found, by message, the best first."""
+    ordered = sorted(
+        ((int(i), float(s)) for i, s in (scores or {}).items()), key=lambda hit: (-hit[1], -hit[0])
+    )
+    return dict(ordered)
 
 
 def any_of(words: Sequence[str]) -> str:

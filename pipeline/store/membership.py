@@ -1,10 +1,10 @@
 """SQL of who is in a chat, and in which other chats all of them are."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, text
 
 from pipeline.store.statements import column, number, run
 
@@ -43,12 +43,12 @@ _UNNAME = text("""
 """)
 # Of those who are here somebody with few chats is taken, and each of these chats is left at the first who is not
 # there. Without `OFFSET 0` Postgres reads all members of all chats instead.
-_PRESENT = text("""
+PRESENT = """
     WITH policy AS (
         SELECT settings->>'audience' AS audience FROM tenants
     ), asker AS (
-        SELECT coalesce((SELECT user_id FROM user_senders WHERE sender_id = :user), :user) AS person
-        WHERE CAST(:user AS text) IS NOT NULL
+        SELECT coalesce((SELECT user_id FROM user_senders WHERE sender_id = :asker), :asker) AS person
+        WHERE CAST(:asker AS text) IS NOT NULL
     ), members AS MATERIALIZED (
         SELECT DISTINCT coalesce(s.user_id, m.sender_id) AS person
         FROM chat_members m LEFT JOIN user_senders s ON s.sender_id = m.sender_id
@@ -89,29 +89,41 @@ _PRESENT = text("""
         ARRAY(SELECT person FROM members) AS members,
         (SELECT there FROM unnamed) AS unnamed,
         (SELECT coalesce(jsonb_agg(to_jsonb(places)), '[]') FROM places) AS places
-""")
+"""
+"""SQL of `Present`: who is in `:chat` beside `:asker`, by any of their ids, and the other chats with all of them."""
+_PRESENT = text(PRESENT)
+MEMBERS_NAMED = 500
+"""Members of all chats together whose names are looked up."""
 
 
-# A name of each member of a chat, whichever, and all that the latest messages show: people seldom change theirs.
-_NAMED = text("""
-    WITH here AS (
-        SELECT chat_id, sender_id FROM chat_members WHERE chat_id = ANY(:chats) AND sender_id <> ''
-        ORDER BY chat_id <> :chat, chat_id, sender_id LIMIT :limit
-    ), spoken AS (
-        SELECT DISTINCT sender_id, sender_name FROM (
-            SELECT sender_id, sender_name FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT 200) latest
-    ), members AS (
-        SELECT DISTINCT ON (m.sender_id) m.sender_id, s.user_id, of.sender_name
-        FROM here m LEFT JOIN user_senders s ON s.sender_id = m.sender_id
-        LEFT JOIN LATERAL (SELECT sender_name FROM messages
-            WHERE sender_id = m.sender_id AND chat_id = m.chat_id LIMIT 1) of ON true
-        ORDER BY m.sender_id, m.chat_id <> :chat
-    )
-    SELECT coalesce(user_id, sender_id) AS person, sender_id, sender_name FROM members
-    UNION SELECT coalesce(m.user_id, m.sender_id), m.sender_id, spoken.sender_name
-        FROM members m JOIN spoken USING (sender_id)
-    ORDER BY 1, 2, 3
-""")
+def named(chats: str) -> str:
+    """Return SQL of `Member`: those of the chats that are an expression, those of `:chat` first.
+
+    A name of each, whichever, and all that the latest messages of `:chat` show: people seldom change theirs.
+    """
+    return f"""
+        WITH here AS (
+            SELECT chat_id, sender_id FROM chat_members WHERE chat_id = ANY({chats}) AND sender_id <> ''
+            ORDER BY chat_id <> :chat, chat_id, sender_id LIMIT {MEMBERS_NAMED}
+        ), spoken AS (
+            SELECT DISTINCT sender_id, sender_name FROM (
+                SELECT sender_id, sender_name FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT 200
+            ) latest
+        ), members AS (
+            SELECT m.chat_id, coalesce(s.user_id, m.sender_id) AS person, m.sender_id, of.sender_name
+            FROM here m LEFT JOIN user_senders s ON s.sender_id = m.sender_id
+            LEFT JOIN LATERAL (SELECT sender_name FROM messages
+                WHERE sender_id = m.sender_id AND chat_id = m.chat_id LIMIT 1) of ON true
+        )
+        SELECT named.*, ARRAY(SELECT sender_id FROM user_senders s WHERE s.user_id = named.person) AS linked FROM (
+            SELECT chat_id, person, sender_id, sender_name FROM members
+            UNION SELECT :chat, person, sender_id, spoken.sender_name FROM members JOIN spoken USING (sender_id)
+        ) named
+        ORDER BY person, sender_id, chat_id <> :chat, sender_name, chat_id
+    """
+
+
+_NAMED = text(named("ARRAY[:chat]"))
 
 
 def note_unknown(connection: Connection, tenant_id: str, chat_id: str) -> None:
@@ -182,19 +194,39 @@ class Seen:
     alone: bool = False
 
 
-MEMBERS_NAMED = 500
-"""Members of all chats together whose names are looked up."""
+class Present(NamedTuple):
+    """Who is in a chat beside the asker, and the other chats with all of them."""
+
+    # of the tenant's settings
+    policy: str | None
+    # the asker as a person, with all their ids
+    asker: str | None
+    asker_ids: Sequence[str]
+    # persons
+    members: Sequence[str]
+    # whether somebody is there whose name is not kept
+    unnamed: bool
+    # of each its `chat_id`, `kind`, `persons`, and whether there are `others`
+    places: Sequence[Mapping[str, Any]]
 
 
-def names(connection: Connection, chat_id: str, chat_ids: Collection[str]) -> list[Row[Any]]:
-    """Return `(person, sender_id, sender_name)` of the members of chats, those of the first one first.
+class Member(NamedTuple):
+    """Somebody in a chat, by one of their names."""
 
-    `sender_name` is null or empty for who has never written, or under no name.
-    """
-    given = {"chat": chat_id, "chats": [chat_id, *chat_ids], "limit": MEMBERS_NAMED}
-    return list(run(connection, _NAMED, **given))
+    chat_id: str
+    # the user, with the senders that are linked to it
+    person: str
+    sender_id: str
+    # none or empty for who has never written, or under no name
+    sender_name: str | None
+    linked: Sequence[str]
 
 
-def present(connection: Connection, chat_id: str, user_id: str | None) -> Row[Any]:
+def names(connection: Connection, chat_id: str) -> list[Member]:
+    """Return the members of a chat by each of their names."""
+    return [Member(*row) for row in run(connection, _NAMED, chat=chat_id)]
+
+
+def present(connection: Connection, chat_id: str, user_id: str | None) -> Present:
     """Return who is in a chat beside the asker, by any of their ids, and the other chats with all of them."""
-    return run(connection, _PRESENT, chat=chat_id, user=user_id or None).one()
+    return Present(*run(connection, _PRESENT, chat=chat_id, asker=user_id or None).one())

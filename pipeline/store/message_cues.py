@@ -1,9 +1,9 @@
 """SQL of what messages are by their text only, which ranking reads."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, text
 
 from pipeline.store.statements import arrays, run
 from pipeline.text.message_cues import LONGEST_READ, MessageCues
@@ -21,11 +21,6 @@ _OF_SLICE = text(f"""
         SELECT tenant_id, id, chat_id, role, left(content, {LONGEST_READ}) AS content FROM messages
         WHERE chat_id = :chat AND external_id > :after ORDER BY external_id LIMIT :limit) m
     WHERE NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
-""")
-_OF = text(f"""
-    SELECT m.id, m.role, CASE WHEN c.flags IS NULL THEN left(m.content, {LONGEST_READ}) ELSE '' END, c.asks, c.flags
-    FROM messages m LEFT JOIN message_cues c ON c.tenant_id = m.tenant_id AND c.message_id = m.id
-    WHERE m.id = ANY(:ids)
 """)
 
 
@@ -48,8 +43,3 @@ def put(connection: Connection, tenant_id: str, found: Sequence[tuple[MessageTex
 def texts(connection: Connection, chat_id: str, after: str, limit: int) -> list[MessageText]:
     """Return the placed ones among a chat's next messages, by their external ids."""
     return [MessageText(*row) for row in run(connection, _OF_SLICE, chat=chat_id, after=after, limit=limit)]
-
-
-def of(connection: Connection, ids: Sequence[int]) -> Sequence[Row[*tuple[Any, ...]]]:
-    """Return `(id, role, text, asks, flags)` of these messages: the cues, or the text of those without."""
-    return run(connection, _OF, ids=ids).all()

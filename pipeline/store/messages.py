@@ -190,13 +190,14 @@ def some_external_ids(connection: Connection, chat_id: str, limit: int) -> list[
 
 
 # Two statements: each has an index that ends in the time.
-_OF_CHAT = f"""SELECT {COLUMNS}, {answered("messages")} AS answered FROM messages
-    WHERE chat_id = :chat AND (CAST(:until AS timestamptz) IS NULL OR sent_at < :until)"""
-
-
-def newest(*, of_key: bool) -> str:
-    """Return SQL of a chat's `:limit` newest messages, each with the one that it answers."""
-    return f"{_OF_CHAT} {'AND session_key = :key' if of_key else ''} ORDER BY {NEWEST_FIRST} LIMIT :limit"
+def newest(
+    *, of_key: bool, columns: str = f"{COLUMNS}, {answered('messages')} AS answered", limit: str = ":limit"
+) -> str:
+    """Return SQL of a chat's newest messages said before `:until`, each with the one that it answers."""
+    return f"""SELECT {columns} FROM messages
+        WHERE chat_id = :chat AND (CAST(:until AS timestamptz) IS NULL OR sent_at < :until)
+            {"AND session_key = :key" if of_key else ""}
+        ORDER BY {NEWEST_FIRST} LIMIT {limit}"""
 
 
 _RECENT = text(newest(of_key=False))

@@ -13,8 +13,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, TextClause, text
 
-from pipeline.store import messages, sessions, vectors
+from pipeline.store import keyword_search, membership, messages, sessions, vectors
 from pipeline.store.chats import CHAT_COLUMNS, Chat
+from pipeline.store.membership import Member, Present
 from pipeline.store.statements import run
 from pipeline.store.vector_search import is_worth_an_index
 from schemas.sessions import Message, RepliedTo
@@ -26,6 +27,15 @@ MAX_WORDS = 64
 # What may begin a tag, which is one word for Postgres' parser whatever is in it.
 _TAG = "<"
 _RECENT = ", ".join(f"r.{name}" for name in (*messages.COLUMNS.split(", "), "answered"))
+# Everybody whose names may count: those here, and those of chats with all who are here.
+_CHATS = "ARRAY(SELECT place->>'chat_id' FROM jsonb_array_elements(present.places) AS place) || CAST(:chat AS text)"
+_WHO = f"""
+    SELECT json_build_array(
+        json_build_array({", ".join(f"present.{name}" for name in Present._fields)}),
+        (SELECT json_agg(json_build_array({", ".join(Member._fields)})) FROM (
+            {membership.named(f"({_CHATS})")}) member))
+    FROM ({membership.PRESENT}) present
+"""
 _SPACE = ", ".join(f"s.{name}" for name in vectors.COLUMNS.split(", "))
 
 
@@ -45,7 +55,8 @@ def _statement(*, of_key: bool) -> TextClause:
             (SELECT indisvalid FROM embedding_spaces s JOIN pg_index i
                 ON i.indexrelid = to_regclass('{vectors.INDEX_PREFIX}' || s.id)
                 WHERE status = 'active') AS is_indexed,
-            EXISTS (SELECT 1 FROM memories) AS has_memories,
+            CASE WHEN :remembers AND EXISTS (SELECT 1 FROM memories) THEN ({_WHO}) END AS who,
+            CASE WHEN CAST(:of_key AS text) IS NOT NULL THEN ({sessions.messages_of(":of_key")}) END AS of_key,
             (SELECT key FROM tenant_keys) AS key,
             (SELECT json_object_agg(word, tsvector_to_array(words_of(c.language, word)))
                 FROM unnest(CAST(:words AS text[])) AS word) AS lexemes
@@ -72,8 +83,11 @@ class Prelude:
     # the space that the tenant's vectors are in, and whether those of this chat are found by an index
     space: EmbeddingSpace | None
     indexed: bool
-    # whether the tenant has any memory
-    has_memories: bool
+    # how many messages there are in scope: of the chat, or of one session key
+    size: int
+    # who is there, and the members of all chats that may matter; None: the tenant has no memory, or none is wanted
+    present: Present | None
+    members: Sequence[Member]
     # of the tenant's suppression list
     suppression_key: bytes | None = field(repr=False)
     # of words of the question
@@ -97,26 +111,45 @@ def read(
     recent: int,
     session_key: str | None = None,
     until: datetime | None = None,
+    of_key: str | None = None,
+    remembers: bool = False,
 ) -> Prelude | None:
     """Read what questions of these texts need of a chat, or of the one that has its messages now.
 
-    At most `logged` questions and `recent` messages: of one session key, and said before a time, if given. None if the
-    tenant has no such chat.
+    At most `logged` questions and `recent` messages: of one session key, and said before a time, if given. `of_key` is
+    the session key that is asked about, None all the chat; with `remembers` also who is there, if there are memories.
+    None if the tenant has no such chat.
     """
     words = _words(texts)
 
     def row_of(chat: str) -> Row[Any]:
         statement = _statement(of_key=session_key is not None)
-        given = {"asker": asker or None, "within": sessions.NAMES_WITHIN, "key": session_key, "until": until}
-        return run(connection, statement, chat=chat, words=words, logged=logged, limit=recent, **given).one()
+        given: dict[str, Any] = {
+            "asker": asker or None,
+            "within": sessions.NAMES_WITHIN,
+            "key": session_key,
+            "until": until,
+        }
+        given |= {"until": until, "words": words, "logged": logged, "limit": recent}
+        return run(connection, statement, chat=chat, of_key=of_key, remembers=remembers, **given).one()
 
     row = row_of(chat_id)
     if row.moved_to is not None:
         row = row_of(row.moved_to)
-    return None if row.chat_id is None else _prelude(row)
+    return None if row.chat_id is None else _prelude(row, of_key)
 
 
-def _prelude(row: Row[Any]) -> Prelude:
+def lexemes_of(connection: Connection, prelude: Prelude, texts: Sequence[str]) -> list[list[str]]:
+    """Return the lexemes of each text; those of words that the prelude did not look up are looked up at once."""
+    known = [prelude.lexemes(text) for text in texts]
+    missing = [text for text, found in zip(texts, known, strict=True) if found is None]
+    looked_up = iter(
+        keyword_search.all_lexemes(connection, prelude.chat.language, missing) if missing else ()
+    )
+    return [next(looked_up) if found is None else found for found in known]
+
+
+def _prelude(row: Row[Any], of_key: str | None) -> Prelude:
     found = row._mapping
     chat = Chat(**{name: found[name] for name in CHAT_COLUMNS.split(", ")})
     space = (
@@ -135,7 +168,9 @@ def _prelude(row: Row[Any]) -> Prelude:
         recent=[_message(*each) for each in row.recent or ()],
         space=space,
         indexed=space is not None and worth_it and bool(row.is_indexed),
-        has_memories=bool(row.has_memories),
+        size=chat.message_count if of_key is None else int(row.of_key or 0),
+        present=None if row.who is None else Present(*row.who[0]),
+        members=[Member(*each) for each in (row.who and row.who[1]) or ()],
         suppression_key=None if row.key is None else bytes(row.key),
         _lexemes=row.lexemes or {},
     )

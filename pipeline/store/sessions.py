@@ -7,7 +7,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.statements import arrays, column, number, run
+from pipeline.store.statements import arrays, column, run
 from schemas.sessions import THREAD, Session, Summary
 
 COLUMNS = "id, chat_id, session_key, started_at, ended_at, message_count, participants, status, revision"
@@ -104,10 +104,6 @@ PEOPLE = """
 
 That is the newest name that they have there, under whichever id; else the user whom the id is linked to; else the id.
 """
-_MESSAGES_OF_KEY = text("""
-    SELECT sum(message_count) FROM conversation_sessions
-    WHERE chat_id = :chat AND session_key = :key AND status <> 'merged'
-""")
 _WANTING_ROLLUP = text(f"""
     SELECT id, chat_id FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status = 'open'
         AND (message_count - coalesce(summary_message_count, 0)
@@ -214,9 +210,10 @@ NAMES_WITHIN = 1000
 """The newest messages of a chat, `:within`, in which the asker's name is looked for: most have just said something."""
 
 
-def messages_of_key(connection: Connection, chat_id: str, session_key: str) -> int:
-    """Count the placed messages of one session key of a chat."""
-    return number(connection, _MESSAGES_OF_KEY, chat=chat_id, key=session_key)
+def messages_of(key: str) -> str:
+    """Return SQL of how many placed messages of `:chat` have a session key, an expression."""
+    return f"""SELECT sum(message_count) FROM conversation_sessions
+        WHERE chat_id = :chat AND session_key = {key} AND status <> 'merged'"""
 
 
 def wanting_rollup(

@@ -3,16 +3,15 @@
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, TextClause, text
+from sqlalchemy import Connection, Row, text
 
 from pipeline.ranking.bm25 import K1, B
-from pipeline.store.filters import MessageFilter, Scope
+from pipeline.store.filters import MessageFilter
 from pipeline.store.keyword_search import any_of
 from pipeline.store.messages import COLUMNS, NEWEST_FIRST, ORDER, as_message
-from pipeline.store.statements import arrays, run
+from pipeline.store.statements import run
 from pipeline.store.vector_search import best_chunks
 from pipeline.store.vectors import distance, in_space, literal
 from schemas.sessions import Message
@@ -50,11 +49,14 @@ _EXACT = f"""
     ORDER BY {NEWEST_FIRST} LIMIT :limit
 """
 _RESEMBLING = """
-    SELECT id, content FROM (
-        SELECT id, sent_at, content FROM messages WHERE {allowed}
-        ORDER BY sent_at DESC, id DESC LIMIT :newest) AS read
-    WHERE content ILIKE :pattern ESCAPE '!'
-    ORDER BY sent_at DESC, id DESC LIMIT :limit
+    SELECT piece.place - 1, found.id, found.content
+    FROM unnest(CAST(:patterns AS text[])) WITH ORDINALITY AS piece (pattern, place) CROSS JOIN LATERAL (
+        SELECT id, sent_at, content FROM (
+            SELECT id, sent_at, content FROM messages WHERE {allowed}
+            ORDER BY sent_at DESC, id DESC LIMIT :newest) AS read
+        WHERE content ILIKE piece.pattern ESCAPE '!'
+        ORDER BY sent_at DESC, id DESC LIMIT :limit) found
+    ORDER BY piece.place, found.sent_at DESC, found.id DESC
 """
 _SESSIONS_ABOUT = text("""
     SELECT id, session_key, started_at, ended_at, message_count,
@@ -141,15 +143,18 @@ def nearest(
     return [(row[0], float(row[1])) for row in rows]
 
 
-@lru_cache(maxsize=16)
-def _within(space: EmbeddingSpace | None) -> TextClause:
+def within(space: EmbeddingSpace | None) -> str:
+    """Return SQL of messages of the times from `:starts` to `:ends`: of each its first `:read` are looked at.
+
+    These are `:side` with the words of the query or the first, and the `:side` nearest to it.
+    """
     order = "m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at"
     if space is not None:
         order = f"""(SELECT min({distance(space, "v.embedding")}) FROM message_vectors v
             WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND {in_space(space, "v.")}) NULLS LAST,
             m.sent_at"""
     # of each time the first ones, which say what it was about, and the best of all
-    return text(f"""
+    return f"""
         WITH inside AS MATERIALIZED (
             SELECT m.*, row_number() OVER (PARTITION BY span.start ORDER BY m.sent_at) AS turn
             FROM unnest(CAST(:starts AS timestamptz[]), CAST(:ends AS timestamptz[])) AS span (start, stop)
@@ -157,39 +162,9 @@ def _within(space: EmbeddingSpace | None) -> TextClause:
                 SELECT tenant_id, id, tsv, sent_at FROM messages WHERE chat_id = :chat
                     AND (CAST(:key AS text) IS NULL OR session_key = :key)
                     AND sent_at >= span.start AND sent_at < span.stop ORDER BY sent_at LIMIT :read) m)
-        (SELECT id FROM inside m ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, turn LIMIT :limit)
-        UNION (SELECT id FROM inside m ORDER BY {order} LIMIT :limit)
-    """)
-
-
-def within(
-    connection: Connection,
-    scope: Scope,
-    spans: Sequence[tuple[datetime, datetime]],
-    words: Sequence[str],
-    space: EmbeddingSpace | None,
-    query: Vector | None,
-    *,
-    read: int,
-    limit: int,
-) -> list[int]:
-    """Return messages of these times: `limit` with the words of the query or the first, and the `limit` nearest to it.
-
-    Of each time its first `read` messages are looked at.
+        (SELECT id FROM inside m ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, turn LIMIT :side)
+        UNION (SELECT id FROM inside m ORDER BY {order} LIMIT :side)
     """
-    compared = {} if query is None else {"query": literal(query)}
-    rows = run(
-        connection,
-        _within(None if query is None else space),
-        chat=scope.chat_id,
-        key=scope.session_key,
-        any=any_of(words),
-        read=read,
-        limit=limit,
-        **arrays("starts ends", spans),
-        **compared,
-    )
-    return [row[0] for row in rows]
 
 
 def scan_from(connection: Connection, chat_id: str, messages: int, until: datetime | None) -> datetime | None:
@@ -220,17 +195,17 @@ def resembling(
     connection: Connection,
     chat_id: str,
     which: MessageFilter,
-    parts: Sequence[str],
+    pieces: Sequence[Sequence[str]],
     *,
     newest: int,
     limit: int,
-) -> list[tuple[int, str]]:
-    """Return `(message, text)` of messages that hold these parts in this order, newest first.
+) -> list[tuple[int, int, str]]:
+    """Return `(number of the piece, message, text)` of messages that hold its parts in their order, newest first.
 
-    Only the `newest` of those that the filter lets through are read.
+    For each piece only the `newest` of those that the filter lets through are read.
     """
-    given = {"pattern": "".join(map(pattern, parts)), "newest": newest, "limit": limit}
-    return [(row[0], row[1]) for row in _filtered(connection, chat_id, which, _RESEMBLING, **given)]
+    given = {"patterns": ["".join(map(pattern, parts)) for parts in pieces], "newest": newest, "limit": limit}
+    return [(row[0], row[1], row[2]) for row in _filtered(connection, chat_id, which, _RESEMBLING, **given)]
 
 
 _LIKE_SIGN = re.compile("[!%_]")

@@ -20,15 +20,9 @@ from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 # HNSW is faster above this many vectors in scope, if they are more than a tenth of all in the space.
 EXACT_UP_TO = 20_000
 TIMES_AS_MANY = 10
-# Vectors looked at on the way through the index (`hnsw.ef_search`), as a multiple of those wanted …
+# Vectors that the index is asked for, as a multiple of those wanted: some are further chunks of one message.
 EFFORT = 2
-# … and at least this many: for the ten nearest twenty would miss too many of them.
-LEAST_EFFORT = 100
 
-# Vectors of other chats and tenants are passed over, and the search goes on until it has enough of this one.
-_SEARCH_ON = text("""
-    SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', :effort, true)
-""")
 _EVERYWHERE = text("SELECT reltuples FROM pg_class WHERE oid = 'message_vectors'::regclass")
 
 
@@ -120,46 +114,23 @@ def nearest(
     of_key = scope.session_key is not None
     worth_it = not of_key and is_worth_an_index(messages, everywhere(connection))
     indexed = worth_it and bool(vectors.is_indexed(connection, space))
-    if indexed:
-        look_further(connection, limit)
     return as_hits(
         run(connection, _nearest(space, of_key=of_key, indexed=indexed), **given).all(), indexed=indexed
     )
 
 
-def look_further(connection: Connection, limit: int) -> None:
-    """Let the index be searched until there are enough messages, for the rest of the transaction."""
-    run(connection, _SEARCH_ON, effort=str(max(EFFORT * limit, LEAST_EFFORT)))
-
-
-@lru_cache(maxsize=16)
-def _of_speakers(space: EmbeddingSpace) -> TextClause:
-    return text(f"""
+def of_speakers(space: EmbeddingSpace) -> str:
+    """Return SQL of up to `:side` messages by `:speakers` among the `:within` nearest of the chat, nearest first."""
+    return f"""
         WITH near AS MATERIALIZED (
             SELECT message_id, min({distance(space)}) AS distance FROM message_vectors
             WHERE {in_space(space)} AND chat_id = :chat GROUP BY message_id ORDER BY distance LIMIT :within)
         SELECT m.id FROM near CROSS JOIN LATERAL (
             SELECT id FROM messages WHERE id = near.message_id AND chat_id = :chat
-                AND coalesce(nullif(sender_name, ''), sender_id) = ANY(:names)
+                AND coalesce(nullif(sender_name, ''), sender_id) = ANY(:speakers)
                 AND (CAST(:key AS text) IS NULL OR session_key = :key)) m
-        ORDER BY near.distance, m.id DESC LIMIT :limit
-    """)
-
-
-def nearest_of_speakers(
-    connection: Connection,
-    scope: Scope,
-    space: EmbeddingSpace,
-    query: Vector,
-    names: Sequence[str],
-    *,
-    within: int,
-    limit: int,
-) -> list[int]:
-    """Return up to `limit` messages by these speakers among the `within` nearest of the chat, nearest first."""
-    given = {"chat": scope.chat_id, "key": scope.session_key, "names": list(names)}
-    rows = run(connection, _of_speakers(space), **given, query=literal(query), within=within, limit=limit)
-    return [row[0] for row in rows]
+        ORDER BY near.distance, m.id DESC LIMIT :side
+    """
 
 
 def as_hits(rows: Sequence[Sequence[Any]], *, indexed: bool) -> VectorHits:

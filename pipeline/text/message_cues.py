@@ -8,6 +8,8 @@ from pipeline.text.sentences import sentences
 
 LONGEST_READ = 4_000
 """Characters that are read of a message: placing holds its chats for as long as it reads, of 500 messages together."""
+DECIDES = 1 << 2
+"""Of `MessageCues.flags`."""
 
 
 class MessageCues(NamedTuple):
@@ -25,7 +27,7 @@ class MessageCues(NamedTuple):
     @property
     def flags(self) -> int:
         """All that it is or is not, as it is stored: a new one is added at the end."""
-        return self.has_time | self.has_number << 1 | self.decides << 2 | self.says_nothing << 3
+        return self.has_time | self.has_number << 1 | DECIDES * self.decides | self.says_nothing << 3
 
     @classmethod
     def stored(cls, asks: float, flags: int) -> Self:
@@ -35,7 +37,7 @@ class MessageCues(NamedTuple):
         >>> MessageCues.stored(cues.asks, cues.flags) == cues
         True
         """
-        return cls(asks, flags & 1 > 0, flags & 2 > 0, flags & 4 > 0, flags & 8 > 0)
+        return cls(asks, flags & 1 > 0, flags & 2 > 0, flags & DECIDES > 0, flags & 8 > 0)
 
 
 def read(text: str, language: str, *, of_a_bot: bool = False) -> MessageCues:

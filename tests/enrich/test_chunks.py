@@ -155,10 +155,10 @@ def test_each_way_of_comparing_counts_a_message_by_its_best_chunk(
         # as many as are asked for, however many chunks the nearest has
         two = vector_search.nearest(connection, scope, space, asked, messages=5, limit=2)
         assert list(two.cosines) == list(nearest.cosines)[:2]
-        looked_up = candidate_rows.cosines_of(connection, list(best), space, asked)
-        assert looked_up == pytest.approx(best, abs=0.001)
-        listed = candidate_rows.with_neighbours(connection, scope, list(best)[:1], 5, [], space, asked)
-        assert {row.id: row.cosine for row in listed} == pytest.approx(best, abs=0.001)
+        queries = [None, (space, asked)]
+        listed = candidate_rows.with_neighbours(connection, scope, list(best)[:1], 5, [], queries)
+        assert {row.id: row.cosines[1] for row in listed} == pytest.approx(best, abs=0.001)
+        assert {row.cosines[0] for row in listed} == {None}
 
 
 def test_an_equal_text_has_copies_of_all_chunks(

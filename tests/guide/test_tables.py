@@ -12,7 +12,7 @@ from pipeline.ranking import bm25
 from pipeline.ranking.model import Weights
 from pipeline.retrieval import arms, candidates, profiles
 from pipeline.retrieval.profiles import PROFILES, PURPOSES, Parameters
-from pipeline.store import keyword_search, memory_search, vector_search
+from pipeline.store import keyword_search, memory_candidates, vector_search
 from schemas.context import BlockKind, Context, DropReason
 from schemas.languages import CONFIGURATIONS, UNSTEMMED
 from schemas.messages import (
@@ -70,7 +70,7 @@ def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     assert f"over {vector_search.EXACT_UP_TO:,} of them" in text
     assert f"in more than {keyword_search.CANDIDATES:,} messages together" in text
     assert f"(k1 = {bm25.K1}, b = {bm25.B})" in text
-    assert f"The latest {memory_search.SESSIONS} sessions count." in page("people-and-privacy").sentences
+    assert f"The latest {memory_candidates.SESSIONS} sessions count." in page("people-and-privacy").sentences
     stemmed, others = len(CONFIGURATIONS) - 1, len(UNSTEMMED)
     assert f"{stemmed} languages are stemmed by Postgres" in text
     assert f"of which {stemmed} are stemmed" in text

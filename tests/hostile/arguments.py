@@ -47,15 +47,19 @@ from pipeline.retrieval import candidates, message_ranking, prepare, request
 from pipeline.retrieval.arms import SESSION_LIMITS
 from pipeline.retrieval.entity_hops import Link, Linked
 from pipeline.store import backfills, checks, jobs, messages, retention, suppression
+from pipeline.store.arms import Arms, Asked
 from pipeline.store.entity_graph import AliasRow, EntityKey, LinkRow, RelationRow
 from pipeline.store.evidence import Evidence
+from pipeline.store.keyword_search import KeywordHits, sizes_of
 from pipeline.store.membership import Seen
+from pipeline.store.memory_candidates import MemoryHits, MemoryScope
 from pipeline.store.memory_changes import Owner as MemoryOwner
-from pipeline.store.memory_search import MemoryConditions
+from pipeline.store.memory_conditions import MemoryConditions
 from pipeline.store.message_cues import MessageText
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
 from pipeline.store.rollups import Week
+from pipeline.store.vector_search import VectorHits
 from pipeline.text.message_cues import MessageCues
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.context import AnswerIn, Context
@@ -98,6 +102,35 @@ def _ranked(caller: Caller) -> list[Scored]:
 
 def _vector() -> list[float]:
     return DeterministicEmbedder().embed_query("lighthouse")
+
+
+def _memories(caller: Caller) -> MemoryScope:
+    """Every memory that the names may lead to."""
+    visible = Visible(everywhere=True, chats=frozenset({caller.chat_id}))
+    return MemoryScope(
+        scope=caller.scope,
+        seen=Seen(visible=visible, asker_ids=caller.names("messages", "sender_id"), alone=True),
+        agent_id=caller.maybe("memories", "agent_id"),
+        named=caller.names("messages", "sender_id"),
+        min_importance=0.0,
+        limit=1000,
+        counts_hidden=True,
+    )
+
+
+def _asked(caller: Caller) -> Asked:
+    """Whatever a question may ask for."""
+    return Asked(
+        pieces=["lighthouse", caller.text],
+        pieces_read=1000,
+        times=[(LONG_AGO, FAR_AHEAD)],
+        read=1000,
+        named=["lighthous", caller.text],
+        speakers=caller.names("messages", "sender_name"),
+        within=1000,
+        newest=True,
+        limit=1000,
+    )
 
 
 # By type, where the name says nothing: none of these can name a thing.
@@ -251,7 +284,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         messages={each: Link(share=1.0, reason=a.text) for each in a.ids("messages")}
     ),
     "linked": lambda a: {str(each): a.text for each in a.ids("memories")},
-    "store.memory_search.relevant.ids": lambda a: (
+    "store.memory_candidates.believed.ids": lambda a: (
         None if a.theme.empty else [str(each) for each in a.ids("memories")]
     ),
     "week": lambda a: Week(a.chat_id, LONG_AGO.date()),
@@ -405,7 +438,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         chat_id=None if a.theme.empty else SHARED_CHAT,
         metadata=None if a.theme.text is None else {"note": a.theme.text},
     ),
-    "which: pipeline.store.memory_search.MemoryConditions": lambda a: MemoryConditions(
+    "which: pipeline.store.memory_conditions.MemoryConditions": lambda a: MemoryConditions(
         user_ids=None if a.theme.empty else a.names("users", "user_id"),
         source=None if a.theme.text is None else a.theme.text,
         metadata=None if a.theme.text is None else {"note": a.theme.text},
@@ -419,7 +452,6 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
             alone=True,
         )
     ),
-    "store.memory_search.relevant.named": lambda a: a.names("messages", "sender_id"),
     # learned memories: their statements name them by evidence and supersessions
     "how": lambda _: Learning(extractor=RuleExtractor(), rules=RuleExtractor()),
     "again": lambda a: a.ids("memories"),
@@ -530,10 +562,28 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "store.query_log.record.asker": lambda _: [b"h" * 32],
     "store.query_log.record.shown_memories": lambda a: [str(each) for each in a.ids("memories")],
     "store.query_log.record.counted": lambda _: {"contexts": 1.0},
-    "store.text_search.within.spans": lambda _: [
-        (datetime(2020, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC))
-    ],
     "retrieval.arms.search_queries.known": lambda _: None,
+    "known: pipeline.store.arms.Arms": lambda _: Arms(
+        by_word=KeywordHits(), by_vector=VectorHits(), inside=[]
+    ),
+    "memories: pipeline.store.memory_candidates.MemoryScope | None": lambda a: (
+        None if a.theme.empty else _memories(a)
+    ),
+    "retrieval.memory_search.find_memories.scope": lambda a: (_memories(a), {}),
+    "retrieval.memory_search.find_memories.known": lambda a: [MemoryHits() for _ in a.prepared.terms.queries],
+    "store.arms.search.asked": _asked,
+    "store.memory_candidates.believed.which": _memories,
+    "store.memory_candidates.believed.known": lambda _: None,
+    "about: str": lambda a: a.text,
+    "store.candidate_rows.deciding.known": lambda _: [],
+    "queries: Sequence[tuple[schemas.vectors.EmbeddingSpace, list[float]] | None]": lambda a: [
+        None if a.theme.empty else (a.space, _vector())
+    ],
+    "sizes": lambda _: sizes_of(1000, 1.0),
+    "queries: Sequence[str]": lambda a: [a.text],
+    "prelude": lambda a: a.prepared.request.prelude,
+    "of_key": lambda a: a.maybe("session_closes", "session_key"),
+    "pieces: Sequence[Sequence[str]]": lambda a: [["lighthouse"], [a.text]],
     "store.arms.search.sessions": lambda _: SESSION_LIMITS,
     "answer": lambda a: a.text,
     "used": lambda a: None if a.theme.empty else [a.text],

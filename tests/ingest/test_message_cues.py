@@ -50,7 +50,7 @@ def test_what_is_placed_is_read_once_and_ranking_takes_it_from_there(said: Datab
         connection.execute(text("DELETE FROM message_cues WHERE asks = 1"))
         ids = list(connection.execute(text("SELECT id FROM messages")).scalars())
         rows = candidate_rows.with_neighbours(
-            connection, Scope(chat_id="test:1", language="english"), ids, 2, [], None, None
+            connection, Scope(chat_id="test:1", language="english"), ids, 2, [], [None]
         )
     # what is missing is read at the question
     assert {row[1]: row[-1] is None for row in rows} == {

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import ProgrammingError
 
-from pipeline.store import keyword_search
+from pipeline.store import arms, keyword_search
 from pipeline.store.database import Database
 from pipeline.store.filters import Scope
 from pipeline.store.keyword_search import KeywordHits
+from pipeline.store.session_search import SessionLimits
 from tests.conftest import TENANT
 
 # "simple" stems nothing; some of them are not one word for Postgres, which is why the test reads what it stored.
@@ -24,9 +25,28 @@ WORDS = ["boiler", "it's", "naïve", "back\\slash", "42", "日本", "x"]
 SCOPE = Scope(chat_id="test:1", language="simple")
 
 
-def search(connection: Connection, words: list[str], scope: Scope = SCOPE, **given: float) -> KeywordHits:
-    asked = {"messages": 100, "mean_size": 3.0, "limit": 50} | given
-    return keyword_search.keywords(connection, scope, words, **asked)  # type: ignore[arg-type]
+def search(
+    connection: Connection,
+    words: list[str],
+    scope: Scope = SCOPE,
+    *,
+    messages: int = 100,
+    mean_size: float = 3.0,
+    limit: int = 50,
+) -> KeywordHits:
+    found = arms.search(
+        connection,
+        scope,
+        words,
+        None,
+        None,
+        messages=messages,
+        mean_size=mean_size,
+        limit=limit,
+        sessions=SessionLimits(read=0, looked_into=0, messages=0),
+        indexed=False,
+    )
+    return found.by_word
 
 
 def write(

@@ -120,15 +120,12 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
         "pipeline.store.vectors._literal",
         # an embedding space, limits, a statement of ours
         "pipeline.store.arms._statement",
-        "pipeline.store.candidate_rows._cosines_of",
-        "pipeline.store.candidate_rows._with_neighbours",
-        "pipeline.store.memory_search._relevant",
+        "pipeline.store.candidate_rows._candidates",
+        "pipeline.store.memory_candidates._statement",
         "pipeline.store.prelude._statement",
-        "pipeline.store.text_search._within",
         "pipeline.store.trips._numbered",
         "pipeline.store.vector_search._nearest",
         "pipeline.store.vector_search._of_sessions",
-        "pipeline.store.vector_search._of_speakers",
     }
 
 

@@ -228,7 +228,7 @@ def figures(
             Figure(f"{name}: context, p95", spent["p95"], "ms", limit=limit),
             Figure(f"{name}: its process's own time", round(median(c["cpu_ms"] for c in costs), 1), "ms"),
             Figure(f"{name}: statements, median", median(c["statements"] for c in costs), "", limit=most),
-            Figure(f"{name}: statements, most", max(c["statements"] for c in costs), ""),
+            Figure(f"{name}: statements, most", max(c["statements"] for c in costs), "", limit=most),
         ]
         one, many = rates[name][1], rates[name][askers]
         seconds = ROUNDS * ROUND_SECONDS

@@ -1,0 +1,241 @@
+"""SQL of the memories that a question may be answered with: of the organization, an agent, people and sessions."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Connection, TextClause, text
+
+from pipeline.store.filters import Scope
+from pipeline.store.keyword_search import any_of
+from pipeline.store.membership import Seen
+from pipeline.store.memory_conditions import BELIEVED, LIVE, SAID, compared, place, since, visible
+from pipeline.store.statements import run
+from pipeline.store.vectors import literal
+from schemas.vectors import EmbeddingSpace, Vector
+
+SESSIONS = 100
+"""The latest sessions of a chat, or of one key in it, whose memories are shown."""
+
+
+def _in_scope(named: str) -> str:
+    """Return the condition that a memory is of these scopes.
+
+    The organization's, one agent's, one person's by all their ids, those about people who are `named`, an expression of
+    their ids, which they or others have said in some chat, and those of sessions.
+    """
+    return f"""
+    {LIVE} AND ((m.scope = 'organization')
+        OR (m.scope = 'agent' AND m.agent_id = :agent)
+        OR (m.scope = 'user' AND m.importance >= :min_importance AND (m.user_id = ANY(:asker)
+            OR (m.user_id = ANY({named}) AND m.learned_in IS NOT NULL AND m.type NOT IN ('document', 'qa_turn'))))
+        OR (m.scope = 'session' AND m.session_id IN (SELECT s.id FROM conversation_sessions s
+            WHERE s.chat_id = :chat AND s.status <> 'merged'
+                AND (CAST(:key AS text) IS NULL OR s.session_key = :key)
+            ORDER BY s.ended_at DESC LIMIT :sessions)))
+    """
+
+
+# Whatever is asked: it would tell about whom there is anything.
+_NOBODY = "CAST('{}' AS text[])"
+_HIDDEN = f"SELECT count(*) FROM memories m WHERE {_in_scope(_NOBODY)} AND NOT ({visible('m')})"
+_SHARE_OF_WORDS = """CASE WHEN m.tsv @@ CAST(:any AS tsquery) THEN (
+        SELECT count(*)::float8 FROM unnest(CAST(:words AS text[])) w WHERE w = ANY(tsvector_to_array(m.tsv)))
+    / cardinality(CAST(:words AS text[])) ELSE 0 END"""
+_COLUMNS = """m.id, m.scope, m.type, m.content, m.user_id, m.learned_in, m.also_in, m.importance, m.access_count,
+    m.last_accessed_at, m.subject, m.confidence, m.holds_from, m.holds_until, m.source, m.document_id, m.chunk_index,
+    m.content_hash, m.created_at"""
+_TIMES = ("last_accessed_at", "holds_from", "holds_until", "created_at", "since")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryScope:
+    """Which memories a question may be answered with: those that may be shown where it is asked, and whose they are."""
+
+    scope: Scope
+    seen: Seen
+    agent_id: str | None
+    # other people whom the question names, by their ids
+    named: Collection[str] = ()
+    # user memories of less importance are left out
+    min_importance: float
+    # what was believed then; None: now
+    as_of: datetime | None = None
+    # at most so many of each of the four scopes, and as many chunks of documents
+    limit: int
+    # whether those are counted that are hidden because of where they were learned, whatever is asked
+    counts_hidden: bool = False
+
+    @property
+    def reach(self) -> int:
+        """How many of each are looked at first: some of what is near was superseded."""
+        return self.limit + self.limit // 2
+
+    def given(self) -> dict[str, Any]:
+        """Return the parameters of `candidates`, without those of the question and of its scope."""
+        return {
+            "sessions": SESSIONS,
+            "agent": self.agent_id,
+            "named_ids": sorted(self.named),
+            "min_importance": self.min_importance,
+            "as_of": self.as_of,
+            "reach": self.reach,
+            "counts_hidden": self.counts_hidden,
+            **place(self.seen),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundMemory:
+    """A memory as ranking reads it."""
+
+    id: str
+    scope: str
+    type: str
+    content: str
+    user_id: str | None
+    learned_in: str | None
+    also_in: Sequence[str]
+    importance: float
+    access_count: int
+    last_accessed_at: datetime | None
+    subject: str | None
+    confidence: float
+    holds_from: datetime | None
+    holds_until: datetime | None
+    source: str
+    document_id: str | None
+    chunk_index: int | None
+    content_hash: str
+    created_at: datetime
+    # when it became known here, and whether it is believed at the time that is asked about
+    since: datetime
+    believed: bool
+    # the messages that say it
+    evidence: Sequence[int]
+    # to the question; none: it has no vector
+    cosine: float | None
+    # that, or without vectors the share of the question's lexemes that it holds
+    similarity: float
+
+    @property
+    def kind(self) -> tuple[str, bool]:
+        """What it is counted with."""
+        return self.scope, self.type == "document"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryHits:
+    """The nearest memories of each kind, nearest first, and how many are hidden."""
+
+    found: Sequence[FoundMemory] = ()
+    # of the chats that they were learned in
+    titles: Mapping[str, str] = field(default_factory=dict)
+    hidden: int = 0
+
+
+def candidates(space: EmbeddingSpace | None, *, of_ids: bool = False) -> str:
+    """Return SQL of `MemoryHits` as JSON: the `:reach` nearest of each kind, believed or not; `of_ids`: of `:ids`."""
+    cosine, join = compared(space)
+    among = "m.id = ANY(CAST(:ids AS uuid[])) AND " if of_ids else ""
+    # only the few that are near are looked up, one by one, and asked whether they are believed
+    return f"""
+        WITH alike AS (
+            SELECT m.id, m.scope, m.created_at, m.type = 'document' AS is_chunk, max({cosine}) AS cosine,
+                max(coalesce({cosine}, {_SHARE_OF_WORDS})) AS similarity
+            FROM memories m {join}
+            WHERE {among}{_in_scope(":named_ids")} AND {visible("m")} AND {SAID}
+            GROUP BY m.tenant_id, m.id
+        ), near AS (
+            SELECT id, cosine, similarity, row_number() OVER (
+                PARTITION BY scope, is_chunk ORDER BY similarity DESC, created_at DESC) AS place
+            FROM alike
+        ), memory AS (
+            SELECT found.*, near.cosine, near.similarity
+            FROM near CROSS JOIN LATERAL (
+                SELECT {BELIEVED} AS believed, {_COLUMNS}, {since("m")} AS since,
+                    ARRAY(SELECT message_id FROM memory_evidence e
+                        WHERE e.tenant_id = m.tenant_id AND e.memory_id = m.id) AS evidence
+                FROM memories m WHERE m.id = near.id OFFSET 0) found
+            WHERE near.place <= :reach
+            ORDER BY near.similarity DESC, found.created_at DESC
+        )
+        SELECT json_build_array((SELECT json_agg(to_json(memory)) FROM memory),
+            (SELECT json_object_agg(chat_id, title) FROM chats WHERE title <> '' AND chat_id IN (
+                SELECT unnest(array_append(also_in, learned_in)) FROM memory)),
+            CASE WHEN :counts_hidden THEN ({_HIDDEN}) END)
+    """
+
+
+def as_hits(found: Sequence[Any]) -> MemoryHits:
+    """Return what `candidates` found as a value."""
+    rows, titles, hidden = found
+    return MemoryHits(found=[_memory(row) for row in rows or ()], titles=titles or {}, hidden=hidden or 0)
+
+
+def _memory(row: Mapping[str, Any]) -> FoundMemory:
+    times = {name: datetime.fromisoformat(row[name]) if row[name] else None for name in _TIMES}
+    # JSON has a number that is none, such as the cosine to a vector of zeros, as text
+    numbers = {name: None if row[name] is None else float(row[name]) for name in ("cosine", "similarity")}
+    return FoundMemory(**{**row, **times, **numbers})
+
+
+@lru_cache(maxsize=16)
+def _statement(space: EmbeddingSpace | None, *, of_ids: bool) -> TextClause:
+    return text(candidates(space, of_ids=of_ids))
+
+
+def believed(
+    connection: Connection,
+    which: MemoryScope,
+    *,
+    words: Sequence[str],
+    space: EmbeddingSpace | None,
+    query: Vector | None,
+    known: MemoryHits | None = None,
+    ids: Collection[str] | None = None,
+) -> MemoryHits:
+    """Return the nearest that are believed and may be shown, of `ids` where these are given.
+
+    At most `which.limit` of each scope and as many chunks of documents, so that a thick handbook leaves room for a
+    fact. `known` are those that were looked at; more are only if too many of these are not believed.
+    """
+    reach, hits = which.reach, known
+    while True:
+        if hits is None:
+            given = {
+                "chat": which.scope.chat_id,
+                "key": which.scope.session_key,
+                **which.given(),
+                "reach": reach,
+            }
+            given |= {"words": words, "any": any_of(words)}
+            given |= {} if query is None else {"query": literal(query)}
+            given |= {} if ids is None else {"ids": sorted(ids)}
+            statement = _statement(None if query is None else space, of_ids=ids is not None)
+            hits = as_hits(run(connection, statement, **given).scalar_one())
+        near = Counter(each.kind for each in hits.found)
+        shown = [
+            each
+            for each in hits.found
+            if each.believed and which.seen.visible.shows(each.learned_in, each.also_in)
+        ]
+        held = Counter(each.kind for each in shown)
+        if all(held[kind] >= which.limit for kind, count in near.items() if count >= reach):
+            return replace(hits, found=_best_of_each(shown, which.limit))
+        # most of what is near was superseded
+        reach, hits = reach * 4, None
+
+
+def _best_of_each(found: Iterable[FoundMemory], limit: int) -> list[FoundMemory]:
+    """Return the first `limit` of each kind."""
+    taken: Counter[tuple[str, bool]] = Counter()
+    best = []
+    for each in found:
+        taken[each.kind] += 1
+        if taken[each.kind] <= limit:
+            best.append(each)
+    return best
