@@ -20,6 +20,25 @@ UNSTEMMED = (
 )
 """Languages without a configuration: indexed as `simple`, scripts without spaces by pairs of characters."""
 
+OTHER_LETTERS = {
+    *(
+        "arabic",
+        "armenian",
+        "greek",
+        "hindi",
+        "nepali",
+        "russian",
+        "tamil",
+        "yiddish",
+        "belarusian",
+        "bengali",
+    ),
+    *("bulgarian", "burmese", "chinese", "georgian", "gujarati", "hebrew", "japanese", "kannada", "kazakh"),
+    *("khmer", "korean", "lao", "macedonian", "malayalam", "marathi", "persian", "punjabi", "telugu", "thai"),
+    *("ukrainian", "urdu"),
+}
+"""Languages that are not written in Latin letters."""
+
 LANGUAGES = (*CONFIGURATIONS, *sorted(UNSTEMMED))
 DEFAULT_LANGUAGE = "english"
 AUTO = "auto"

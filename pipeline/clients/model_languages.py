@@ -2,7 +2,7 @@
 
 import re
 
-from schemas.languages import parts_of
+from schemas.languages import OTHER_LETTERS, parts_of
 
 # The first that a name has decides; a name with none says nothing.
 _MANY = re.compile(
@@ -32,3 +32,16 @@ def knows(model: str, language: str) -> bool | None:
     if _ENGLISH.search(name):
         return set(parts_of(language)) <= {"english", "simple"}
     return None
+
+
+def reads(model: str, language: str) -> bool:
+    """Tell whether an embedding model can make anything of a chat's texts; True if its languages are not known.
+
+    A model of English sees something in languages of the same letters, and nothing in others.
+
+    >>> [reads("all-MiniLM-L6-v2", language) for language in ("german", "chinese", "chinese+english")]
+    [True, False, True]
+    >>> reads("intfloat/multilingual-e5-small", "chinese"), reads("house-model-7", "chinese")
+    (True, True)
+    """
+    return knows(model, language) is not False or not OTHER_LETTERS.issuperset(parts_of(language))

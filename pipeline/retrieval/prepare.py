@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection
 
 from pipeline.clients.by_space import Embedding, embedder_of
+from pipeline.clients.model_languages import reads
 from pipeline.clients.protocols import Embedder
 from pipeline.question import followup, parse, temporal_anchor
 from pipeline.question.parse import Question
@@ -176,6 +177,11 @@ def plan(
             f"vectors: nothing here embeds into the active space {space.name}: only keywords are searched"
         )
         return EmbeddingPlan(parsed=parsed, degraded=(missing,))
+    language = parsed.request.chat.language
+    if parsed.request.weights.words and not reads(space.model, language):
+        # what it finds there is chance, and would stand before what words find
+        foreign = f"vectors: {space.model} does not know {language}: only keywords are searched"
+        return EmbeddingPlan(parsed=parsed, degraded=(foreign,))
     return EmbeddingPlan(parsed=parsed, space=space)
 
 

@@ -1,6 +1,6 @@
 """A query on its way: parsed in one transaction, planned without one, embedded outside any."""
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
@@ -98,3 +98,33 @@ def test_a_search_and_a_context_ask_the_same_chat_by_one_kind_of_request(
         ):
             with pytest.raises(NotFound):
                 for_search(connection, unknown, settings)
+
+
+@pytest.mark.parametrize(
+    ("language", "words", "compared"),
+    [
+        ("english", 1.0, True),
+        ("german", 1.0, True),
+        ("chinese", 1.0, False),
+        ("chinese+english", 1.0, True),
+        # asked for nearness only, it gets what there is
+        ("chinese", 0.0, True),
+    ],
+)
+def test_where_the_model_knows_none_of_the_letters_only_words_are_searched(
+    filled: Database, settings: Settings, language: str, words: float, compared: bool
+) -> None:
+    question = parsed(filled, settings, "我们什么时候去?")
+    request, space = question.request, question.active_space
+    assert space is not None
+    chat = replace(request.chat, language=language)
+    request = replace(
+        request,
+        prelude=replace(request.prelude, chat=chat),
+        weights=replace(request.weights, words=words),
+    )
+    question = replace(question, request=request, active_space=replace(space, model="all-MiniLM-L6-v2"))
+    planned = plan(question, DeterministicEmbedder())
+    assert (planned.space is not None) is compared
+    told = f"vectors: all-MiniLM-L6-v2 does not know {language}: only keywords are searched"
+    assert planned.degraded == (() if compared else (told,))
