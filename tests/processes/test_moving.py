@@ -1,5 +1,7 @@
 """A group that becomes a supergroup while its bot goes on: the door begins it, the workers do it."""
 
+import pytest
+
 from tests.api.conftest import served
 from tests.ops.running import until
 from tests.processes.conftest import SECONDS, Deployment, talk
@@ -7,6 +9,7 @@ from tests.processes.conftest import SECONDS, Deployment, talk
 GROUP, SUPERGROUP = "test:group", "test:supergroup"
 
 
+@pytest.mark.usefixtures("beat")
 def test_a_group_is_moved_by_the_workers_and_loses_nothing(deployment: Deployment) -> None:
     deployment.send(GROUP, talk(20))
     before = deployment.wait_for(GROUP, 20)
