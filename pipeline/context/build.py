@@ -65,7 +65,9 @@ def assemble(
     if not page.put(guardrails):
         degraded.append("guardrails: the budget has no room for them")
 
-    is_question = _question_matcher(query.query, prepared.request.chat.language, found)
+    is_question = _question_matcher(
+        query.query, prepared.request.chat.language, found, prepared.request.prelude.names
+    )
     recent = [m for m in found.recent if m.content.strip() and not is_question(m.content)]
     page = Layout(query, prepared, found, budget, wording, recent, is_question).fill(page)
 
@@ -103,10 +105,13 @@ def _prompt(prepared: PreparedQuery, wording: Wording, rooms: Sequence[int], cou
     return next(fitting, alone)
 
 
-def _question_matcher(question: str, language: str, found: RetrievalResult) -> Callable[[str], bool]:
+def _question_matcher(
+    question: str, language: str, found: RetrievalResult, people: Sequence[str]
+) -> Callable[[str], bool]:
     """Recognize messages that are the question itself, also with a mention of the bot that was cut off."""
     bots = {hit.candidate.speaker for hit in found.ranked if hit.candidate.role == "assistant"}
     names = addressing.names_of(bots | {m.speaker for m in found.recent if m.role == "assistant"})
+    names |= addressing.written_apart(people)
     asked = addressing.said(question, language, names)
     last = asked.rpartition(" ")[2]
 

@@ -1,6 +1,6 @@
 """Complete a question that leans on earlier ones ("and how old is it?") with content words of the latest messages."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from pipeline.question.parse import Question
@@ -47,12 +47,18 @@ def _own_words(question: Question) -> float:
     return sum(1 / _PAIRS_OF_A_WORD if word[0] >= FIRST_UNSPACED else 1 for word in own)
 
 
-def brief(question: Question, recent: Sequence[Message], now: datetime, most: int) -> list[str]:
+def brief(
+    question: Question, recent: Sequence[Message], now: datetime, most: int, people: Iterable[str] = ()
+) -> list[str]:
     """Return up to `most` content words of the latest messages, those of the newest first; `recent` is newest first.
+
+    `people` are who is in the chat.
 
     The question itself and earlier questions to a bot, but the last, are passed over.
     """
+    names = addressing.written_apart(people)
     bots = addressing.names_of({message.speaker for message in recent if message.role == "assistant"})
+    bots |= addressing.called_bots(names)
     passed, language = False, question.language
     known = {stem(word) for word in words(question.content)}
     itself = addressing.said(question.text, language)
@@ -60,7 +66,7 @@ def brief(question: Question, recent: Sequence[Message], now: datetime, most: in
     for message in recent[:LOOKED_AT]:
         if now - message.sent_at > JUST_NOW:
             break
-        if addressing.said(message.content, language) == itself:
+        if addressing.said(message.content, language, bots | names) == itself:
             continue
         content = message.content
         if addressing.is_put_to_a_bot(content, language, bots):

@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 
 from pipeline.ranking.model import Candidate, QueryMatch
-from pipeline.text.addressing import ASKS, is_put_to_a_bot, names_of, said
+from pipeline.text.addressing import ASKS, called_bots, is_put_to_a_bot, names_of, said, written_apart
 from pipeline.text.cues import plain
 
 # A bot asks for a context when it has seen the message.
@@ -25,12 +25,22 @@ class Questions:
     language: str
     # with their times, oldest first
     logged: Sequence[tuple[datetime, str]] = ()
+    # what may be mentioned with spaces in it, in lower case
+    names: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, query: str, language: str, log: Iterable[tuple[str, datetime]] = ()) -> "Questions":
-        """Normalize the question at hand, beside those of the log with their times."""
+    def of(
+        cls,
+        query: str,
+        language: str,
+        log: Iterable[tuple[str, datetime]] = (),
+        people: Iterable[str] = (),
+    ) -> "Questions":
+        """Normalize the question at hand, beside those of the log with their times; `people` are who is in the chat."""
         logged = sorted((at, one) for one, at in log)
-        return cls(itself=said(query, language), language=language, logged=logged)
+        return cls(
+            itself=said(query, language), language=language, logged=logged, names=written_apart(people)
+        )
 
     def are_logged(self, candidate: Candidate) -> bool:
         """Tell whether a message only asks what the log has for about its time."""
@@ -40,7 +50,7 @@ class Questions:
         last = bisect_right(self.logged, candidate.sent_at + ABOUT_THEN, key=_TIME)
         # most messages are of another time than any question, so only these few are normalized
         about_then = (one for _, one in self.logged[first:last])
-        return first < last and said(candidate.text, self.language) in {
+        return first < last and said(candidate.text, self.language, self.names) in {
             said(one, self.language) for one in about_then
         }
 
@@ -52,7 +62,9 @@ def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
     bot, it is no aside.
     """
     language = asked.language
-    bots = names_of({c.speaker for c in ordered if c.role == "assistant"})
+    # of a large chat's candidates none may be the bot's own
+    bots = names_of({c.speaker for c in ordered if c.role == "assistant"}) | called_bots(asked.names)
+    mentioned = bots | asked.names
     found: list[Candidate] = []
     for _, inside in groupby(ordered, key=attrgetter("session")):
         session = list(inside)
@@ -60,7 +72,7 @@ def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
             if candidate.cues.says_nothing:
                 found.append(_aside(candidate, keeps_words=False))
                 continue
-            asks = is_put_to_a_bot(candidate.text, language, bots) or _is_it(candidate.text, asked, bots)
+            asks = is_put_to_a_bot(candidate.text, language, bots) or _is_it(candidate.text, asked, mentioned)
             logged = not asks and asked.are_logged(candidate)
             if not asks and not logged:
                 found.append(candidate)
@@ -84,12 +96,12 @@ def _aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
     return candidate._replace(aside=True, cosine=None, terms={}, length=0, others=others)
 
 
-def _is_it(text: str, asked: Questions, bots: Collection[str]) -> bool:
+def _is_it(text: str, asked: Questions, names: Collection[str]) -> bool:
     question = asked.itself
     # what is much longer is something else, and most lacks its last word: neither need be taken apart
     last = question.rpartition(" ")[2]
     return (
         len(text) <= 2 * len(question) + 80
         and last in plain(text)
-        and said(text, asked.language, bots) == question
+        and said(text, asked.language, names) == question
     )

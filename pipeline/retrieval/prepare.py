@@ -119,7 +119,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     question, brief = read(request.text), list[str]()
     may_lean = request.memory and request.include_history and request.parameters.brief_words
     if may_lean and followup.leans(question):
-        brief = followup.brief(question, prelude.recent, now, request.parameters.brief_words)
+        brief = followup.brief(question, prelude.recent, now, request.parameters.brief_words, prelude.names)
     if brief:
         question = replace(question, content=" ".join((question.content, *brief)))
     mention = (
@@ -152,7 +152,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         brief=brief,
         questions=None
         if request.finds_questions
-        else Questions.of(request.text, chat.language, prelude.logged),
+        else Questions.of(request.text, chat.language, prelude.logged, prelude.names),
         zone=zone,
         now=now,
         asker=prelude.asker,

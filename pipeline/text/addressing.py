@@ -85,15 +85,34 @@ def names_of(bots: Iterable[str]) -> frozenset[str]:
     return frozenset(folded | {_bare(name) for name in folded})
 
 
+def written_apart(people: Iterable[str]) -> frozenset[str]:
+    """Return those names of people and bots that are of several words, in lower case: a mention of them has spaces.
+
+    >>> sorted(written_apart(["Harbour Bot", "Ana"]))
+    ['harbour bot']
+    """
+    return frozenset(name.casefold() for name in people if " " in name.strip())
+
+
+def called_bots(names: Iterable[str]) -> frozenset[str]:
+    """Return those names that say that they are a bot's.
+
+    >>> sorted(called_bots(["harbour bot", "rose t"]))
+    ['harbour bot']
+    """
+    return frozenset(name for name in names if name.endswith("bot"))
+
+
 def _unaddressed(text: str, language: str, bots: Collection[str], *, any_mention: bool) -> str | None:
     """Return the text without the mention or name at its beginning or end; None if it has neither."""
     if "@" not in text and _NAMES.isdisjoint(text[:_LONGEST_NAME]):
         return None
     start = text.lstrip()[: _LONGEST_NAME + 1].casefold()
-    for name in bots if start.startswith("@") else ():
+    if start.startswith("@"):
         # it may be of several words
-        if start.startswith(f"@{name}"):
-            return text.lstrip()[len(name) + 1 :]
+        for length in range(len(start), 1, -1):
+            if start[1:length] in bots:
+                return text.lstrip()[length:]
     greeted = _GREETED.match(text)
     if greeted is not None and plain(greeted["greeting"]) not in cues_of(language).greetings:
         greeted = None

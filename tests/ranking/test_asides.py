@@ -162,3 +162,18 @@ def test_what_the_log_has_is_an_aside_if_it_was_asked_then_and_not_answered() ->
     assert asides(marked(talk(*lines), long_ago)) == []
     told = Questions.of("what else?", "english", [("lunch is ready", NOW)])
     assert asides(marked(talk(*lines), told)) == []
+
+
+def test_a_bot_with_a_name_of_several_words_is_known_where_nothing_of_its_own_was_found() -> None:
+    lines = (
+        "Davi: @Harbour Bot which plumber do we use?",
+        "Ana: lunch?",
+        "Tom: @Rose Tyler which plumber do we use?",
+    )
+    alone = Questions.of("which plumber do we use?", "english")
+    assert asides(marked(talk(*lines), alone)) == []
+    asked = Questions.of("which plumber do we use?", "english", people=["Harbour Bot", "Rose Tyler", "Ana"])
+    assert asides(marked(talk(*lines), asked)) == [0, 2]
+    # what is put to somebody who is no bot is as good as anything else
+    other = Questions.of("what else?", "english", people=["Harbour Bot", "Rose Tyler", "Ana"])
+    assert asides(marked(talk(*lines), other)) == [0]

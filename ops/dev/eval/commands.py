@@ -133,7 +133,7 @@ def locomo(
 @app.command(
     epilog="**Examples:** backscroll dev eval chats --part held · "
     "backscroll dev eval chats --only held_band_en --only held_band_de · "
-    "backscroll dev eval chats --group --messages 3000 · "
+    "backscroll dev eval chats --group --messages 3000 --no-plain · "
     "backscroll dev eval chats --set meaning=0.8 · backscroll dev eval chats --words-only --json"
 )
 def chats(
@@ -156,6 +156,21 @@ def chats(
     messages: Annotated[
         int, typer.Option(min=1000, max=200_000, help="With --group: of the group, most of them made up.")
     ] = 30_000,
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain/--no-plain", help="With --group: ask plain search as well, which takes minutes."
+        ),
+    ] = True,
+    vectors: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --group: remember embeddings there, for the next run.",
+            show_default=False,
+            dir_okay=False,
+        ),
+    ] = None,
     changed: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -174,6 +189,8 @@ def chats(
             messages=messages,
             only=tuple(only or ()),
             words_only=words_only,
+            plain=plain,
+            vectors=vectors,
             parameters=read_parameters(changed),
         )
         with shown() as say:

@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.resources.abc import Traversable
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from ops.dev import shipped
-from ops.dev.embedders import WrappedEmbedder
 from ops.dev.eval import chat_measures, group, samples
 from ops.dev.eval.asking import AFTER, asked_as_message
 from ops.dev.eval.chat_measures import BY_WORDS, OURS, QuestionFigures, WayResult, measured
+from ops.dev.eval.remembered import Remembering
 from ops.dev.eval.run_chats import PlainSearch, contexts
 from ops.dev.eval.samples import SampleChat, SampleQuestion
 from ops.dev.observe import Say
@@ -18,7 +19,6 @@ from ops.dev.shipped import Shipped
 from pipeline.retrieval.profiles import parameters_for
 from schemas.messages import MessageIn
 from schemas.settings import Settings
-from schemas.vectors import Vector
 
 ALONE, GROUP = "alone", "group"
 
@@ -34,6 +34,10 @@ class Options:
     parts: Sequence[str] = tuple(group.PARTS)
     # nothing is embedded
     words_only: bool = False
+    # plain search is asked beside it; embedding for it takes as long as all else
+    plain: bool = True
+    # where embeddings are remembered for the next run; None: nowhere
+    vectors: Path | None = None
     parameters: Mapping[str, float] = field(default_factory=dict)
     folder: Traversable = samples.CHATS
 
@@ -61,7 +65,9 @@ def evaluate(settings: Settings, options: Options, progress: Say) -> dict[str, A
     found: dict[tuple[str, int], dict[str, _Asked]] = {}
     with shipped.temporary(settings) as backscroll:
         if not options.words_only:
-            vars(backscroll.resources)["embedder"] = Remembering(backscroll.resources.embedder)
+            vars(backscroll.resources)["embedder"] = Remembering(
+                backscroll.resources.embedder, options.vectors
+            )
         for name, part in asked.items():
             chat = part.chat.model_copy(update={"chat_id": f"sample:{name}"})
             alone = SampleChat(name=name, chat=chat, messages=part.messages, cases=part.cases)
@@ -124,20 +130,6 @@ def _both(answered: Sequence[AskedTwice]) -> dict[str, Any]:
     return {"questions": len(answered), **means, "points": points}
 
 
-class Remembering(WrappedEmbedder):
-    """Texts that were embedded before are not embedded again: made-up talk often says the same."""
-
-    def __init__(self, inner: Any) -> None:
-        super().__init__(inner)
-        self._vectors: dict[str, Vector] = {}
-
-    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
-        if new:
-            self._vectors |= zip(new, self.inner.embed_documents(new), strict=True)
-        return [self._vectors[text] for text in texts]
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
     """What each way found for one question in one place."""
@@ -158,8 +150,12 @@ class _Place:
         self._derived = [kind for kind in shipped.DERIVED if not options.words_only or kind != "embed"]
         backscroll.fill(sample.chat, sample.messages, progress, derived=self._derived)
         backscroll.vacuum()
-        progress(f"{sample.name}: plain search")
-        self._plain = PlainSearch(backscroll, sample, words_only=options.words_only)
+        if not options.words_only:
+            backscroll.index()
+        self._plain = None
+        if options.plain:
+            progress(f"{sample.name}: plain search")
+            self._plain = PlainSearch(backscroll, sample, words_only=options.words_only)
         self._session_of = backscroll.sessions_of(sample.chat.chat_id)
 
     def ask(self, said: Sequence[MessageIn], case: SampleQuestion) -> _Asked:
@@ -170,7 +166,9 @@ class _Place:
             ours = contexts(
                 self._backscroll, self._sample, case, message, self._way, self._options.parameters
             )
-        results: dict[str, WayResult] = {self._way: ours, **self._plain.results(case)}
+        results: dict[str, WayResult] = {self._way: ours}
+        if self._plain is not None:
+            results |= self._plain.results(case)
         return _Asked(
             figures={way: measured(case, self._session_of, result) for way, result in results.items()},
             ranked={way: result.ranked for way, result in results.items()},

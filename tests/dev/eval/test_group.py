@@ -1,6 +1,5 @@
 """One large group made of small chats: what stays as it was, what is made up around it, and what is counted."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -16,11 +15,9 @@ from ops.dev.eval.chat_measures import OURS, QuestionFigures
 from ops.dev.eval.group import Group
 from ops.dev.eval.group_talk import APART, Member, talk
 from ops.dev.eval.report import group_tables
-from ops.dev.eval.run_group import AskedTwice, Remembering, best_rank, compared
+from ops.dev.eval.run_group import AskedTwice, best_rank, compared
 from ops.dev.eval.samples import UNANSWERABLE, SampleChat
-from pipeline.clients.deterministic import DeterministicEmbedder
 from schemas.settings import Settings
-from schemas.vectors import Vector
 from tests.dev.eval import tiny
 
 BEGAN = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)
@@ -169,22 +166,6 @@ def test_the_rank_is_that_of_the_best_piece() -> None:
     assert best_rank(["d"], ["a"]) is None
 
 
-def test_a_text_is_embedded_once() -> None:
-    class Counting(DeterministicEmbedder):
-        seen: list[str] = []  # noqa: RUF012
-
-        def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-            self.seen.extend(texts)
-            return super().embed_documents(texts)
-
-    inner = Counting()
-    remembering = Remembering(inner)
-    found = remembering.embed_documents(["one", "two", "one"])
-    again = remembering.embed_documents(["two", "three"])
-    assert sorted(inner.seen) == ["one", "three", "two"]
-    assert found[0] == found[2] != found[1] == again[0]
-
-
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder: Path = tiny.write(tmp_path_factory.mktemp("chats"))
@@ -211,3 +192,14 @@ def test_people_see_both_places_and_the_difference(tables: dict[str, Any]) -> No
     printed = console.file.getvalue()
     for name in ("8 questions", "400 messages", "flat", "boat", "bm25", "±", "identifier"):
         assert name in printed
+
+
+def test_without_plain_search_only_ours_is_asked(tmp_path: Path) -> None:
+    settings = Settings(_env_file=None, embedding_provider="deterministic")
+    options = run_group.Options(
+        messages=100, parts=("flat",), folder=tiny.write(tmp_path), plain=False, vectors=tmp_path / "vectors"
+    )
+    found = run_group.evaluate(settings, options, lambda _: None)
+    for place in ("alone", "group"):
+        assert set(found["all"][place]) == {OURS}
+    assert (tmp_path / "vectors").is_file()
