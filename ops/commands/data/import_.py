@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ops import connection
-from ops.console import import_report, rendering
+from ops.console import import_report, interrupts, rendering
 from ops.console.command import Call, command
 from ops.console.waiting import await_memory
 from ops.exit_codes import INTERRUPTED, NOT_AS_IT_SHOULD_BE
@@ -183,6 +183,7 @@ def _import(
         with (
             connection.wake_ups(settings, report.console) as wake_up,
             _bar(source, "importing", report.console, shown=shown) as move,
+            interrupts.held_back() as let_ctrl_c_through,
         ):
             for event in events:
                 report.show(source.name, event)
@@ -194,6 +195,7 @@ def _import(
                 if isinstance(event, Stored) and event.moved:
                     wake_up("summarize")
                     wake_up("extract")
+                let_ctrl_c_through()
     except import_report.TwoReadings:
         raise
     except (KeyboardInterrupt, BackscrollError) as error:
