@@ -135,13 +135,6 @@ def read_rows(
     return candidate_rows.with_neighbours(connection, scope, ids, REACH, lexemes_of(terms), queries)
 
 
-def with_neighbours(
-    connection: Connection, scope: Scope, ids: Sequence[int], terms: SearchTerms
-) -> list[Candidate]:
-    """Read these messages as candidates, with their neighbours."""
-    return _candidates(read_rows(connection, scope, ids, terms), terms, scope.language)
-
-
 def extended(
     found: CandidateSet, rows: Sequence[CandidateRow], terms: SearchTerms, language: str
 ) -> CandidateSet:

@@ -118,7 +118,7 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
                 connection,
                 query,
                 ranked,
-                statistics,
+                retrieved,
                 sessions=parameters.sessions,
                 min_fit=parameters.min_session_fit,
             )

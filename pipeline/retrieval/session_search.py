@@ -42,9 +42,7 @@ def search_contextual(
     profile = PROFILES["contextual"]
     min_fit = profile.min_session_fit if search.min_similarity is None else search.min_similarity
     ranked, found = rank_messages(connection, query)
-    narrowing = narrow(
-        connection, query, ranked, found.statistics, sessions=profile.sessions, min_fit=min_fit
-    )
+    narrowing = narrow(connection, query, ranked, found, sessions=profile.sessions, min_fit=min_fit)
     if not narrowing.chosen:
         return [], []
     hits = [hit for hit in allowed(connection, query, narrowing.hits) if hit.candidate.text.strip()]

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Row
 from pipeline.ranking import rank
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Scored, Statistics
 from pipeline.ranking.similarity import best_cosines, share_of_words
-from pipeline.retrieval.candidates import retrieve, with_neighbours
+from pipeline.retrieval.candidates import CandidateSet, extended, read_rows, retrieve
 from pipeline.retrieval.message_ranking import allowed, terms_by_session
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import sessions as stored_sessions
@@ -131,20 +131,20 @@ def narrow(
     connection: Connection,
     query: PreparedQuery,
     ranked: Sequence[Scored],
-    statistics: Statistics,
+    retrieved: CandidateSet,
     *,
     sessions: int,
     min_fit: float,
 ) -> Narrowing:
     """Choose the best `sessions` with their messages, or none if the best fits by less than `min_fit`."""
-    scored = score_sessions(connection, query, ranked, statistics)
+    scored = score_sessions(connection, query, ranked, retrieved.statistics)
     if not scored or scored[0].fit < min_fit:
         sessions = 0
     best = load_sessions(
         connection, [(s.id, s.score, s.components) for s in scored[: sessions + RELATED_CONSIDERED]]
     )
     chosen = best[:sessions]
-    hits = _messages_of(connection, query, ranked, statistics, chosen) if chosen else ranked
+    hits = _messages_of(connection, query, retrieved, chosen) if chosen else ranked
     return Narrowing(chosen=chosen, others=best[sessions:], hits=hits)
 
 
@@ -192,19 +192,19 @@ def _decides(query: PreparedQuery, hit: Scored | None) -> float:
 def _messages_of(
     connection: Connection,
     query: PreparedQuery,
-    ranked: Sequence[Scored],
-    statistics: Statistics,
+    retrieved: CandidateSet,
     chosen: Sequence[RetrievedSession],
 ) -> list[Scored]:
     """Return the messages of these sessions, best first."""
-    request = query.request
+    request, known = query.request, {row[0] for row in retrieved.rows}
     # the arms searched the whole chat: search again in these sessions, and rank what is found beside all else
-    ids = dict.fromkeys(hit.candidate.id for hit in ranked)
+    new: dict[int, None] = {}
     for session in chosen:
         inside = Inside(session.session_key, session.started_at, session.ended_at)
         found = retrieve(connection, replace(request, filter=MessageFilter(session=inside)), query.terms)
-        ids |= dict.fromkeys(chain(*found.arms.values()))
-    candidates = with_neighbours(connection, request.scope, list(ids), query.terms)
-    ranked = rank.rank(query.question, candidates, statistics, request.weights)
+        new |= dict.fromkeys(each for each in chain(*found.arms.values()) if each not in known)
+    rows = read_rows(connection, request.scope, list(new), query.terms) if new else []
+    every = extended(retrieved, rows, query.terms, request.chat.language)
+    ranked = rank.rank(query.question, every.candidates, every.statistics, request.weights)
     wanted = {session.id for session in chosen}
     return [hit for hit in ranked if hit.candidate.session in wanted]

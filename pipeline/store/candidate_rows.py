@@ -72,14 +72,18 @@ _NEAR = f"""
 _AROUND = text(f"WITH {_NEAR.format(given=_GIVEN)} SELECT id, max(session) FROM near GROUP BY id")
 
 
-# What holds words, said by whom it may be; of a message without stored cues only its text could tell.
+# What holds words, said by whom it may be; of a message without stored cues only its text could tell. With any of these
+# what is known is read again, with its neighbours: a discussion is longer than what stands around a hit.
 _DECIDING = """
-    SELECT hit.id FROM (SELECT scores FROM {search}) found
-    CROSS JOIN LATERAL (SELECT CAST(key AS bigint) AS id, CAST(value AS float8) AS score
-        FROM jsonb_each_text(found.scores)) hit
-    LEFT JOIN LATERAL (SELECT flags FROM message_cues WHERE message_id = hit.id OFFSET 0) c ON true
-    WHERE hit.id <> ALL(CAST(:known AS bigint[])) AND (c.flags IS NULL OR c.flags & {decides} > 0)
-    ORDER BY hit.score DESC, hit.id DESC LIMIT :limit
+    WITH deciding AS MATERIALIZED (
+        SELECT hit.id FROM (SELECT scores FROM {search}) found
+        CROSS JOIN LATERAL (SELECT CAST(key AS bigint) AS id, CAST(value AS float8) AS score
+            FROM jsonb_each_text(found.scores)) hit
+        LEFT JOIN LATERAL (SELECT flags FROM message_cues WHERE message_id = hit.id OFFSET 0) c ON true
+        WHERE hit.id <> ALL(CAST(:known AS bigint[])) AND (c.flags IS NULL OR c.flags & {decides} > 0)
+        ORDER BY hit.score DESC, hit.id DESC LIMIT :limit)
+    SELECT id FROM deciding
+    UNION ALL SELECT unnest(CAST(:known AS bigint[])) WHERE EXISTS (SELECT 1 FROM deciding)
 """.format(search=search("tsvector_to_array(words_of(:language, :about))", ":read"), decides=DECIDES)
 
 
@@ -142,10 +146,10 @@ def deciding(
     read: int,
     limit: int,
 ) -> Sequence[Row[Any]]:
-    """Return, as `with_neighbours` does, messages that may state a decision and are not `known`.
+    """Return, as `with_neighbours` does, messages that may state a decision and are not `known`, and these again.
 
     The `limit` best of the `read` messages that are best by the words of a text, in a scope of these
-    `keyword_search.sizes_of`.
+    `keyword_search.sizes_of`. If there are none, nothing is read.
     """
     given = {"about": about, "known": known, "read": read, "limit": limit, "key": scope.session_key, **sizes}
     return _rows(connection, _DECIDING, scope, reach, words, queries, language=scope.language, **given)

@@ -739,6 +739,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "found: pipeline.retrieval.candidates.CandidateSet": lambda a: candidates.retrieve(
         a.connection, a.request, a.terms
     ),
+    "retrieved": lambda a: candidates.retrieve(a.connection, a.request, a.terms),
     "hits": _ranked,
     "sessions: int": lambda _: 3,
     "min_fit": lambda _: 0.0,

@@ -18,7 +18,7 @@ from pytest_celery import CeleryWorkerContainer, RedisContainer
 from ops.local.embedded.binaries import redis_server
 from ops.local.embedded.ports import LOOPBACK, free_port
 from ops.local.embedded.process import die_with_parent
-from tests.ops.running import until
+from tests.ops.running import until, unwatched
 
 START_SECONDS = 60
 END_SECONDS = 30
@@ -41,7 +41,7 @@ class Process:
         self.command = list(command)
         self.log = folder / f"{name}.log"
         self._folder = folder
-        self._environment = environment
+        self._environment = unwatched(environment)
         self._begins_at = 0
         self._child: subprocess.Popen[bytes]
         self._start()

@@ -137,7 +137,8 @@ def places(database: Database, settings: Settings, ids: Sequence[str], reach: in
             "SELECT external_id, id FROM messages WHERE external_id = ANY(%s)", (list(ids),)
         )
         wanted = [row.id for row in rows]
-        read = candidates.with_neighbours(connection, prepared.request.scope, wanted, prepared.terms)
+        rows = candidates.read_rows(connection, prepared.request.scope, wanted, prepared.terms)
+        read = candidates.extended(replace(found, rows=[]), rows, prepared.terms, "english").candidates
     return [(one.external_id, one.place) for one in sorted(read, key=lambda c: c.place)]
 
 
