@@ -51,7 +51,7 @@ def test_one_process_runs_until_term(
         if arguments == ["api"]:
             assert httpx.get(f"http://127.0.0.1:{port}/readyz").json()["status"] == "ready"
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(150)
     finally:
         process.kill()
         process.wait()
