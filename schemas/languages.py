@@ -20,7 +20,7 @@ UNSTEMMED = (
 )
 """Languages without a configuration: indexed as `simple`, scripts without spaces by pairs of characters."""
 
-OTHER_LETTERS = {
+NON_LATIN = {
     *(
         "arabic",
         "armenian",

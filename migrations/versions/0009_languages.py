@@ -48,29 +48,29 @@ _MARKS = (
     r"\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u1056-\u1059\u105e-\u1060"
     r"\u1062-\u1064\u1067-\u106d\u1071-\u1074\u1082-\u108d\u108f\u109a-\u109d\u17b4-\u17d3\u17dd\u3099\u309a\uff9e\uff9f"
 )
-# What is no part of a word although a server in the locale C takes it for a letter: punctuation, spaces and signs
-# beyond ASCII. Joiners stay, which some scripts write within words.
-_BETWEEN = (
+# Punctuation, spaces and symbols beyond ASCII, which the parser takes for letters in the locale C. Zero-width joiners
+# stay: some scripts write them within words.
+_SEPARATORS = (
     r"\u0001-\u0008\u000e-\u001f\u007f-\u00a9\u00ab\u00ac\u00ae-\u00b1\u00b4\u00b6-\u00b8\u00bb\u00bf\u00d7\u00f7\u037e\u0387"
     r"\u055a-\u055f\u0589\u058a\u05be\u05c0\u05c3\u05c6\u0609-\u060d\u061b-\u061f\u066a-\u066d\u06d4\u0964\u0965\u0970"
     r"\u0e3f\u0e4f\u0e5a\u0e5b\u1361-\u1368\u2000-\u200b\u200e-\u205f\u2062-\u206f\u207a-\u207e\u208a-\u208e"
     r"\u20a0-\u20cf\u2190-\u245f\u2500-\u25ff\u2e00-\u2e7f\u3000-\u3004\u3008-\u3020\u3030\u303d-\u303f\u30a0\u30fb"
     r"\ufe0e\ufe0f\ufe10-\ufe19\ufe30-\ufe6b\ufeff\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65\ufff9-\ufffd"
 )
-# Pictures are words of their own, whatever stands beside them; a tone of skin and what joins them to others go.
-_PICTURE = r"\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001f3fa\U0001f400-\U0001faff"
-_TONES = r"\u200d\ufe0f\U0001f3fb-\U0001f3ff"
-# Apostrophes are one; a soft hyphen and a word joiner are none of a word's letters.
-_APOSTROPHES, _NO_SIGNS = r"\2018\2019\201b\02bc", r"\00ad\2060"
+# Each emoji is a word; modifiers of skin tone and joiners after it are dropped.
+_EMOJI = r"\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001f3fa\U0001f400-\U0001faff"
+_MODIFIERS = r"\u200d\ufe0f\U0001f3fb-\U0001f3ff"
+# Typographic apostrophes become the one of ASCII; soft hyphens and word joiners are removed.
+_APOSTROPHES, _INVISIBLE = r"\2018\2019\201b\02bc", r"\00ad\2060"
 _LETTER = f"[{_LETTERS}][{_MARKS}]*"
 FUNCTIONS = {
-    # The words of a text apart, as a server sees them whose locale knows what a letter is.
+    # Separate words as the parser would in a locale that knows what a letter is.
     "words_apart(text)": rf"""
         CREATE OR REPLACE FUNCTION words_apart(content text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
         RETURN regexp_replace(
-            regexp_replace(translate(content, U&'{_APOSTROPHES}{_NO_SIGNS}', ''''''''''),
-                '([{_PICTURE}])[{_TONES}]*', ' \1 ', 'g'),
-            '[{_BETWEEN}]+', ' ', 'g')
+            regexp_replace(translate(content, U&'{_APOSTROPHES}{_INVISIBLE}', ''''''''''),
+                '([{_EMOJI}])[{_MODIFIERS}]*', ' \1 ', 'g'),
+            '[{_SEPARATORS}]+', ' ', 'g')
     """,
     # Each run is cut after its first letter, each later letter but the last is written twice, and the cut is closed:
     # that is one pass each, where looking behind would begin at the start of the text for each letter.

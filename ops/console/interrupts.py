@@ -1,4 +1,4 @@
-"""Ctrl-C at a time when nothing is half done."""
+"""Defer Ctrl-C to a point where nothing is half done."""
 
 import signal
 import threading
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def held_back() -> Iterator[Callable[[], None]]:
-    """Hold Ctrl-C back until the function that it yields is called, which raises it; a second one is raised at once.
+    """Defer Ctrl-C until the yielded function is called, or the end; a second one is raised at once.
 
     A statement that is broken off leaves a connection behind that can be used for nothing but an error.
     """
@@ -31,3 +31,4 @@ def held_back() -> Iterator[Callable[[], None]]:
         yield let_through
     finally:
         signal.signal(signal.SIGINT, before)
+    let_through()

@@ -2,7 +2,7 @@
 
 import re
 
-from schemas.languages import OTHER_LETTERS, parts_of
+from schemas.languages import NON_LATIN, parts_of
 
 # The first that a name has decides; a name with none says nothing.
 _MANY = re.compile(
@@ -44,4 +44,4 @@ def reads(model: str, language: str) -> bool:
     >>> reads("intfloat/multilingual-e5-small", "chinese"), reads("house-model-7", "chinese")
     (True, True)
     """
-    return knows(model, language) is not False or not OTHER_LETTERS.issuperset(parts_of(language))
+    return knows(model, language) is not False or not NON_LATIN.issuperset(parts_of(language))

@@ -17,7 +17,7 @@ from schemas.sessions import Message
 MAX_MESSAGES = 2000
 """The latest of a session that are read."""
 KNOWN_TO_MODEL = 40
-"""Current memories that a language model is told, of all who talk in a session."""
+"""Current memories about the speakers of a session that a language model is given, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ def said(connection: Connection, session_id: int) -> list[KnownFact]:
 
 
 def _known(connection: Connection, session: Row[Any], speakers: Sequence[str]) -> list[KnownFact]:
-    """Return what other sessions of a chat say of those who speak, the latest: a model may repeat what it is told."""
+    """Return the latest facts about the speakers from other sessions of the chat; a model may repeat them."""
     ids = [each for speaker in speakers for each in identities.ids_of(connection, speaker)]
     own = evidence.memories_of(connection, session.id)
     here = [

@@ -58,13 +58,13 @@ class Asked:
     read: int = 0
     # lexemes of the people whom it names and of all else
     named: Sequence[str] = ()
-    # whom it names, among so many of the nearest messages
+    # the people whom it names as speakers, and how many of the nearest messages are searched for theirs
     speakers: Collection[str] = ()
     within: int = 0
     # whether it asks for the newest, of those said before a time
     newest: bool = False
     until: datetime | None = None
-    # at most so many messages of each
+    # the most messages that an arm finds
     limit: int = 0
 
     def parts(self, space: EmbeddingSpace | None, remembers: bool) -> frozenset[Part]:

@@ -18,6 +18,11 @@ def test_it_waits_until_it_is_let_through() -> None:
     assert done == ["what was under way"]
 
 
+def test_one_that_nobody_let_through_is_not_forgotten() -> None:
+    with pytest.raises(KeyboardInterrupt), held_back():
+        signal.raise_signal(signal.SIGINT)
+
+
 def test_the_second_does_not_wait_and_afterwards_all_is_as_before() -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), held_back():
