@@ -1,6 +1,7 @@
 """The examples in docstrings show what the functions return."""
 
 import doctest
+import inspect
 import pkgutil
 from importlib import import_module
 
@@ -26,6 +27,9 @@ def test_every_example_in_a_docstring_is_true() -> None:
             module = import_module(name)
         except ImportError as error:
             pytest.fail(f"{name} cannot be imported: {error}")
+        # a task of Celery's cannot be looked at while another story's application is the current one
+        if ">>>" not in inspect.getsource(module):
+            continue
         failed, attempted = doctest.testmod(module)
         assert not failed, name
         tried += attempted
