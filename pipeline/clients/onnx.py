@@ -5,6 +5,7 @@ process makes one embedder and keeps it, after any fork.
 """
 
 import ctypes
+import gc
 import threading
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -191,7 +192,10 @@ def _load(graph: Path, threads: int) -> "InferenceSession":
     options.enable_cpu_mem_arena = False
     # what it would print is raised
     options.log_severity_level = _FATAL
-    return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    # Modules and what they hold stay: walking them takes the collector 100 ms, in which some question waits.
+    gc.freeze()
+    return session
 
 
 def _release_memory() -> None:

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from pipeline.context import packing
 from pipeline.context.explain import explanation
@@ -115,6 +116,8 @@ def _question_matcher(
     asked = addressing.said(question, language, names)
     last = asked.rpartition(" ")[2]
 
+    # of one request: a page is filled several times
+    @cache
     def is_question(text: str) -> bool:
         # what is much longer is something else, and most lacks its last word: neither need be taken apart
         if len(text) > 2 * len(asked) + 80 or last not in text.casefold():

@@ -79,6 +79,20 @@ class FoundTalk:
         return [session for session in self.found.sessions if session.summary and not self.found.fell_back]
 
     @cached_property
+    def _recent(self) -> list[tuple[Message, str]]:
+        """The newest messages, each with its line; none where it need not be shown."""
+        return [
+            (message, "" if self.is_question(message.content) else truncate.displayed(message.content))
+            for message in self.found.recent
+        ]
+
+    @cached_property
+    def _words(self) -> dict[int, set[str]]:
+        """The words of the part of each summary that may be shown, by session."""
+        chars = self.prepared.request.parameters.session_chars
+        return {each.id: new_summaries.words_of((each.summary or "")[:chars]) for each in self._summarized}
+
+    @cached_property
     def _session_of(self) -> dict[str, int]:
         """The session of each message, by its id as items have it."""
         return {str(each.id): each.session for each in self._candidates}
@@ -106,7 +120,7 @@ class FoundTalk:
         if not self._summarized:
             return set()
         shown = (page.items("history"), page.items("exchanges"))
-        return shown_whole(self._summarized, self.found.recent, *shown, self._session_of, self.is_question)
+        return shown_whole(self._summarized, self._recent, *shown, self._session_of)
 
     def _filled(self, page: Page, covered: Collection[int], session_cap: int) -> Page:
         parameters, zone, wording = self.prepared.request.parameters, self.prepared.parsed.zone, self.wording
@@ -144,7 +158,7 @@ class FoundTalk:
             return list(sessions[:most]), list(sessions[most:]), []
         shown = [item.text for item in page.items("history")]
         shown += self._likely(page.room - session_cap)
-        chosen, little = new_summaries.choose(sessions, shown, most, chars=parameters.session_chars)
+        chosen, little = new_summaries.choose(sessions, self._words, shown, most)
         ids = {session.id for session in chosen}
         return chosen, [session for session in sessions if session.id not in ids], little
 
@@ -189,38 +203,34 @@ class FoundTalk:
 
 def shown_whole(
     sessions: Iterable[RetrievedSession],
-    recent: Iterable[Message],
+    recent: Sequence[tuple[Message, str]],
     history: Collection[ContextItem],
     exchanged: Collection[ContextItem],
     session_of: Mapping[str, int],
-    is_question: Callable[[str], bool],
 ) -> set[int]:
     """Return the sessions whose messages are all in the context, so that their summaries would repeat them.
 
-    `recent` are the chat's newest messages, of which `history` shows some; `exchanged` are other messages, whose
-    sessions `session_of` maps by id. Messages without text, and the question itself, need not be shown.
+    `recent` are the chat's newest messages with their lines, of which `history` shows some; `exchanged` are other
+    messages, whose sessions `session_of` maps by id. Messages without a line need not be shown.
     """
     lines = {item.id: item.text for item in history}
     elsewhere: dict[int, set[str]] = {}
     for item in exchanged:
         elsewhere.setdefault(session_of.get(item.id, 0), set()).add(item.id)
-    recent = list(recent)
-    oldest = min((message.sent_at for message in recent), default=None)
+    oldest = min((message.sent_at for message, _ in recent), default=None)
 
-    def is_shown(message: Message) -> bool:
+    def is_shown(message: Message, line: str) -> bool:
         # it may be cut
-        if lines.get(str(message.id), "\n").endswith(truncate.displayed(message.content)):
-            return True
-        return not message.content.strip() or is_question(message.content)
+        return not line or lines.get(str(message.id), "\n").endswith(line)
 
     def count(session: RetrievedSession) -> int:
         found = elsewhere.get(session.id, set())
         if oldest is None or session.ended_at < oldest or not session.message_count:
             return len(found)
-        own = [message for message in recent if _belongs(message, session)]
+        own = [each for each in recent if _belongs(each[0], session)]
         if len(own) + len(found) < session.message_count:
             return 0
-        return len(found.union(str(message.id) for message in own if is_shown(message)))
+        return len(found.union(str(message.id) for message, line in own if is_shown(message, line)))
 
     return {session.id for session in sessions if count(session) >= session.message_count > 0}
 

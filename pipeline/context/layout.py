@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from functools import cached_property
+from functools import cache, cached_property
 
 from pipeline.context import blocks, memory_block, recent_talk
 from pipeline.context.found_talk import FoundTalk
@@ -66,6 +66,11 @@ class Layout:
         """What long messages are excerpted about: the question, with the words of recent talk that it leans on."""
         said = " ".join((self.query.query, *self.prepared.parsed.brief))
         return Wanted.of(said, self.prepared.request.chat.language)
+
+    @cached_property
+    def _bag_of(self) -> Callable[[str], frozenset[str]]:
+        """Read the words of a text once, however often the page is filled."""
+        return cache(memory_block.bag_of)
 
     @cached_property
     def talk(self) -> FoundTalk:
@@ -142,24 +147,33 @@ class Layout:
                 {each: contents[each] for each in messages},
                 (passage.content for passage in known.passages if passage.id in passages),
                 self.parameters.duplicate_jaccard,
+                self._bag_of,
             )
             if not again:
                 return filled
             repeated |= again
+
+    @cached_property
+    def _memories(self) -> memory_block.ChosenMemories:
+        """The memories to show as far as none repeats anything."""
+        return self._choose_memories({})
+
+    def _choose_memories(self, repeated: Mapping[str, str]) -> memory_block.ChosenMemories:
+        return memory_block.choose(
+            self.found.memories,
+            self.parameters,
+            self.talk.scale,
+            self.prepared.question,
+            self.query.queries,
+            repeated,
+        )
 
     def _with_memories(
         self, page: Page, repeated: Mapping[str, str]
     ) -> tuple[Page, memory_block.ChosenMemories]:
         """Fill a copy of the page with memories, documents and weeks; return it with what was chosen."""
         parameters, filled, wording = self.parameters, page.copy(), self.wording
-        known = memory_block.choose(
-            self.found.memories,
-            parameters,
-            self.talk.scale,
-            self.prepared.question,
-            self.query.queries,
-            repeated,
-        )
+        known = self._choose_memories(repeated) if repeated else self._memories
         filled.dropped.extend(known.dropped)
         cap = int(self.budget * parameters.memory_share)
         filled.fill(

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from pipeline.retrieval.profiles import Parameters
 from pipeline.text import duplicates, excerpt, truncate
 from pipeline.text.excerpt import Wanted
 from pipeline.text.fencing import CLOSE, OPEN
-from pipeline.text.sentences import terms, words
+from pipeline.text.sentences import words
 from pipeline.text.tokens import Count, estimate_line
 from schemas.context import ContextItem, Dropped, DropReason
 
@@ -63,11 +63,9 @@ def choose(
     """
     chosen = ChosenMemories()
     # a name is in all that is known of somebody, and makes none of it more of an answer
-    asked = {
-        term for query in (question.content, *queries) for term in terms(words(query), question.language)
-    }
+    asked = Wanted.of("\n".join((question.content, *queries)), question.language)
     about_asker = _FIRST_PERSON.search(question.text) is not None
-    about_people = not asked
+    about_people = not asked.terms
     of_scope: Counter[str] = Counter()
     seen: dict[bool, dict[int, list[frozenset[str]]]] = {True: {}, False: {}}
 
@@ -89,14 +87,16 @@ def choose(
             drop(memory, "duplicate", repeated[memory.id])
         elif memory.scope != "session" and similar is not None and similar < parameters.min_similarity:
             drop(memory, "below_minimum", f"similarity {similar:.2f}, below {parameters.min_similarity:g}")
-        elif not always and not _is_related(memory, similar, parameters, asked, question.language):
+        elif not always and not _is_related(memory, similar, parameters, asked):
             least = parameters.memory_similarity
             drop(
                 memory,
                 "below_minimum",
                 f"no word in common with the question, and similarity below {least:g}",
             )
-        elif duplicates.is_said(bag := _bag(memory.content), seen[is_passage], parameters.duplicate_jaccard):
+        elif duplicates.is_said(
+            bag := bag_of(memory.content), seen[is_passage], parameters.duplicate_jaccard
+        ):
             better = "passage" if is_passage else "memory"
             drop(memory, "duplicate", f"says the same as a better {better}")
         elif len(kept) >= most:
@@ -115,32 +115,33 @@ def repeats(
     messages: Mapping[int, str],
     passages: Iterable[str],
     jaccard: float,
+    bag: Callable[[str], frozenset[str]],
 ) -> dict[str, str]:
     """Return which of these statements, by id, repeat a message or passage that the context shows, and why.
 
-    `messages` are the texts of those shown, by id.
+    `messages` are the texts of those shown, by id; `bag` is `bag_of`, which may remember what it has read.
     """
     if not statements:
         return {}
     shown: dict[int, list[frozenset[str]]] = {}
-    for text in (*messages.values(), *passages):
-        bag = _bag(text)
-        shown.setdefault(len(bag), []).append(bag)
+    for read in map(bag, (*messages.values(), *passages)):
+        shown.setdefault(len(read), []).append(read)
     why = {}
     for memory in statements:
         if not memory.evidence.isdisjoint(messages):
             why[memory.id] = "a message that says it is shown"
-        elif duplicates.is_said(_bag(memory.content), shown, jaccard):
+        elif duplicates.is_said(bag(memory.content), shown, jaccard):
             why[memory.id] = "says the same as a message or passage that is shown"
     return why
 
 
-def _bag(text: str) -> frozenset[str]:
-    return frozenset(word.casefold() for word in words(text))
+def bag_of(text: str) -> frozenset[str]:
+    """Return the words of a text, each once."""
+    return frozenset(words(text.casefold()))
 
 
 def _is_related(
-    memory: RetrievedMemory, similar: float | None, parameters: Parameters, asked: set[str], language: str
+    memory: RetrievedMemory, similar: float | None, parameters: Parameters, asked: Wanted
 ) -> bool:
     """Return whether a memory shares a word with the question, is similar to it or linked to what it names.
 
@@ -150,7 +151,7 @@ def _is_related(
         return True
     if not parameters.memory_similarity or memory.cosine is None:
         return memory.score > 0
-    if not asked.isdisjoint(terms(words(memory.content), language)):
+    if asked.held(memory.content):
         return True
     return memory.cosine >= MIN_COSINE and (similar is None or similar >= parameters.memory_similarity)
 

@@ -37,7 +37,7 @@ def about(
     deciding = [i for i, c in enumerate(ordered) if not c.aside and c.cues.decides]
     if not deciding:
         return [0.0] * len(ordered)
-    said = _subjects(ordered, language)
+    said = subjects(ordered, statistics, language)
     closeness = _closeness(ordered, said, meaning, statistics, language)
     values = {i: _value([closeness.get(term, 0.0) for term in said[i]]) for i in deciding}
     if then is None:
@@ -54,13 +54,13 @@ def close_words(
     ordered: Sequence[Candidate], meaning: Sequence[float], statistics: Statistics, language: str
 ) -> list[str]:
     """Return words typical of passages about the question's subject, the closest first; see `about`."""
-    said = _subjects(ordered, language)
+    said = subjects(ordered, statistics, language)
     closeness = _closeness(ordered, said, meaning, statistics, language)
     shared = [term for term, value in closeness.items() if value >= _SHARED]
     return sorted(shared, key=lambda term: (-closeness[term], term))
 
 
-def _subjects(ordered: Sequence[Candidate], language: str) -> list[frozenset[str]]:
+def subjects(ordered: Sequence[Candidate], statistics: Statistics, language: str) -> list[frozenset[str]]:
     """Return the words of each that can be a decision's subject: no number, no time, no verb of deciding."""
     cues = cues_of(language)
     no_subject = cues.time.whole | cues.deciding_verbs
@@ -68,7 +68,9 @@ def _subjects(ordered: Sequence[Candidate], language: str) -> list[frozenset[str
     def can_be(term: str) -> bool:
         return term.isalpha() and term not in no_subject and not term.startswith(cues.deciding_stems)
 
-    return list(all_terms((candidate.text for candidate in ordered), language, can_be))
+    known = statistics.subjects
+    read = all_terms((each.text for each in ordered if each.id not in known), language, can_be)
+    return [known[each.id] if each.id in known else next(read) for each in ordered]
 
 
 def _closeness(
@@ -120,9 +122,9 @@ def _replace(
     closeness: Mapping[str, float],
 ) -> None:
     """Let the newest of the decisions about one subject supersede those before it."""
-    subjects = {i: {term for term in said[i] if closeness.get(term, 0.0) >= _SHARED} for i in in_order}
+    close = {i: {term for term in said[i] if closeness.get(term, 0.0) >= _SHARED} for i in in_order}
     for at, newer in enumerate(in_order):
         for older in in_order[:at]:
-            if subjects[newer] & subjects[older]:
+            if close[newer] & close[older]:
                 values[newer] = max(values[newer], _INHERITED * values[older])
                 values[older] *= _REPLACED

@@ -1,7 +1,7 @@
 """Values that ranking takes and returns: candidates, statistics of their scope, weights, scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
@@ -113,6 +113,8 @@ class Statistics:
     mean_cosine: float = 0.0
     # how far meaning is to be trusted: less where the embedding model does not know the chat's language
     trust: float = 1.0
+    # where a decision is asked for, the words of candidates that can be its subject, by id
+    subjects: Mapping[int, frozenset[str]] = field(default_factory=dict)
     # the same for each other query
     others: Sequence["Statistics"] = ()
 

@@ -48,11 +48,8 @@ def scored(found: Features, weights: Weights) -> list[Scored]:
     rows = np.column_stack(list(parts.values())) if parts else np.zeros((len(found.ordered), 0))
     scores = rows.sum(axis=1).tolist()
     ordered = found.ordered
-    best_first = sorted(
-        range(len(ordered)),
-        key=lambda i: (not ordered[i].aside, scores[i], ordered[i].sent_at, ordered[i].id),
-        reverse=True,
-    )
+    keys = [(not c.aside, score, c.sent_at, c.id) for c, score in zip(ordered, scores, strict=True)]
+    best_first = sorted(range(len(ordered)), key=keys.__getitem__, reverse=True)
     table = rows.tolist()
     return [Scored(ordered[i], scores[i], dict(zip(names, table[i], strict=True))) for i in best_first]
 

@@ -1,8 +1,12 @@
 """Find decisions that no arm finds, as they do not name what they are about."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from sqlalchemy import Connection
 
 from pipeline.ranking import decisions, features
+from pipeline.ranking.model import Candidate
 from pipeline.retrieval.arms import CANDIDATES_PER_ARM, mean_length
 from pipeline.retrieval.candidates import REACH, CandidateSet, extended, lexemes_of
 from pipeline.retrieval.prepare import PreparedQuery
@@ -20,6 +24,7 @@ def with_decisions(connection: Connection, query: PreparedQuery, found: Candidat
     if not wanted:
         return found
     ordered = sorted(found.candidates, key=lambda c: (c.session, c.place))
+    found = _with_subjects(found, ordered, chat.language)
     meaning = features.meanings(ordered, found.statistics.mean_cosine).tolist()
     close = decisions.close_words(ordered, meaning, found.statistics, chat.language)[:_WORDS]
     rows = candidate_rows.deciding(
@@ -34,4 +39,14 @@ def with_decisions(connection: Connection, query: PreparedQuery, found: Candidat
         read=_READ,
         limit=CANDIDATES_PER_ARM,
     )
-    return extended(found, rows, query.terms, chat.language) if rows else found
+    if not rows:
+        return found
+    found = extended(found, rows, query.terms, chat.language)
+    return _with_subjects(found, found.candidates, chat.language)
+
+
+def _with_subjects(found: CandidateSet, candidates: Sequence[Candidate], language: str) -> CandidateSet:
+    """Take the candidates' subjects apart, once for all that is asked of them."""
+    said = decisions.subjects(candidates, found.statistics, language)
+    subjects = {candidate.id: words for candidate, words in zip(candidates, said, strict=True)}
+    return replace(found, statistics=replace(found.statistics, subjects=subjects))

@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
 
     def held(self, text: str) -> frozenset[str]:
         """Return those that a text holds."""
-        low = text.lower()
+        low = text.lower().replace("\u2019", "'")
         if not any(beginning in low for beginning in self.beginnings):
             return frozenset()
         return self.terms.intersection(terms(words(low), self.language))

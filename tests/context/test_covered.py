@@ -11,6 +11,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.retrieval.sessions import RetrievedSession
 from pipeline.store.database import Database
+from pipeline.text import truncate
 from schemas.context import Context, ContextItem
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
@@ -155,7 +156,8 @@ def test_only_messages_of_the_same_thread_and_time_count() -> None:
     def whole(
         recent: list[Message], history: list[ContextItem], exchanges: list[ContextItem], of: dict[str, int]
     ) -> bool:
-        return shown_whole([session], recent, history, exchanges, of, "?".__eq__) == {7}
+        lines = [(m, "" if m.content == "?" else truncate.displayed(m.content)) for m in recent]
+        return shown_whole([session], lines, history, exchanges, of) == {7}
 
     both = [said(1), said(2)]
     assert whole(both, [item(1), item(2)], [], {})
