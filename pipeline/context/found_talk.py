@@ -157,19 +157,19 @@ class FoundTalk:
             # their order is that of a list with the messages, or they are those that were looked into
             return list(sessions[:most]), list(sessions[most:]), []
         shown = [item.text for item in page.items("history")]
-        shown += self._likely(page.room - session_cap)
+        shown += [candidate.text for candidate in self.likely(page.room - session_cap)]
         chosen, little = new_summaries.choose(sessions, self._words, shown, most)
         ids = {session.id for session in chosen}
         return chosen, [session for session in sessions if session.id not in ids], little
 
-    def _likely(self, tokens: int) -> list[str]:
-        """Return the texts of the best messages, for which there is about room."""
+    def likely(self, tokens: int) -> list[Candidate]:
+        """Return the best messages, for which there is about room."""
         left, found = tokens * _CHARS_PER_TOKEN, []
         for _, hit in islice(self.in_order[0], self.prepared.request.parameters.messages):
             left -= len(hit.candidate.text) + _SPEAKER_CHARS
             if left < 0:
                 break
-            found.append(hit.candidate.text)
+            found.append(hit.candidate)
         return found
 
     def _exchanges(self, page: Page, room: int, *, beside: bool | None = None) -> Section:

@@ -1,6 +1,6 @@
 """Lay out the blocks of a context within its budget: which of them takes tokens first, and what makes way. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from functools import cache, cached_property
@@ -10,6 +10,7 @@ from pipeline.context.found_talk import FoundTalk
 from pipeline.context.page import Page
 from pipeline.context.wording import Wording
 from pipeline.retrieval.gather import RetrievalResult
+from pipeline.retrieval.memory_search import RetrievedMemory
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.profiles import Parameters
 from pipeline.text import truncate
@@ -134,31 +135,59 @@ class Layout:
                 count=page.count,
             )
         )
-        contents = {hit.candidate.id: hit.candidate.text for hit in self.found.ranked}
-        contents |= {message.id: message.content for message in self.found.recent}
-        repeated: dict[str, str] = {}
+        foreseen = self._foreseen(page)
+        repeated = dict(foreseen)
         while True:
             filled, known = self._with_memories(page, repeated)
             filled = self.talk.fill(filled, int(self.budget * self.parameters.session_share))
-            messages = [int(item.id) for kind in MESSAGES for item in filled.items(kind)]
-            passages = {item.id for item in filled.items("documents")}
-            again = memory_block.repeats(
-                known.statements,
-                {each: contents[each] for each in messages},
-                (passage.content for passage in known.passages if passage.id in passages),
-                self.parameters.duplicate_jaccard,
-                self._bag_of,
-            )
-            if not again:
+            if again := self._repeats(known.statements, filled):
+                repeated |= again
+            elif foreseen and (kept := foreseen.keys() - self._repeats(self._statements(foreseen), filled)):
+                # what was to repeat them is not shown
+                repeated, foreseen = {each: repeated[each] for each in repeated.keys() - kept}, {}
+            else:
                 return filled
+
+    def _foreseen(self, page: Page) -> dict[str, str]:
+        """Return which memories the messages that the page will probably show repeat, and why.
+
+        Most contexts have some, and are filled once instead of twice.
+        """
+        likely = {candidate.id: candidate.text for candidate in self.talk.likely(page.room // 2)}
+        likely |= {int(item.id): self._contents[int(item.id)] for item in page.items("history")}
+        repeated: dict[str, str] = {}
+        while again := memory_block.repeats(
+            self._chosen_memories(repeated).statements,
+            likely,
+            (),
+            self.parameters.duplicate_jaccard,
+            self._bag_of,
+        ):
             repeated |= again
+        return repeated
+
+    def _repeats(self, statements: Sequence[RetrievedMemory], page: Page) -> dict[str, str]:
+        """Return which statements repeat a message or passage of the page, and why."""
+        messages = [int(item.id) for kind in MESSAGES for item in page.items(kind)]
+        passages = {item.id for item in page.items("documents")}
+        return memory_block.repeats(
+            statements,
+            {each: self._contents[each] for each in messages},
+            (memory.content for memory in self.found.memories if memory.id in passages),
+            self.parameters.duplicate_jaccard,
+            self._bag_of,
+        )
+
+    def _statements(self, ids: Collection[str]) -> list[RetrievedMemory]:
+        return [memory for memory in self.found.memories if memory.id in ids]
 
     @cached_property
-    def _memories(self) -> memory_block.ChosenMemories:
-        """The memories to show as far as none repeats anything."""
-        return self._choose_memories({})
+    def _contents(self) -> dict[int, str]:
+        """The text of each message that may be shown."""
+        contents = {hit.candidate.id: hit.candidate.text for hit in self.found.ranked}
+        return contents | {message.id: message.content for message in self.found.recent}
 
-    def _choose_memories(self, repeated: Mapping[str, str]) -> memory_block.ChosenMemories:
+    def _chosen_memories(self, repeated: Mapping[str, str]) -> memory_block.ChosenMemories:
         return memory_block.choose(
             self.found.memories,
             self.parameters,
@@ -173,7 +202,7 @@ class Layout:
     ) -> tuple[Page, memory_block.ChosenMemories]:
         """Fill a copy of the page with memories, documents and weeks; return it with what was chosen."""
         parameters, filled, wording = self.parameters, page.copy(), self.wording
-        known = self._choose_memories(repeated) if repeated else self._memories
+        known = self._chosen_memories(repeated)
         filled.dropped.extend(known.dropped)
         cap = int(self.budget * parameters.memory_share)
         filled.fill(
