@@ -49,7 +49,7 @@ def build_context(
     started, stopwatch = monotonic(), Stopwatch()
     budget, tokenizer = query.budget_tokens or settings.context_budget_tokens, tokenizer_for(query.model)
     question_block(query, budget, tokenizer)
-    with database.tenant(tenant_id) as connection:
+    with database.tenant(tenant_id, keeps_plans=True) as connection:
         parsed = parse_question(connection, for_context(connection, query, settings))
     prepared = prepare_query(database, tenant_id, parsed, embedder, stopwatch)
     if query.hyde:

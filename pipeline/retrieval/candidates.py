@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
 from pipeline.clients.model_languages import knows
 from pipeline.ranking import asides
@@ -18,6 +18,7 @@ from pipeline.retrieval import arms
 from pipeline.retrieval.arms import BEHIND_ASIDES, CANDIDATES_PER_ARM, ArmHits
 from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms
 from pipeline.store import candidate_rows
+from pipeline.store.candidate_rows import AFTER, CandidateRow
 from pipeline.store.filters import Scope
 from pipeline.store.keyword_search import KeywordHits, KeywordSearch
 from pipeline.store.memory_candidates import MemoryHits, MemoryScope
@@ -31,12 +32,6 @@ from schemas.vectors import VectorSearch
 REACH = 2
 # What meaning counts where the embedding model does not know the language; chosen on the sample chats of part `fit`.
 UNKNOWN_LANGUAGE_TRUST = 0.4
-
-
-CandidateRow = Row[*tuple[Any, ...]]
-"""A row of `candidate_rows`."""
-# What comes after a message, in its row.
-_AFTER = 13
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +137,7 @@ def extended(
     by_id = {row[0]: row for row in found.rows}
     for row in rows:
         # each read knows what comes after the messages around those that it was asked for
-        if row[0] not in by_id or by_id[row[0]][_AFTER] is None:
+        if row[0] not in by_id or by_id[row[0]][AFTER] is None:
             by_id[row[0]] = row
     every = list(by_id.values())
     return replace(found, rows=every, candidates=_candidates(every, terms, language))

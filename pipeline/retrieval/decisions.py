@@ -31,7 +31,7 @@ def with_decisions(connection: Connection, query: PreparedQuery, found: Candidat
         connection,
         query.request.scope,
         " ".join(close),
-        [candidate.id for candidate in ordered],
+        found.rows,
         REACH,
         lexemes_of(query.terms),
         [each.embedded for each in query.terms.queries],

@@ -225,7 +225,11 @@ def embed(
     question, meaning, undated = parsed.question, parsed.question.content, None
     if parsed.event is not None:
         described = [(one, words, vector_of(one.content)) for one, words in parsed.event.described]
-        with stopwatch.timed("event"), database.tenant(tenant_id) as connection:
+        keeps_plans = not request.prelude.indexed
+        with (
+            stopwatch.timed("event"),
+            database.tenant(tenant_id, keeps_plans=keeps_plans) as connection,
+        ):
             event = date_event(
                 connection,
                 request,

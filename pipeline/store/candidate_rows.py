@@ -1,14 +1,14 @@
 """SQL that reads messages for ranking: those around what was found, and what a candidate is made of.
 
-Look-ups over the scope's own indexes, one for each message: a join of messages, sessions and vectors costs a hundred
-times as much as soon as the planner's statistics are behind.
+Look-ups over the scope's own indexes, one for each message, or one for all of them where nothing is joined: a join of
+messages, sessions and vectors costs a hundred times as much as soon as the planner's statistics are behind.
 """
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, TextClause, text
+from sqlalchemy import Connection, TextClause, text
 
 from pipeline.store.filters import Scope
 from pipeline.store.keyword_search import any_of, search
@@ -30,25 +30,25 @@ _COLUMNS = """
 # Messages that answer one that was found, or that it answers, are as good as found.
 _REPLIES = 3
 _GIVEN = "SELECT unnest(CAST(:ids AS bigint[]))"
+# What places a message among those around it.
+_PLACE = "id, sent_at, position, session_key"
 # No window is numbered before its LIMIT, which bounds the sort of messages of one instant: it would read them all.
 _NEAR = f"""
     given AS MATERIALIZED (
-        SELECT id, external_id, reply_to FROM messages WHERE id = ANY(ARRAY({{given}})) AND chat_id = :chat
+        SELECT {_PLACE}, external_id, reply_to FROM messages WHERE id = ANY(ARRAY({{given}})) AND chat_id = :chat
     ), wanted AS MATERIALIZED (
-        SELECT id FROM given
-        UNION SELECT r.id FROM given g CROSS JOIN LATERAL (
-            SELECT id FROM messages r WHERE r.chat_id = :chat AND r.reply_to = g.external_id
+        SELECT {_PLACE} FROM given
+        UNION SELECT r.* FROM given g CROSS JOIN LATERAL (
+            SELECT {_PLACE} FROM messages r WHERE r.chat_id = :chat AND r.reply_to = g.external_id
             ORDER BY r.sent_at LIMIT {_REPLIES}) r WHERE :reach > 0
-        UNION SELECT r.id FROM given g CROSS JOIN LATERAL (
-            SELECT id FROM messages r WHERE r.chat_id = :chat AND r.external_id = g.reply_to) r
+        UNION SELECT r.* FROM given g CROSS JOIN LATERAL (
+            SELECT {_PLACE} FROM messages r WHERE r.chat_id = :chat AND r.external_id = g.reply_to) r
         WHERE g.reply_to IS NOT NULL AND :reach > 0
     ), found AS MATERIALIZED (
         SELECT m.id, m.sent_at, m.position, m.session_key, s.id AS session_id, s.started_at, s.ended_at
-        FROM wanted CROSS JOIN LATERAL (
-            SELECT * FROM messages WHERE id = wanted.id AND chat_id = :chat) m
-        LEFT JOIN LATERAL (
+        FROM wanted m LEFT JOIN LATERAL (
             SELECT s.id, s.started_at, s.ended_at FROM conversation_sessions s
-            WHERE s.chat_id = m.chat_id AND s.session_key = m.session_key AND s.status <> 'merged'
+            WHERE s.chat_id = :chat AND s.session_key = m.session_key AND s.status <> 'merged'
                 AND s.started_at <= m.sent_at
             ORDER BY s.started_at DESC LIMIT 1) s ON s.ended_at >= m.sent_at
     ), near AS (
@@ -73,7 +73,7 @@ _AROUND = text(f"WITH {_NEAR.format(given=_GIVEN)} SELECT id, max(session) FROM 
 
 
 # What holds words, said by whom it may be; of a message without stored cues only its text could tell. With any of these
-# what is known is read again, with its neighbours: a discussion is longer than what stands around a hit.
+# what is around all that is known is read: a discussion is longer than what stands around a hit.
 _DECIDING = """
     WITH deciding AS MATERIALIZED (
         SELECT hit.id FROM (SELECT scores FROM {search}) found
@@ -85,33 +85,71 @@ _DECIDING = """
     SELECT id FROM deciding
     UNION ALL SELECT unnest(CAST(:known AS bigint[])) WHERE EXISTS (SELECT 1 FROM deciding)
 """.format(search=search("tsvector_to_array(words_of(:language, :about))", ":read"), decides=DECIDES)
+# Of what is known only the message after it may be news.
+_KNOWN = "id = ANY(CAST(:known AS bigint[]))"
 
 
 @lru_cache(maxsize=64)
-def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...]) -> TextClause:
-    """Return the statement of these messages, with their cosines to as many queries, each in its space."""
-    cosines = [
-        "CAST(NULL AS float8)"
-        if space is None
-        # a look-up for each message, whatever the planner thinks of the tables
-        else f"""(SELECT max(1 - ({distance(space, "v.embedding", f":query_{number}")})) FROM message_vectors v
-            WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND {in_space(space, "v.")})"""
-        for number, space in enumerate(spaces)
+def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...], *, knows: bool = False) -> TextClause:
+    """Return the statement of these messages, with their cosines to as many queries, each in its space.
+
+    With `knows` there are no more of `:known` messages than their ids and the ids of those after them.
+    """
+    numbers = range(len(spaces))
+    columns = ["session", "next", "asks", "flags", *(f"cosine_{number}" for number in numbers)]
+
+    def facts(source: str, **values: str) -> str:
+        every = ", ".join(f"{values.get(name, 'NULL')} AS {name}" for name in columns)
+        return f"SELECT {values['id']} AS id, {every} FROM {source}"
+
+    # one look-up in each table for all messages, whatever the planner thinks of the tables, and a group for each
+    these = f"ARRAY(SELECT id FROM placed{f' WHERE NOT {_KNOWN}' if knows else ''})"
+    parts = [
+        facts(
+            "placed",
+            id="id",
+            session="session",
+            next="next",
+            asks="CAST(NULL AS real)",
+            flags="CAST(NULL AS smallint)",
+            **{f"cosine_{number}": "CAST(NULL AS float8)" for number in numbers},
+        ),
+        facts(f"message_cues WHERE message_id = ANY({these})", id="message_id", asks="asks", flags="flags"),
+        *(
+            facts(
+                f"message_vectors WHERE {in_space(space)} AND message_id = ANY({these})",
+                id="message_id",
+                **{f"cosine_{number}": f"1 - ({distance(space, given=f':query_{number}')})"},
+            )
+            for number, space in enumerate(spaces)
+            if space is not None
+        ),
     ]
+    cosines = ", ".join(f"f.cosine_{number}" for number in numbers)
+    known = f"""
+        UNION ALL SELECT id, {"NULL, " * 12} next, NULL, NULL FROM placed WHERE {_KNOWN}
+    """
     return text(f"""
         WITH {_NEAR.format(given=given)}, placed AS MATERIALIZED (
             SELECT id, max(session) AS session, max(next) AS next FROM (
                 SELECT id, session, lead(id) OVER (PARTITION BY found ORDER BY sent_at, position, id) AS next
                 FROM near) window_of
             GROUP BY id
+        ), facts AS MATERIALIZED (
+            SELECT id, {", ".join(f"max({name}) AS {name}" for name in columns)}
+            FROM ({" UNION ALL ".join(parts)}) part GROUP BY id
         )
-        SELECT {_COLUMNS}, {answered("m")} AS answered, ARRAY[{", ".join(cosines)}] AS cosines,
-            placed.session, placed.next, c.asks, c.flags
-        FROM placed CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = placed.id OFFSET 0) m
-        LEFT JOIN LATERAL (SELECT asks, flags FROM message_cues c
-            WHERE c.tenant_id = m.tenant_id AND c.message_id = m.id OFFSET 0) c ON true
+        SELECT {_COLUMNS}, {answered("m")} AS answered, ARRAY[{cosines}] AS cosines, f.session, f.next, f.asks, f.flags
+        FROM {f"(SELECT * FROM facts WHERE NOT {_KNOWN})" if knows else "facts"} f
+        CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = f.id OFFSET 0) m
+        {known if knows else ""}
     """)
 
+
+CandidateRow = Sequence[Any]
+"""A message as `with_neighbours` reads it, its columns by position."""
+AFTER = 13
+"""The column that is the message that comes after it."""
 
 Compared = Sequence[tuple[EmbeddingSpace, Vector] | None]
 """The vector of each query, the question first, after its space; None: it is not compared by a vector."""
@@ -124,7 +162,7 @@ def with_neighbours(
     reach: int,
     words: Sequence[str],
     queries: Compared,
-) -> Sequence[Row[Any]]:
+) -> Sequence[CandidateRow]:
     """Return messages for ranking, with up to `reach` on either side within their sessions and what answers them.
 
     The last columns are what each answers, its cosines to the queries, its session (0: not placed yet), the message
@@ -137,7 +175,7 @@ def deciding(
     connection: Connection,
     scope: Scope,
     about: str,
-    known: Sequence[int],
+    known: Sequence[CandidateRow],
     reach: int,
     words: Sequence[str],
     queries: Compared,
@@ -145,14 +183,26 @@ def deciding(
     sizes: Mapping[str, float],
     read: int,
     limit: int,
-) -> Sequence[Row[Any]]:
-    """Return, as `with_neighbours` does, messages that may state a decision and are not `known`, and these again.
+) -> list[CandidateRow]:
+    """Return, as `with_neighbours` does, messages that may state a decision, and what is around these and the `known`.
 
     The `limit` best of the `read` messages that are best by the words of a text, in a scope of these
-    `keyword_search.sizes_of`. If there are none, nothing is read.
+    `keyword_search.sizes_of`. If there are none, nothing is read. A row that is known is among them again where only
+    now it is known what comes after it.
     """
-    given = {"about": about, "known": known, "read": read, "limit": limit, "key": scope.session_key, **sizes}
-    return _rows(connection, _DECIDING, scope, reach, words, queries, language=scope.language, **given)
+    by_id = {row[0]: row for row in known}
+    given = {"about": about, "known": list(by_id), "read": read, "limit": limit, "key": scope.session_key}
+    rows = _rows(
+        connection, _DECIDING, scope, reach, words, queries, language=scope.language, **given, **sizes
+    )
+    found = []
+    for row in rows:
+        held = by_id.get(row[0])
+        if held is None:
+            found.append(row)
+        elif held[AFTER] is None and row[AFTER] is not None:
+            found.append((*held[:AFTER], row[AFTER], *held[AFTER + 1 :]))
+    return found
 
 
 def _rows(
@@ -163,8 +213,9 @@ def _rows(
     words: Sequence[str],
     queries: Compared,
     **parameters: Any,
-) -> Sequence[Row[Any]]:
-    statement = _candidates(given, tuple(query and query[0] for query in queries))
+) -> Sequence[CandidateRow]:
+    spaces = tuple(query and query[0] for query in queries)
+    statement = _candidates(given, spaces, knows=given is _DECIDING)
     compared = {f"query_{number}": literal(query[1]) for number, query in enumerate(queries) if query}
     own = {"chat": scope.chat_id, "reach": reach, "lexemes": words, "any": any_of(words)}
     return run(connection, statement, **own, **compared, **parameters).all()

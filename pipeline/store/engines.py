@@ -35,9 +35,17 @@ def make_engine(url: str, pool_size: int) -> Engine:
         pool_size=pool_size,
         max_overflow=5,
         pool_timeout=10,
+        # the last one used next: its statements are prepared and planned, and its server process is warm
+        pool_use_lifo=True,
         # an error's text goes into logs, and what people wrote must not
         hide_parameters=True,
-        connect_args={"connect_timeout": 5, "application_name": "backscroll", **_KEEPALIVE},
+        connect_args={
+            "connect_timeout": 5,
+            "application_name": "backscroll",
+            # psycopg waits for five uses by default; nearly every statement is one of a few that come again and again
+            "prepare_threshold": 1,
+            **_KEEPALIVE,
+        },
     )
 
     @event.listens_for(engine, "connect")
