@@ -72,6 +72,8 @@ _NEAR = f"""
 _AROUND = text(f"WITH {_NEAR.format(given=_GIVEN)} SELECT id, max(session) FROM near GROUP BY id")
 
 
+# Looked up in a hash table; in an array, which is a parameter, each of some hundreds would be compared.
+_KNOWN = "id IN (SELECT unnest(CAST(:known AS bigint[])))"
 # What holds words, said by whom it may be; of a message without stored cues only its text could tell. With any of these
 # what is around all that is known is read: a discussion is longer than what stands around a hit.
 _DECIDING = """
@@ -80,20 +82,20 @@ _DECIDING = """
         CROSS JOIN LATERAL (SELECT CAST(key AS bigint) AS id, CAST(value AS float8) AS score
             FROM jsonb_each_text(found.scores)) hit
         LEFT JOIN LATERAL (SELECT flags FROM message_cues WHERE message_id = hit.id OFFSET 0) c ON true
-        WHERE hit.id <> ALL(CAST(:known AS bigint[])) AND (c.flags IS NULL OR c.flags & {decides} > 0)
+        WHERE NOT hit.{known} AND (c.flags IS NULL OR c.flags & {decides} > 0)
         ORDER BY hit.score DESC, hit.id DESC LIMIT :limit)
     SELECT id FROM deciding
     UNION ALL SELECT unnest(CAST(:known AS bigint[])) WHERE EXISTS (SELECT 1 FROM deciding)
-""".format(search=search("tsvector_to_array(words_of(:language, :about))", ":read"), decides=DECIDES)
-# Of what is known only the message after it may be news.
-_KNOWN = "id = ANY(CAST(:known AS bigint[]))"
+""".format(
+    search=search("tsvector_to_array(words_of(:language, :about))", ":read"), decides=DECIDES, known=_KNOWN
+)
 
 
 @lru_cache(maxsize=64)
 def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...], *, knows: bool = False) -> TextClause:
     """Return the statement of these messages, with their cosines to as many queries, each in its space.
 
-    With `knows` there are no more of `:known` messages than their ids and the ids of those after them.
+    With `knows` of `:known` messages there are only their ids and those of the messages after them, which may be news.
     """
     numbers = range(len(spaces))
     columns = ["session", "next", "asks", "flags", *(f"cosine_{number}" for number in numbers)]

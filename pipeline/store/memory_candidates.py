@@ -140,19 +140,28 @@ class MemoryHits:
 def candidates(space: EmbeddingSpace | None, *, of_ids: bool = False) -> str:
     """Return SQL of `MemoryHits` as JSON: the `:reach` nearest of each kind, believed or not; `of_ids`: of `:ids`."""
     cosine, join = compared(space)
+    part, share = ("0", _SHARE_OF_WORDS)
+    if space is not None:
+        part, share = "v.chunk_index", f"CASE WHEN v.memory_id IS NULL THEN {_SHARE_OF_WORDS} END"
     among = "m.id = ANY(CAST(:ids AS uuid[])) AND " if of_ids else ""
-    # only the few that are near are looked up, one by one, and asked whether they are believed
+    # Of each kind the nearest parts are taken, as many more as there are further ones: to group or to sort all would
+    # take longer than to compare them. Only these few are looked up, one by one, and asked whether they are believed.
     return f"""
-        WITH alike AS (
-            SELECT m.id, m.scope, m.created_at, m.type = 'document' AS is_chunk, max({cosine}) AS cosine,
-                max(coalesce({cosine}, {_SHARE_OF_WORDS})) AS similarity
+        WITH alike AS MATERIALIZED (
+            SELECT m.id, m.scope, m.created_at, m.type = 'document' AS is_chunk, {part} AS part, {cosine} AS cosine,
+                {share} AS share
             FROM memories m {join}
             WHERE {among}{_in_scope(":named_ids")} AND {visible("m")} AND {SAID}
-            GROUP BY m.tenant_id, m.id
+        ), kinds AS MATERIALIZED (
+            SELECT scope, is_chunk, count(*) FILTER (WHERE part > 0) AS further FROM alike GROUP BY scope, is_chunk
         ), near AS (
-            SELECT id, cosine, similarity, row_number() OVER (
-                PARTITION BY scope, is_chunk ORDER BY similarity DESC, created_at DESC) AS place
-            FROM alike
+            SELECT best.* FROM kinds CROSS JOIN LATERAL (
+                SELECT id, max(cosine) AS cosine, max(similarity) AS similarity FROM (
+                    SELECT id, created_at, cosine, coalesce(cosine, share) AS similarity FROM alike
+                    WHERE alike.scope = kinds.scope AND alike.is_chunk = kinds.is_chunk
+                    ORDER BY coalesce(cosine, share) DESC, created_at DESC
+                    LIMIT CAST(:reach AS bigint) + kinds.further) nearest
+                GROUP BY id, created_at ORDER BY max(similarity) DESC, created_at DESC LIMIT :reach) best
         ), memory AS (
             SELECT found.*, near.cosine, near.similarity
             FROM near CROSS JOIN LATERAL (
@@ -160,7 +169,6 @@ def candidates(space: EmbeddingSpace | None, *, of_ids: bool = False) -> str:
                     ARRAY(SELECT message_id FROM memory_evidence e
                         WHERE e.tenant_id = m.tenant_id AND e.memory_id = m.id) AS evidence
                 FROM memories m WHERE m.id = near.id OFFSET 0) found
-            WHERE near.place <= :reach
             ORDER BY near.similarity DESC, found.created_at DESC
         )
         SELECT json_build_array((SELECT json_agg(to_json(memory)) FROM memory),

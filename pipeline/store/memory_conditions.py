@@ -18,7 +18,9 @@ LIVE = "(m.expires_at IS NULL OR m.expires_at > now())"
 
 def visible(memory: str) -> str:
     """Return the condition that a memory may be shown in a place; a user's document only where nobody else is."""
-    return f"""(:everywhere OR {memory}.learned_in IS NULL OR {memory}.learned_in = ANY(:chats)
+    # a look-up in a hash table: in an array, of which people may share hundreds, each chat would be compared
+    return f"""(:everywhere OR {memory}.learned_in IS NULL
+            OR {memory}.learned_in IN (SELECT unnest(CAST(:chats AS text[])))
             OR {memory}.also_in && CAST(:chats AS text[]))
         AND (:anybody OR {memory}.type <> 'document' OR {memory}.scope <> 'user'
             OR (:alone AND {memory}.user_id = ANY(:asker)))"""
