@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import structlog
 from sqlalchemy import Connection, Row
 from sqlalchemy.exc import SQLAlchemyError
@@ -84,31 +85,30 @@ def record(
     counted = {"contexts": 1, "contexts_degraded": bool(context.degraded), **counts, **tokens}
     row = _row(query, context, prepared, counts["context_seconds"])
 
-    def record_with(connection: Connection, key: bytes | None) -> bool:
-        return log_rows.record(
-            connection,
-            tenant_id,
-            row,
-            logs=settings.query_log_enabled,
-            remembered=prepared.request.memory,
-            key=key,
-            place=suppression.hashes(key, ("tenant",), ("chat", chat_id)),
-            asker=suppression.hashes(key, ("user", asker), ("unremembered", asker)) if asker else [],
-            shown_memories=used,
-            counted=counted,
-        )
+    def given(key: bytes | None) -> dict[str, Any]:
+        return {
+            "remembered": prepared.request.memory,
+            "key": key,
+            "place": suppression.hashes(key, ("tenant",), ("chat", chat_id)),
+            "asker": suppression.hashes(key, ("user", asker), ("unremembered", asker)) if asker else [],
+            "shown_memories": used,
+            "counted": counted,
+        }
 
     try:
-        if settings.query_log_enabled:
-            with database.undecided() as connection:
-                # before the statement that looks who was forgotten: it sees what was committed while this waits
-                suppression_rows.lock_as_tenant(connection, tenant_id, chat_id)
-                if not record_with(connection, prepared.request.prelude.suppression_key):
-                    record_with(connection, suppression_rows.key(connection))
-        else:
+        if not settings.query_log_enabled:
             with database.tenant(tenant_id) as connection:
-                record_with(connection, None)
-    except (Retryable, SQLAlchemyError) as error:
+                log_rows.record(connection, tenant_id, row, logs=False, **given(None))
+            return True
+        # the lock before the statement that looks who was forgotten: it sees what was committed while this waits
+        known = given(prepared.request.prelude.suppression_key)
+        recorded = database.one_trip(log_rows.record_at_once(tenant_id, row, **known))
+        if recorded != (True,):
+            with database.undecided() as connection:
+                suppression_rows.lock_as_tenant(connection, tenant_id, chat_id)
+                newer = given(suppression_rows.key(connection))
+                log_rows.record(connection, tenant_id, row, logs=True, **newer)
+    except (Retryable, SQLAlchemyError, psycopg.Error) as error:
         log.warning("context_not_recorded", context_id=context.context_id, error=reason_of(error))
         return False
     return True

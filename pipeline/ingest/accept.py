@@ -103,7 +103,8 @@ def _accept(
 ) -> tuple[int, int]:
     """Store a slice in one transaction; return `(new, kept out)`."""
     if settle is None and not any(message.closes_session for message in given):
-        new, stored = database.one_trip(_at_once(tenant_id, chat, given, trace_id)) or (0, False)
+        trip = _at_once(tenant_id, chat, given, trace_id)
+        new, stored = database.one_trip(trip, keeps_ready=True) or (0, False)
         if stored:
             return int(new), 0
     return _accept_step_by_step(database, tenant_id, chat, given, settle=settle, trace_id=trace_id)

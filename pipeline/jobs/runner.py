@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, MutableMapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
 
+import psycopg
 import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -184,9 +185,10 @@ def still_held(connection: Connection, claims: Sequence[Claim]) -> list[Claim]:
 
 def reason_of(error: Exception) -> str:
     """Describe an error in one line, without the row that Postgres' errors quote after their first line."""
-    if isinstance(error, DBAPIError) and error.orig is not None:
-        lines = str(error.orig).strip().splitlines() or [""]
-        return f"{type(error.orig).__name__}: {lines[0]}"[:MAX_ERROR_CHARS]
+    found = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    if isinstance(error, DBAPIError | psycopg.Error):
+        lines = str(found).strip().splitlines() or [""]
+        return f"{type(found).__name__}: {lines[0]}"[:MAX_ERROR_CHARS]
     return f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
 
 

@@ -6,6 +6,7 @@ No transaction is held across a call to a model or to Redis.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import psycopg
@@ -88,12 +89,15 @@ class Database:
         with self._fitting(self._app, transaction) as connection:
             yield connection
 
-    def one_trip(self, statements: Sequence[trips.Statement]) -> tuple[Any, ...] | None:
+    def one_trip(
+        self, statements: Sequence[trips.Statement], *, keeps_ready: bool = False
+    ) -> tuple[Any, ...] | None:
         """Run statements that are sent together, the first of which says the tenant: one transaction.
 
-        Returns the last one's first row when that is committed. Raises as `check` does.
+        Returns the last one's first row when that is committed. With `keeps_ready` the connection is kept for
+        `try_trip`, if there is need of one. Raises as `check` does, and `psycopg.Error`.
         """
-        with self._fitting(self._app, self._idle) as pooled:
+        with self._fitting(self._app, partial(self._idle, keeps_ready=keeps_ready)) as pooled:
             return trips.send(_driver(pooled), _prepared(pooled), statements)
 
     async def try_trip(self, statements: Sequence[trips.Statement]) -> tuple[Any, ...] | None:
@@ -118,8 +122,8 @@ class Database:
         return row
 
     @contextmanager
-    def _idle(self, engine: Engine) -> Iterator[PoolProxiedConnection]:
-        """Take a pooled connection without a transaction; close it after an error, else keep it ready."""
+    def _idle(self, engine: Engine, *, keeps_ready: bool) -> Iterator[PoolProxiedConnection]:
+        """Take a pooled connection without a transaction; close it after an error, else give it back or keep it."""
         with translating():
             pooled = engine.raw_connection()
             try:
@@ -128,7 +132,7 @@ class Database:
                 pooled.invalidate()
                 pooled.close()
                 raise
-            if len(self._ready) < self._ready_at_most:
+            if keeps_ready and len(self._ready) < self._ready_at_most:
                 self._ready.append(pooled)
             else:
                 pooled.close()

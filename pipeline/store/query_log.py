@@ -8,8 +8,9 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store import counters, memories
-from pipeline.store.statements import arrays, holds, run
+from pipeline.store import counters, memories, suppression
+from pipeline.store.statements import arrays, holds, in_trip, run
+from pipeline.store.trips import Statement
 
 COLUMNS = (
     "context_id, chat_id, user_id, agent_id, session_key, profile, asked_at, query, shown, tokens, chars, "
@@ -118,10 +119,42 @@ def record(
     `remembered` or one among `asker` stops that. The entries are hashes under the tenant's `key`; False, and nothing is
     done, if that is another one.
     """
-    listed = {"logs": logs, "remembered": remembered, "key": key, "place": list(place), "asker": list(asker)}
+    listed = {"logs": logs, "remembered": remembered, "key": key, "place": place, "asker": asker}
+    return holds(connection, _RECORD, **_given(tenant_id, row, listed, shown_memories, counted))
+
+
+def record_at_once(
+    tenant_id: str,
+    row: Mapping[str, Any],
+    *,
+    remembered: bool,
+    key: bytes | None,
+    place: Sequence[bytes],
+    asker: Sequence[bytes],
+    shown_memories: Sequence[str],
+    counted: Mapping[str, float],
+) -> list[Statement]:
+    """Return the statements of `suppression.lock_as_tenant` and of `record`, with `logs`, for `Database.one_trip`.
+
+    Its row is what `record` returns.
+    """
+    listed = {"logs": True, "remembered": remembered, "key": key, "place": place, "asker": asker}
+    return [
+        suppression.lock_at_once(tenant_id, row["chat_id"]),
+        in_trip(_RECORD, **_given(tenant_id, row, listed, shown_memories, counted)),
+    ]
+
+
+def _given(
+    tenant_id: str,
+    row: Mapping[str, Any],
+    listed: Mapping[str, Any],
+    shown_memories: Sequence[str],
+    counted: Mapping[str, float],
+) -> dict[str, Any]:
+    """Return the parameters of `_RECORD`."""
     figures = sorted((name, float(value)) for name, value in counted.items() if value)
-    own = {"tenant": tenant_id, "ids": shown_memories, **arrays("names values", figures)}
-    return holds(connection, _RECORD, **{**row, **listed, **own})
+    return {**row, **listed, "tenant": tenant_id, "ids": shown_memories, **arrays("names values", figures)}
 
 
 def get(connection: Connection, context_id: str, *, locked: bool = False) -> Row[Any] | None:

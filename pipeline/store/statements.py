@@ -1,12 +1,18 @@
 """Run statements with parameters by their names: mappings are passed as JSON, other collections as arrays."""
 
+import re
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, CursorResult, TextClause
 
+from pipeline.store.trips import Statement
+
+# A parameter as SQLAlchemy has it: a colon and a name, and no cast.
+_PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
 _AS_THEY_ARE = (str, bytes, list, array)
 
 
@@ -28,6 +34,16 @@ def number(connection: Connection, statement: TextClause, /, **given: Any) -> in
 def holds(connection: Connection, statement: TextClause, /, **given: Any) -> bool:
     """Tell whether the first column of the first row is true."""
     return bool(run(connection, statement, **given).scalar())
+
+
+def in_trip(statement: TextClause, /, **given: Any) -> Statement:
+    """Return a statement as `Database.one_trip` takes it."""
+    return _for_psycopg(statement.text), {name: _bound(value) for name, value in given.items()}
+
+
+@cache
+def _for_psycopg(sql: str) -> str:
+    return _PARAMETER.sub(r"%(\1)s", sql)
 
 
 def arrays(names: str, rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:

@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store import chats
-from pipeline.store.statements import column, run
+from pipeline.store.statements import column, in_trip, run
+from pipeline.store.trips import Statement
 
 # Any constant will do; with the tenant's name it makes one advisory lock for each tenant.
 FORGETTING = 0x62666F72
@@ -59,6 +60,11 @@ def lock(
 def lock_as_tenant(connection: Connection, tenant_id: str, chat_id: str) -> None:
     """Say which tenant a transaction of `Database.undecided` serves, and lock as `lock` does with a chat."""
     run(connection, _LOCK_AS_TENANT, tenant=tenant_id, chat=chat_id)
+
+
+def lock_at_once(tenant_id: str, chat_id: str) -> Statement:
+    """Return the statement of `lock_as_tenant` for `Database.one_trip`, as its first one."""
+    return in_trip(_LOCK_AS_TENANT, tenant=tenant_id, chat=chat_id)
 
 
 def key(connection: Connection) -> bytes | None:
