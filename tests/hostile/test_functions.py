@@ -56,7 +56,7 @@ EXEMPT = {
     ),
     **{
         f"store.statements.{each}": "runs its caller's statement"
-        for each in ("run", "column", "number", "holds", "in_trip")
+        for each in ("run", "column", "number", "holds")
     },
 }
 # What a hostile call may end with, and no row of another tenant told by it.
