@@ -74,9 +74,13 @@ def ask(database: Database, settings: Settings, question: str, **fields: object)
     return build_context(database, TENANT, query, embedder=None, settings=settings)
 
 
-def hit(found: Context, external_id: str) -> Hit:
+def messages(found: Context) -> Sequence[Hit]:
     assert found.explain is not None
-    return next(one for one in found.explain.messages if one.external_id == external_id)
+    return found.explain.messages
+
+
+def hit(found: Context, external_id: str) -> Hit:
+    return next(one for one in messages(found) if one.external_id == external_id)
 
 
 def test_a_day_that_is_named_is_found_by_its_day(database: Database, settings: Settings) -> None:
@@ -121,6 +125,23 @@ def test_what_somebody_said_is_found_by_its_speaker(
         found = candidates.retrieve(connection, prepared.request, prepared.terms)
     pie = next(one for one in found.candidates if one.external_id == "pie")
     assert pie.id in found.arms["named"]
+
+
+def test_what_only_the_summary_of_its_session_names_is_found_through_it(
+    database: Database, settings: Settings
+) -> None:
+    # Given a day whose summary says where they ate, as a model writes it, and its messages do not
+    asked = "what did they have in the canteen?"
+    assert "soup" not in {one.external_id for one in messages(ask(database, settings, asked))}
+    with database.tenant(TENANT) as connection:
+        changed = connection.exec_driver_sql(
+            "UPDATE conversation_sessions s SET summary_text = 'Lunch in the canteen.', search_text = 'Lunch in the "
+            "canteen.' FROM messages m WHERE m.external_id = 'soup' AND m.sent_at BETWEEN s.started_at AND s.ended_at"
+        )
+    assert changed.rowcount == 1
+    # Then the summary leads to them
+    found = hit(ask(database, settings, asked), "soup")
+    assert set(found.arms) == {"sessions"}
 
 
 def places(database: Database, settings: Settings, ids: Sequence[str], reach: int) -> list[tuple[str, int]]:
