@@ -63,7 +63,7 @@ def explanation(
     ]
     return Explanation(
         profile=query.profile,
-        asked_by=display_name(prepared.parsed.asker) if prepared.parsed.asker else None,
+        asked_by=display_name(prepared.request.prelude.asker) if prepared.request.prelude.asker else None,
         parameters={**asdict(request.parameters), **asdict(request.weights)},
         vector_search=retrieved.vector_search if retrieved else "off",
         rows_compared=retrieved.rows_compared if retrieved else 0,

@@ -36,8 +36,7 @@ def rank(
 
     Asides come behind all else.
     """
-    weighted = asdict(weights)
-    return scored(features(question, candidates, statistics, weighted.get), weights)
+    return scored(features(question, candidates, statistics), weights)
 
 
 def scored(found: Features, weights: Weights) -> list[Scored]:

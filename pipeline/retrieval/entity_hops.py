@@ -77,10 +77,10 @@ def _links(
         leading[key].append(by_id[entity])
     sums = {key: sum(each.weight for each in by) for key, by in leading.items()}
     best = max(sums.values(), default=1.0)
-    reasons = {key: max(by, key=lambda each: each.weight) for key, by in leading.items()}
+    first = {key: max(by, key=lambda each: each.weight) for key, by in leading.items()}
     return {
-        key: Link(share=sums[key] / best, reason=f"{named[reason.named]} by ‹{reason.name}›")
-        for key, reason in reasons.items()
+        key: Link(share=sums[key] / best, reason=f"{named[by.named]} by ‹{by.name}›")
+        for key, by in first.items()
     }
 
 

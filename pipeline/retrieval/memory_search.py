@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -22,21 +21,12 @@ from pipeline.store.memory_candidates import FoundMemory, MemoryHits, MemoryScop
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetrievedMemory:
-    """A memory that was found, with its final score."""
+class RetrievedMemory(FoundMemory):
+    """A memory that was found, with its final score; `cosine` counts by the weight of the query that found it."""
 
-    id: str
-    scope: str
-    type: str
-    content: str
-    source: str
-    document_id: str | None
-    chunk_index: int | None
     score: float
     # the factors of the score
     components: Mapping[str, float] = field(default_factory=dict)
-    # to a query's vector, as in `pipeline.ranking.model.Candidate`; None while it has none
-    cosine: float | None = None
     # the name of whom it is about; empty: the asker, if it is a user's, or nobody by name
     about: str = ""
     # whether it is about the asker, and whether about somebody whom the question names
@@ -44,13 +34,8 @@ class RetrievedMemory:
     is_named: bool = False
     # by what it is linked to what the question names: `Lena by ‹Porto›`
     linked_to: str = ""
-    since: datetime | None = None
-    holds_from: datetime | None = None
-    holds_until: datetime | None = None
     # the title of the chat that it is from, if that is another one
     chat_title: str = ""
-    # the messages that say it
-    evidence: frozenset[int] = frozenset()
 
 
 def memory_scope(request: RetrievalRequest) -> tuple[MemoryScope, Mapping[str, str]] | None:
@@ -94,7 +79,7 @@ def find_memories(
     if scope is None:
         return [], 0
     which, names = scope
-    by_query: list[list[tuple[FoundMemory, float]]] = []
+    found: list[tuple[FoundMemory, float]] = []
     hidden, titles = 0, dict[str, str]()
     for number, (each, hits) in enumerate(zip(query.terms.queries, known, strict=True)):
         space, vector = each.embedded or (None, None)
@@ -105,11 +90,10 @@ def find_memories(
         if not number:
             hidden = near[0].hidden
             near += [relevant(ids=list(linked))] if linked else []
-        rows = [row for one in near for row in one.found]
         for one in near:
             titles |= one.titles
-        by_query.append([(row, OTHER_QUERY_WEIGHT if number else 1.0) for row in rows])
-    return _scored(query, which.seen, _best_first(by_query), names, titles, linked), hidden
+            found += [(row, OTHER_QUERY_WEIGHT if number else 1.0) for row in one.found]
+    return _scored(query, which.seen, found, names, titles, linked), hidden
 
 
 def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
@@ -140,13 +124,6 @@ def _chat_title(memory: FoundMemory, seen: Seen, here: str, titles: Mapping[str,
     return "" if place is None or place == here else titles.get(place, place)
 
 
-def _best_first(by_query: Sequence[Sequence[tuple[FoundMemory, float]]]) -> list[tuple[FoundMemory, float]]:
-    """Merge what each query found, each with the weight of its query."""
-    if len(by_query) == 1:
-        return list(by_query[0])
-    return sorted(chain.from_iterable(by_query), key=lambda each: -each[0].similarity * each[1])
-
-
 def _scored(
     query: PreparedQuery,
     seen: Seen,
@@ -156,35 +133,24 @@ def _scored(
     linked: Mapping[str, str],
 ) -> list[RetrievedMemory]:
     """Score what was found, best first; each similarity counts by the weight beside it."""
-    now, here = query.request.as_of or query.parsed.now, query.request.chat.chat_id
+    now, here = query.request.as_of or query.request.prelude.now, query.request.chat.chat_id
     half_life = query.request.parameters.qa_half_life_days
-    # a person's memory may be stored under two of their ids, and be found by two queries
+    # a person's memory may be stored under two of their ids, and be found by two queries: the most similar counts
     unique = {
         (row.scope, row.user_id in seen.asker_ids, row.document_id, row.content_hash): (row, weight)
-        for row, weight in reversed(found)
+        for row, weight in sorted(found, key=lambda each: -each[0].similarity * each[1])[::-1]
     }
     newest_first = sorted(unique.values(), key=lambda each: each[0].id, reverse=True)
     scored = [
         RetrievedMemory(
-            id=row.id,
-            scope=row.scope,
-            type=row.type,
-            content=row.content,
-            source=row.source,
-            document_id=row.document_id,
-            chunk_index=row.chunk_index,
+            **(vars(row) | {"cosine": None if row.cosine is None else weight * row.cosine}),
             score=math.prod(factors.values()),
             components=factors,
-            cosine=None if row.cosine is None else weight * row.cosine,
             about=row.subject or names.get(row.user_id or "", ""),
             of_asker=row.user_id in seen.asker_ids,
             is_named=row.user_id in names,
             linked_to=linked.get(row.id, ""),
-            since=row.since,
-            holds_from=row.holds_from,
-            holds_until=row.holds_until,
             chat_title=_chat_title(row, seen, here, titles),
-            evidence=frozenset(row.evidence),
         )
         for row, weight in newest_first
         # a session's memories are its history, similar or not; `memory_block.choose` decides on those of the asker

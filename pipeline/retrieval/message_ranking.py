@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -18,11 +19,23 @@ from schemas.sessions import Message
 PREVIEW_CHARS = 160
 
 
-def rank_messages(connection: Connection, query: PreparedQuery) -> tuple[list[Scored], CandidateSet]:
+class Ranking(NamedTuple):
+    """Ranked messages, best first, and the candidates that they are."""
+
+    hits: list[Scored]
+    found: CandidateSet
+
+
+def rank_messages(connection: Connection, query: PreparedQuery) -> Ranking:
     """Rank messages as a context does; with a filter, those that it lets through with neighbours."""
-    request = query.request
-    found = retrieve(connection, request, query.terms)
-    return rank.rank(query.question, found.candidates, found.statistics, request.weights), found
+    return ranking_of(query, retrieve(connection, query.request, query.terms))
+
+
+def ranking_of(query: PreparedQuery, found: CandidateSet) -> Ranking:
+    """Rank these candidates for a question."""
+    return Ranking(
+        rank.rank(query.question, found.candidates, found.statistics, query.request.weights), found
+    )
 
 
 def allowed(connection: Connection, query: PreparedQuery, hits: Sequence[Scored]) -> Sequence[Scored]:

@@ -56,9 +56,8 @@ class RetrievalRequest:
     weights: Weights
     # whether memory is on in this chat; off, messages are stored, and neither processed nor searched
     memory: bool = True
-    # whether recent talk is read, and of which session key; None: of the whole chat
+    # whether recent talk is read
     include_history: bool = True
-    history_key: str | None = None
     # whether questions that were put to a bot are found as well as anything else
     finds_questions: bool = False
     # whether memories that may not be shown are counted
@@ -159,7 +158,6 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
         weights=weights,
         memory=memory_is_on(found.chat, settings),
         include_history=query.include_history,
-        history_key=query.talk_key,
         explain=query.explain,
     )
 
@@ -193,7 +191,6 @@ def for_search(connection: Connection, query: SearchQuery, settings: Settings) -
         parameters=parameters,
         weights=ranking_weights,
         memory=memory,
-        history_key=query.session_key,
         finds_questions=True,
     )
 

@@ -135,9 +135,6 @@ def assembled(
         brief=list(brief),
         questions=None,
         zone=ZoneInfo("UTC"),
-        now=NOW,
-        asker=None,
-        active_space=None,
     )
     ordered = sorted(ranked, key=lambda each: -each.score)
     frequency = Counter(term for each in ranked for term in each.candidate.terms)

@@ -97,7 +97,7 @@ def argument(caller: Caller, function: str, name: str, kind: str) -> Any:
 def _ranked(caller: Caller) -> list[Scored]:
     """What the caller's own search finds."""
     assert caller.connection is not None
-    return message_ranking.rank_messages(caller.connection, caller.prepared)[0]
+    return message_ranking.rank_messages(caller.connection, caller.prepared).hits
 
 
 def _vector() -> list[float]:

@@ -243,7 +243,6 @@ class Caller:
             user_id=self.context_query.user_id,
             parameters=PROFILES[self.context_query.profile],
             weights=Weights(),
-            history_key=self.context_query.talk_key,
             explain=True,
         )
 
