@@ -97,12 +97,12 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
     request, parameters = query.request, query.request.parameters
     with stopwatch.timed("retrieve"):
         linked = find_linked(connection, query)
-        known = memory_scope(request)
-        retrieved = retrieve(connection, request, query.terms, known and known[0])
+        which = memory_scope(request)
+        retrieved = retrieve(connection, request, query.terms, which)
         retrieved = with_decisions(connection, query, retrieved)
         retrieved = with_linked(connection, query, _until(request.as_of, retrieved), linked)
         reasons = {memory: link.reason for memory, link in linked.memories.items()}
-        memories, hidden = find_memories(connection, query, known, retrieved.memories, reasons)
+        memories, hidden = find_memories(connection, query, which, retrieved.memories, reasons)
         weeks = find_weeks(connection, query)
     with stopwatch.timed("rank"):
         ranking = ranking_of(query, retrieved)

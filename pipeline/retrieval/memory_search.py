@@ -38,34 +38,29 @@ class RetrievedMemory(FoundMemory):
     chat_title: str = ""
 
 
-def memory_scope(request: RetrievalRequest) -> tuple[MemoryScope, Mapping[str, str]] | None:
-    """Return which memories a question may be answered with, and the people whom it names; see `_named`.
-
-    None where none is wanted or there is none.
-    """
+def memory_scope(request: RetrievalRequest) -> MemoryScope | None:
+    """Return which memories a question may be answered with; None where none is wanted or there is none."""
     parameters, present = request.parameters, request.prelude.present
     wanted = parameters.memories + parameters.documents
     if not wanted or present is None:
         return None
     seen = visibility.seen_by(present, request.chat.chat_id, request.chat.kind)
-    names = _named(request, seen) if parameters.memories else {}
-    which = MemoryScope(
+    return MemoryScope(
         scope=request.scope,
         seen=seen,
         agent_id=request.agent_id,
-        named=names.keys() - seen.asker_ids,
+        named=_named(request, seen) if parameters.memories else {},
         min_importance=parameters.min_importance,
         as_of=request.as_of,
         limit=4 * wanted,
         counts_hidden=request.explain,
     )
-    return which, names
 
 
 def find_memories(
     connection: Connection,
     query: PreparedQuery,
-    scope: tuple[MemoryScope, Mapping[str, str]] | None,
+    which: MemoryScope | None,
     known: Sequence[MemoryHits],
     linked: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[RetrievedMemory], int]:
@@ -73,12 +68,11 @@ def find_memories(
 
     These are memories of the organization, this agent, the asker and people whom the question names, and of the chat's
     latest sessions, or of those of one key; of these also those `linked` to what the question names, by their ids; what
-    was believed at the time that the request asks for. `scope` is its `memory_scope`, and `known` are what the arms
+    was believed at the time that the request asks for. `which` is its `memory_scope`, and `known` are what the arms
     found for each query. `hidden` is counted only for an explanation.
     """
-    if scope is None:
+    if which is None:
         return [], 0
-    which, names = scope
     found: list[tuple[FoundMemory, float]] = []
     hidden, titles = 0, dict[str, str]()
     for number, (each, hits) in enumerate(zip(query.terms.queries, known, strict=True)):
@@ -93,7 +87,7 @@ def find_memories(
         for one in near:
             titles |= one.titles
             found += [(row, OTHER_QUERY_WEIGHT if number else 1.0) for row in one.found]
-    return _scored(query, which.seen, found, names, titles, linked), hidden
+    return _scored(query, which, found, titles, linked), hidden
 
 
 def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
@@ -126,13 +120,13 @@ def _chat_title(memory: FoundMemory, seen: Seen, here: str, titles: Mapping[str,
 
 def _scored(
     query: PreparedQuery,
-    seen: Seen,
+    which: MemoryScope,
     found: Sequence[tuple[FoundMemory, float]],
-    names: Mapping[str, str],
     titles: Mapping[str, str],
     linked: Mapping[str, str],
 ) -> list[RetrievedMemory]:
     """Score what was found, best first; each similarity counts by the weight beside it."""
+    seen, names = which.seen, which.named
     now, here = query.request.as_of or query.request.prelude.now, query.request.chat.chat_id
     half_life = query.request.parameters.qa_half_life_days
     # a person's memory may be stored under two of their ids, and be found by two queries: the most similar counts

@@ -16,7 +16,6 @@ from pipeline.retrieval.query_embedder import QueryEmbedder
 from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms, Stopwatch
 from pipeline.store.database import Database
 from pipeline.store.prelude import lexemes_of
-from schemas.vectors import EmbeddingSpace, Vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +23,8 @@ class ParsedEvent:
     """An event that a question counts from."""
 
     mention: Mention
-    # what is said of each of `mention.events`, with its lexemes
-    described: tuple[tuple[Question, list[str]], ...]
+    # what is said of each of `mention.events`, and what messages are compared with for it
+    described: tuple[tuple[Question, SearchTerms], ...]
     # what the question asks for beside it; None: nothing
     rest: str | None
 
@@ -36,16 +35,13 @@ class ParsedQuestion:
 
     request: RetrievalRequest
     question: Question
-    lexemes: list[str]
+    # what messages are compared with, before anything is embedded
+    terms: SearchTerms
     event: ParsedEvent | None
-    # the content and the lexemes of each other query
-    others: tuple[tuple[str, list[str]], ...]
-    # the lexemes of the names in it
-    named: list[str]
+    # the other queries, without names and dates
+    others: tuple[str, ...]
     # words of recent talk that it leans on; `question.content` ends in them
     brief: list[str]
-    # it and those asked before it; None: no message is an aside
-    questions: Questions | None
     zone: ZoneInfo
 
 
@@ -95,24 +91,38 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         [" ".join(question.names)]
         + [parse.telling(one.content, chat.language) for one in (question, *events, *others)],
     )
+    asked = (
+        None
+        if request.finds_questions
+        else Questions.of(request.text, chat.language, prelude.logged, prelude.names)
+    )
+
+    def terms(one: Question, words: Sequence[str]) -> SearchTerms:
+        return SearchTerms(
+            lexemes=words,
+            questions=asked,
+            spans=one.spans,
+            speakers=one.speakers,
+            named=named,
+            newest="now" in one.asks,
+        )
+
     event = None
     if mention is not None:
-        described = tuple(zip(events, lexemes[1:], strict=False))
+        described = tuple((one, terms(one, words)) for one, words in zip(events, lexemes[1:], strict=False))
         rest = read(mention.rest).content if mention.rest else None
         event = ParsedEvent(mention=mention, described=described, rest=rest)
     return ParsedQuestion(
         request=request,
         question=question,
-        lexemes=lexemes[0],
-        named=named,
-        event=event,
-        others=tuple(
-            (one.content, words) for one, words in zip(others, lexemes[1 + len(events) :], strict=True)
+        terms=replace(
+            terms(question, lexemes[0]),
+            exact=question.exact,
+            others=[QueryTerms(lexemes=words) for words in lexemes[1 + len(events) :]],
         ),
+        event=event,
+        others=tuple(one.content for one in others),
         brief=brief,
-        questions=None
-        if request.finds_questions
-        else Questions.of(request.text, chat.language, prelude.logged, prelude.names),
         zone=zone,
     )
 
@@ -130,17 +140,16 @@ def prepare_query(
     switch of spaces meanwhile changes nothing, as the one before is kept. If the event is found, the vector is that of
     the rest of the question only: what is similar to the event in meaning need not be what was said at its time.
     """
-    request, question, event = parsed.request, parsed.question, parsed.event
+    request, question, terms, event = parsed.request, parsed.question, parsed.terms, parsed.event
     if not request.memory:
-        return PreparedQuery(parsed=parsed, question=question, terms=_terms(parsed, question, parsed.lexemes))
+        return PreparedQuery(parsed=parsed, question=question, terms=terms)
     # one that asks for nearness only gets what there is
     language = request.chat.language if request.weights.words else None
     embedder = QueryEmbedder(request.prelude.space, embedding, stopwatch, language=language)
     meaning, undated = question.content, None
     if event is not None:
         described = [
-            (one, _terms(parsed, one, words, embedder.embedded(one.content)))
-            for one, words in event.described
+            (one, replace(its, embedded=embedder.embedded(one.content))) for one, its in event.described
         ]
         with stopwatch.timed("event"), database.tenant(tenant_id) as connection:
             dated = date_event(connection, request, event.mention, described, parsed.zone)
@@ -148,37 +157,19 @@ def prepare_query(
             undated = event.mention
         else:
             question, meaning = replace(question, event=dated), event.rest or meaning
-    vectors = [embedder.embedded(text) for text in (meaning, *(content for content, _ in parsed.others))]
+            terms = replace(terms, spans=[*terms.spans, (dated.start, dated.end)])
+    vectors = [embedder.embedded(text) for text in (meaning, *parsed.others)]
     own, *others = [None for _ in vectors] if embedder.degraded else vectors
     return PreparedQuery(
         parsed=parsed,
         question=question,
         terms=replace(
-            _terms(parsed, question, parsed.lexemes, own),
-            exact=question.exact,
+            terms,
+            embedded=own,
             others=[
-                QueryTerms(lexemes=words, embedded=other)
-                for (_, words), other in zip(parsed.others, others, strict=True)
+                replace(query, embedded=other) for query, other in zip(terms.others, others, strict=True)
             ],
         ),
         undated_event=undated,
         degraded=embedder.degraded,
-    )
-
-
-def _terms(
-    parsed: ParsedQuestion,
-    asked: Question,
-    lexemes: Sequence[str],
-    embedded: tuple[EmbeddingSpace, Vector] | None = None,
-) -> SearchTerms:
-    """Return what messages are compared with for the question, or for an event of it."""
-    return SearchTerms(
-        lexemes=lexemes,
-        embedded=embedded,
-        questions=parsed.questions,
-        spans=[*asked.spans, *([(asked.event.start, asked.event.end)] if asked.event else [])],
-        speakers=asked.speakers,
-        named=parsed.named,
-        newest="now" in asked.asks,
     )

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
-from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -23,8 +22,6 @@ from schemas.payloads import ContextQuery
 from schemas.search import SearchQuery
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, Vector
-
-Found = TypeVar("Found")
 
 # Questions of a chat's log that are recognized among its messages, the newest ones.
 LOGGED_QUESTIONS_READ = 200
@@ -130,21 +127,20 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
     parameters, weights = parameters_of(query, settings)
     history = query.include_history and parameters.history_tokens
     leans = query.include_history and parameters.brief_words
-    found = _found(
-        prelude.read(
-            connection,
-            query.chat_id,
-            query.user_id,
-            [query.query, *query.queries],
-            logged=LOGGED_QUESTIONS_READ,
-            recent=_recent_read(parameters) if history else followup.LOOKED_AT if leans else 0,
-            session_key=query.talk_key,
-            until=query.as_of,
-            of_key=query.session_key,
-            remembers=bool(parameters.memories + parameters.documents + parameters.entity_hops),
-        ),
+    found = prelude.read(
+        connection,
         query.chat_id,
+        query.user_id,
+        [query.query, *query.queries],
+        logged=LOGGED_QUESTIONS_READ,
+        recent=_recent_read(parameters) if history else followup.LOOKED_AT if leans else 0,
+        session_key=query.talk_key,
+        until=query.as_of,
+        of_key=query.session_key,
+        remembers=bool(parameters.memories + parameters.documents + parameters.entity_hops),
     )
+    if found is None:
+        raise _unknown(query.chat_id)
     return RetrievalRequest(
         prelude=found,
         text=query.query,
@@ -167,19 +163,18 @@ def for_search(connection: Connection, query: SearchQuery, settings: Settings) -
     # `exact` and `similar` do not rank by date
     weights = {"date": 0} if query.mode in {"exact", "similar"} else {}
     parameters, ranking_weights = parameters_for("balanced", weights)
-    found = _found(
-        prelude.read(
-            connection,
-            query.chat_id,
-            None,
-            [query.query, *query.queries],
-            logged=0,
-            recent=followup.LOOKED_AT if parameters.brief_words else 0,
-            session_key=query.session_key,
-            of_key=query.session_key,
-        ),
+    found = prelude.read(
+        connection,
         query.chat_id,
+        None,
+        [query.query, *query.queries],
+        logged=0,
+        recent=followup.LOOKED_AT if parameters.brief_words else 0,
+        session_key=query.session_key,
+        of_key=query.session_key,
     )
+    if found is None:
+        raise _unknown(query.chat_id)
     memory = memory_is_on(found.chat, settings)
     return RetrievalRequest(
         prelude=found,
@@ -202,14 +197,14 @@ def _recent_read(parameters: Parameters) -> int:
 
 def find_chat(connection: Connection, chat_id: str) -> Chat:
     """Find the chat of this id, also after it got another. Raises `NotFound`."""
-    return _found(chats.followed(connection, chat_id), chat_id)
+    chat = chats.followed(connection, chat_id)
+    if chat is None:
+        raise _unknown(chat_id)
+    return chat
 
 
-def _found(found: Found | None, chat_id: str) -> Found:
-    """Return what was read of a chat. Raises `NotFound` if there is none of this id."""
-    if found is None:
-        raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
-    return found
+def _unknown(chat_id: str) -> NotFound:
+    return NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
 
 
 def memory_is_on(chat: Chat, settings: Settings) -> bool:

@@ -128,12 +128,10 @@ def assembled(
     parsed = ParsedQuestion(
         request=request,
         question=read,
-        lexemes=[],
-        named=[],
+        terms=SearchTerms(lexemes=[]),
         event=None,
         others=(),
         brief=list(brief),
-        questions=None,
         zone=ZoneInfo("UTC"),
     )
     ordered = sorted(ranked, key=lambda each: -each.score)

@@ -111,7 +111,7 @@ def _memories(caller: Caller) -> MemoryScope:
         scope=caller.scope,
         seen=Seen(visible=visible, asker_ids=caller.names("messages", "sender_id"), alone=True),
         agent_id=caller.maybe("memories", "agent_id"),
-        named=caller.names("messages", "sender_id"),
+        named=dict.fromkeys(caller.names("messages", "sender_id"), "Ann"),
         min_importance=0.0,
         limit=1000,
         counts_hidden=True,
@@ -569,7 +569,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "memories: pipeline.store.memory_candidates.MemoryScope | None": lambda a: (
         None if a.theme.empty else _memories(a)
     ),
-    "retrieval.memory_search.find_memories.scope": lambda a: (_memories(a), {}),
+    "retrieval.memory_search.find_memories.which": _memories,
     "retrieval.memory_search.find_memories.known": lambda a: [MemoryHits() for _ in a.prepared.terms.queries],
     "store.arms.search.asked": _asked,
     "store.memory_candidates.believed.which": _memories,

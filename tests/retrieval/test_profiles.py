@@ -6,7 +6,9 @@ import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict
+from dataclasses import fields as dataclass_fields
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,6 +30,7 @@ from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.memory_search import RetrievedMemory
 from pipeline.retrieval.profiles import PROFILES, Parameters, parameters_for
 from pipeline.store.database import Database
+from pipeline.store.memory_candidates import FoundMemory
 from schemas.context import Context
 from schemas.errors import InvalidInput
 from schemas.memories import MemoryIn
@@ -192,14 +195,15 @@ def test_every_hit_of_a_narrowed_context_is_accounted_for(filled: Database, sett
 
 
 def known(scope: str, number: int, **fields: object) -> RetrievedMemory:
-    given = {
+    unset: dict[str, Any] = dict.fromkeys(each.name for each in dataclass_fields(FoundMemory))
+    given = unset | {
+        "id": f"{scope}-{number}",
+        "scope": scope,
         "type": "fact",
         "content": f"{scope} {number}",
-        "document_id": None,
-        "chunk_index": None,
         "of_asker": scope == "user",
-    } | fields
-    return RetrievedMemory(id=f"{scope}-{number}", scope=scope, source="", score=1 / number, **given)  # type: ignore[arg-type]
+    }
+    return RetrievedMemory(**given | fields, score=1 / number)
 
 
 def asked(text: str) -> Question:
