@@ -44,7 +44,8 @@ def features(question: Question, candidates: Sequence[Candidate], statistics: St
     substance = length / (length + HALF_SUBSTANCE)
     near = words(ordered, kernel, substance, statistics)
     meaning = meanings(ordered, statistics.mean_cosine)
-    fits = _date_fits(question, ordered)
+    timed = question.spans or question.event
+    fits = [_date_fit(c.sent_at, question) for c in ordered] if timed else None
     columns: dict[str, Array] = {}
     if "decision" in question.asks:
         decided = decisions.about(ordered, meaning.tolist(), statistics, question.language, fits)
@@ -160,13 +161,6 @@ def _newness(ordered: Sequence[Candidate]) -> Array:
     times = np.array([c.sent_at.timestamp() for c in ordered])
     found[np.argsort(times, kind="stable")] = np.arange(len(ordered)) / max(len(ordered) - 1, 1)
     return found
-
-
-def _date_fits(question: Question, ordered: Sequence[Candidate]) -> list[float] | None:
-    """Return how well each candidate fits the times of the question; None if it names none."""
-    if not (question.spans or question.event):
-        return None
-    return [_date_fit(c.sent_at, question) for c in ordered]
 
 
 def _date_fit(sent_at: datetime, question: Question) -> float:

@@ -44,26 +44,13 @@ VERBATIM_READ = 1000
 VERBATIM_SCANNED = 20_000
 
 
-def search_question(
-    connection: Connection, request: RetrievalRequest, terms: SearchTerms, memories: MemoryScope | None = None
-) -> Arms:
-    """Search for the question by words, by vector, by the summaries of sessions, and by what else it says.
-
-    `memories` are those that are searched, too.
-    """
+def search_question(connection: Connection, request: RetrievalRequest, terms: SearchTerms) -> Arms:
+    """Search for the question by words, by vector, by the summaries of sessions, and by what else it says."""
     sessions, asked = WITHOUT_MESSAGES, NOTHING
     if request.filter.is_open_before:
         # these search whatever the filter says but for what is too late, which is left out afterwards
         sessions, asked = SESSION_LIMITS, _asked(request, terms)
-    return _search(
-        connection,
-        request,
-        terms,
-        CANDIDATES_PER_ARM,
-        sessions=sessions,
-        asked=asked,
-        memories=memories,
-    )
+    return _search(connection, request, terms, CANDIDATES_PER_ARM, terms.memories, sessions, asked)
 
 
 def _asked(request: RetrievalRequest, terms: SearchTerms) -> Asked:
@@ -91,10 +78,9 @@ def _search(
     request: RetrievalRequest,
     query: QueryTerms,
     limit: int,
-    *,
+    memories: MemoryScope | None,
     sessions: SessionLimits = WITHOUT_MESSAGES,
     asked: Asked = NOTHING,
-    memories: MemoryScope | None = None,
 ) -> Arms:
     space, vector = query.embedded or (None, None)
     return arms.search(
@@ -119,7 +105,6 @@ def search_queries(
     terms: SearchTerms,
     limit: int,
     known: Arms | None,
-    memories: MemoryScope | None = None,
 ) -> tuple[list[Arms], dict[str, Sequence[int]]]:
     """Search by words and by vector: what each query found, the question first, and the best of all by the arm.
 
@@ -127,7 +112,7 @@ def search_queries(
     """
     found = [known] if known else []
     for query, share in _shares(terms, limit)[len(found) :]:
-        found.append(_search(connection, request, query, share, memories=memories))
+        found.append(_search(connection, request, query, share, terms.memories))
     if not request.filter.is_open:
         return found, _filtered(connection, request, terms, 2 * limit)
     return found, {

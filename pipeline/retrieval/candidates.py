@@ -21,7 +21,7 @@ from pipeline.store import candidate_rows
 from pipeline.store.arms import Arms
 from pipeline.store.filters import Scope
 from pipeline.store.keyword_search import KeywordSearch
-from pipeline.store.memory_candidates import MemoryHits, MemoryScope
+from pipeline.store.memory_candidates import MemoryHits
 from pipeline.text.message_cues import stored_or_read
 from schemas.languages import parts_of
 from schemas.sessions import RepliedTo, number_of
@@ -58,22 +58,14 @@ class CandidateSet:
     keyword_search: KeywordSearch
 
 
-def retrieve(
-    connection: Connection,
-    request: RetrievalRequest,
-    terms: SearchTerms,
-    memories: MemoryScope | None = None,
-) -> CandidateSet:
-    """Read the candidates of a scope; hits are those that the request's filter lets through.
-
-    `memories` are those that are searched together with the messages.
-    """
-    first = arms.search_question(connection, request, terms, memories)
+def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTerms) -> CandidateSet:
+    """Read the candidates of a scope; hits are those that the request's filter lets through."""
+    first = arms.search_question(connection, request, terms)
     asked = {**arms.search_exact(connection, request, terms, first), **first.asked}
     if first.inside:
         asked["sessions"] = first.inside
     for limit, known in ((CANDIDATES_PER_ARM, first), (BEHIND_ASIDES * CANDIDATES_PER_ARM, None)):
-        found, by_arm = arms.search_queries(connection, request, terms, limit, known, memories)
+        found, by_arm = arms.search_queries(connection, request, terms, limit, known)
         ids = list(dict.fromkeys(chain(*asked.values(), *by_arm.values())))
         rows = read_rows(connection, request.scope, ids, terms)
         candidates = _candidates(rows, terms, request.chat.language)

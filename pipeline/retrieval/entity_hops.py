@@ -12,7 +12,6 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from pipeline.people import visibility
-from pipeline.ranking.model import Candidate
 from pipeline.retrieval.candidates import CandidateSet, extended, read_rows
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import entity_search, membership
@@ -97,9 +96,10 @@ def with_linked(
         request = query.request
         rows = read_rows(connection, request.scope, new, query.terms)
         found = extended(found, rows, query.terms, request.chat.language)
-    return replace(found, candidates=[_marked(each, linked) for each in found.candidates])
-
-
-def _marked(candidate: Candidate, linked: Linked) -> Candidate:
-    link = linked.messages.get(candidate.id)
-    return candidate if link is None else candidate._replace(linked=link.share, linked_to=link.reason)
+    marked = [
+        each._replace(linked=link.share, linked_to=link.reason)
+        if (link := linked.messages.get(each.id))
+        else each
+        for each in found.candidates
+    ]
+    return replace(found, candidates=marked)

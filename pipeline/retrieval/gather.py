@@ -98,7 +98,7 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
     with stopwatch.timed("retrieve"):
         linked = find_linked(connection, query)
         which = memory_scope(request)
-        retrieved = retrieve(connection, request, query.terms, which)
+        retrieved = retrieve(connection, request, replace(query.terms, memories=which))
         retrieved = with_decisions(connection, query, retrieved)
         retrieved = with_linked(connection, query, _until(request.as_of, retrieved), linked)
         reasons = {memory: link.reason for memory, link in linked.memories.items()}
@@ -111,10 +111,8 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
     if parameters.min_session_fit and parameters.sessions:
         with stopwatch.timed("narrow"):
             narrowing = narrow(connection, query, ranking, parameters)
-        inside = {hit.candidate.id for hit in narrowing.hits}
-        hits = [hit for hit in narrowing.hits if _is_before(hit.candidate.sent_at, request.as_of)]
-        narrowing = replace(narrowing, hits=hits)
-        ranked = [*hits, *(hit for hit in ranked if hit.candidate.id not in inside)]
+        chosen = {session.id for session in narrowing.chosen}
+        ranked = sorted(ranked, key=lambda hit: hit.candidate.session not in chosen)
     return RetrievalResult(
         retrieved=retrieved,
         ranked=ranked,
@@ -129,11 +127,7 @@ def _until(as_of: datetime | None, found: CandidateSet) -> CandidateSet:
     """Leave out the neighbours that were said later than the request asks for."""
     if as_of is None:
         return found
-    return replace(found, candidates=[c for c in found.candidates if _is_before(c.sent_at, as_of)])
-
-
-def _is_before(at: datetime, as_of: datetime | None) -> bool:
-    return as_of is None or at < as_of
+    return replace(found, candidates=[c for c in found.candidates if c.sent_at < as_of])
 
 
 def _reranked(
@@ -155,15 +149,17 @@ def _reordered(
     connection: Connection, query: PreparedQuery, found: RetrievalResult, stopwatch: Stopwatch
 ) -> RetrievalResult:
     """Add the sessions, and order all in the way that the profile asks for."""
-    parameters, now, ranked = query.request.parameters, query.request.prelude.now, found.ranked
+    parameters, as_of = query.request.parameters, query.request.as_of
+    now, ranked = query.request.prelude.now, found.ranked
     with stopwatch.timed("sessions"):
         if found.narrowing is not None:
             sessions = [*found.narrowing.chosen, *found.narrowing.others][:SESSIONS_READ]
         else:
             best = rank.rank_sessions(ranked)[:SESSIONS_READ]
             sessions = load_sessions(connection, [(session, hit.score, hit.parts) for session, hit in best])
-        # a summary tells the end of its session
-        sessions = [each for each in sessions if _is_before(each.ended_at, query.request.as_of)]
+        if as_of is not None:
+            # a summary tells the end of its session
+            sessions = [each for each in sessions if each.ended_at < as_of]
     passed_over: frozenset[int] = frozenset()
     with stopwatch.timed("rerank"):
         if parameters.blend is not None and found.retrieved is not None:

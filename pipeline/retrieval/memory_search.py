@@ -112,12 +112,6 @@ def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
     return {each: name for person, name in called.items() for each in (person, *linked[person])}
 
 
-def _chat_title(memory: FoundMemory, seen: Seen, here: str, titles: Mapping[str, str]) -> str:
-    """Return what to call the other chat that a memory is from; empty if it is from this one or none."""
-    place = seen.visible.source(memory.learned_in, memory.also_in, here)
-    return "" if place is None or place == here else titles.get(place, place)
-
-
 def _scored(
     query: PreparedQuery,
     which: MemoryScope,
@@ -144,13 +138,14 @@ def _scored(
             of_asker=row.user_id in seen.asker_ids,
             is_named=row.user_id in names,
             linked_to=linked.get(row.id, ""),
-            chat_title=_chat_title(row, seen, here, titles),
+            chat_title="" if place is None or place == here else titles.get(place, place),
         )
         for row, weight in newest_first
         # a session's memories are its history, similar or not; `memory_block.choose` decides on those of the asker
         # and of an agent's character
         if row.similarity > 0 or row.scope in {"session", "user"} or row.type == "persona" or row.id in linked
         for factors in [{"similarity": max(weight * row.similarity, 0.0), **worth(row, now, half_life)}]
+        for place in [seen.visible.source(row.learned_in, row.also_in, here)]
     ]
     return sorted(scored, key=lambda memory: -memory.score)
 

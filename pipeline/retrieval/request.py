@@ -15,6 +15,7 @@ from pipeline.retrieval.profiles import Parameters, parameters_for, parameters_o
 from pipeline.store import chats, identities, prelude, sessions
 from pipeline.store.chats import Chat
 from pipeline.store.filters import Inside, MessageFilter, Scope
+from pipeline.store.memory_candidates import MemoryScope
 from pipeline.store.prelude import Prelude
 from pipeline.text.exact_match import Verbatim
 from schemas.errors import NotFound
@@ -98,6 +99,8 @@ class SearchTerms(QueryTerms):
     newest: bool = False
     # of the other queries, in their order
     others: Sequence[QueryTerms] = ()
+    # the memories that are searched together with the messages
+    memories: MemoryScope | None = None
 
     @property
     def queries(self) -> list[QueryTerms]:
@@ -125,15 +128,18 @@ class Stopwatch:
 def for_context(connection: Connection, query: ContextQuery, settings: Settings) -> RetrievalRequest:
     """Make the request of a context. Raises `NotFound` for an unknown chat, `InvalidInput` for its parameters."""
     parameters, weights = parameters_of(query, settings)
-    history = query.include_history and parameters.history_tokens
-    leans = query.include_history and parameters.brief_words
+    recent = 0
+    if query.include_history and parameters.history_tokens:
+        recent = min(max(RECENT_READ, parameters.history_tokens // SHORT_MESSAGE_TOKENS), MAX_RECENT)
+    elif query.include_history and parameters.brief_words:
+        recent = followup.LOOKED_AT
     found = prelude.read(
         connection,
         query.chat_id,
         query.user_id,
         [query.query, *query.queries],
         logged=LOGGED_QUESTIONS_READ,
-        recent=_recent_read(parameters) if history else followup.LOOKED_AT if leans else 0,
+        recent=recent,
         session_key=query.talk_key,
         until=query.as_of,
         of_key=query.session_key,
@@ -188,11 +194,6 @@ def for_search(connection: Connection, query: SearchQuery, settings: Settings) -
         memory=memory,
         finds_questions=True,
     )
-
-
-def _recent_read(parameters: Parameters) -> int:
-    """Return how many recent messages are read to fill the history."""
-    return min(max(RECENT_READ, parameters.history_tokens // SHORT_MESSAGE_TOKENS), MAX_RECENT)
 
 
 def find_chat(connection: Connection, chat_id: str) -> Chat:

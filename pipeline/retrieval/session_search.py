@@ -47,7 +47,7 @@ def search_contextual(
     narrowing = narrow(connection, query, ranking, profile)
     if not narrowing.chosen:
         return [], []
-    hits = [hit for hit in allowed(connection, query, narrowing.hits) if hit.candidate.text.strip()]
+    hits = [hit for hit in allowed(connection, query, ranking.hits) if hit.candidate.text.strip()]
     lines: dict[int, list[Line]] = {}
     left = search.limit
     for session in narrowing.chosen:

@@ -11,23 +11,21 @@ It fits by the larger of the first two: that is what `min_similarity` is compare
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row
 
 from pipeline.ranking import rank
-from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Scored
+from pipeline.ranking.model import OTHER_QUERY_WEIGHT
 from pipeline.ranking.similarity import best_cosines, share_of_words
-from pipeline.retrieval.candidates import CandidateSet, extended, lexemes_of, read_rows, retrieve
-from pipeline.retrieval.message_ranking import Ranking, allowed, ranking_of, terms_by_session
+from pipeline.retrieval.candidates import lexemes_of
+from pipeline.retrieval.message_ranking import Ranking, allowed, terms_by_session
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.profiles import Parameters
 from pipeline.store import sessions as stored_sessions
 from pipeline.store import text_search, vector_search
-from pipeline.store.filters import Inside, MessageFilter
 
 # Sessions after the chosen ones that may be related to them.
 RELATED_CONSIDERED = 12
@@ -67,13 +65,10 @@ class ScoredSession(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowing:
-    """The sessions worth looking into, or none, with the next best, and the messages that matter."""
+    """The sessions worth looking into, or none if none fits well enough, with the next best."""
 
-    # empty: none fits well enough, and `hits` are those of the whole scope
     chosen: Sequence[RetrievedSession]
     others: Sequence[RetrievedSession]
-    # messages of the chosen sessions, best first
-    hits: Sequence[Scored]
 
 
 def score_sessions(connection: Connection, query: PreparedQuery, ranking: Ranking) -> list[ScoredSession]:
@@ -127,14 +122,12 @@ def score_sessions(connection: Connection, query: PreparedQuery, ranking: Rankin
 def narrow(
     connection: Connection, query: PreparedQuery, ranking: Ranking, parameters: Parameters
 ) -> Narrowing:
-    """Choose the best sessions with their messages, or none if the best does not fit well enough."""
+    """Choose the best sessions, or none if the best does not fit well enough."""
     scored = score_sessions(connection, query, ranking)
     fits = scored and scored[0].fit >= parameters.min_session_fit
     sessions = parameters.sessions if fits else 0
     best = load_sessions(connection, scored[: sessions + RELATED_CONSIDERED])
-    chosen = best[:sessions]
-    hits = _messages_of(connection, query, ranking.found, chosen) if chosen else ranking.hits
-    return Narrowing(chosen=chosen, others=best[sessions:], hits=hits)
+    return Narrowing(chosen=best[:sessions], others=best[sessions:])
 
 
 def load_sessions(
@@ -170,23 +163,3 @@ def sharing_topics(
         for session in others
     ]
     return sorted((s for s in shared if s[0]), key=lambda s: (-len(s[0]), -s[1].score))
-
-
-def _messages_of(
-    connection: Connection,
-    query: PreparedQuery,
-    retrieved: CandidateSet,
-    chosen: Sequence[RetrievedSession],
-) -> list[Scored]:
-    """Return the messages of these sessions, best first."""
-    request, known = query.request, {row[0] for row in retrieved.rows}
-    # the arms searched the whole chat: search again in these sessions, and rank what is found beside all else
-    new: dict[int, None] = {}
-    for session in chosen:
-        inside = Inside(session.session_key, session.started_at, session.ended_at)
-        found = retrieve(connection, replace(request, filter=MessageFilter(session=inside)), query.terms)
-        new |= dict.fromkeys(each for each in chain(*found.arms.values()) if each not in known)
-    rows = read_rows(connection, request.scope, list(new), query.terms) if new else []
-    every = extended(retrieved, rows, query.terms, request.chat.language)
-    wanted = {session.id for session in chosen}
-    return [hit for hit in ranking_of(query, every).hits if hit.candidate.session in wanted]
