@@ -106,11 +106,10 @@ def score_sessions(connection: Connection, query: PreparedQuery, ranking: Rankin
         hit = best.get(row.id)
         words = held.get(row.id, set()) | set(row.words or ())
         cosine = cosines.get(row.id, (hit.candidate.best_cosine or 0.0) if hit else 0.0)
+        decides = hit.parts.get("decision", 0.0) / (request.weights.decision or 1.0) if hit else 0.0
         components = {
             "words": share(words),
-            "meaning": max(
-                hit.parts.get("decision", 0.0) / (request.weights.decision or 1.0) if hit else 0.0, cosine
-            ),
+            "meaning": max(decides, cosine),
             "best_message": max(0.0, hit.score / top) if hit and top > 0 else 0.0,
         }
         return ScoredSession(row.id, sum(components.values()) / 3, components)
