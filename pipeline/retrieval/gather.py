@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import datetime
 from operator import mul
 
 from sqlalchemy import Connection
@@ -100,7 +99,11 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
         which = memory_scope(request)
         retrieved = retrieve(connection, request, replace(query.terms, memories=which))
         retrieved = with_decisions(connection, query, retrieved)
-        retrieved = with_linked(connection, query, _until(request.as_of, retrieved), linked)
+        if request.as_of is not None:
+            # without the neighbours that were said later
+            before = [each for each in retrieved.candidates if each.sent_at < request.as_of]
+            retrieved = replace(retrieved, candidates=before)
+        retrieved = with_linked(connection, query, retrieved, linked)
         reasons = {memory: link.reason for memory, link in linked.memories.items()}
         memories, hidden = find_memories(connection, query, which, retrieved.memories, reasons)
         weeks = find_weeks(connection, query)
@@ -121,13 +124,6 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
         weeks=weeks,
         hidden_memories=hidden,
     )
-
-
-def _until(as_of: datetime | None, found: CandidateSet) -> CandidateSet:
-    """Leave out the neighbours that were said later than the request asks for."""
-    if as_of is None:
-        return found
-    return replace(found, candidates=[c for c in found.candidates if c.sent_at < as_of])
 
 
 def _reranked(

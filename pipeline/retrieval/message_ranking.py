@@ -1,5 +1,6 @@
 """Rank the messages of a scope for a search, and list ranked messages in answers and explanations."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -57,21 +58,16 @@ def terms_by_session(hits: Iterable[Scored]) -> dict[int, set[str]]:
     return held
 
 
-def arms(found: CandidateSet) -> dict[int, dict[str, int]]:
-    """Return, for each message that an arm found, its place from 1 in what that arm found."""
-    places: dict[int, dict[str, int]] = {}
-    for arm, ids in found.arms.items():
-        for number, message in enumerate(ids, start=1):
-            places.setdefault(message, {})[arm] = number
-    return places
-
-
 def message_hits(
     best: Sequence[Scored],
-    places: Mapping[int, dict[str, int]],
+    arms: Mapping[str, Sequence[int]],
     shown: Mapping[tuple[str, str], BlockKind] = MappingProxyType({}),
 ) -> list[Hit]:
-    """Ranked messages for an answer; `places` come from `arms`, `shown` is the block that each thing is in."""
+    """Ranked messages for an answer; `arms` is what each found, `shown` the block that a thing is in."""
+    places = defaultdict[int, dict[str, int]](dict)
+    for arm, ids in arms.items():
+        for place, message in enumerate(ids, start=1):
+            places[message][arm] = place
     return [
         Hit(
             kind="message",
@@ -84,7 +80,7 @@ def message_hits(
             rank=number,
             score=round(hit.score, 6),
             components=rounded(hit.parts),
-            arms=places.get(hit.candidate.id, {}),
+            arms=places[hit.candidate.id],
             queries=dict(hit.candidate.found_by),
             shown_in=shown.get(("message", str(hit.candidate.id))),
         )

@@ -25,7 +25,6 @@ from pipeline.retrieval.message_ranking import (
     PREVIEW_CHARS,
     Ranking,
     allowed,
-    arms,
     message_hits,
     rank_messages,
 )
@@ -96,7 +95,7 @@ def _hybrid(
     best = [hit for hit in hits if hit.candidate.text.strip()][: query.limit]
     return [
         MessageHit(**dict(hit), role=scored.candidate.role, text=scored.candidate.text)
-        for hit, scored in zip(message_hits(best, arms(ranking.found)), best, strict=True)
+        for hit, scored in zip(message_hits(best, ranking.found.arms), best, strict=True)
     ]
 
 

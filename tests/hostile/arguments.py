@@ -42,10 +42,11 @@ from pipeline.people.visibility import Visible
 from pipeline.platforms.records import Record
 from pipeline.question import parse
 from pipeline.question.temporal_anchor import Mention
-from pipeline.ranking.model import Scored, Statistics
+from pipeline.ranking.model import Statistics
 from pipeline.retrieval import candidates, message_ranking, prepare, request
 from pipeline.retrieval.arms import SESSION_LIMITS
 from pipeline.retrieval.entity_hops import Link, Linked
+from pipeline.retrieval.message_ranking import Ranking
 from pipeline.store import backfills, checks, jobs, messages, retention, suppression
 from pipeline.store.arms import Arms, Asked
 from pipeline.store.entity_graph import AliasRow, EntityKey, LinkRow, RelationRow
@@ -94,10 +95,10 @@ def argument(caller: Caller, function: str, name: str, kind: str) -> Any:
     raise Unknown(f"{function}: what may be put into {name}: {kind}?")
 
 
-def _ranked(caller: Caller) -> list[Scored]:
+def _ranking(caller: Caller) -> Ranking:
     """What the caller's own search finds."""
     assert caller.connection is not None
-    return message_ranking.rank_messages(caller.connection, caller.prepared).hits
+    return message_ranking.rank_messages(caller.connection, caller.prepared)
 
 
 def _vector() -> list[float]:
@@ -733,14 +734,14 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "prepared": lambda a: a.prepared,
     "terms": lambda a: a.terms,
     "stopwatch": lambda _: request.Stopwatch(),
-    "ranked": _ranked,
+    "ranking: pipeline.retrieval.message_ranking.Ranking": _ranking,
     "statistics": lambda _: Statistics(messages=9, mean_length=5.0, document_frequency={"lighthous": 1}),
     "scored": lambda a: [(each, 1.0, {}) for each in a.ids("conversation_sessions")],
     "found: pipeline.retrieval.candidates.CandidateSet": lambda a: candidates.retrieve(
         a.connection, a.request, a.terms
     ),
     "retrieved": lambda a: candidates.retrieve(a.connection, a.request, a.terms),
-    "hits": _ranked,
+    "hits": lambda a: _ranking(a).hits,
     "sessions: int": lambda _: 3,
     "min_fit": lambda _: 0.0,
     "scope": lambda a: a.scope,
