@@ -43,10 +43,11 @@ from pipeline.platforms.records import Record
 from pipeline.question import parse
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.model import Statistics
-from pipeline.retrieval import candidates, message_ranking, prepare, request
+from pipeline.retrieval import candidates, message_ranking, request
 from pipeline.retrieval.arms import SESSION_LIMITS
 from pipeline.retrieval.entity_hops import Link, Linked
 from pipeline.retrieval.message_ranking import Ranking
+from pipeline.retrieval.profiles import PROFILES
 from pipeline.store import backfills, checks, jobs, messages, retention, suppression
 from pipeline.store.arms import Arms, Asked
 from pipeline.store.entity_graph import AliasRow, EntityKey, LinkRow, RelationRow
@@ -729,12 +730,12 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "search: schemas.search.SearchQuery": lambda a: a.search_query,
     "request: pipeline.retrieval.request.RetrievalRequest": lambda a: a.request,
     "parsed: pipeline.retrieval.prepare.ParsedQuestion": lambda a: a.parsed,
-    "plan": lambda a: prepare.plan(a.parsed, DeterministicEmbedder()),
     "query: pipeline.retrieval.prepare.PreparedQuery": lambda a: a.prepared,
     "prepared": lambda a: a.prepared,
     "terms": lambda a: a.terms,
     "stopwatch": lambda _: request.Stopwatch(),
     "ranking: pipeline.retrieval.message_ranking.Ranking": _ranking,
+    "parameters: pipeline.retrieval.profiles.Parameters": lambda _: PROFILES["contextual"],
     "statistics": lambda _: Statistics(messages=9, mean_length=5.0, document_frequency={"lighthous": 1}),
     "scored": lambda a: [(each, 1.0, {}) for each in a.ids("conversation_sessions")],
     "found: pipeline.retrieval.candidates.CandidateSet": lambda a: candidates.retrieve(
@@ -743,7 +744,6 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "retrieved": lambda a: candidates.retrieve(a.connection, a.request, a.terms),
     "hits": lambda a: _ranking(a).hits,
     "sessions: int": lambda _: 3,
-    "min_fit": lambda _: 0.0,
     "scope": lambda a: a.scope,
     "which": lambda a: a.filter,
     "parsed": lambda a: [

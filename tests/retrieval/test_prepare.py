@@ -1,4 +1,4 @@
-"""A query on its way: parsed in one transaction, planned without one, embedded outside any."""
+"""A query on its way: parsed in one transaction, embedded outside any."""
 
 from dataclasses import FrozenInstanceError, replace
 
