@@ -98,8 +98,8 @@ def assemble(
 
 def _prompt(prepared: PreparedQuery, wording: Wording, rooms: Sequence[int], count: Count) -> Prompt:
     """Show the question with the asker and the time, or as much of them as there is room for."""
-    now = prepared.parsed.now.astimezone(prepared.parsed.zone)
-    whole = prompt(prepared.request.text, prepared.parsed.asker, now, wording)
+    now = prepared.request.prelude.now.astimezone(prepared.parsed.zone)
+    whole = prompt(prepared.request.text, prepared.request.prelude.asker, now, wording)
     alone = Prompt(query=whole.query, wording=wording)
     forms = (whole, replace(whole, today=""), alone)
     fitting = (form for room in rooms for form in forms if count(form.text) <= room)

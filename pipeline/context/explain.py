@@ -8,7 +8,7 @@ from typing import assert_never
 from pipeline.context.blocks import display_name
 from pipeline.ranking import rank
 from pipeline.retrieval.gather import RetrievalResult
-from pipeline.retrieval.message_ranking import arms, message_hits, preview, rounded
+from pipeline.retrieval.message_ranking import message_hits, preview, rounded
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.profiles import Parameters
 from pipeline.text.calendar import written
@@ -33,8 +33,7 @@ def explanation(
         for item in block.items
     }
     request, retrieved = prepared.request, found.retrieved
-    places = arms(retrieved) if retrieved else {}
-    messages = message_hits(found.ranked[:MAX_EXPLAINED], places, shown)
+    messages = message_hits(found.ranked[:MAX_EXPLAINED], retrieved.arms if retrieved else {}, shown)
     sessions = [
         Hit(
             kind="session",
@@ -63,7 +62,7 @@ def explanation(
     ]
     return Explanation(
         profile=query.profile,
-        asked_by=display_name(prepared.parsed.asker) if prepared.parsed.asker else None,
+        asked_by=display_name(prepared.request.prelude.asker) if prepared.request.prelude.asker else None,
         parameters={**asdict(request.parameters), **asdict(request.weights)},
         vector_search=retrieved.vector_search if retrieved else "off",
         rows_compared=retrieved.rows_compared if retrieved else 0,

@@ -55,7 +55,7 @@ class Layout:
     @property
     def now(self) -> datetime:
         """When the question is asked."""
-        return self.prepared.request.as_of or self.prepared.parsed.now
+        return self.prepared.request.as_of or self.prepared.request.prelude.now
 
     @property
     def history_cap(self) -> int:
@@ -209,7 +209,7 @@ class Layout:
             memory_block.memories(
                 known.statements,
                 cap,
-                self.prepared.parsed.asker,
+                self.prepared.request.prelude.asker,
                 self.now,
                 self.zone,
                 wording,

@@ -128,7 +128,7 @@ def repeats(
         shown.setdefault(len(read), []).append(read)
     why = {}
     for memory in statements:
-        if not memory.evidence.isdisjoint(messages):
+        if not messages.keys().isdisjoint(memory.evidence):
             why[memory.id] = "a message that says it is shown"
         elif duplicates.is_said(bag(memory.content), shown, jaccard):
             why[memory.id] = "says the same as a message or passage that is shown"

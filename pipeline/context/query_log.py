@@ -124,7 +124,7 @@ def _row(query: ContextQuery, context: Context, prepared: PreparedQuery, seconds
         "agent_id": query.agent_id or None,
         "session_key": query.session_key,
         "profile": query.profile,
-        "asked_at": prepared.parsed.now,
+        "asked_at": prepared.request.prelude.now,
         "query": query.query,
         "shown": shown_in(context),
         "tokens": tokens,

@@ -44,7 +44,7 @@ class Retention:
     messages_per_chat: int | None
     # memories of one session, the newest first
     memories_per_session: int
-    # memories of one user, the most useful first (`pipeline.ranking.usefulness`), documents aside
+    # memories of one user, the most useful first (`pipeline.store.retention.USEFULNESS`), documents aside
     memories_per_user: int
     # memories that were superseded or retracted, by when that was
     history_age: timedelta

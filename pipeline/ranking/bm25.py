@@ -50,17 +50,6 @@ class Kernel:
         return total
 
 
-def frequencies(ordered: Sequence[Candidate], terms: Sequence[str]) -> Array:
-    """Return how often each candidate has each of these terms, a row for each term."""
-    found = np.zeros((len(terms), len(ordered)))
-    place = {term: number for number, term in enumerate(terms)}
-    for i, candidate in enumerate(ordered):
-        for term, times in candidate.terms.items():
-            if term in place:
-                found[place[term], i] = times
-    return found
-
-
 def saturated(times: Array, lengths: Array, usual: float, tells: Array) -> Array:
     """Return BM25: for each text, the sum over the terms of idf times saturated frequency."""
     norm = K1 * (1 - B + B * lengths / max(usual, 1e-9))
@@ -88,7 +77,7 @@ def words(ordered: Sequence[Candidate], kernel: Kernel, substance: Array, statis
     if not terms or not ordered:
         return np.zeros(len(ordered))
     attainable = float(tells.sum()) * (K1 + 1)
-    times = frequencies(ordered, terms)
+    times = np.array([[c.terms.get(term, 0) for c in ordered] for term in terms], np.float64)
     lengths = np.fromiter((c.length for c in ordered), np.float64, len(ordered))
     # a message amid neighbours gathers so many times the mean length
     reach = 1 + sum(LATER**step + EARLIER**step for step in range(1, STEPS + 1))

@@ -35,13 +35,8 @@ class Features:
     columns: Mapping[str, Array]
 
 
-def features(
-    question: Question,
-    candidates: Sequence[Candidate],
-    statistics: Statistics,
-    wanted: Callable[[str], object] = lambda _: True,
-) -> Features:
-    """Compute the features of candidates; those that are not `wanted` are left out."""
+def features(question: Question, candidates: Sequence[Candidate], statistics: Statistics) -> Features:
+    """Compute the features of candidates."""
     ordered = sorted(candidates, key=lambda c: (c.session, c.place))
     size = len(ordered)
     kernel = Kernel(ordered)
@@ -49,25 +44,25 @@ def features(
     substance = length / (length + HALF_SUBSTANCE)
     near = words(ordered, kernel, substance, statistics)
     meaning = meanings(ordered, statistics.mean_cosine)
-    fits = _date_fits(question, ordered)
+    timed = question.spans or question.event
+    fits = [_date_fit(c.sent_at, question) for c in ordered] if timed else None
     columns: dict[str, Array] = {}
-    if wanted("decision") and "decision" in question.asks:
+    if "decision" in question.asks:
         decided = decisions.about(ordered, meaning.tolist(), statistics, question.language, fits)
         columns["decision"] = np.array(decided)
     ordered = _with_others(ordered, kernel, substance, statistics, near, meaning)
-    sessions = _Sessions(ordered)
     asks = np.fromiter((c.cues.asks for c in ordered), np.float64, size)
     columns |= {
         "words": near,
         "meaning": meaning * statistics.trust,
-        "session": sessions.spread(sessions.best(meaning)) * substance * statistics.trust,
+        "session": _best_of_session(ordered, meaning) * substance * statistics.trust,
         "tells": 1.0 - asks,
         "answers": _answers(ordered, asks, np.maximum(near, meaning)),
     }
     if question.speakers or question.names:
         columns["named"] = _named(question, ordered)
     for kind, holds in _HOLDS.items():
-        if kind in question.asks and wanted(kind):
+        if kind in question.asks:
             columns[kind] = np.fromiter(map(holds, ordered), np.float64, size)
     if "now" in question.asks:
         columns["latest"] = _newness(ordered)
@@ -85,31 +80,16 @@ def features(
 def meanings(ordered: Sequence[Candidate], mean: float) -> Array:
     """Return `(cosine - mean) / (best - mean)`: 0 for the scope's average or no vector, 1 for its best."""
     cosines = np.array([np.nan if c.cosine is None else c.cosine for c in ordered], dtype=np.float64)
-    return _rises(cosines, mean)
-
-
-def _rises(cosines: Array, mean: float) -> Array:
     span = np.nanmax(cosines, initial=mean) - mean if cosines.size else 0.0
     return np.nan_to_num((cosines - mean) / span) if span > 1e-9 else np.zeros(len(cosines))
 
 
-class _Sessions:
-    """The session of each candidate."""
-
-    def __init__(self, ordered: Sequence[Candidate]) -> None:
-        self._of = [c.session for c in ordered]
-
-    def best(self, values: Array) -> dict[int, float]:
-        """Return the best value of each session."""
-        found: dict[int, float] = {}
-        for session, value in zip(self._of, values.tolist(), strict=True):
-            found[session] = max(found.get(session, value), value)
-        return found
-
-    def spread(self, by_session: Mapping[int, float]) -> Array:
-        """Return for each candidate the value of its session; 0 while it is in none."""
-        known = {**by_session, 0: 0.0}
-        return np.fromiter((known.get(session, 0.0) for session in self._of), np.float64, len(self._of))
+def _best_of_session(ordered: Sequence[Candidate], values: Array) -> Array:
+    """Return for each candidate the best value in its session; 0 while it is in none."""
+    sessions, of = np.unique(np.fromiter((c.session for c in ordered), np.int64), return_inverse=True)
+    best = np.full(len(sessions), -np.inf)
+    np.maximum.at(best, of, values)
+    return np.where(sessions == 0, 0.0, best)[of]
 
 
 def _with_others(
@@ -181,13 +161,6 @@ def _newness(ordered: Sequence[Candidate]) -> Array:
     times = np.array([c.sent_at.timestamp() for c in ordered])
     found[np.argsort(times, kind="stable")] = np.arange(len(ordered)) / max(len(ordered) - 1, 1)
     return found
-
-
-def _date_fits(question: Question, ordered: Sequence[Candidate]) -> list[float] | None:
-    """Return how well each candidate fits the times of the question; None if it names none."""
-    if not (question.spans or question.event):
-        return None
-    return [_date_fit(c.sent_at, question) for c in ordered]
 
 
 def _date_fit(sent_at: datetime, question: Question) -> float:

@@ -1,5 +1,6 @@
 """Rank a chat's messages and sessions for a question: a score is the sum of weighted features."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -36,8 +37,7 @@ def rank(
 
     Asides come behind all else.
     """
-    weighted = asdict(weights)
-    return scored(features(question, candidates, statistics, weighted.get), weights)
+    return scored(features(question, candidates, statistics), weights)
 
 
 def scored(found: Features, weights: Weights) -> list[Scored]:
@@ -60,16 +60,12 @@ def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
     `SECOND` of the second best message's score is added as the part `second`. Messages that are not yet placed count
     for no session.
     """
-    best: dict[int, Scored] = {}
-    second: dict[int, float] = {}
+    by_session = defaultdict[int, list[Scored]](list)
     for hit in scored:
-        session = hit.candidate.session
-        if session and session in best:
-            second.setdefault(session, hit.score)
-        elif session:
-            best[session] = hit
+        by_session[hit.candidate.session].append(hit)
+    by_session.pop(0, None)
     whole = []
-    for session, hit in best.items():
-        added = SECOND * second.get(session, 0.0)
+    for session, (hit, *others) in by_session.items():
+        added = SECOND * others[0].score if others else 0.0
         whole.append((session, Scored(hit.candidate, hit.score + added, {**hit.parts, "second": added})))
     return sorted(whole, key=lambda one: -one[1].score)

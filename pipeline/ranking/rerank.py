@@ -1,21 +1,16 @@
 """Rerank as a profile asks for: blended with recency and words, decayed by age, diversified."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
 
 from pipeline.ranking.model import Candidate, Scored
-
-T = TypeVar("T")
 
 # So many of the best are chosen from for diversity; each choice compares with all chosen before.
 MMR_TOP = 50
 # So many of the best are read by a cross-encoder, and what the one that answers best gains.
 READ = 20
 READ_WEIGHT = 2.0
-# Scores nearer than this are a tie, and the newer comes first.
-TIE = 0.001
 # Parts of a score that neither fade nor blend: what is quoted, and what was decided, until something else is.
 _LASTING = ("phrase", "decision")
 # A best score that is no more says nothing, and dividing by it could overflow.
@@ -23,14 +18,28 @@ NOTHING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whole:
-    """A session to blend."""
+class Blend:
+    """A blend of the ranking, recency and the question's words, for messages and sessions."""
 
-    id: int
-    score: float
-    ended_at: datetime
-    # the share of the question's terms that its messages hold
-    overlap: float
+    # of the ranking, recency and words
+    shares: tuple[float, float, float]
+    half_life_hours: float
+    now: datetime
+
+    def parts(
+        self, ranking: Mapping[str, float], best: float, at: datetime, overlap: float, factor: float
+    ) -> dict[str, float]:
+        """Return the parts of `(s0 · ranking/best + s1 · 0.5^(age/half-life) + s2 · overlap) · factor`.
+
+        `overlap` is the share of the question's terms that it holds. The parts of `_LASTING` stay as they are.
+        """
+        base, time, words = self.shares
+        scale = base * factor / best if best > NOTHING else 0.0
+        age = max(0.0, (self.now - at).total_seconds() / 3600)
+        parts = {name: value if name in _LASTING else value * scale for name, value in ranking.items()}
+        parts["recency"] = time * 0.5 ** (age / self.half_life_hours) * factor
+        parts["overlap"] = words * overlap * factor
+        return parts
 
 
 def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Scored]:
@@ -39,67 +48,24 @@ def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Score
         hit._replace(score=hit.score + added, parts={**hit.parts, "reranker": added})
         for hit, added in zip(scored, (READ_WEIGHT * value for value in answers), strict=False)
     ]
-    first.sort(key=lambda hit: (-hit.score, -hit.candidate.sent_at.timestamp(), -hit.candidate.id))
-    return first + list(scored[len(first) :])
+    return _best_first(first) + list(scored[len(first) :])
 
 
-def blend(
-    scored: Sequence[Scored],
-    terms: int,
-    now: datetime,
-    *,
-    weights: tuple[float, float, float],
-    half_life_hours: float,
-    covered: Collection[int],
-    covered_factor: float,
+def blended(
+    scored: Sequence[Scored], terms: int, blend: Blend, *, covered: Collection[int], covered_factor: float
 ) -> list[Scored]:
-    """Blend by `(w0 · score/best + w1 · 0.5^(age/half-life) + w2 · share of the question's terms) · factor`.
+    """Blend messages, best first; `terms` is the question's number of lexemes.
 
-    `terms` is the question's number of lexemes. The factor of messages in `covered` sessions, which the context
-    contains anyway, is `covered_factor`, else 1. The parts of `_LASTING` stay as they are.
+    The factor of messages in `covered` sessions, which the context contains anyway, is `covered_factor`, else 1.
     """
     best = max((hit.score - _lasting(hit) for hit in scored), default=0.0)
-    base, time, overlap = weights
-    blended = []
+    found = []
     for hit in scored:
-        factor = covered_factor if hit.candidate.session in covered else 1.0
-        scale = base * factor / best if best > NOTHING else 0.0
-        age = max(0.0, (now - hit.candidate.sent_at).total_seconds() / 3600)
-        parts = {name: value if name in _LASTING else value * scale for name, value in hit.parts.items()}
-        parts["recency"] = time * 0.5 ** (age / half_life_hours) * factor
-        parts["overlap"] = overlap * len(hit.candidate.terms) / max(terms, 1) * factor
-        blended.append(hit._replace(score=sum(parts.values()), parts=parts))
-    return _best_first(blended)
-
-
-def blend_sessions(
-    sessions: Sequence[Whole],
-    now: datetime,
-    *,
-    weights: tuple[float, float, float],
-    half_life_hours: float,
-    boost: float,
-) -> list[tuple[int, dict[str, float]]]:
-    """Blend sessions by the same formula with the factor `boost`: `(session, parts of its score)`, best first.
-
-    Ties within `TIE` are sorted by overlap, then newer first.
-    """
-    best = max((session.score for session in sessions), default=0.0)
-    base, time, overlap = weights
-    blended: list[tuple[float, Whole, dict[str, float]]] = []
-    for session in sessions:
-        age = max(0.0, (now - session.ended_at).total_seconds() / 3600)
-        parts = {
-            "ranking": base * session.score / best * boost if best > NOTHING else 0.0,
-            "recency": time * 0.5 ** (age / half_life_hours) * boost,
-            "overlap": overlap * session.overlap * boost,
-        }
-        blended.append((sum(parts.values()), session, parts))
-    ordered = sorted(blended, key=lambda each: -each[0])
-    ranked = _ties_settled(
-        ordered, lambda each: each[0], lambda each: (each[1].overlap, each[1].ended_at, each[1].id)
-    )
-    return [(session.id, parts) for _, session, parts in ranked]
+        message, factor = hit.candidate, covered_factor if hit.candidate.session in covered else 1.0
+        held = len(message.terms) / max(terms, 1)
+        parts = blend.parts(hit.parts, best, message.sent_at, held, factor)
+        found.append(hit._replace(score=sum(parts.values()), parts=parts))
+    return _best_first(found)
 
 
 def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Scored]:
@@ -155,21 +121,6 @@ def _lasting(hit: Scored) -> float:
     return sum(hit.parts.get(name, 0.0) for name in _LASTING)
 
 
-def _best_first(scored: Sequence[Scored]) -> list[Scored]:
-    """Sort by score, ties within `TIE` newer first."""
-    ordered = sorted(scored, key=lambda hit: (-hit.score, -hit.candidate.sent_at.timestamp()))
-    return _ties_settled(ordered, lambda h: h.score, lambda h: (h.candidate.sent_at, h.candidate.id))
-
-
-def _ties_settled(
-    ordered: Sequence[T], score: Callable[[T], float], rather: Callable[[T], tuple[Any, ...]]
-) -> list[T]:
-    """Order ties, scores nearer than `TIE` to their best, by `rather`."""
-    found: list[T] = []
-    tied: list[T] = []
-    for each in ordered:
-        if tied and score(tied[0]) - score(each) >= TIE:
-            found += sorted(tied, key=rather, reverse=True)
-            tied = []
-        tied.append(each)
-    return found + sorted(tied, key=rather, reverse=True)
+def _best_first(scored: Iterable[Scored]) -> list[Scored]:
+    """Sort by score, equal ones newer first."""
+    return sorted(scored, key=lambda h: (-h.score, -h.candidate.sent_at.timestamp(), -h.candidate.id))

@@ -5,8 +5,8 @@ times that it names, the best of those whom it names, the newest where it asks f
 whose summaries fit.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 from sqlalchemy import Connection
@@ -15,10 +15,8 @@ from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms
 from pipeline.store import arms, text_search
 from pipeline.store.arms import NOTHING, Arms, Asked
 from pipeline.store.filters import MessageFilter
-from pipeline.store.keyword_search import KeywordHits
-from pipeline.store.memory_candidates import MemoryHits, MemoryScope
+from pipeline.store.memory_candidates import MemoryScope
 from pipeline.store.session_search import SessionLimits
-from pipeline.store.vector_search import VectorHits
 
 # Messages that the arms of words and vectors find …
 CANDIDATES_PER_ARM = 50
@@ -46,47 +44,24 @@ VERBATIM_READ = 1000
 VERBATIM_SCANNED = 20_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class ArmHits:
-    """What is found by words and by vector: for each query, the question first, and of all together."""
-
-    by_word: Sequence[KeywordHits]
-    by_vector: Sequence[VectorHits]
-    arms: Mapping[str, Sequence[int]]
-    # for each query, where they are searched
-    memories: Sequence[MemoryHits] = ()
-
-
-def search_question(
-    connection: Connection, request: RetrievalRequest, terms: SearchTerms, memories: MemoryScope | None = None
-) -> Arms:
-    """Search for the question by words, by vector, by the summaries of sessions, and by what else it says.
-
-    `memories` are those that are searched, too.
-    """
-    open_before = request.filter.is_open_before
-    asked = _asked(request, terms) if open_before else NOTHING
-    if terms.exact and request.filter.is_open:
-        pieces, share = [piece.text for piece in terms.exact], 1 / len(terms.exact)
-        asked = replace(asked, pieces=pieces, pieces_read=int(share * VERBATIM_READ))
-    return _search(
-        connection,
-        request,
-        terms,
-        CANDIDATES_PER_ARM,
-        sessions=SESSION_LIMITS if open_before else WITHOUT_MESSAGES,
-        # the other arms search whatever the filter says but for what is too late, which is left out afterwards
-        asked=asked,
-        memories=memories,
-    )
+def search_question(connection: Connection, request: RetrievalRequest, terms: SearchTerms) -> Arms:
+    """Search for the question by words, by vector, by the summaries of sessions, and by what else it says."""
+    sessions, asked = WITHOUT_MESSAGES, NOTHING
+    if request.filter.is_open_before:
+        # these search whatever the filter says but for what is too late, which is left out afterwards
+        sessions, asked = SESSION_LIMITS, _asked(request, terms)
+    return _search(connection, request, terms, CANDIDATES_PER_ARM, terms.memories, sessions, asked)
 
 
 def _asked(request: RetrievalRequest, terms: SearchTerms) -> Asked:
-    """Return what else a question says: times, people, that it wants the newest."""
+    """Return what else a question says: times, people, that it wants the newest, pieces to be found verbatim."""
+    pieces = [piece.text for piece in terms.exact] if request.filter.is_open else []
     names = bool(terms.speakers or terms.named)
-    if not (terms.spans or names or terms.newest):
+    if not (pieces or terms.spans or names or terms.newest):
         return NOTHING
     return Asked(
+        pieces=pieces,
+        pieces_read=VERBATIM_READ // max(1, len(pieces)),
         times=terms.spans,
         read=TIME_READ,
         named=[*terms.named, *terms.lexemes] if names else [],
@@ -103,10 +78,9 @@ def _search(
     request: RetrievalRequest,
     query: QueryTerms,
     limit: int,
-    *,
+    memories: MemoryScope | None,
     sessions: SessionLimits = WITHOUT_MESSAGES,
     asked: Asked = NOTHING,
-    memories: MemoryScope | None = None,
 ) -> Arms:
     space, vector = query.embedded or (None, None)
     return arms.search(
@@ -131,24 +105,20 @@ def search_queries(
     terms: SearchTerms,
     limit: int,
     known: Arms | None,
-    memories: MemoryScope | None = None,
-) -> ArmHits:
-    """Search by words and by vector, for each query; what is `known` of the question is not searched again."""
+) -> tuple[list[Arms], dict[str, Sequence[int]]]:
+    """Search by words and by vector: what each query found, the question first, and the best of all by the arm.
+
+    What is `known` of the question is not searched again.
+    """
     found = [known] if known else []
     for query, share in _shares(terms, limit)[len(found) :]:
-        found.append(_search(connection, request, query, share, memories=memories))
-    by_arm: dict[str, Sequence[int]] = {
+        found.append(_search(connection, request, query, share, terms.memories))
+    if not request.filter.is_open:
+        return found, _filtered(connection, request, terms, 2 * limit)
+    return found, {
         "keywords": list(dict.fromkeys(chain(*(each.by_word.scores for each in found)))),
         "vectors": list(dict.fromkeys(chain(*(each.by_vector.cosines for each in found)))),
     }
-    if not request.filter.is_open:
-        by_arm = _filtered(connection, request, terms, 2 * limit)
-    return ArmHits(
-        by_word=[each.by_word for each in found],
-        by_vector=[each.by_vector for each in found],
-        arms=by_arm,
-        memories=[each.memories for each in found],
-    )
 
 
 def _filtered(

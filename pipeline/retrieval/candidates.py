@@ -15,14 +15,14 @@ from pipeline.ranking import asides
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Candidate, QueryMatch, Statistics
 from pipeline.retrieval import arms
-from pipeline.retrieval.arms import BEHIND_ASIDES, CANDIDATES_PER_ARM, ArmHits
+from pipeline.retrieval.arms import BEHIND_ASIDES, CANDIDATES_PER_ARM
 from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms
 from pipeline.store import candidate_rows
+from pipeline.store.arms import Arms
 from pipeline.store.candidate_rows import AFTER, CandidateRow
 from pipeline.store.filters import Scope
-from pipeline.store.keyword_search import KeywordHits, KeywordSearch
-from pipeline.store.memory_candidates import MemoryHits, MemoryScope
-from pipeline.store.vector_search import VectorHits
+from pipeline.store.keyword_search import KeywordSearch
+from pipeline.store.memory_candidates import MemoryHits
 from pipeline.text.message_cues import stored_or_read
 from schemas.languages import parts_of
 from schemas.sessions import RepliedTo, number_of
@@ -53,53 +53,42 @@ class CandidateSet:
     keyword_search: KeywordSearch
 
 
-def retrieve(
-    connection: Connection,
-    request: RetrievalRequest,
-    terms: SearchTerms,
-    memories: MemoryScope | None = None,
-) -> CandidateSet:
-    """Read the candidates of a scope; hits are those that the request's filter lets through.
-
-    `memories` are those that are searched together with the messages.
-    """
-    first = arms.search_question(connection, request, terms, memories)
+def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTerms) -> CandidateSet:
+    """Read the candidates of a scope; hits are those that the request's filter lets through."""
+    first = arms.search_question(connection, request, terms)
     asked = {**arms.search_exact(connection, request, terms, first), **first.asked}
     if first.inside:
         asked["sessions"] = first.inside
-    found = arms.search_queries(connection, request, terms, CANDIDATES_PER_ARM, first, memories)
-    remembered = found.memories
-    rows = read_rows(connection, request.scope, _ids(asked, found), terms)
-    candidates = _candidates(rows, terms, request.chat.language)
-    hits = set(chain(*found.arms.values()))
-    if 2 * sum(candidate.aside for candidate in candidates if candidate.id in hits) > len(hits):
-        found = arms.search_queries(connection, request, terms, BEHIND_ASIDES * CANDIDATES_PER_ARM, None)
-        rows = read_rows(connection, request.scope, _ids(asked, found), terms)
+    for limit, known in ((CANDIDATES_PER_ARM, first), (BEHIND_ASIDES * CANDIDATES_PER_ARM, None)):
+        found, by_arm = arms.search_queries(connection, request, terms, limit, known)
+        ids = list(dict.fromkeys(chain(*asked.values(), *by_arm.values())))
+        rows = read_rows(connection, request.scope, ids, terms)
         candidates = _candidates(rows, terms, request.chat.language)
+        hits = set(chain(*by_arm.values()))
+        if 2 * sum(candidate.aside for candidate in candidates if candidate.id in hits) <= len(hits):
+            break
 
-    def statistics(query: QueryTerms, words: KeywordHits, vectors: VectorHits) -> Statistics:
+    def statistics(query: QueryTerms, found: Arms) -> Statistics:
         return Statistics(
             messages=request.prelude.size,
             mean_length=arms.mean_length(request),
-            document_frequency={word: words.document_frequency.get(word, 0) for word in query.lexemes},
-            mean_cosine=vectors.mean_cosine,
+            document_frequency={
+                word: found.by_word.document_frequency.get(word, 0) for word in query.lexemes
+            },
+            mean_cosine=found.by_vector.mean_cosine,
         )
 
-    own, *others = map(statistics, terms.queries, found.by_word, found.by_vector)
+    own, *others = map(statistics, terms.queries, found)
     return CandidateSet(
         rows=rows,
         candidates=candidates,
-        memories=remembered,
+        memories=[each.memories for each in found],
         statistics=replace(own, trust=_trust(request.chat.language, terms), others=others),
-        arms={**found.arms, **asked},
-        vector_search=found.by_vector[0].search,
-        rows_compared=found.by_vector[0].compared,
-        keyword_search=found.by_word[0].search,
+        arms={**by_arm, **asked},
+        vector_search=found[0].by_vector.search,
+        rows_compared=found[0].by_vector.compared,
+        keyword_search=found[0].by_word.search,
     )
-
-
-def _ids(asked: Mapping[str, Sequence[int]], found: ArmHits) -> list[int]:
-    return list(dict.fromkeys(chain(*asked.values(), *found.arms.values())))
 
 
 def _trust(language: str, terms: SearchTerms) -> float:

@@ -12,7 +12,6 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from pipeline.people import visibility
-from pipeline.ranking.model import Candidate
 from pipeline.retrieval.candidates import CandidateSet, extended, read_rows
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import entity_search, membership
@@ -77,10 +76,10 @@ def _links(
         leading[key].append(by_id[entity])
     sums = {key: sum(each.weight for each in by) for key, by in leading.items()}
     best = max(sums.values(), default=1.0)
-    reasons = {key: max(by, key=lambda each: each.weight) for key, by in leading.items()}
+    first = {key: max(by, key=lambda each: each.weight) for key, by in leading.items()}
     return {
-        key: Link(share=sums[key] / best, reason=f"{named[reason.named]} by ‹{reason.name}›")
-        for key, reason in reasons.items()
+        key: Link(share=sums[key] / best, reason=f"{named[by.named]} by ‹{by.name}›")
+        for key, by in first.items()
     }
 
 
@@ -97,9 +96,10 @@ def with_linked(
         request = query.request
         rows = read_rows(connection, request.scope, new, query.terms)
         found = extended(found, rows, query.terms, request.chat.language)
-    return replace(found, candidates=[_marked(each, linked) for each in found.candidates])
-
-
-def _marked(candidate: Candidate, linked: Linked) -> Candidate:
-    link = linked.messages.get(candidate.id)
-    return candidate if link is None else candidate._replace(linked=link.share, linked_to=link.reason)
+    marked = [
+        each._replace(linked=link.share, linked_to=link.reason)
+        if (link := linked.messages.get(each.id))
+        else each
+        for each in found.candidates
+    ]
+    return replace(found, candidates=marked)

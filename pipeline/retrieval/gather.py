@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import datetime
 from operator import mul
 
 from sqlalchemy import Connection
@@ -10,12 +9,13 @@ from sqlalchemy import Connection
 from pipeline.clients.protocols import Reranker
 from pipeline.ranking import rank, rerank
 from pipeline.ranking.model import Candidate, Scored
+from pipeline.ranking.rerank import Blend
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.candidates import CandidateSet, retrieve
 from pipeline.retrieval.decisions import with_decisions
 from pipeline.retrieval.entity_hops import find_linked, with_linked
 from pipeline.retrieval.memory_search import RetrievedMemory, find_memories, memory_scope
-from pipeline.retrieval.message_ranking import terms_by_session
+from pipeline.retrieval.message_ranking import ranking_of, terms_by_session
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.request import Stopwatch
 from pipeline.retrieval.sessions import Narrowing, RetrievedSession, load_sessions, narrow
@@ -68,11 +68,6 @@ class RetrievalResult:
         chosen = self.narrowing.chosen if self.narrowing else ()
         return bool(chosen) and all(each.id != session for each in chosen)
 
-    @property
-    def looked_into(self) -> list[Scored]:
-        """The ranked messages of the chosen sessions."""
-        return [hit for hit in self.ranked if not self.is_outside(hit.candidate.session)]
-
 
 def gather_result(
     database: Database,
@@ -102,31 +97,26 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
     request, parameters = query.request, query.request.parameters
     with stopwatch.timed("retrieve"):
         linked = find_linked(connection, query)
-        known = memory_scope(request)
-        retrieved = retrieve(connection, request, query.terms, known and known[0])
+        which = memory_scope(request)
+        retrieved = retrieve(connection, request, replace(query.terms, memories=which))
         retrieved = with_decisions(connection, query, retrieved)
-        retrieved = with_linked(connection, query, _until(request.as_of, retrieved), linked)
+        if request.as_of is not None:
+            # without the neighbours that were said later
+            before = [each for each in retrieved.candidates if each.sent_at < request.as_of]
+            retrieved = replace(retrieved, candidates=before)
+        retrieved = with_linked(connection, query, retrieved, linked)
         reasons = {memory: link.reason for memory, link in linked.memories.items()}
-        memories, hidden = find_memories(connection, query, known, retrieved.memories, reasons)
+        memories, hidden = find_memories(connection, query, which, retrieved.memories, reasons)
         weeks = find_weeks(connection, query)
-    statistics = retrieved.statistics
     with stopwatch.timed("rank"):
-        ranked = rank.rank(query.question, retrieved.candidates, statistics, request.weights)
+        ranking = ranking_of(query, retrieved)
+    ranked = ranking.hits
     narrowing = None
     if parameters.min_session_fit and parameters.sessions:
         with stopwatch.timed("narrow"):
-            narrowing = narrow(
-                connection,
-                query,
-                ranked,
-                retrieved,
-                sessions=parameters.sessions,
-                min_fit=parameters.min_session_fit,
-            )
-        inside = {hit.candidate.id for hit in narrowing.hits}
-        hits = [hit for hit in narrowing.hits if _is_before(hit.candidate.sent_at, request.as_of)]
-        narrowing = replace(narrowing, hits=hits)
-        ranked = [*hits, *(hit for hit in ranked if hit.candidate.id not in inside)]
+            narrowing = narrow(connection, query, ranking, parameters)
+        chosen = {session.id for session in narrowing.chosen}
+        ranked = sorted(ranked, key=lambda hit: hit.candidate.session not in chosen)
     return RetrievalResult(
         retrieved=retrieved,
         ranked=ranked,
@@ -135,17 +125,6 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
         weeks=weeks,
         hidden_memories=hidden,
     )
-
-
-def _until(as_of: datetime | None, found: CandidateSet) -> CandidateSet:
-    """Leave out the neighbours that were said later than the request asks for."""
-    if as_of is None:
-        return found
-    return replace(found, candidates=[c for c in found.candidates if _is_before(c.sent_at, as_of)])
-
-
-def _is_before(at: datetime, as_of: datetime | None) -> bool:
-    return as_of is None or at < as_of
 
 
 def _reranked(
@@ -167,26 +146,27 @@ def _reordered(
     connection: Connection, query: PreparedQuery, found: RetrievalResult, stopwatch: Stopwatch
 ) -> RetrievalResult:
     """Add the sessions, and order all in the way that the profile asks for."""
-    parameters, now, ranked = query.request.parameters, query.parsed.now, found.ranked
+    parameters, as_of = query.request.parameters, query.request.as_of
+    now, ranked = query.request.prelude.now, found.ranked
     with stopwatch.timed("sessions"):
         if found.narrowing is not None:
             sessions = [*found.narrowing.chosen, *found.narrowing.others][:SESSIONS_READ]
         else:
             best = rank.rank_sessions(ranked)[:SESSIONS_READ]
             sessions = load_sessions(connection, [(session, hit.score, hit.parts) for session, hit in best])
-        # a summary tells the end of its session
-        sessions = [each for each in sessions if _is_before(each.ended_at, query.request.as_of)]
+        if as_of is not None:
+            # a summary tells the end of its session
+            sessions = [each for each in sessions if each.ended_at < as_of]
     passed_over: frozenset[int] = frozenset()
     with stopwatch.timed("rerank"):
         if parameters.blend is not None and found.retrieved is not None:
             words = found.retrieved.statistics.document_frequency.keys()
-            sessions = _blended(query, sessions, ranked, words, parameters.blend)
-            ranked = rerank.blend(
+            blend = Blend(shares=parameters.blend, half_life_hours=parameters.half_life_hours, now=now)
+            sessions = _blended(sessions, ranked, words, blend, parameters.session_boost)
+            ranked = rerank.blended(
                 ranked,
                 len(words),
-                now,
-                weights=parameters.blend,
-                half_life_hours=parameters.half_life_hours,
+                blend,
                 covered=[session.id for session in sessions if session.summary][: parameters.sessions],
                 covered_factor=parameters.covered_factor,
             )
@@ -200,31 +180,21 @@ def _reordered(
 
 
 def _blended(
-    query: PreparedQuery,
     sessions: Sequence[RetrievedSession],
     ranked: Sequence[Scored],
     words: Set[str],
-    shares: tuple[float, float, float],
+    blend: Blend,
+    boost: float,
 ) -> list[RetrievedSession]:
     """Order the sessions by the same blend as their messages; `words` are the question's."""
     held = terms_by_session(ranked)
-    blended = rerank.blend_sessions(
-        [
-            rerank.Whole(
-                id=session.id,
-                score=session.score,
-                ended_at=session.ended_at,
-                overlap=len(words & held.get(session.id, set())) / max(len(words), 1),
-            )
-            for session in sessions
-        ],
-        query.parsed.now,
-        weights=shares,
-        half_life_hours=query.request.parameters.half_life_hours,
-        boost=query.request.parameters.session_boost,
-    )
-    by_id = {session.id: session for session in sessions}
-    return [replace(by_id[i], score=sum(parts.values()), components=parts) for i, parts in blended]
+    best = max((session.score for session in sessions), default=0.0)
+    found = []
+    for session in sessions:
+        overlap = len(words & held.get(session.id, set())) / max(len(words), 1)
+        parts = blend.parts({"ranking": session.score}, best, session.ended_at, overlap, boost)
+        found.append(replace(session, score=sum(parts.values()), components=parts))
+    return sorted(found, key=lambda each: (-each.score, -each.ended_at.timestamp(), -each.id))
 
 
 def _alike(

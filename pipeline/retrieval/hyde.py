@@ -4,17 +4,14 @@ What was said often resembles an answer more than the question (Gao, Ma, Lin and
 Retrieval without Relevance Labels, 2023). The answer is searched for as another query, and never shown.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.clients.by_space import Embedding, embedder_of
 from pipeline.clients.factory import make_chat_model
 from pipeline.clients.protocols import Prompt
 from pipeline.llm.gateway import Call, Gateway
-from pipeline.ranking.model import Scored
 from pipeline.ranking.similarity import share_of_words
-from pipeline.retrieval.candidates import CandidateSet
-from pipeline.retrieval.message_ranking import rank_messages, terms_by_session
+from pipeline.retrieval.message_ranking import Ranking, rank_messages, terms_by_session
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.request import QueryTerms, Stopwatch
 from pipeline.store import keyword_search
@@ -59,7 +56,7 @@ def widened(
     if gateway is None:
         return _without(query, "BACKSCROLL_HYDE_MODEL names no language model")
     with database.tenant(tenant_id) as connection, stopwatch.timed("hyde_search"):
-        if not finds_little(*nearness(*rank_messages(connection, query))):
+        if not finds_little(rank_messages(connection, query)):
             return query
     chat = query.request.chat
     call = Call(tenant_id=tenant_id, chat_id=chat.chat_id, purpose="hyde")
@@ -98,21 +95,14 @@ def make_gateway(settings: Settings, database: Database) -> Gateway | None:
     )
 
 
-def nearness(ranked: Sequence[Scored], found: CandidateSet) -> tuple[float, float]:
-    """Return the largest share of the question's words in a session, and by how much the best cosine is above the mean.
-
-    0 without words or vectors.
-    """
-    statistics = found.statistics
+def finds_little(ranking: Ranking) -> bool:
+    """Return whether what was found is unlikely to answer, neither by words nor by meaning."""
+    statistics = ranking.found.statistics
     words = statistics.document_frequency
-    shares = (share_of_words(held, words, statistics) for held in terms_by_session(ranked).values())
-    cosines = [hit.candidate.cosine for hit in ranked if hit.candidate.cosine is not None]
-    return max(shares, default=0.0), max(cosines) - statistics.mean_cosine if cosines else 0.0
-
-
-def finds_little(words: float, rise: float) -> bool:
-    """Return whether what was found is unlikely to answer, neither by words nor by meaning; see `nearness`."""
-    return words < MIN_WORDS and rise < MIN_RISE
+    shares = (share_of_words(held, words, statistics) for held in terms_by_session(ranking.hits).values())
+    cosines = [hit.candidate.cosine for hit in ranking.hits if hit.candidate.cosine is not None]
+    rise = max(cosines) - statistics.mean_cosine if cosines else 0.0
+    return max(shares, default=0.0) < MIN_WORDS and rise < MIN_RISE
 
 
 def prompt(question: str, language: str) -> Prompt:

@@ -6,18 +6,18 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from pipeline.clients.by_space import Embedding, embedder_of
+from pipeline.clients.by_space import Embedding
 from pipeline.memories import statements
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.memory_search import worth
 from pipeline.retrieval.message_ranking import rounded
 from pipeline.retrieval.profiles import PROFILES
+from pipeline.retrieval.query_embedder import QueryEmbedder
+from pipeline.retrieval.request import Stopwatch
 from pipeline.store import identities, memory_search, vectors
 from pipeline.store.database import Database
 from pipeline.store.memory_conditions import MemoryConditions
-from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.memories import MemoryHit, MemoryQuery, MemoryResult
-from schemas.vectors import EmbeddingSpace, Vector
 
 
 def search_memories(
@@ -32,7 +32,8 @@ def search_memories(
     with database.tenant(tenant_id) as connection:
         statements.seen_in(connection, query.chat_id, query.user_id)
         active = vectors.searched_space(connection)
-    space, vector, degraded = _embedded(active, embedder, query.query)
+    by_meaning = QueryEmbedder(active, embedder, Stopwatch())
+    space, vector = by_meaning.embedded(query.query) or (None, None)
     with database.tenant(tenant_id) as connection:
         seen, here = statements.seen_in(connection, query.chat_id, query.user_id)
         which = MemoryConditions(
@@ -59,27 +60,7 @@ def search_memories(
         )
         for number, (row, score, parts) in enumerate(scored[: query.limit], start=1)
     ]
-    return MemoryResult(hits=hits, degraded=degraded)
-
-
-def _embedded(
-    space: EmbeddingSpace | None, embedding: Embedding | None, text: str
-) -> tuple[EmbeddingSpace | None, Vector | None, list[str]]:
-    """Return a text's vector in the active space, or why there is none."""
-    if space is None:
-        return (
-            None,
-            None,
-            ["vectors: this Postgres has no pgvector, or no space is active: only keywords are searched"],
-        )
-    try:
-        embedder = embedder_of(embedding, space)
-        if embedder is not None:
-            return space, embedder.embed_query(text), []
-    except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
-        return None, None, [f"vectors: {error}: only keywords are searched"]
-    missing = f"vectors: nothing here embeds into the active space {space.name}: only keywords are searched"
-    return None, None, [missing]
+    return MemoryResult(hits=hits, degraded=by_meaning.degraded)
 
 
 def _scored(rows: Sequence[Row[Any]]) -> list[tuple[Row[Any], float, dict[str, float]]]:

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -22,21 +21,12 @@ from pipeline.store.memory_candidates import FoundMemory, MemoryHits, MemoryScop
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetrievedMemory:
-    """A memory that was found, with its final score."""
+class RetrievedMemory(FoundMemory):
+    """A memory that was found, with its final score; `cosine` counts by the weight of the query that found it."""
 
-    id: str
-    scope: str
-    type: str
-    content: str
-    source: str
-    document_id: str | None
-    chunk_index: int | None
     score: float
     # the factors of the score
     components: Mapping[str, float] = field(default_factory=dict)
-    # to a query's vector, as in `pipeline.ranking.model.Candidate`; None while it has none
-    cosine: float | None = None
     # the name of whom it is about; empty: the asker, if it is a user's, or nobody by name
     about: str = ""
     # whether it is about the asker, and whether about somebody whom the question names
@@ -44,43 +34,33 @@ class RetrievedMemory:
     is_named: bool = False
     # by what it is linked to what the question names: `Lena by ‹Porto›`
     linked_to: str = ""
-    since: datetime | None = None
-    holds_from: datetime | None = None
-    holds_until: datetime | None = None
     # the title of the chat that it is from, if that is another one
     chat_title: str = ""
-    # the messages that say it
-    evidence: frozenset[int] = frozenset()
 
 
-def memory_scope(request: RetrievalRequest) -> tuple[MemoryScope, Mapping[str, str]] | None:
-    """Return which memories a question may be answered with, and the people whom it names; see `_named`.
-
-    None where none is wanted or there is none.
-    """
+def memory_scope(request: RetrievalRequest) -> MemoryScope | None:
+    """Return which memories a question may be answered with; None where none is wanted or there is none."""
     parameters, present = request.parameters, request.prelude.present
     wanted = parameters.memories + parameters.documents
     if not wanted or present is None:
         return None
     seen = visibility.seen_by(present, request.chat.chat_id, request.chat.kind)
-    names = _named(request, seen) if parameters.memories else {}
-    which = MemoryScope(
+    return MemoryScope(
         scope=request.scope,
         seen=seen,
         agent_id=request.agent_id,
-        named=names.keys() - seen.asker_ids,
+        named=_named(request, seen) if parameters.memories else {},
         min_importance=parameters.min_importance,
         as_of=request.as_of,
         limit=4 * wanted,
         counts_hidden=request.explain,
     )
-    return which, names
 
 
 def find_memories(
     connection: Connection,
     query: PreparedQuery,
-    scope: tuple[MemoryScope, Mapping[str, str]] | None,
+    which: MemoryScope | None,
     known: Sequence[MemoryHits],
     linked: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[RetrievedMemory], int]:
@@ -88,13 +68,12 @@ def find_memories(
 
     These are memories of the organization, this agent, the asker and people whom the question names, and of the chat's
     latest sessions, or of those of one key; of these also those `linked` to what the question names, by their ids; what
-    was believed at the time that the request asks for. `scope` is its `memory_scope`, and `known` are what the arms
+    was believed at the time that the request asks for. `which` is its `memory_scope`, and `known` are what the arms
     found for each query. `hidden` is counted only for an explanation.
     """
-    if scope is None:
+    if which is None:
         return [], 0
-    which, names = scope
-    by_query: list[list[tuple[FoundMemory, float]]] = []
+    found: list[tuple[FoundMemory, float]] = []
     hidden, titles = 0, dict[str, str]()
     for number, (each, hits) in enumerate(zip(query.terms.queries, known, strict=True)):
         space, vector = each.embedded or (None, None)
@@ -105,11 +84,10 @@ def find_memories(
         if not number:
             hidden = near[0].hidden
             near += [relevant(ids=list(linked))] if linked else []
-        rows = [row for one in near for row in one.found]
         for one in near:
             titles |= one.titles
-        by_query.append([(row, OTHER_QUERY_WEIGHT if number else 1.0) for row in rows])
-    return _scored(query, which.seen, _best_first(by_query), names, titles, linked), hidden
+            found += [(row, OTHER_QUERY_WEIGHT if number else 1.0) for row in one.found]
+    return _scored(query, which, found, titles, linked), hidden
 
 
 def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
@@ -134,63 +112,40 @@ def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
     return {each: name for person, name in called.items() for each in (person, *linked[person])}
 
 
-def _chat_title(memory: FoundMemory, seen: Seen, here: str, titles: Mapping[str, str]) -> str:
-    """Return what to call the other chat that a memory is from; empty if it is from this one or none."""
-    place = seen.visible.source(memory.learned_in, memory.also_in, here)
-    return "" if place is None or place == here else titles.get(place, place)
-
-
-def _best_first(by_query: Sequence[Sequence[tuple[FoundMemory, float]]]) -> list[tuple[FoundMemory, float]]:
-    """Merge what each query found, each with the weight of its query."""
-    if len(by_query) == 1:
-        return list(by_query[0])
-    return sorted(chain.from_iterable(by_query), key=lambda each: -each[0].similarity * each[1])
-
-
 def _scored(
     query: PreparedQuery,
-    seen: Seen,
+    which: MemoryScope,
     found: Sequence[tuple[FoundMemory, float]],
-    names: Mapping[str, str],
     titles: Mapping[str, str],
     linked: Mapping[str, str],
 ) -> list[RetrievedMemory]:
     """Score what was found, best first; each similarity counts by the weight beside it."""
-    now, here = query.request.as_of or query.parsed.now, query.request.chat.chat_id
+    seen, names = which.seen, which.named
+    now, here = query.request.as_of or query.request.prelude.now, query.request.chat.chat_id
     half_life = query.request.parameters.qa_half_life_days
-    # a person's memory may be stored under two of their ids, and be found by two queries
+    # a person's memory may be stored under two of their ids, and be found by two queries: the most similar counts
     unique = {
         (row.scope, row.user_id in seen.asker_ids, row.document_id, row.content_hash): (row, weight)
-        for row, weight in reversed(found)
+        for row, weight in sorted(found, key=lambda each: -each[0].similarity * each[1])[::-1]
     }
     newest_first = sorted(unique.values(), key=lambda each: each[0].id, reverse=True)
     scored = [
         RetrievedMemory(
-            id=row.id,
-            scope=row.scope,
-            type=row.type,
-            content=row.content,
-            source=row.source,
-            document_id=row.document_id,
-            chunk_index=row.chunk_index,
+            **(vars(row) | {"cosine": None if row.cosine is None else weight * row.cosine}),
             score=math.prod(factors.values()),
             components=factors,
-            cosine=None if row.cosine is None else weight * row.cosine,
             about=row.subject or names.get(row.user_id or "", ""),
             of_asker=row.user_id in seen.asker_ids,
             is_named=row.user_id in names,
             linked_to=linked.get(row.id, ""),
-            since=row.since,
-            holds_from=row.holds_from,
-            holds_until=row.holds_until,
-            chat_title=_chat_title(row, seen, here, titles),
-            evidence=frozenset(row.evidence),
+            chat_title="" if place is None or place == here else titles.get(place, place),
         )
         for row, weight in newest_first
         # a session's memories are its history, similar or not; `memory_block.choose` decides on those of the asker
         # and of an agent's character
         if row.similarity > 0 or row.scope in {"session", "user"} or row.type == "persona" or row.id in linked
         for factors in [{"similarity": max(weight * row.similarity, 0.0), **worth(row, now, half_life)}]
+        for place in [seen.visible.source(row.learned_in, row.also_in, here)]
     ]
     return sorted(scored, key=lambda memory: -memory.score)
 

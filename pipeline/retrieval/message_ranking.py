@@ -1,7 +1,9 @@
 """Rank the messages of a scope for a search, and list ranked messages in answers and explanations."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -18,11 +20,23 @@ from schemas.sessions import Message
 PREVIEW_CHARS = 160
 
 
-def rank_messages(connection: Connection, query: PreparedQuery) -> tuple[list[Scored], CandidateSet]:
+class Ranking(NamedTuple):
+    """Ranked messages, best first, and the candidates that they are."""
+
+    hits: list[Scored]
+    found: CandidateSet
+
+
+def rank_messages(connection: Connection, query: PreparedQuery) -> Ranking:
     """Rank messages as a context does; with a filter, those that it lets through with neighbours."""
-    request = query.request
-    found = retrieve(connection, request, query.terms)
-    return rank.rank(query.question, found.candidates, found.statistics, request.weights), found
+    return ranking_of(query, retrieve(connection, query.request, query.terms))
+
+
+def ranking_of(query: PreparedQuery, found: CandidateSet) -> Ranking:
+    """Rank these candidates for a question."""
+    return Ranking(
+        rank.rank(query.question, found.candidates, found.statistics, query.request.weights), found
+    )
 
 
 def allowed(connection: Connection, query: PreparedQuery, hits: Sequence[Scored]) -> Sequence[Scored]:
@@ -44,21 +58,16 @@ def terms_by_session(hits: Iterable[Scored]) -> dict[int, set[str]]:
     return held
 
 
-def arms(found: CandidateSet) -> dict[int, dict[str, int]]:
-    """Return, for each message that an arm found, its place from 1 in what that arm found."""
-    places: dict[int, dict[str, int]] = {}
-    for arm, ids in found.arms.items():
-        for number, message in enumerate(ids, start=1):
-            places.setdefault(message, {})[arm] = number
-    return places
-
-
 def message_hits(
     best: Sequence[Scored],
-    places: Mapping[int, dict[str, int]],
+    arms: Mapping[str, Sequence[int]],
     shown: Mapping[tuple[str, str], BlockKind] = MappingProxyType({}),
 ) -> list[Hit]:
-    """Ranked messages for an answer; `places` come from `arms`, `shown` is the block that each thing is in."""
+    """Ranked messages for an answer; `arms` is what each found, `shown` the block that a thing is in."""
+    places = defaultdict[int, dict[str, int]](dict)
+    for arm, ids in arms.items():
+        for place, message in enumerate(ids, start=1):
+            places[message][arm] = place
     return [
         Hit(
             kind="message",
@@ -71,7 +80,7 @@ def message_hits(
             rank=number,
             score=round(hit.score, 6),
             components=rounded(hit.parts),
-            arms=places.get(hit.candidate.id, {}),
+            arms=places[hit.candidate.id],
             queries=dict(hit.candidate.found_by),
             shown_in=shown.get(("message", str(hit.candidate.id))),
         )

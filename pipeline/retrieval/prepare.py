@@ -1,25 +1,21 @@
-"""Prepare a query in three steps: parse the question, plan what is searched with, embed it."""
+"""Prepare a query in two steps: parse the question, then date the event that it counts from and embed it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 
-from pipeline.clients.by_space import Embedding, embedder_of
-from pipeline.clients.model_languages import reads
-from pipeline.clients.protocols import Embedder
+from pipeline.clients.by_space import Embedding
 from pipeline.question import followup, parse, temporal_anchor
 from pipeline.question.parse import Question
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
 from pipeline.retrieval.event_dating import date_event
+from pipeline.retrieval.query_embedder import QueryEmbedder
 from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms, Stopwatch
 from pipeline.store.database import Database
 from pipeline.store.prelude import lexemes_of
-from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
-from schemas.vectors import EmbeddingSpace, Vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +23,8 @@ class ParsedEvent:
     """An event that a question counts from."""
 
     mention: Mention
-    # what is said of each of `mention.events`, with its lexemes
-    described: tuple[tuple[Question, list[str]], ...]
+    # what is said of each of `mention.events`, and what messages are compared with for it
+    described: tuple[tuple[Question, SearchTerms], ...]
     # what the question asks for beside it; None: nothing
     rest: str | None
 
@@ -39,32 +35,14 @@ class ParsedQuestion:
 
     request: RetrievalRequest
     question: Question
-    lexemes: list[str]
+    # what messages are compared with, before anything is embedded
+    terms: SearchTerms
     event: ParsedEvent | None
-    # the content and the lexemes of each other query
-    others: tuple[tuple[str, list[str]], ...]
-    # the lexemes of the names in it
-    named: list[str]
+    # the other queries, without names and dates
+    others: tuple[str, ...]
     # words of recent talk that it leans on; `question.content` ends in them
     brief: list[str]
-    # it and those asked before it; None: no message is an aside
-    questions: Questions | None
     zone: ZoneInfo
-    # the database's clock
-    now: datetime
-    # the asker's name; None where nobody is named
-    asker: str | None
-    # the space that the tenant's vectors are in
-    active_space: EmbeddingSpace | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmbeddingPlan:
-    """The space that a question is embedded into, if any, and why not otherwise."""
-
-    parsed: ParsedQuestion
-    space: EmbeddingSpace | None = None
-    degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,28 +61,6 @@ class PreparedQuery:
     def request(self) -> RetrievalRequest:
         """The request that it was prepared for."""
         return self.parsed.request
-
-
-def prepare_query(
-    database: Database,
-    tenant_id: str,
-    parsed: ParsedQuestion,
-    embedding: Embedding | None,
-    stopwatch: Stopwatch,
-) -> PreparedQuery:
-    """Plan a parsed question and embed it; the model is called outside any transaction.
-
-    The model is that of the space that was active when the question was parsed, and all of it is compared there: a
-    switch of spaces meanwhile changes nothing, as the one before is kept.
-    """
-    space = parsed.active_space
-    embedder, away = None, None
-    if space is not None and parsed.request.memory:
-        try:
-            embedder = embedder_of(embedding, space)
-        except ProviderUnavailable as error:
-            away = error
-    return embed(database, tenant_id, plan(parsed, embedder, away), embedder, stopwatch)
 
 
 def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQuestion:
@@ -135,126 +91,89 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         [" ".join(question.names)]
         + [parse.telling(one.content, chat.language) for one in (question, *events, *others)],
     )
+    asked = (
+        None
+        if request.finds_questions
+        else Questions.of(request.text, chat.language, prelude.logged, prelude.names)
+    )
+
+    def terms(one: Question, words: Sequence[str]) -> SearchTerms:
+        return SearchTerms(
+            lexemes=words,
+            questions=asked,
+            spans=one.spans,
+            speakers=one.speakers,
+            named=named,
+            newest="now" in one.asks,
+        )
+
     event = None
     if mention is not None:
-        described = tuple(zip(events, lexemes[1:], strict=False))
+        described = tuple((one, terms(one, words)) for one, words in zip(events, lexemes[1:], strict=False))
         rest = read(mention.rest).content if mention.rest else None
         event = ParsedEvent(mention=mention, described=described, rest=rest)
     return ParsedQuestion(
         request=request,
         question=question,
-        lexemes=lexemes[0],
-        named=named,
-        event=event,
-        others=tuple(
-            (one.content, words) for one, words in zip(others, lexemes[1 + len(events) :], strict=True)
+        terms=replace(
+            terms(question, lexemes[0]),
+            exact=question.exact,
+            others=[QueryTerms(lexemes=words) for words in lexemes[1 + len(events) :]],
         ),
+        event=event,
+        others=tuple(one.content for one in others),
         brief=brief,
-        questions=None
-        if request.finds_questions
-        else Questions.of(request.text, chat.language, prelude.logged, prelude.names),
         zone=zone,
-        now=now,
-        asker=prelude.asker,
-        active_space=prelude.space,
     )
 
 
-def plan(
-    parsed: ParsedQuestion, embedder: Embedder | None, away: ProviderUnavailable | None = None
-) -> EmbeddingPlan:
-    """Decide whether a question is compared by vectors: in the active space, by its embedder, if that is not away."""
-    space = parsed.active_space
-    if not parsed.request.memory:
-        return EmbeddingPlan(parsed=parsed)
-    if space is None:
-        missing = "vectors: this Postgres has no pgvector, or no space is active: only keywords are searched"
-        return EmbeddingPlan(parsed=parsed, degraded=(missing,))
-    if away is not None:
-        return EmbeddingPlan(parsed=parsed, degraded=(f"vectors: {away}: only keywords are searched",))
-    if embedder is None:
-        missing = (
-            f"vectors: nothing here embeds into the active space {space.name}: only keywords are searched"
-        )
-        return EmbeddingPlan(parsed=parsed, degraded=(missing,))
-    language = parsed.request.chat.language
-    if parsed.request.weights.words and not reads(space.model, language):
-        # what it finds there is chance, and would stand before what words find
-        foreign = f"vectors: {space.model} does not know {language}: only keywords are searched"
-        return EmbeddingPlan(parsed=parsed, degraded=(foreign,))
-    return EmbeddingPlan(parsed=parsed, space=space)
-
-
-def embed(
-    database: Database, tenant_id: str, plan: EmbeddingPlan, embedder: Embedder | None, stopwatch: Stopwatch
+def prepare_query(
+    database: Database,
+    tenant_id: str,
+    parsed: ParsedQuestion,
+    embedding: Embedding | None,
+    stopwatch: Stopwatch,
 ) -> PreparedQuery:
-    """Embed a question, after the event that it counts from is dated.
+    """Embed a parsed question, after the event that it counts from is dated; the model is called outside transactions.
 
-    If the event is found, the vector is that of the rest of the question only: what is similar to the event in
-    meaning need not be what was said at its time.
+    The model is that of the space that was active when the question was parsed, and all of it is compared there: a
+    switch of spaces meanwhile changes nothing, as the one before is kept. If the event is found, the vector is that of
+    the rest of the question only: what is similar to the event in meaning need not be what was said at its time.
     """
-    parsed, request = plan.parsed, plan.parsed.request
-    space, degraded = plan.space, list(plan.degraded)
-
-    def vector_of(text: str) -> Vector | None:
-        nonlocal space
-        if space is None or embedder is None:
-            return None
-        try:
-            with stopwatch.timed("embed"):
-                return embedder.embed_query(text)
-        except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
-            space = None
-            degraded.append(f"vectors: {error}: only keywords are searched")
-            return None
-
-    def embedded(vector: Vector | None) -> tuple[EmbeddingSpace, Vector] | None:
-        return None if space is None or vector is None else (space, vector)
-
-    def terms(asked: Question, lexemes: list[str], vector: Vector | None) -> SearchTerms:
-        return SearchTerms(
-            lexemes=lexemes,
-            embedded=embedded(vector),
-            questions=parsed.questions,
-            spans=[*asked.spans, *([(asked.event.start, asked.event.end)] if asked.event else [])],
-            speakers=asked.speakers,
-            named=parsed.named,
-            newest="now" in asked.asks,
-        )
-
-    question, meaning, undated = parsed.question, parsed.question.content, None
-    if parsed.event is not None:
-        described = [(one, words, vector_of(one.content)) for one, words in parsed.event.described]
+    request, question, terms, event = parsed.request, parsed.question, parsed.terms, parsed.event
+    if not request.memory:
+        return PreparedQuery(parsed=parsed, question=question, terms=terms)
+    # one that asks for nearness only gets what there is
+    language = request.chat.language if request.weights.words else None
+    embedder = QueryEmbedder(request.prelude.space, embedding, stopwatch, language=language)
+    meaning, undated = question.content, None
+    if event is not None:
+        described = [
+            (one, replace(its, embedded=embedder.embedded(one.content))) for one, its in event.described
+        ]
         keeps_plans = not request.prelude.indexed
         with (
             stopwatch.timed("event"),
             database.tenant(tenant_id, keeps_plans=keeps_plans) as connection,
         ):
-            event = date_event(
-                connection,
-                request,
-                parsed.event.mention,
-                [(one, terms(one, words, vector)) for one, words, vector in described],
-                parsed.zone,
-            )
-        if event is None:
-            undated = parsed.event.mention
+            dated = date_event(connection, request, event.mention, described, parsed.zone)
+        if dated is None:
+            undated = event.mention
         else:
-            question, meaning = replace(question, event=event), parsed.event.rest or meaning
-    contents = [meaning, *(content for content, _ in parsed.others)] if request.memory else []
-    vectors = [vector_of(content) for content in contents]
-    vector, *others = vectors or [None]
+            question, meaning = replace(question, event=dated), event.rest or meaning
+            terms = replace(terms, spans=[*terms.spans, (dated.start, dated.end)])
+    vectors = [embedder.embedded(text) for text in (meaning, *parsed.others)]
+    own, *others = [None for _ in vectors] if embedder.degraded else vectors
     return PreparedQuery(
         parsed=parsed,
         question=question,
         terms=replace(
-            terms(question, parsed.lexemes, vector),
-            exact=question.exact,
+            terms,
+            embedded=own,
             others=[
-                QueryTerms(lexemes=words, embedded=embedded(other))
-                for (_, words), other in zip(parsed.others, others, strict=False)
+                replace(query, embedded=other) for query, other in zip(terms.others, others, strict=True)
             ],
         ),
         undated_event=undated,
-        degraded=degraded,
+        degraded=embedder.degraded,
     )

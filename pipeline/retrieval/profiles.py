@@ -182,11 +182,6 @@ WEIGHTS = {field.name for field in fields(Weights)}
 _LIMITS: Mapping[str, tuple[float, float]] = {
     **{name: hint.__metadata__[0] for name, hint in get_type_hints(Parameters, include_extras=True).items()},
     **dict.fromkeys(WEIGHTS, (-1000, 1000)),
-    "decay": (0, 1),
-    "decay_back": (0, 1),
-    "burst_step": (0, 100),
-    "half_substance": (0, 1000),
-    "date_half_life_days": (0.01, 100_000),
 }
 
 

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
-from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -16,6 +15,7 @@ from pipeline.retrieval.profiles import Parameters, parameters_for, parameters_o
 from pipeline.store import chats, identities, prelude, sessions
 from pipeline.store.chats import Chat
 from pipeline.store.filters import Inside, MessageFilter, Scope
+from pipeline.store.memory_candidates import MemoryScope
 from pipeline.store.prelude import Prelude
 from pipeline.text.exact_match import Verbatim
 from schemas.errors import NotFound
@@ -23,8 +23,6 @@ from schemas.payloads import ContextQuery
 from schemas.search import SearchQuery
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, Vector
-
-Found = TypeVar("Found")
 
 # Questions of a chat's log that are recognized among its messages, the newest ones.
 LOGGED_QUESTIONS_READ = 200
@@ -56,9 +54,8 @@ class RetrievalRequest:
     weights: Weights
     # whether memory is on in this chat; off, messages are stored, and neither processed nor searched
     memory: bool = True
-    # whether recent talk is read, and of which session key; None: of the whole chat
+    # whether recent talk is read
     include_history: bool = True
-    history_key: str | None = None
     # whether questions that were put to a bot are found as well as anything else
     finds_questions: bool = False
     # whether memories that may not be shown are counted
@@ -102,6 +99,8 @@ class SearchTerms(QueryTerms):
     newest: bool = False
     # of the other queries, in their order
     others: Sequence[QueryTerms] = ()
+    # the memories that are searched together with the messages
+    memories: MemoryScope | None = None
 
     @property
     def queries(self) -> list[QueryTerms]:
@@ -129,23 +128,25 @@ class Stopwatch:
 def for_context(connection: Connection, query: ContextQuery, settings: Settings) -> RetrievalRequest:
     """Make the request of a context. Raises `NotFound` for an unknown chat, `InvalidInput` for its parameters."""
     parameters, weights = parameters_of(query, settings)
-    history = query.include_history and parameters.history_tokens
-    leans = query.include_history and parameters.brief_words
-    found = _found(
-        prelude.read(
-            connection,
-            query.chat_id,
-            query.user_id,
-            [query.query, *query.queries],
-            logged=LOGGED_QUESTIONS_READ,
-            recent=_recent_read(parameters) if history else followup.LOOKED_AT if leans else 0,
-            session_key=query.talk_key,
-            until=query.as_of,
-            of_key=query.session_key,
-            remembers=bool(parameters.memories + parameters.documents + parameters.entity_hops),
-        ),
+    recent = 0
+    if query.include_history and parameters.history_tokens:
+        recent = min(max(RECENT_READ, parameters.history_tokens // SHORT_MESSAGE_TOKENS), MAX_RECENT)
+    elif query.include_history and parameters.brief_words:
+        recent = followup.LOOKED_AT
+    found = prelude.read(
+        connection,
         query.chat_id,
+        query.user_id,
+        [query.query, *query.queries],
+        logged=LOGGED_QUESTIONS_READ,
+        recent=recent,
+        session_key=query.talk_key,
+        until=query.as_of,
+        of_key=query.session_key,
+        remembers=bool(parameters.memories + parameters.documents + parameters.entity_hops),
     )
+    if found is None:
+        raise _unknown(query.chat_id)
     return RetrievalRequest(
         prelude=found,
         text=query.query,
@@ -159,7 +160,6 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
         weights=weights,
         memory=memory_is_on(found.chat, settings),
         include_history=query.include_history,
-        history_key=query.talk_key,
         explain=query.explain,
     )
 
@@ -169,19 +169,18 @@ def for_search(connection: Connection, query: SearchQuery, settings: Settings) -
     # `exact` and `similar` do not rank by date
     weights = {"date": 0} if query.mode in {"exact", "similar"} else {}
     parameters, ranking_weights = parameters_for("balanced", weights)
-    found = _found(
-        prelude.read(
-            connection,
-            query.chat_id,
-            None,
-            [query.query, *query.queries],
-            logged=0,
-            recent=followup.LOOKED_AT if parameters.brief_words else 0,
-            session_key=query.session_key,
-            of_key=query.session_key,
-        ),
+    found = prelude.read(
+        connection,
         query.chat_id,
+        None,
+        [query.query, *query.queries],
+        logged=0,
+        recent=followup.LOOKED_AT if parameters.brief_words else 0,
+        session_key=query.session_key,
+        of_key=query.session_key,
     )
+    if found is None:
+        raise _unknown(query.chat_id)
     memory = memory_is_on(found.chat, settings)
     return RetrievalRequest(
         prelude=found,
@@ -193,26 +192,20 @@ def for_search(connection: Connection, query: SearchQuery, settings: Settings) -
         parameters=parameters,
         weights=ranking_weights,
         memory=memory,
-        history_key=query.session_key,
         finds_questions=True,
     )
 
 
-def _recent_read(parameters: Parameters) -> int:
-    """Return how many recent messages are read to fill the history."""
-    return min(max(RECENT_READ, parameters.history_tokens // SHORT_MESSAGE_TOKENS), MAX_RECENT)
-
-
 def find_chat(connection: Connection, chat_id: str) -> Chat:
     """Find the chat of this id, also after it got another. Raises `NotFound`."""
-    return _found(chats.followed(connection, chat_id), chat_id)
+    chat = chats.followed(connection, chat_id)
+    if chat is None:
+        raise _unknown(chat_id)
+    return chat
 
 
-def _found(found: Found | None, chat_id: str) -> Found:
-    """Return what was read of a chat. Raises `NotFound` if there is none of this id."""
-    if found is None:
-        raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
-    return found
+def _unknown(chat_id: str) -> NotFound:
+    return NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
 
 
 def memory_is_on(chat: Chat, settings: Settings) -> bool:

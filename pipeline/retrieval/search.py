@@ -14,7 +14,6 @@
 """
 
 from collections.abc import Mapping, Sequence
-from typing import assert_never
 
 from sqlalchemy import Connection
 
@@ -24,8 +23,8 @@ from pipeline.ranking.similarity import best_cosines
 from pipeline.retrieval import hyde
 from pipeline.retrieval.message_ranking import (
     PREVIEW_CHARS,
+    Ranking,
     allowed,
-    arms,
     message_hits,
     rank_messages,
 )
@@ -70,43 +69,34 @@ def search(
     prepared = prepare_query(database, tenant_id, parsed, embedder, Stopwatch())
     if query.hyde:
         prepared = hyde.widened(database, tenant_id, prepared, embedder, gateway, Stopwatch())
-    degraded = list(prepared.degraded)
     with database.tenant(tenant_id) as connection:
-        match query.mode:
-            case "topic":
-                sessions = search_topic(connection, prepared, query)
-                return SearchResult(mode="topic", sessions=sessions, degraded=degraded)
-            case "contextual":
-                sessions, related = search_contextual(connection, prepared, query)
-                if not sessions:
-                    return _hybrid(connection, prepared, query).model_copy(update={"fell_back": True})
-                return SearchResult(mode="contextual", sessions=sessions, related=related, degraded=degraded)
-            case "similar":
-                if prepared.terms.embedded is None:
-                    return _hybrid(connection, prepared, query)
-                return _similar(connection, prepared, query)
-            case "hybrid":
-                return _hybrid(connection, prepared, query)
-            case _:
-                assert_never(query.mode)
+        if query.mode == "similar" and prepared.terms.embedded is not None:
+            return _similar(connection, prepared, query)
+        ranking = rank_messages(connection, prepared)
+        answer = SearchResult(mode=query.mode, degraded=list(prepared.degraded))
+        if query.mode == "topic":
+            return answer.model_copy(update={"sessions": search_topic(connection, prepared, query, ranking)})
+        if query.mode == "contextual":
+            sessions, related = search_contextual(connection, prepared, query, ranking)
+            if sessions:
+                return answer.model_copy(update={"sessions": sessions, "related": related})
+            answer = answer.model_copy(update={"fell_back": True})
+        hits = _hybrid(connection, prepared, query, ranking)
+        return answer.model_copy(update={"hits": hits, "vector_search": ranking.found.vector_search})
 
 
-def _hybrid(connection: Connection, prepared: PreparedQuery, query: SearchQuery) -> SearchResult:
+def _hybrid(
+    connection: Connection, prepared: PreparedQuery, query: SearchQuery, ranking: Ranking
+) -> list[MessageHit]:
     """Search by words and meaning, ranked as a context ranks: every neighbour counts, also one that is filtered out."""
-    ranked, found = rank_messages(connection, prepared)
-    hits = allowed(connection, prepared, ranked)
+    hits = allowed(connection, prepared, ranking.hits)
     if query.min_similarity is not None and prepared.terms.embedded:
         hits = [hit for hit in hits if (hit.candidate.best_cosine or 0.0) >= query.min_similarity]
     best = [hit for hit in hits if hit.candidate.text.strip()][: query.limit]
-    return SearchResult(
-        mode=query.mode,
-        hits=[
-            MessageHit(**dict(hit), role=scored.candidate.role, text=scored.candidate.text)
-            for hit, scored in zip(message_hits(best, arms(found)), best, strict=True)
-        ],
-        vector_search=found.vector_search,
-        degraded=list(prepared.degraded),
-    )
+    return [
+        MessageHit(**dict(hit), role=scored.candidate.role, text=scored.candidate.text)
+        for hit, scored in zip(message_hits(best, ranking.found.arms), best, strict=True)
+    ]
 
 
 def _similar(connection: Connection, prepared: PreparedQuery, query: SearchQuery) -> SearchResult:

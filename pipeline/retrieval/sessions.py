@@ -11,22 +11,21 @@ It fits by the larger of the first two: that is what `min_similarity` is compare
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row
 
 from pipeline.ranking import rank
-from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Scored, Statistics
+from pipeline.ranking.model import OTHER_QUERY_WEIGHT
 from pipeline.ranking.similarity import best_cosines, share_of_words
-from pipeline.retrieval.candidates import CandidateSet, extended, read_rows, retrieve
-from pipeline.retrieval.message_ranking import allowed, terms_by_session
+from pipeline.retrieval.candidates import lexemes_of
+from pipeline.retrieval.message_ranking import Ranking, allowed, terms_by_session
 from pipeline.retrieval.prepare import PreparedQuery
+from pipeline.retrieval.profiles import Parameters
 from pipeline.store import sessions as stored_sessions
 from pipeline.store import text_search, vector_search
-from pipeline.store.filters import Inside, MessageFilter
 
 # Sessions after the chosen ones that may be related to them.
 RELATED_CONSIDERED = 12
@@ -49,12 +48,12 @@ class RetrievedSession:
     components: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScoredSession:
+class ScoredSession(NamedTuple):
     """How well a session fits a query."""
 
     id: int
-    ended_at: datetime
+    # the mean of its components
+    score: float
     # `words`, `meaning` and `best_message`
     components: Mapping[str, float]
 
@@ -63,32 +62,22 @@ class ScoredSession:
         """The larger of what it holds and what it is about, from 0 to 1."""
         return max(self.components["words"], self.components["meaning"])
 
-    @property
-    def score(self) -> float:
-        """The mean of its components."""
-        return sum(self.components.values()) / 3
-
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowing:
-    """The sessions worth looking into, or none, with the next best, and the messages that matter."""
+    """The sessions worth looking into, or none if none fits well enough, with the next best."""
 
-    # empty: none fits well enough, and `hits` are those of the whole scope
     chosen: Sequence[RetrievedSession]
     others: Sequence[RetrievedSession]
-    # messages of the chosen sessions, best first
-    hits: Sequence[Scored]
 
 
-def score_sessions(
-    connection: Connection, query: PreparedQuery, ranked: Sequence[Scored], statistics: Statistics
-) -> list[ScoredSession]:
+def score_sessions(connection: Connection, query: PreparedQuery, ranking: Ranking) -> list[ScoredSession]:
     """Score all sessions that the request's filter lets through, best first; ties newer first."""
-    request, terms = query.request, query.terms
+    request, terms, statistics = query.request, query.terms, ranking.found.statistics
     rows = text_search.sessions_about(
         connection,
         request.chat.chat_id,
-        list(dict.fromkeys(chain(*(each.lexemes for each in terms.queries)))),
+        lexemes_of(terms),
         session_key=request.session_key,
         session_id=request.session_id,
         since=request.filter.since,
@@ -100,7 +89,7 @@ def score_sessions(
             for each in terms.queries
         ]
     )
-    hits = allowed(connection, query, ranked)
+    hits = allowed(connection, query, ranking.hits)
     best = dict(rank.rank_sessions(hits))
     top = max((hit.score for hit in best.values()), default=0.0)
     held = terms_by_session(hits)
@@ -117,35 +106,27 @@ def score_sessions(
         hit = best.get(row.id)
         words = held.get(row.id, set()) | set(row.words or ())
         cosine = cosines.get(row.id, (hit.candidate.best_cosine or 0.0) if hit else 0.0)
+        decides = hit.parts.get("decision", 0.0) / (request.weights.decision or 1.0) if hit else 0.0
         components = {
             "words": share(words),
-            "meaning": max(_decides(query, hit), cosine),
+            "meaning": max(decides, cosine),
             "best_message": max(0.0, hit.score / top) if hit and top > 0 else 0.0,
         }
-        return ScoredSession(id=row.id, ended_at=row.ended_at, components=components)
+        return ScoredSession(row.id, sum(components.values()) / 3, components)
 
-    return sorted(map(scored, rows), key=lambda s: (-s.score, -s.ended_at.timestamp(), -s.id))
+    newest_first = sorted(rows, key=lambda row: (row.ended_at, row.id), reverse=True)
+    return sorted(map(scored, newest_first), key=lambda session: -session.score)
 
 
 def narrow(
-    connection: Connection,
-    query: PreparedQuery,
-    ranked: Sequence[Scored],
-    retrieved: CandidateSet,
-    *,
-    sessions: int,
-    min_fit: float,
+    connection: Connection, query: PreparedQuery, ranking: Ranking, parameters: Parameters
 ) -> Narrowing:
-    """Choose the best `sessions` with their messages, or none if the best fits by less than `min_fit`."""
-    scored = score_sessions(connection, query, ranked, retrieved.statistics)
-    if not scored or scored[0].fit < min_fit:
-        sessions = 0
-    best = load_sessions(
-        connection, [(s.id, s.score, s.components) for s in scored[: sessions + RELATED_CONSIDERED]]
-    )
-    chosen = best[:sessions]
-    hits = _messages_of(connection, query, retrieved, chosen) if chosen else ranked
-    return Narrowing(chosen=chosen, others=best[sessions:], hits=hits)
+    """Choose the best sessions, or none if the best does not fit well enough."""
+    scored = score_sessions(connection, query, ranking)
+    fits = scored and scored[0].fit >= parameters.min_session_fit
+    sessions = parameters.sessions if fits else 0
+    best = load_sessions(connection, scored[: sessions + RELATED_CONSIDERED])
+    return Narrowing(chosen=best[:sessions], others=best[sessions:])
 
 
 def load_sessions(
@@ -181,30 +162,3 @@ def sharing_topics(
         for session in others
     ]
     return sorted((s for s in shared if s[0]), key=lambda s: (-len(s[0]), -s[1].score))
-
-
-def _decides(query: PreparedQuery, hit: Scored | None) -> float:
-    """Return how well a session's best message decides what the query asks a decision about, from 0 to 1."""
-    weight = query.request.weights.decision
-    return max(0.0, hit.parts.get("decision", 0.0) / weight) if hit is not None and weight else 0.0
-
-
-def _messages_of(
-    connection: Connection,
-    query: PreparedQuery,
-    retrieved: CandidateSet,
-    chosen: Sequence[RetrievedSession],
-) -> list[Scored]:
-    """Return the messages of these sessions, best first."""
-    request, known = query.request, {row[0] for row in retrieved.rows}
-    # the arms searched the whole chat: search again in these sessions, and rank what is found beside all else
-    new: dict[int, None] = {}
-    for session in chosen:
-        inside = Inside(session.session_key, session.started_at, session.ended_at)
-        found = retrieve(connection, replace(request, filter=MessageFilter(session=inside)), query.terms)
-        new |= dict.fromkeys(each for each in chain(*found.arms.values()) if each not in known)
-    rows = read_rows(connection, request.scope, list(new), query.terms) if new else []
-    every = extended(retrieved, rows, query.terms, request.chat.language)
-    ranked = rank.rank(query.question, every.candidates, every.statistics, request.weights)
-    wanted = {session.id for session in chosen}
-    return [hit for hit in ranked if hit.candidate.session in wanted]

@@ -1,13 +1,13 @@
 """Find the earlier weeks of a chat that a question is about, by the words of their rollups (BM25)."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
+import numpy as np
 from sqlalchemy import Connection
 
-from pipeline.ranking.bm25 import K1, B, idf
+from pipeline.ranking.bm25 import idf, saturated
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import rollups
 
@@ -31,25 +31,22 @@ def find_weeks(connection: Connection, query: PreparedQuery) -> list[RetrievedWe
     if not request.parameters.rollups or not words or request.session_key is not None:
         return []
     rows = rollups.of_chat(connection, request.chat.chat_id, words)
-    frequency = Counter(word for row in rows for word in row.terms or {})
-    found = []
-    for row in rows:
-        if request.as_of is not None and row.ended_at >= request.as_of:
-            continue
-        norm = K1 * (1 - B + B * row.size / max(float(row.mean_size), 1.0))
-        score = sum(
-            idf(row.weeks, frequency[word]) * times * (K1 + 1) / (times + norm)
-            for word, times in (row.terms or {}).items()
+    if not rows:
+        return []
+    times = np.array([[(row.terms or {}).get(word, 0) for row in rows] for word in words], np.float64)
+    tells = np.array([idf(rows[0].weeks, int(held)) for held in np.count_nonzero(times, axis=1)])
+    sizes = np.array([row.size for row in rows], np.float64)
+    scores = saturated(times, sizes, max(float(rows[0].mean_size), 1.0), tells).tolist()
+    found = [
+        RetrievedWeek(
+            id=row.id,
+            monday=row.week,
+            started_at=row.started_at,
+            summary=row.summary_text,
+            topics=row.topic_tags,
+            score=score,
         )
-        if score > 0:
-            found.append(
-                RetrievedWeek(
-                    id=row.id,
-                    monday=row.week,
-                    started_at=row.started_at,
-                    summary=row.summary_text,
-                    topics=row.topic_tags,
-                    score=score,
-                )
-            )
+        for row, score in zip(rows, scores, strict=True)
+        if score > 0 and (request.as_of is None or row.ended_at < request.as_of)
+    ]
     return sorted(found, key=lambda week: (-week.score, -week.monday.toordinal()))

@@ -58,8 +58,8 @@ class MemoryScope:
     scope: Scope
     seen: Seen
     agent_id: str | None
-    # other people whom the question names, by their ids
-    named: Collection[str] = ()
+    # people whom the question names: what they are called, by each of their ids
+    named: Mapping[str, str] = field(default_factory=dict)
     # user memories of less importance are left out
     min_importance: float
     # what was believed then; None: now

@@ -2,7 +2,6 @@
 
 from sqlalchemy import Connection, text
 
-from pipeline.ranking.usefulness import HALF_LIFE_DAYS, USES
 from pipeline.store.statements import number, run
 from schemas.kinds import EMBED
 
@@ -32,7 +31,9 @@ MEMORIES_OVER_SESSION_CAP = """
         FROM memories WHERE scope = 'session') ranked
     WHERE place > :keep LIMIT :batch
 """
-# `pipeline.ranking.usefulness`
+# Of a memory: half as useful after so many days in which nobody was shown it; being shown doubles it at most, so that
+# what matters is not driven out by what is asked for daily, and counts no more above so many times.
+HALF_LIFE_DAYS, USES = 90, 15
 USEFULNESS = f"""(1 + m.importance) * (1 + ln(1 + least(m.access_count, {USES})) / ln({USES + 1})) * power(0.5::float8,
     greatest(0, extract(epoch FROM now() - coalesce(m.last_accessed_at, m.created_at)) / 86400) / {HALF_LIFE_DAYS})"""
 # History for everybody: known to be wrong, or superseded wherever it may be shown. What only some may see as superseded

@@ -128,16 +128,11 @@ def assembled(
     parsed = ParsedQuestion(
         request=request,
         question=read,
-        lexemes=[],
-        named=[],
+        terms=SearchTerms(lexemes=[]),
         event=None,
         others=(),
         brief=list(brief),
-        questions=None,
         zone=ZoneInfo("UTC"),
-        now=NOW,
-        asker=None,
-        active_space=None,
     )
     ordered = sorted(ranked, key=lambda each: -each.score)
     frequency = Counter(term for each in ranked for term in each.candidate.terms)

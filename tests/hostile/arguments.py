@@ -42,10 +42,12 @@ from pipeline.people.visibility import Visible
 from pipeline.platforms.records import Record
 from pipeline.question import parse
 from pipeline.question.temporal_anchor import Mention
-from pipeline.ranking.model import Scored, Statistics
-from pipeline.retrieval import candidates, message_ranking, prepare, request
+from pipeline.ranking.model import Statistics
+from pipeline.retrieval import candidates, message_ranking, request
 from pipeline.retrieval.arms import SESSION_LIMITS
 from pipeline.retrieval.entity_hops import Link, Linked
+from pipeline.retrieval.message_ranking import Ranking
+from pipeline.retrieval.profiles import PROFILES
 from pipeline.store import backfills, checks, jobs, messages, retention, suppression
 from pipeline.store.arms import Arms, Asked
 from pipeline.store.entity_graph import AliasRow, EntityKey, LinkRow, RelationRow
@@ -94,10 +96,10 @@ def argument(caller: Caller, function: str, name: str, kind: str) -> Any:
     raise Unknown(f"{function}: what may be put into {name}: {kind}?")
 
 
-def _ranked(caller: Caller) -> list[Scored]:
+def _ranking(caller: Caller) -> Ranking:
     """What the caller's own search finds."""
     assert caller.connection is not None
-    return message_ranking.rank_messages(caller.connection, caller.prepared)[0]
+    return message_ranking.rank_messages(caller.connection, caller.prepared)
 
 
 def _vector() -> list[float]:
@@ -111,7 +113,7 @@ def _memories(caller: Caller) -> MemoryScope:
         scope=caller.scope,
         seen=Seen(visible=visible, asker_ids=caller.names("messages", "sender_id"), alone=True),
         agent_id=caller.maybe("memories", "agent_id"),
-        named=caller.names("messages", "sender_id"),
+        named=dict.fromkeys(caller.names("messages", "sender_id"), "Ann"),
         min_importance=0.0,
         limit=1000,
         counts_hidden=True,
@@ -569,7 +571,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "memories: pipeline.store.memory_candidates.MemoryScope | None": lambda a: (
         None if a.theme.empty else _memories(a)
     ),
-    "retrieval.memory_search.find_memories.scope": lambda a: (_memories(a), {}),
+    "retrieval.memory_search.find_memories.which": _memories,
     "retrieval.memory_search.find_memories.known": lambda a: [MemoryHits() for _ in a.prepared.terms.queries],
     "store.arms.search.asked": _asked,
     "store.memory_candidates.believed.which": _memories,
@@ -728,21 +730,20 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "search: schemas.search.SearchQuery": lambda a: a.search_query,
     "request: pipeline.retrieval.request.RetrievalRequest": lambda a: a.request,
     "parsed: pipeline.retrieval.prepare.ParsedQuestion": lambda a: a.parsed,
-    "plan": lambda a: prepare.plan(a.parsed, DeterministicEmbedder()),
     "query: pipeline.retrieval.prepare.PreparedQuery": lambda a: a.prepared,
     "prepared": lambda a: a.prepared,
     "terms": lambda a: a.terms,
     "stopwatch": lambda _: request.Stopwatch(),
-    "ranked": _ranked,
+    "ranking: pipeline.retrieval.message_ranking.Ranking": _ranking,
+    "parameters: pipeline.retrieval.profiles.Parameters": lambda _: PROFILES["contextual"],
     "statistics": lambda _: Statistics(messages=9, mean_length=5.0, document_frequency={"lighthous": 1}),
     "scored": lambda a: [(each, 1.0, {}) for each in a.ids("conversation_sessions")],
     "found: pipeline.retrieval.candidates.CandidateSet": lambda a: candidates.retrieve(
         a.connection, a.request, a.terms
     ),
     "retrieved": lambda a: candidates.retrieve(a.connection, a.request, a.terms),
-    "hits": _ranked,
+    "hits": lambda a: _ranking(a).hits,
     "sessions: int": lambda _: 3,
-    "min_fit": lambda _: 0.0,
     "scope": lambda a: a.scope,
     "which": lambda a: a.filter,
     "parsed": lambda a: [

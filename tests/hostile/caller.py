@@ -227,7 +227,7 @@ class Caller:
         with self.stage.database.tenant(MALLORY) as connection:
             request = for_context(connection, own, self.stage.settings)
             parsed = prepare.parse_question(connection, request)
-        return replace(parsed, request=self.request, lexemes=["lighthous"])
+        return replace(parsed, request=self.request, terms=replace(parsed.terms, lexemes=["lighthous"]))
 
     @property
     def request(self) -> RetrievalRequest:
@@ -243,7 +243,6 @@ class Caller:
             user_id=self.context_query.user_id,
             parameters=PROFILES[self.context_query.profile],
             weights=Weights(),
-            history_key=self.context_query.talk_key,
             explain=True,
         )
 

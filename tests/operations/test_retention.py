@@ -1,5 +1,6 @@
 """Pruning goes on: past what may not go yet, past a tenant that fails, and on from where the time was up."""
 
+import math
 import threading
 import time
 from datetime import timedelta
@@ -17,7 +18,6 @@ from pipeline.memories.statements import remember
 from pipeline.operations import retention as pruning
 from pipeline.operations.retention import Retention, prune, prune_all, retention_of
 from pipeline.people import suppression
-from pipeline.ranking.usefulness import usefulness
 from pipeline.store import chats, counters, memories, ranges
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, DatabaseUnavailable
@@ -149,6 +149,11 @@ def test_a_pointer_stays_for_a_month_after_its_session_was_joined_however_old_th
         )
     assert prune(database, TENANT, keep)["merged_sessions"] == 1
     assert rows(database, "SELECT id FROM conversation_sessions ORDER BY id") == [(1,), (2,)]
+
+
+def usefulness(importance: float, uses: int, idle_days: float) -> float:
+    """`(1 + importance) · (1 + log16(1 + uses)) · 0.5^(idle_days / 90)`, with at most 15 uses."""
+    return float((1 + importance) * (1 + math.log(1 + min(uses, 15), 16)) * 0.5 ** (idle_days / 90))
 
 
 def test_figures_of_past_days_become_one_row_each_and_old_ones_go(

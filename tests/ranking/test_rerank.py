@@ -22,6 +22,7 @@ from tests.ranking.test_rank import candidate
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
 GROUP = (0.45, 0.25, 0.30)
+BLEND = rerank.Blend(shares=GROUP, half_life_hours=72, now=NOW)
 
 
 def hit(number: int, score: float, *, days: float = 0, text: str = "hm", **fields: object) -> Scored:
@@ -31,9 +32,7 @@ def hit(number: int, score: float, *, days: float = 0, text: str = "hm", **field
 
 
 def blend(hits: list[Scored], covered: set[int] | None = None) -> list[Scored]:
-    return rerank.blend(
-        hits, 2, NOW, weights=GROUP, half_life_hours=72, covered=covered or set(), covered_factor=0.5
-    )
+    return rerank.blended(hits, 2, BLEND, covered=covered or set(), covered_factor=0.5)
 
 
 def order(hits: list[Scored]) -> list[int]:
@@ -59,8 +58,15 @@ def test_scores_that_say_nothing_are_not_blown_up() -> None:
     assert found.score == pytest.approx(0.25)
 
 
-def test_of_a_tie_the_newer_comes_first() -> None:
-    assert order(blend([hit(1, 2.0, days=0.002), hit(2, 1.999, days=0)])) == [2, 1]
+def test_of_equals_the_newer_comes_first() -> None:
+    assert order(rerank.faded([hit(1, 2.0, days=2), hit(2, 2.0, days=1)], NOW, 1.0)) == [2, 1]
+
+
+def test_sessions_are_blended_as_their_messages_and_count_more() -> None:
+    parts = BLEND.parts({"ranking": 1.0}, 2.0, NOW - timedelta(days=3), 0.5, 1.25)
+    assert parts == pytest.approx(
+        {"ranking": 1.25 * 0.45 * 0.5, "recency": 1.25 * 0.25 * 0.5, "overlap": 1.25 * 0.3 * 0.5}
+    )
 
 
 def test_a_day_takes_its_share_of_a_score() -> None:

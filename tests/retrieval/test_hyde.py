@@ -10,7 +10,10 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion, Prompt
 from pipeline.context import build_context, search
 from pipeline.llm.gateway import Gateway
+from pipeline.ranking.model import Scored, Statistics
 from pipeline.retrieval import hyde
+from pipeline.retrieval.candidates import CandidateSet
+from pipeline.retrieval.message_ranking import Ranking
 from pipeline.store.database import Database
 from pipeline.text import fencing
 from schemas.context import Context
@@ -21,6 +24,7 @@ from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import TENANT, Templates
 from tests.context.test_context import CHAT, fill
+from tests.ranking.test_rank import candidate
 
 QUESTION = "Was kostet der Ausflug?"
 ANSWER = "It is so much for half a day, up to 8 people."
@@ -241,7 +245,21 @@ def test_no_transaction_is_open_while_the_model_thinks(database: Database, setti
 
 
 def test_little_is_found_where_neither_words_nor_meaning_speak_for_anything() -> None:
-    assert hyde.finds_little(0.0, 0.0)
-    assert hyde.finds_little(words=0.69, rise=0.39)
-    assert not hyde.finds_little(words=0.7, rise=0.1)
-    assert not hyde.finds_little(words=0.0, rise=0.5)
+    def found(terms: dict[str, int], cosine: float) -> Ranking:
+        hit = candidate(1, "hm", terms=terms, cosine=cosine)
+        frequency = {"kessel": 3, "repariert": 3}
+        statistics = Statistics(messages=100, mean_length=5, document_frequency=frequency, mean_cosine=0.1)
+        of = CandidateSet(
+            candidates=[hit],
+            statistics=statistics,
+            arms={},
+            vector_search="exact",
+            rows_compared=1,
+            keyword_search="exact",
+        )
+        return Ranking([Scored(hit, 1.0, {})], of)
+
+    assert hyde.finds_little(found({}, 0.1))
+    assert hyde.finds_little(found({"kessel": 1}, 0.49))
+    assert not hyde.finds_little(found({"kessel": 1, "repariert": 1}, 0.2))
+    assert not hyde.finds_little(found({}, 0.6))

@@ -1,11 +1,12 @@
-"""A query on its way: parsed in one transaction, planned without one, embedded outside any."""
+"""A query on its way: parsed in one transaction, embedded outside any."""
 
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
+from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.retrieval.prepare import ParsedQuestion, parse_question, plan, prepare_query
+from pipeline.retrieval.prepare import ParsedQuestion, parse_question, prepare_query
 from pipeline.retrieval.request import Stopwatch, for_context, for_search
 from pipeline.store.database import Database
 from schemas.errors import NotFound, ProviderUnavailable
@@ -67,18 +68,18 @@ def test_a_provider_that_failed_is_not_asked_again_for_the_same_query(
     assert query.degraded == ["vectors: down: only keywords are searched"]
 
 
-def test_a_plan_says_why_a_question_is_not_embedded(filled: Database, settings: Settings) -> None:
+def test_it_is_said_why_a_question_is_not_embedded(filled: Database, settings: Settings) -> None:
     question = parsed(filled, settings, "who is the plumber?")
-    assert plan(question, DeterministicEmbedder()).degraded == ()
-    without = plan(question, None)
-    assert without.space is None
+    assert prepare_query(filled, TENANT, question, DeterministicEmbedder(), Stopwatch()).degraded == []
+    without = prepare_query(filled, TENANT, question, None, Stopwatch())
+    assert without.terms.embedded is None
     assert "only keywords are searched" in without.degraded[0]
 
 
 def test_what_is_prepared_cannot_be_changed_afterwards(filled: Database, settings: Settings) -> None:
     question = parsed(filled, settings, "who is the plumber?")
     query = prepare_query(filled, TENANT, question, DeterministicEmbedder(), Stopwatch())
-    for value, name in ((query.request, "text"), (question, "lexemes"), (query, "terms")):
+    for value, name in ((query.request, "text"), (question, "terms"), (query, "terms")):
         with pytest.raises(FrozenInstanceError):
             setattr(value, name, None)
 
@@ -115,16 +116,17 @@ def test_where_the_model_knows_none_of_the_letters_only_words_are_searched(
     filled: Database, settings: Settings, language: str, words: float, compared: bool
 ) -> None:
     question = parsed(filled, settings, "我们什么时候去?")
-    request, space = question.request, question.active_space
+    request, space = question.request, question.request.prelude.space
     assert space is not None
     chat = replace(request.chat, language=language)
     request = replace(
         request,
-        prelude=replace(request.prelude, chat=chat),
+        prelude=replace(request.prelude, chat=chat, space=replace(space, model="all-MiniLM-L6-v2")),
         weights=replace(request.weights, words=words),
     )
-    question = replace(question, request=request, active_space=replace(space, model="all-MiniLM-L6-v2"))
-    planned = plan(question, DeterministicEmbedder())
-    assert (planned.space is not None) is compared
+    question = replace(question, request=request)
+    embedders = SpaceEmbedders(lambda _: DeterministicEmbedder())
+    query = prepare_query(filled, TENANT, question, embedders, Stopwatch())
+    assert (query.terms.embedded is not None) is compared
     told = f"vectors: all-MiniLM-L6-v2 does not know {language}: only keywords are searched"
-    assert planned.degraded == (() if compared else (told,))
+    assert query.degraded == ([] if compared else [told])

@@ -6,7 +6,9 @@ import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict
+from dataclasses import fields as dataclass_fields
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,12 +25,12 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.question import parse
 from pipeline.question.parse import Question
-from pipeline.ranking import rerank
 from pipeline.ranking.model import Weights
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.memory_search import RetrievedMemory
 from pipeline.retrieval.profiles import PROFILES, Parameters, parameters_for
 from pipeline.store.database import Database
+from pipeline.store.memory_candidates import FoundMemory
 from schemas.context import Context
 from schemas.errors import InvalidInput
 from schemas.memories import MemoryIn
@@ -189,46 +191,19 @@ def test_every_hit_of_a_narrowed_context_is_accounted_for(filled: Database, sett
             assert (hit.shown_in is None) == ((hit.kind, hit.id) in dropped)
 
 
-# Sessions in a blend
-
-
-def whole(number: int, score: float, *, days: float = 0, overlap: float = 0) -> rerank.Whole:
-    return rerank.Whole(id=number, score=score, ended_at=NOW - timedelta(days=days), overlap=overlap)
-
-
-def blended(*sessions: rerank.Whole) -> list[tuple[int, dict[str, float]]]:
-    return rerank.blend_sessions(sessions, NOW, weights=GROUP, half_life_hours=72, boost=1.25)
-
-
-def test_sessions_are_blended_as_their_messages_and_count_more() -> None:
-    [(best, parts), (other, _)] = blended(
-        whole(1, 1.0, days=3, overlap=0.5), whole(2, 2.0, days=30, overlap=0.1)
-    )
-    # the newer with more of the words, though ranked lower
-    assert (best, other) == (1, 2)
-    assert parts == pytest.approx(
-        {"ranking": 1.25 * 0.45 * 0.5, "recency": 1.25 * 0.25 * 0.5, "overlap": 1.25 * 0.3 * 0.5}
-    )
-
-
-def test_of_sessions_that_are_level_the_one_with_more_of_the_words_comes_first_then_the_newer() -> None:
-    # 0.30 · 0.001 less of the blend, made up for by the ranking
-    level = [whole(1, 1.0, days=400), whole(2, 0.9998, days=400, overlap=0.0002), whole(3, 1.0, days=399)]
-    assert [session for session, _ in blended(*level)] == [2, 3, 1]
-
-
 # Memories by their scope
 
 
 def known(scope: str, number: int, **fields: object) -> RetrievedMemory:
-    given = {
+    unset: dict[str, Any] = dict.fromkeys(each.name for each in dataclass_fields(FoundMemory))
+    given = unset | {
+        "id": f"{scope}-{number}",
+        "scope": scope,
         "type": "fact",
         "content": f"{scope} {number}",
-        "document_id": None,
-        "chunk_index": None,
         "of_asker": scope == "user",
-    } | fields
-    return RetrievedMemory(id=f"{scope}-{number}", scope=scope, source="", score=1 / number, **given)  # type: ignore[arg-type]
+    }
+    return RetrievedMemory(**given | fields, score=1 / number)
 
 
 def asked(text: str) -> Question:
