@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 import psycopg
 import structlog
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, text
+from sqlalchemy import Connection, Engine, PoolProxiedConnection
 from sqlalchemy.exc import InvalidatePoolError, ProgrammingError
 
 from migrations import REVISION
@@ -28,13 +28,11 @@ C = TypeVar("C")
 # There is no such table or column.
 _MISSING = {"42P01", "42703"}
 
-_AS_TENANT = text("SELECT set_config('app.tenant_id', :tenant, true)")
+_AS_TENANT = "SELECT set_config('app.tenant_id', %s, true)"
 # To plan a statement of a question takes as long as to run it, and five plans would be made before Postgres keeps one.
 # Kept from a moment when a table was all but empty, it must not be one that reads the table.
-_WITH_PLANS = text(f"""
-    {_AS_TENANT.text}, set_config('plan_cache_mode', 'force_generic_plan', true),
-        set_config('enable_seqscan', 'off', true)
-""")
+_WITH_PLANS = f"""{_AS_TENANT},
+    set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true)"""
 
 
 class Database:
@@ -79,7 +77,7 @@ class Database:
         in one chat, and not where the planner has to see how large that is.
         """
         with self._fitting(self._app, transaction) as connection:
-            connection.execute(_WITH_PLANS if keeps_plans else _AS_TENANT, {"tenant": tenant_id})
+            trips.begin(_driver(connection.connection), _WITH_PLANS if keeps_plans else _AS_TENANT, tenant_id)
             with counters.collected(connection):
                 yield connection
 

@@ -17,6 +17,7 @@ from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
+from psycopg.sql import Literal
 
 Statement = tuple[str, Mapping[str, Any]]
 """SQL with `%(name)s` for each parameter, and the parameters."""
@@ -25,6 +26,18 @@ Prepared = dict[tuple[str, tuple[int, ...]], bytes]
 
 _NUMBERS = count()
 _PARAMETER = re.compile(r"%\((\w+)\)s")
+
+
+def begin(driver: "psycopg.Connection[Any]", command: str, *values: Any) -> None:
+    """Begin a transaction with a command that is sent together with BEGIN, `%s` in it for each value.
+
+    Raises `psycopg.Error`.
+    """
+    literals = (Literal(value).as_string(driver) for value in values)
+    driver.pgconn.send_query(f"BEGIN; {command % tuple(literals)}".encode(driver.info.encoding))
+    for result in driver.wait(generators.execute(driver.pgconn)):
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise error_from_result(result)
 
 
 def send(
