@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 
 from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
@@ -129,3 +129,19 @@ def test_a_context_asks_postgres_nine_times_at_most_whatever_is_asked(
     assert not found.degraded
     assert answer in found.text
     assert {"memories", "documents"} & {block.kind for block in found.blocks if block.items}
+
+
+def test_the_statements_of_a_question_are_planned_once_and_not_for_each(
+    database: Database, settings: Settings
+) -> None:
+    for wood in ("oak", "pine", "teak", "larch"):
+        ask(database, settings, f"which {wood} planks did we decide on for the pier?")
+    with database.tenant(TENANT) as connection:
+        planned = connection.execute(
+            text("""
+                SELECT generic_plans, custom_plans FROM pg_prepared_statements
+                WHERE strpos(statement, 'near_messages') > 0 OR strpos(statement, 'deciding') > 0
+            """)
+        ).all()
+    # the first question has prepared nothing, as a statement may be the only one of its kind
+    assert [tuple(row) for row in planned] == [(3, 0), (3, 0)]
