@@ -24,6 +24,8 @@ T = TypeVar("T", bound=BaseModel)
 
 _UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 MAX_BODY_BYTES = 8 * 1024 * 1024
+SMALL_BODY_BYTES = 16 * 1024
+"""A body that is parsed in less time than a thread takes to begin, where others compute."""
 BODY_SECONDS = 30.0
 """The time for a body to arrive, so that a slow sender does not keep a connection."""
 
@@ -36,8 +38,11 @@ class BodyReader:
 
     # async: a thread for each slow sender would soon leave none for others
     async def __call__(self, request: Request) -> BaseModel:
-        """Read the body, then parse it in a thread."""
-        return await run_in_threadpool(parse, self.model, await read(request))
+        """Read the body and parse it, a large one in a thread."""
+        body = await read(request)
+        if len(body) <= SMALL_BODY_BYTES:
+            return parse(self.model, body)
+        return await run_in_threadpool(parse, self.model, body)
 
 
 if TYPE_CHECKING:
@@ -75,7 +80,7 @@ def _too_large() -> HttpError:
 
 
 def parse(model: type[T], body: bytes) -> T:
-    """Parse a body as a model, in a thread: some tenths of a second for a large one.
+    """Parse a body as a model, which takes some tenths of a second for a large one.
 
     Raises `InvalidInput` that names field and limit.
     """
