@@ -107,9 +107,10 @@ def place_of(external_id: str, found: Context) -> int:
 
 
 def told(found: Context) -> object:
-    """What a context says and why, but for its id and times."""
+    """What a context says and why, but for its id and times: the question says what minute it is."""
     assert found.explain is not None
-    return found.blocks, found.messages, found.explain.messages, found.explain.sessions
+    recalled = [block for block in found.blocks if block.kind != "question"]
+    return recalled, found.messages[:-1], found.explain.messages, found.explain.sessions
 
 
 def test_a_hypothetical_answer_finds_what_the_question_does_not_and_is_never_shown(
