@@ -133,3 +133,9 @@ CLAUSES = ByLanguage(
     }
 )
 KIN = ByLanguage(lambda name: re.compile(_kin(BY_LANGUAGE[name]), re.IGNORECASE))
+
+
+def load() -> None:
+    """Read and compile the rules of every language, which takes half a second the first time."""
+    for made in (SAYS, SAYS_OF, CLAUSES, KIN):
+        list(made.values())
