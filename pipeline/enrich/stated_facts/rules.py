@@ -102,6 +102,11 @@ class ByLanguage(Mapping[str, T], Generic[T]):
     def __len__(self) -> int:
         return len(LANGUAGES)
 
+    @property
+    def made(self) -> int:
+        """Return how many languages were asked for so far."""
+        return self._make.cache_info().currsize
+
 
 def _kin(language: Language) -> str:
     words = sorted((word for kind in language.relations.values() for word in kind), key=len, reverse=True)
