@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from textwrap import dedent, indent
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,6 +18,7 @@ import structlog
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine
+from xdist.scheduler import LoadFileScheduling
 
 from migrations import REVISION
 from ops.local.embedded.postgres import EmbeddedPostgres
@@ -83,9 +85,46 @@ def next_release(owner_url: str, folder: Path, upgrade: str, downgrade: str = "p
     return config
 
 
+# What takes longest, with the longest first: at the end it would run beside nothing. What begins with one of the
+# paths that end in a slash runs in one process, one after the other: deployments that are busy at the same time
+# would make each other wait, and their stories would share none.
+LONGEST = (
+    "tests/processes/",
+    "tests/text/test_growth.py",
+    "tests/memories/test_a_thousand_turns.py",
+    "tests/dev/eval/test_chats.py",
+    "tests/local/embedded/test_postgres.py",
+    "tests/chaos/",
+    "tests/ops/test_up.py",
+    "tests/partitioned/test_moving.py",
+    "tests/hostile/",
+    "tests/ops/test_backup.py",
+    "tests/dev/eval/test_locomo.py",
+)
+
+
+def _place(name: str) -> int:
+    return next((place for place, begins in enumerate(LONGEST) if name.startswith(begins)), len(LONGEST))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the file that takes longest: at the end it would run beside nothing."""
-    items.sort(key=lambda item: item.path.name != "test_growth.py")
+    """Begin with what takes longest."""
+    items.sort(key=lambda item: _place(item.nodeid))
+
+
+class Scheduling(LoadFileScheduling):
+    """The stories of a file run in one process, and so do those of the folders that say so."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        place = _place(nodeid)
+        together = place < len(LONGEST) and LONGEST[place].endswith("/")
+        return LONGEST[place] if together else str(super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """Make what says which process runs which stories."""
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)

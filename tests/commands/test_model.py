@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
-from pipeline.clients.onnx import OnnxEmbedder, is_installed
+from pipeline.clients import onnx, sentence_transformers
+from pipeline.clients.onnx import OnnxEmbedder
 from tests.commands.conftest import Run
 
-pytest.importorskip("sentence_transformers")
+# by their names: to import them takes seconds, which every run of other stories would wait for, too
 pytestmark = [
     pytest.mark.model,
-    pytest.mark.skipif(not is_installed(), reason="the `local` extra is not installed"),
+    pytest.mark.skipif(not onnx.is_installed(), reason="the `local` extra is not installed"),
+    pytest.mark.skipif(
+        not sentence_transformers.is_installed(), reason="the extra `sentence-transformers` is not installed"
+    ),
 ]
 
 VOCABULARY = [

@@ -1,6 +1,8 @@
 """Facts by rules: what people state is learned, in two languages, and nothing else."""
 
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -470,3 +472,18 @@ def test_facts_are_short_and_said_by_people_and_the_same_each_time(
     # another session in between changes nothing
     extractor.extract(conversation("Bob: my sister Lena is vegan"), people=GROUP, source=source)
     assert extractor.extract(said, people=GROUP, source=source) == found
+
+
+LOADED = """
+from pipeline.enrich.stated_facts.rules import SAYS
+from workers import resources
+before = SAYS.made
+resources.RuleExtractor()
+print(before, SAYS.made)
+"""
+
+
+def test_rules_are_compiled_by_who_learns_before_a_session_is_claimed_and_by_no_other_program() -> None:
+    command = [sys.executable, "-c", LOADED]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert told.stdout.split() == ["0", str(len(LANGUAGES))]

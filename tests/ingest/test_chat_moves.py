@@ -449,7 +449,7 @@ def test_everything_else_goes_on_while_chats_are_merged(
     def go_on(kind: str) -> None:
         while not over.is_set():
             if not runner.run(database, kind, handlers[kind], small).claimed:
-                time.sleep(0.01)
+                time.sleep(0.05)
 
     with ThreadPoolExecutor(len(handlers)) as pool, pytest.MonkeyPatch.context() as patch:
         patch.setattr(chat_moves, "MESSAGES_AT_ONCE", 5)

@@ -28,10 +28,10 @@ from tests.ops.running import until
 from tests.processes.conftest import SECONDS, Deployment, clock, deployed
 
 CHAT = "test:switched"
-MESSAGES = 300
+MESSAGES = 150
 OLD, NEW = (DeterministicEmbedder(dimensions=size).space for size in (256, 384))
 # Vectors in the new space at which the worker is killed.
-KILLED_AT = (60, 180)
+KILLED_AT = (40, 100)
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_the_model_is_switched_and_back_while_bots_talk_and_ask_and_the_worker_i
         until(lambda: client.get("/readyz").status_code == 200, "ready", SECONDS)
         bot.ask()
         # When a new one is filled beside it, and its worker killed again and again
-        with repeatedly(bot.talk, 0.2), repeatedly(bot.ask, 0.05):
+        with repeatedly(bot.talk, 0.2), repeatedly(bot.ask, 0.1):
             spaces.add(owner, database, [TENANT], NEW)
             request = BackfillRequest(kind="embed", batch_size=20, rate_per_second=60)
             filling = backfill.start(database, TENANT, request, current)
@@ -161,10 +161,10 @@ def test_the_model_is_switched_and_back_while_bots_talk_and_ask_and_the_worker_i
             before = len(bot.answers)
             # and searches are switched to it
             until(switch, "switched", SECONDS)
-            until(lambda: len(bot.answers) > before + 50, "asked after the switch", SECONDS)
+            until(lambda: len(bot.answers) > before + 20, "asked after the switch", SECONDS)
             # and back
             assert spaces.rollback(owner).space.name == OLD.name
-            until(lambda: len(bot.answers) > before + 100, "asked after the rollback", SECONDS)
+            until(lambda: len(bot.answers) > before + 40, "asked after the rollback", SECONDS)
     # Then every question found its message by meaning, whichever space it was compared in
     assert [each for each in bot.answers if each[0] != each[1] or each[2]] == []
     # and everything has exactly one vector in each space, also what was said meanwhile

@@ -26,6 +26,7 @@ from pipeline.enrich import extractive, fact_answers, fact_grounding
 from pipeline.enrich.answers import InvalidAnswer
 from pipeline.enrich.protocols import People
 from pipeline.enrich.stated_facts.extractor import RuleExtractor
+from pipeline.enrich.stated_facts.rules import ByLanguage
 from pipeline.platforms import slack_text, whatsapp, whatsapp_text, whatsapp_time
 from pipeline.question import followup, names, parse, temporal_anchor
 from pipeline.retrieval import event_dating
@@ -89,7 +90,7 @@ def patterns_in(value: Any, name: str, module: str, seen: set[int]) -> Iterator[
     match value:
         case re.Pattern():
             yield name, value
-        case dict():
+        case dict() | ByLanguage():
             held = ((f"{name}[{key!r}]", inner) for key, inner in value.items())
         case list() | tuple() | set() | frozenset():
             held = ((f"{name}[{number}]", inner) for number, inner in enumerate(value))

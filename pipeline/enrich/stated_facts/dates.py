@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any, Literal
 
-from pipeline.enrich.stated_facts.rules import BY_LANGUAGE
+from pipeline.enrich.stated_facts.rules import BY_LANGUAGE, ByLanguage
 
 _EARLIEST, _LATEST = 1900, 2200  # no year of anybody's life is before or after
 Unit = Literal["day", "week", "month", "year"]
@@ -72,11 +72,8 @@ def _alternatives(words: Mapping[str, Any]) -> str:
     )
 
 
-_PATTERNS = {
-    name: re.compile(_alternatives(language.dates), re.IGNORECASE) for name, language in BY_LANGUAGE.items()
-}
-
-_EVERY = {name: re.compile(language.dates["every"], re.IGNORECASE) for name, language in BY_LANGUAGE.items()}
+_PATTERNS = ByLanguage(lambda name: re.compile(_alternatives(BY_LANGUAGE[name].dates), re.IGNORECASE))
+_EVERY = ByLanguage(lambda name: re.compile(BY_LANGUAGE[name].dates["every"], re.IGNORECASE))
 
 
 def find(text: str, said: date, language: str, *, past: bool = False) -> Said | None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, tzinfo
 
 from pipeline.enrich.protocols import NOWHERE, People, Source
+from pipeline.enrich.stated_facts import rules
 from pipeline.enrich.stated_facts.agreements import agreed
 from pipeline.enrich.stated_facts.relations import MAX_NAME_CHARS, introduced, owned, relation_of
 from pipeline.enrich.stated_facts.rules import BY_LANGUAGE, CLAUSES, KIN, SAYS, SAYS_OF, Rule
@@ -30,6 +31,10 @@ class RuleExtractor:
     """Facts by rules for explicit statements, in the languages that have a file of them."""
 
     model = RULES
+
+    def __init__(self) -> None:
+        # before anything is claimed: what it takes the first time would count against a lease
+        rules.load()
 
     def extract(
         self,

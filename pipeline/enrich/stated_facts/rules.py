@@ -1,11 +1,12 @@
-"""Load the rules of each language, and compile their patterns."""
+"""Load the rules of each language, and compile their patterns, when a text in it is first read."""
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass as checked
@@ -13,6 +14,7 @@ from pydantic.dataclasses import dataclass as checked
 from schemas.facts import About, FactCategory
 
 LANGUAGES = ("english", "german")
+T = TypeVar("T")
 Takes = Literal["thing", "list", "place", "proper", "employer", "deed", "birthday", "verbatim", "any"]
 """What an object is: a few words, a list of them, a place, a name, an infinitive, a date, the clause, anything."""
 
@@ -83,42 +85,62 @@ def _expanded(source: str, words: Mapping[str, str]) -> str:
     return rf"\A{source}"
 
 
-BY_LANGUAGE = {name: _read(name) for name in LANGUAGES}
-SAYS = {
-    name: [
-        (rule, re.compile(_expanded(source, language.words), re.IGNORECASE))
-        for rule in language.rules
+class ByLanguage(Mapping[str, T], Generic[T]):
+    """What is made for each language, at its first use: every program would wait half a second for all of it."""
+
+    def __init__(self, make: Callable[[str], T]) -> None:
+        self._make = cache(make)
+
+    def __getitem__(self, language: str) -> T:
+        if language not in LANGUAGES:
+            raise KeyError(language)
+        return self._make(language)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(LANGUAGES)
+
+    def __len__(self) -> int:
+        return len(LANGUAGES)
+
+    @property
+    def made(self) -> int:
+        """Return how many languages were asked for so far."""
+        return self._make.cache_info().currsize
+
+
+def _kin(language: Language) -> str:
+    words = sorted((word for kind in language.relations.values() for word in kind), key=len, reverse=True)
+    alternatives = "|".join(re.escape(word) for word in words)
+    of, name = language.kin["of"], language.kin["name"]
+    return rf"(?:(?<=\s)|\A){of} (?P<relation>{alternatives})\b(?:{name})?"
+
+
+BY_LANGUAGE = ByLanguage(_read)
+SAYS = ByLanguage(
+    lambda name: [
+        (rule, re.compile(_expanded(source, BY_LANGUAGE[name].words), re.IGNORECASE))
+        for rule in BY_LANGUAGE[name].rules
         for source in rule.says
     ]
-    for name, language in BY_LANGUAGE.items()
-}
-SAYS_OF = {
-    name: [
-        (rule, re.compile(_expanded(source, language.words), re.IGNORECASE))
-        for rule in language.rules
+)
+SAYS_OF = ByLanguage(
+    lambda name: [
+        (rule, re.compile(_expanded(source, BY_LANGUAGE[name].words), re.IGNORECASE))
+        for rule in BY_LANGUAGE[name].rules
         for source in rule.says_of
     ]
-    for name, language in BY_LANGUAGE.items()
-}
-CLAUSES = {
-    name: {
+)
+CLAUSES = ByLanguage(
+    lambda name: {
         key: re.compile(source, re.IGNORECASE)
-        for key, source in language.clauses.items()
+        for key, source in BY_LANGUAGE[name].clauses.items()
         if isinstance(source, str)
     }
-    for name, language in BY_LANGUAGE.items()
-}
-KIN = {
-    name: re.compile(
-        rf"(?:(?<=\s)|\A){language.kin['of']} (?P<relation>"
-        + "|".join(
-            re.escape(word)
-            for word in sorted(
-                (w for kind in language.relations.values() for w in kind), key=len, reverse=True
-            )
-        )
-        + rf")\b(?:{language.kin['name']})?",
-        re.IGNORECASE,
-    )
-    for name, language in BY_LANGUAGE.items()
-}
+)
+KIN = ByLanguage(lambda name: re.compile(_kin(BY_LANGUAGE[name]), re.IGNORECASE))
+
+
+def load() -> None:
+    """Read and compile the rules of every language, which takes half a second the first time."""
+    for made in (SAYS, SAYS_OF, CLAUSES, KIN):
+        list(made.values())
