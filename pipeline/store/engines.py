@@ -1,9 +1,11 @@
 """Pools of connections to Postgres, in which none waits for ever or for a server that is gone."""
 
 import select
+from functools import partial
 from typing import Any
 
 import psycopg
+from pydantic_core import from_json
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.exc import InvalidatePoolError
 
@@ -37,6 +39,8 @@ def make_engine(url: str, pool_size: int) -> Engine:
         pool_timeout=10,
         # the last one used next: its statements are prepared and planned, and its server process is warm
         pool_use_lifo=True,
+        # five times as fast as the standard library's, without its cache of strings, which people wrote
+        json_deserializer=partial(from_json, cache_strings="none"),
         # an error's text goes into logs, and what people wrote must not
         hide_parameters=True,
         connect_args={
