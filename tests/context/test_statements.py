@@ -14,6 +14,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.memories import documents
 from pipeline.memories.statements import remember
+from pipeline.store import trips
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.documents import DocumentIn
@@ -75,15 +76,27 @@ def template(templates: Templates) -> str:
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
-    """The statements that are executed meanwhile, beside BEGIN and COMMIT."""
+    """The statements that are executed meanwhile, beside BEGIN and COMMIT, also those that go past SQLAlchemy."""
     executed: list[str] = []
+    begin, send = trips.begin, trips.send
 
     def note(*given: Any) -> None:
         executed.append(given[2])
 
+    def begun(driver: Any, command: str, *values: Any) -> None:
+        executed.append(command)
+        begin(driver, command, *values)
+
+    def sent(driver: Any, prepared: Any, together: Any) -> Any:
+        executed.extend(sql for sql, _ in together)
+        return send(driver, prepared, together)
+
     event.listen(Engine, "before_cursor_execute", note)
     try:
-        yield executed
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(trips, "begin", begun)
+            patch.setattr(trips, "send", sent)
+            yield executed
     finally:
         event.remove(Engine, "before_cursor_execute", note)
 
