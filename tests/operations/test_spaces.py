@@ -23,7 +23,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.operations import backfill, space_comparison, spaces
 from pipeline.operations.backfill_kinds import Current
-from pipeline.retrieval import prepare
+from pipeline.retrieval.query_embedder import QueryEmbedder
 from pipeline.store import backfills, vectors
 from pipeline.store.database import Database
 from schemas.backfills import Backfill, BackfillRequest
@@ -221,14 +221,14 @@ def test_questions_follow_a_switch_and_one_that_began_before_it_ends_in_its_own_
     found, score, degraded = deployment.search(asked)
     assert (found, degraded) == ("m107", [])
     # Given a question that was parsed before the switch, and is embedded and compared after it
-    embed_question, switched = prepare.embed, []
+    embed_question, switched = QueryEmbedder.embedded, []
 
-    def switch_first(*given: object, **named: object) -> object:
+    def switch_first(self: QueryEmbedder, text: str) -> tuple[EmbeddingSpace, Vector] | None:
         if not switched:
             switched.append(deployment.activate())
-        return embed_question(*given, **named)  # type: ignore[arg-type]
+        return embed_question(self, text)
 
-    monkeypatch.setattr(prepare, "embed", switch_first)
+    monkeypatch.setattr(QueryEmbedder, "embedded", switch_first)
     assert deployment.search(asked) == ("m107", score, [])
     assert switched
     # Then the next one is compared in the new space, where its cosine is another

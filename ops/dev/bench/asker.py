@@ -5,6 +5,7 @@ version has. Each line on its input is a JSON object whose `do` names a function
 that returned.
 """
 
+import gc
 import json
 import os
 import sys
@@ -97,6 +98,10 @@ class Asker:
         self.backscroll.resources.embedder = self.model
         self.backscroll.vacuum()
         self.backscroll.index()
+        # what filling left in this process is in no process that serves contexts: to walk it takes 0.1 s
+        self.backscroll.resources.embedder.embed_query("ready")
+        gc.collect()
+        gc.freeze()
 
     def ask(self, chat: str, query: str) -> dict[str, float]:
         """Build a context; how long it took, its statements, and the processor time of this process, in ms."""
