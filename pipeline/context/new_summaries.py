@@ -9,7 +9,7 @@ from pipeline.retrieval.sessions import RetrievedSession
 _WORD = re.compile(r"[^\W_]+")
 _SHORTEST = 4
 # The same of a text in ASCII.
-_LONG_OR_NUMBER = re.compile(r"[a-z\d]{4,}|(?<![a-z\d])\d{1,3}(?![a-z\d])")
+_LONG_OR_NUMBER = re.compile(rf"[a-z\d]{{{_SHORTEST},}}|(?<![a-z\d])\d+(?![a-z\d])")
 _FIRST_UNSPACED = "\u0e00"
 MIN_NEW = 0.2
 """A summary with a smaller share of new words is not shown."""

@@ -23,6 +23,7 @@ from pipeline.store import chats, counters, memories, rollups
 from pipeline.store import query_log as log_rows
 from pipeline.store import suppression as suppression_rows
 from pipeline.store.database import Database
+from pipeline.store.query_log import Served
 from pipeline.text.fencing import without_recalled
 from schemas.context import AnswerIn, AnswerReceipt, BlockKind, Context, LoggedContext, Source
 from schemas.errors import InvalidInput, NotFound, Retryable
@@ -85,7 +86,7 @@ def record(
     counted = {"contexts": 1, "contexts_degraded": bool(context.degraded), **counts, **tokens}
     row = _row(query, context, prepared, counts["context_seconds"])
 
-    def given(key: bytes | None) -> dict[str, Any]:
+    def served(key: bytes | None) -> Served:
         return {
             "remembered": prepared.request.memory,
             "key": key,
@@ -98,16 +99,16 @@ def record(
     try:
         if not settings.query_log_enabled:
             with database.tenant(tenant_id) as connection:
-                log_rows.record(connection, tenant_id, row, logs=False, **given(None))
+                log_rows.record(connection, tenant_id, row, served(None), logs=False)
             return True
         # the lock before the statement that looks who was forgotten: it sees what was committed while this waits
-        known = given(prepared.request.prelude.suppression_key)
-        recorded = database.one_trip(log_rows.record_at_once(tenant_id, row, **known))
+        known = served(prepared.request.prelude.suppression_key)
+        recorded = database.one_trip(log_rows.record_at_once(tenant_id, row, known))
         if recorded != (True,):
             with database.undecided() as connection:
                 suppression_rows.lock_as_tenant(connection, tenant_id, chat_id)
-                newer = given(suppression_rows.key(connection))
-                log_rows.record(connection, tenant_id, row, logs=True, **newer)
+                newer = served(suppression_rows.key(connection))
+                log_rows.record(connection, tenant_id, row, newer, logs=True)
     except (Retryable, SQLAlchemyError, psycopg.Error) as error:
         log.warning("context_not_recorded", context_id=context.context_id, error=reason_of(error))
         return False

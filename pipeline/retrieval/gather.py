@@ -82,8 +82,7 @@ def gather_result(
     recent = request.prelude.recent if shows_history else ()
     if not request.memory:
         return RetrievalResult(recent=recent)
-    # an index of vectors is worth it only for a large chat, which a plan for any chat would pass over
-    with database.tenant(tenant_id, keeps_plans=not request.prelude.indexed) as connection:
+    with database.tenant(tenant_id, keeps_plans=request.keeps_plans) as connection:
         found = replace(_search(connection, query, stopwatch), recent=recent)
         if reranker is None:
             return _reordered(connection, query, found, stopwatch)

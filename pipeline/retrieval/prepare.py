@@ -151,10 +151,9 @@ def prepare_query(
         described = [
             (one, replace(its, embedded=embedder.embedded(one.content))) for one, its in event.described
         ]
-        keeps_plans = not request.prelude.indexed
         with (
             stopwatch.timed("event"),
-            database.tenant(tenant_id, keeps_plans=keeps_plans) as connection,
+            database.tenant(tenant_id, keeps_plans=request.keeps_plans) as connection,
         ):
             dated = date_event(connection, request, event.mention, described, parsed.zone)
         if dated is None:

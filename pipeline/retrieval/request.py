@@ -71,6 +71,11 @@ class RetrievalRequest:
         """Where to look."""
         return Scope(chat_id=self.chat.chat_id, language=self.chat.language, session_key=self.session_key)
 
+    @property
+    def keeps_plans(self) -> bool:
+        """Whether statements may be planned for any chat: such a plan would pass over an index of vectors."""
+        return not self.prelude.indexed
+
 
 @dataclass(frozen=True, kw_only=True)
 class QueryTerms:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -100,61 +100,57 @@ _DELETE = text("""
 """)
 
 
+class Served(TypedDict):
+    """What is recorded of a context that is served, beside its row."""
+
+    # whether memory is on in its chat, and its asker may be remembered unless the suppression list says otherwise
+    remembered: bool
+    # the tenant's key, and what may be in its suppression list, hashed under it
+    key: bytes | None
+    place: Sequence[bytes]
+    asker: Sequence[bytes]
+    # ids
+    shown_memories: Sequence[str]
+    # what is added to the daily counters
+    counted: Mapping[str, float]
+
+
 def record(
-    connection: Connection,
-    tenant_id: str,
-    row: Mapping[str, Any],
-    *,
-    logs: bool,
-    remembered: bool,
-    key: bytes | None,
-    place: Sequence[bytes],
-    asker: Sequence[bytes],
-    shown_memories: Sequence[str],
-    counted: Mapping[str, float],
+    connection: Connection, tenant_id: str, row: Mapping[str, Any], served: Served, *, logs: bool
 ) -> bool:
     """Record a context that is served, note that its memories were shown, and add to the daily counters.
 
     With `logs`, unless an entry of the suppression list among `place` stops it; only its figures if it is not
-    `remembered` or one among `asker` stops that. The entries are hashes under the tenant's `key`; False, and nothing is
-    done, if that is another one.
+    `remembered` or one among `asker` stops that. False, and nothing is done, if the tenant's key is another one.
     """
-    listed = {"logs": logs, "remembered": remembered, "key": key, "place": place, "asker": asker}
-    return holds(connection, _RECORD, **_given(tenant_id, row, listed, shown_memories, counted))
+    return holds(connection, _RECORD, **_given(tenant_id, row, served, logs=logs))
 
 
-def record_at_once(
-    tenant_id: str,
-    row: Mapping[str, Any],
-    *,
-    remembered: bool,
-    key: bytes | None,
-    place: Sequence[bytes],
-    asker: Sequence[bytes],
-    shown_memories: Sequence[str],
-    counted: Mapping[str, float],
-) -> list[Statement]:
+def record_at_once(tenant_id: str, row: Mapping[str, Any], served: Served) -> list[Statement]:
     """Return the statements of `suppression.lock_as_tenant` and of `record`, with `logs`, for `Database.one_trip`.
 
     Its row is what `record` returns.
     """
-    listed = {"logs": True, "remembered": remembered, "key": key, "place": place, "asker": asker}
     return [
         suppression.lock_at_once(tenant_id, row["chat_id"]),
-        in_trip(_RECORD, **_given(tenant_id, row, listed, shown_memories, counted)),
+        in_trip(_RECORD, **_given(tenant_id, row, served, logs=True)),
     ]
 
 
-def _given(
-    tenant_id: str,
-    row: Mapping[str, Any],
-    listed: Mapping[str, Any],
-    shown_memories: Sequence[str],
-    counted: Mapping[str, float],
-) -> dict[str, Any]:
+def _given(tenant_id: str, row: Mapping[str, Any], served: Served, *, logs: bool) -> dict[str, Any]:
     """Return the parameters of `_RECORD`."""
-    figures = sorted((name, float(value)) for name, value in counted.items() if value)
-    return {**row, **listed, "tenant": tenant_id, "ids": shown_memories, **arrays("names values", figures)}
+    figures = sorted((name, float(value)) for name, value in served["counted"].items() if value)
+    return {
+        **row,
+        "tenant": tenant_id,
+        "logs": logs,
+        "remembered": served["remembered"],
+        "key": served["key"],
+        "place": served["place"],
+        "asker": served["asker"],
+        "ids": served["shown_memories"],
+        **arrays("names values", figures),
+    }
 
 
 def get(connection: Connection, context_id: str, *, locked: bool = False) -> Row[Any] | None:

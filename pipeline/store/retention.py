@@ -31,8 +31,8 @@ MEMORIES_OVER_SESSION_CAP = """
         FROM memories WHERE scope = 'session') ranked
     WHERE place > :keep LIMIT :batch
 """
-# Of a memory: half as useful after so many days in which nobody was shown it; being shown doubles it at most, so that
-# what matters is not driven out by what is asked for daily, and counts no more above so many times.
+# The half-life of a memory's usefulness while it is not shown, and the times that it was shown which count at most.
+# These double it at most, so that what is asked for daily does not drive out what matters.
 HALF_LIFE_DAYS, USES = 90, 15
 USEFULNESS = f"""(1 + m.importance) * (1 + ln(1 + least(m.access_count, {USES})) / ln({USES + 1})) * power(0.5::float8,
     greatest(0, extract(epoch FROM now() - coalesce(m.last_accessed_at, m.created_at)) / 86400) / {HALF_LIFE_DAYS})"""

@@ -10,8 +10,6 @@ LONGEST_READ = 4_000
 """Characters that are read of a message: placing holds its chats for as long as it reads, of 500 messages together."""
 DECIDES = 1 << 2
 """Of `MessageCues.flags`."""
-_ALL = 15
-_ONE_BY_ONE = [tuple(flags & bit > 0 for bit in (1, 2, DECIDES, 8)) for flags in range(_ALL + 1)]
 
 
 class MessageCues(NamedTuple):
@@ -39,7 +37,7 @@ class MessageCues(NamedTuple):
         >>> MessageCues.stored(cues.asks, cues.flags) == cues
         True
         """
-        return cls(asks, *_ONE_BY_ONE[flags & _ALL])
+        return cls(asks, flags & 1 > 0, flags & 2 > 0, flags & DECIDES > 0, flags & 8 > 0)
 
 
 def read(text: str, language: str, *, of_a_bot: bool = False) -> MessageCues:

@@ -59,6 +59,7 @@ from pipeline.store.memory_changes import Owner as MemoryOwner
 from pipeline.store.memory_conditions import MemoryConditions
 from pipeline.store.message_cues import MessageText
 from pipeline.store.messages import Arrival
+from pipeline.store.query_log import Served
 from pipeline.store.ranges import Begun, Shape, Window
 from pipeline.store.rollups import Week
 from pipeline.store.vector_search import VectorHits
@@ -557,13 +558,15 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     ),
     "context.query_log.report.given": lambda a: AnswerIn(answer=a.text, used=[a.text[:100]], remember=True),
     "store.query_log.record.row": lambda a: next(iter(a.known.rows["query_log"])) | {"tenant": VICTIM},
-    "store.query_log.record.remembered": lambda _: True,
     "store.query_log.record.logs": lambda _: True,
-    "store.query_log.record.key": lambda a: suppression.key(a.connection),
-    "store.query_log.record.place": lambda _: [b"h" * 32],
-    "store.query_log.record.asker": lambda _: [b"h" * 32],
-    "store.query_log.record.shown_memories": lambda a: [str(each) for each in a.ids("memories")],
-    "store.query_log.record.counted": lambda _: {"contexts": 1.0},
+    "store.query_log.record.served": lambda a: Served(
+        remembered=True,
+        key=suppression.key(a.connection),
+        place=[b"h" * 32],
+        asker=[b"h" * 32],
+        shown_memories=[str(each) for each in a.ids("memories")],
+        counted={"contexts": 1.0},
+    ),
     "retrieval.arms.search_queries.known": lambda _: None,
     "known: pipeline.store.arms.Arms": lambda _: Arms(
         by_word=KeywordHits(), by_vector=VectorHits(), inside=[]
