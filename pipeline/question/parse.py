@@ -16,6 +16,7 @@ from pipeline.text.cues import AnswerType
 from pipeline.text.exact_match import Verbatim
 from pipeline.text.moments import figures
 from pipeline.text.sentences import is_content
+from pipeline.text.spans import Span
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 # The most times of one question that count, the first ones named: each is compared with every candidate.
@@ -46,7 +47,9 @@ class Question:
     # the language that it is read in
     language: str
     # the times that it names, each from … until, the end not included, in order of time
-    spans: tuple[tuple[datetime, datetime], ...]
+    spans: tuple[Span, ...]
+    # of these, those that go back to the chat's beginning or on until now: "before March", "since May", "this year"
+    open_spans: frozenset[Span] = frozenset()
     # the time that it counts from an event, once that was found in the talk
     event: Timed | None = None
     # what it puts in quotation marks
@@ -84,6 +87,7 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
         asks=answer_types.asked(text, language),
         language=language,
         spans=tuple(sorted(set(times))),
+        open_spans=frozenset(span for span in times if span[0] <= earliest or span[0] <= now <= span[1]),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
         identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),
     )

@@ -1,5 +1,6 @@
 """What speaks for a candidate: one column for each feature, from 0 to 1."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +10,7 @@ from operator import attrgetter
 import numpy as np
 
 from pipeline.question.parse import Question
-from pipeline.ranking import decisions
+from pipeline.ranking import bm25, decisions
 from pipeline.ranking.bm25 import Array, Kernel, words
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Candidate, Statistics
 from pipeline.text import exact_match
@@ -17,7 +18,12 @@ from pipeline.text.cues import AnswerType
 
 # A message of this many distinct words has half the substance that any could have: "haha" answers nothing.
 HALF_SUBSTANCE = 1.0
+# One of this many times the mean length has half the length that any could have.
+HALF_LENGTH = 2.0
 DATE_HALF_LIFE_DAYS = 5.0
+# A time that is so much longer than a day counts half: a month holds much else.
+DATE_HALF_LENGTH_DAYS = 15.0
+DAY_SECONDS = 86_400
 # What a mention of somebody counts where what they say counts 1.
 MENTIONED = 0.5
 # By what a question asks for, whether a message holds it.
@@ -48,7 +54,8 @@ def features(question: Question, candidates: Sequence[Candidate], statistics: St
     fits = [_date_fit(c.sent_at, question) for c in ordered] if timed else None
     columns: dict[str, Array] = {}
     if "decision" in question.asks:
-        decided = decisions.about(ordered, meaning.tolist(), statistics, question.language, fits)
+        then = [_date_fit(c.sent_at, question, of_any_length=True) for c in ordered] if timed else None
+        decided = decisions.about(ordered, meaning.tolist(), statistics, question.language, then)
         columns["decision"] = np.array(decided)
     ordered = _with_others(ordered, kernel, substance, statistics, near, meaning)
     asks = np.fromiter((c.cues.asks for c in ordered), np.float64, size)
@@ -56,6 +63,8 @@ def features(question: Question, candidates: Sequence[Candidate], statistics: St
         "words": near,
         "meaning": meaning * statistics.trust,
         "session": _best_of_session(ordered, meaning) * substance * statistics.trust,
+        "session_words": _session_words(ordered, statistics) * substance,
+        "length": length / (length + HALF_LENGTH * max(statistics.mean_length, 1.0)),
         "tells": 1.0 - asks,
         "answers": _answers(ordered, asks, np.maximum(near, meaning)),
     }
@@ -90,6 +99,26 @@ def _best_of_session(ordered: Sequence[Candidate], values: Array) -> Array:
     best = np.full(len(sessions), -np.inf)
     np.maximum.at(best, of, values)
     return np.where(sessions == 0, 0.0, best)[of]
+
+
+def _session_words(ordered: Sequence[Candidate], statistics: Statistics) -> Array:
+    """Return the squared share of the question's words, by idf, that occur in what was read of each one's session.
+
+    Asides count for none; 0 while a candidate is in no session.
+    """
+    tells = {
+        word: bm25.idf(statistics.messages, held) for word, held in statistics.document_frequency.items()
+    }
+    total = sum(tells.values())
+    said = defaultdict[int, set[str]](set)
+    for candidate in ordered:
+        if candidate.session and not candidate.aside:
+            said[candidate.session].update(candidate.terms)
+    shares = {
+        session: (sum(tells.get(word, 0.0) for word in found) / total) ** 2 if total > 0 else 0.0
+        for session, found in said.items()
+    }
+    return np.fromiter((shares.get(c.session, 0.0) for c in ordered), np.float64, len(ordered))
 
 
 def _with_others(
@@ -163,10 +192,18 @@ def _newness(ordered: Sequence[Candidate]) -> Array:
     return found
 
 
-def _date_fit(sent_at: datetime, question: Question) -> float:
-    """Return 1 inside a time that the question names, half as much every half-life away, 0 without one."""
+def _date_fit(sent_at: datetime, question: Question, *, of_any_length: bool = False) -> float:
+    """Return 1 on a day that the question names, half as much every half-life away, 0 without one.
+
+    In a longer time it is less, the longer it is, unless one of any length tells as much, as those do that are open to
+    a side and leave out the other.
+    """
     fit = question.event.fit(sent_at) if question.event else 0.0
-    for start, end in question.spans:
-        away = max((start - sent_at).total_seconds(), (sent_at - end).total_seconds(), 0.0) / 86_400
-        fit = max(fit, 0.5 ** (away / DATE_HALF_LIFE_DAYS))
+    for span in question.spans:
+        start, end = span
+        away = max((start - sent_at).total_seconds(), (sent_at - end).total_seconds(), 0.0) / DAY_SECONDS
+        more = 0.0
+        if not (of_any_length or span in question.open_spans):
+            more = max((end - start).total_seconds() / DAY_SECONDS - 1, 0.0)
+        fit = max(fit, 0.5 ** (away / DATE_HALF_LIFE_DAYS) / (1 + more / DATE_HALF_LENGTH_DAYS))
     return fit

@@ -8,7 +8,14 @@ import numpy as np
 
 from pipeline.question.parse import Question
 from pipeline.ranking import bm25
-from pipeline.ranking.features import DATE_HALF_LIFE_DAYS, HALF_SUBSTANCE, Features, features
+from pipeline.ranking.features import (
+    DATE_HALF_LENGTH_DAYS,
+    DATE_HALF_LIFE_DAYS,
+    HALF_LENGTH,
+    HALF_SUBSTANCE,
+    Features,
+    features,
+)
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Candidate, Scored, Statistics, Weights
 from pipeline.ranking.rerank import READ_WEIGHT
 
@@ -22,7 +29,9 @@ CONSTANTS = {
     "steps": bm25.STEPS,
     "silence_seconds": bm25.SILENCE_SECONDS,
     "half_substance": HALF_SUBSTANCE,
+    "half_length": HALF_LENGTH,
     "date_half_life_days": DATE_HALF_LIFE_DAYS,
+    "date_half_length_days": DATE_HALF_LENGTH_DAYS,
     "second": SECOND,
     "other_query": OTHER_QUERY_WEIGHT,
     "reranker": READ_WEIGHT,

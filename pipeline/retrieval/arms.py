@@ -5,8 +5,8 @@ times that it names, the best of those whom it names, the newest where it asks f
 whose summaries fit.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from sqlalchemy import Connection
@@ -18,23 +18,33 @@ from pipeline.store.filters import MessageFilter
 from pipeline.store.memory_candidates import MemoryScope
 from pipeline.store.session_search import SessionLimits
 
-# Messages that the arms of words and vectors find …
-CANDIDATES_PER_ARM = 50
-# … times this where half of them are asides …
-BEHIND_ASIDES = 8
-# … and those of each other arm.
+
+@dataclass(frozen=True, kw_only=True)
+class ArmLimits:
+    """The most that the arms find in a chat: more in a large one, where more is like the answer."""
+
+    # messages that the arms of words and vectors find
+    best: int
+    # sessions whose messages are candidates: the best by the vectors of their summaries, and by the words of these
+    sessions: SessionLimits
+    # of somebody named, the best are looked for among so many of the nearest messages
+    named_within: int
+
+
+# By the messages that a chat has at least, the largest first.
+LIMITS: Mapping[int, ArmLimits] = {
+    20_000: ArmLimits(
+        best=150, sessions=SessionLimits(read=1500, looked_into=12, messages=12), named_within=3000
+    ),
+    5_000: ArmLimits(
+        best=100, sessions=SessionLimits(read=1000, looked_into=8, messages=12), named_within=1000
+    ),
+    0: ArmLimits(best=50, sessions=SessionLimits(read=500, looked_into=4, messages=12), named_within=400),
+}
+# Messages that the arms of words and vectors find where half of what they found first are asides.
+BEHIND_ASIDES = 400
+# Messages that each other arm finds.
 CANDIDATES_PER_SIDE_ARM = 30
-# Sessions whose messages are candidates: the best by the vectors of their summaries, and by the words of these …
-BEST_SESSIONS = 4
-# … and messages of each.
-PER_SESSION = 12
-# Sessions whose summaries are compared by words, the newest.
-SESSIONS_READ = 500
-SESSION_LIMITS = SessionLimits(read=SESSIONS_READ, looked_into=BEST_SESSIONS, messages=PER_SESSION)
-# Messages that a filter leaves out are no candidates.
-WITHOUT_MESSAGES = replace(SESSION_LIMITS, looked_into=0)
-# Of somebody named, the best are looked for among so many of the nearest messages.
-NAMED_WITHIN = 400
 # Of each time that a question names, messages that are looked at.
 TIME_READ = 2000
 # Messages with the words of a phrase or an identifier that are read for it …
@@ -44,13 +54,19 @@ VERBATIM_READ = 1000
 VERBATIM_SCANNED = 20_000
 
 
+def limits_of(request: RetrievalRequest) -> ArmLimits:
+    """Return the limits for the size of the request's scope."""
+    return next(limits for size, limits in LIMITS.items() if request.prelude.size >= size)
+
+
 def search_question(connection: Connection, request: RetrievalRequest, terms: SearchTerms) -> Arms:
     """Search for the question by words, by vector, by the summaries of sessions, and by what else it says."""
-    sessions, asked = WITHOUT_MESSAGES, NOTHING
-    if request.filter.is_open_before:
-        # these search whatever the filter says but for what is too late, which is left out afterwards
-        sessions, asked = SESSION_LIMITS, _asked(request, terms)
-    return _search(connection, request, terms, CANDIDATES_PER_ARM, terms.memories, sessions, asked)
+    limits = limits_of(request)
+    if not request.filter.is_open_before:
+        return _search(connection, request, terms, limits.best, terms.memories)
+    # all search whatever the filter says but for what is too late, which is left out afterwards
+    asked = _asked(request, terms)
+    return _search(connection, request, terms, limits.best, terms.memories, limits.sessions, asked)
 
 
 def _asked(request: RetrievalRequest, terms: SearchTerms) -> Asked:
@@ -66,7 +82,7 @@ def _asked(request: RetrievalRequest, terms: SearchTerms) -> Asked:
         read=TIME_READ,
         named=[*terms.named, *terms.lexemes] if names else [],
         speakers=terms.speakers,
-        within=NAMED_WITHIN,
+        within=limits_of(request).named_within,
         newest=terms.newest,
         until=request.filter.until,
         limit=CANDIDATES_PER_SIDE_ARM,
@@ -79,7 +95,7 @@ def _search(
     query: QueryTerms,
     limit: int,
     memories: MemoryScope | None,
-    sessions: SessionLimits = WITHOUT_MESSAGES,
+    sessions: SessionLimits | None = None,
     asked: Asked = NOTHING,
 ) -> Arms:
     space, vector = query.embedded or (None, None)
@@ -92,7 +108,8 @@ def _search(
         messages=request.prelude.size,
         mean_size=mean_length(request),
         limit=limit,
-        sessions=sessions,
+        # messages that a filter leaves out are no candidates
+        sessions=sessions or replace(limits_of(request).sessions, looked_into=0),
         indexed=request.prelude.indexed,
         asked=asked,
         memories=memories,
@@ -146,7 +163,7 @@ def _filtered(
 def search_exact(
     connection: Connection, request: RetrievalRequest, terms: SearchTerms, known: Arms
 ) -> dict[str, Sequence[int]]:
-    """Find up to `CANDIDATES_PER_ARM` messages that hold a piece of the query verbatim, for each piece.
+    """Find up to as many messages as another arm that hold a piece of the query verbatim, for each piece.
 
     They are among those with its words in the index, which are `known`. Where the index has other words for it, or none
     (`to be or not to be`), the newest messages are read instead.
@@ -170,7 +187,7 @@ def search_exact(
         for number, message, content in rows:
             if terms.exact[missing[number]].is_in(content):
                 held[missing[number]].append(message)
-    best = (found[:CANDIDATES_PER_ARM] for found in held.values())
+    best = (found[: limits_of(request).best] for found in held.values())
     return {"verbatim": list(dict.fromkeys(chain.from_iterable(best)))}
 
 

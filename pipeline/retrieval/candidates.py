@@ -15,7 +15,7 @@ from pipeline.ranking import asides
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Candidate, QueryMatch, Statistics
 from pipeline.retrieval import arms
-from pipeline.retrieval.arms import BEHIND_ASIDES, CANDIDATES_PER_ARM
+from pipeline.retrieval.arms import BEHIND_ASIDES, limits_of
 from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms
 from pipeline.store import candidate_rows
 from pipeline.store.arms import Arms
@@ -59,7 +59,8 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
     asked = {**arms.search_exact(connection, request, terms, first), **first.asked}
     if first.inside:
         asked["sessions"] = first.inside
-    for limit, known in ((CANDIDATES_PER_ARM, first), (BEHIND_ASIDES * CANDIDATES_PER_ARM, None)):
+    best = limits_of(request).best
+    for limit, known in ((best, first), (max(best, BEHIND_ASIDES), None)):
         found, by_arm = arms.search_queries(connection, request, terms, limit, known)
         ids = list(dict.fromkeys(chain(*asked.values(), *by_arm.values())))
         rows = read_rows(connection, request.scope, ids, terms)

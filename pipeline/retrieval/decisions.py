@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from pipeline.ranking import decisions, features
 from pipeline.ranking.model import Candidate
-from pipeline.retrieval.arms import CANDIDATES_PER_ARM, mean_length
+from pipeline.retrieval.arms import limits_of, mean_length
 from pipeline.retrieval.candidates import REACH, CandidateSet, extended, lexemes_of
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import candidate_rows, keyword_search
@@ -37,7 +37,7 @@ def with_decisions(connection: Connection, query: PreparedQuery, found: Candidat
         [each.embedded for each in query.terms.queries],
         sizes=keyword_search.sizes_of(query.request.prelude.size, mean_length(query.request)),
         read=_READ,
-        limit=CANDIDATES_PER_ARM,
+        limit=limits_of(query.request).best,
     )
     if not rows:
         return found

@@ -20,8 +20,10 @@ MIN_WORDS_SHARE = 0.5
 # Messages with at least this share of the best score, of the first `HITS_READ`, speak for the event …
 BEST_SCORE_SHARE = 0.8
 HITS_READ = 10
-# … and must date it within this time: what happens all the time is no event. Weeks, as plans are moved.
+# … and must date it within this time of the best: what happens all the time is no event. Weeks, as plans are moved.
 MAX_SPREAD = timedelta(days=21)
+# That holds if those that do have this share of all their scores: in a large chat some are about something else.
+AGREEING_SHARE = 0.75
 # A message that names a longer time does not date an event.
 MAX_SPAN = timedelta(days=8)
 
@@ -58,14 +60,14 @@ def date_hits(
     """
     if not hits or not weights.words or hits[0].parts["words"] < MIN_WORDS_SHARE * weights.words:
         return None
-    best = [
-        _dated(hit, zone, language)
-        for hit in hits[:HITS_READ]
-        if hit.score >= BEST_SCORE_SHARE * hits[0].score
+    near = [hit for hit in hits[:HITS_READ] if hit.score >= BEST_SCORE_SHARE * hits[0].score]
+    speaking = [(_dated(hit, zone, language), hit.score) for hit in near]
+    agreeing = [
+        (one, score) for one, score in speaking if abs(one.start - speaking[0][0].start) <= MAX_SPREAD
     ]
-    starts = [one.start for one in best]
-    if max(starts) - min(starts) > MAX_SPREAD:
+    if sum(score for _, score in agreeing) < AGREEING_SHARE * sum(score for _, score in speaking):
         return None
+    best = [one for one, _ in agreeing]
     dated = [one for one in best if one.dated]
     if dated:
         return max(dated, key=lambda one: one.said_at)

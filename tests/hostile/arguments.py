@@ -44,7 +44,7 @@ from pipeline.question import parse
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.model import Statistics
 from pipeline.retrieval import candidates, message_ranking, request
-from pipeline.retrieval.arms import SESSION_LIMITS
+from pipeline.retrieval.arms import LIMITS
 from pipeline.retrieval.entity_hops import Link, Linked
 from pipeline.retrieval.message_ranking import Ranking
 from pipeline.retrieval.profiles import PROFILES
@@ -589,7 +589,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "prelude": lambda a: a.prepared.request.prelude,
     "of_key": lambda a: a.maybe("session_closes", "session_key"),
     "pieces: Sequence[Sequence[str]]": lambda a: [["lighthouse"], [a.text]],
-    "store.arms.search.sessions": lambda _: SESSION_LIMITS,
+    "store.arms.search.sessions": lambda _: LIMITS[0].sessions,
     "answer": lambda a: a.text,
     "used": lambda a: None if a.theme.empty else [a.text],
     "memory_id": lambda a: a.known.one("memories", "id"),

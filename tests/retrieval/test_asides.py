@@ -1,5 +1,6 @@
 """What was said to the bot does not stand before what answers, and memories are shown where they belong."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,7 +10,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
-from pipeline.retrieval import candidates
+from pipeline.retrieval import arms
 from pipeline.retrieval.search import search
 from pipeline.store.database import Database
 from schemas.context import Context
@@ -84,7 +85,7 @@ def test_what_the_bot_was_asked_in_vain_leaves_its_place_to_what_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Given more questions to the bot than there are places for candidates
-    monkeypatch.setattr(candidates, "CANDIDATES_PER_ARM", 4)
+    monkeypatch.setattr(arms, "LIMITS", {0: replace(arms.LIMITS[0], best=4)})
     accept.accept(filled, TENANT, CHAT, asked_in_vain("what did the plumber from Almada cost?", 12))
     do_all(filled, rules, policy)
     # When something like them is asked
@@ -187,7 +188,7 @@ def test_the_decision_that_stands_is_found_by_what_it_is_about(
     ]
     accept.accept(filled, TENANT, CHAT, said_then)
     do_all(filled, rules, policy)
-    monkeypatch.setattr(candidates, "CANDIDATES_PER_ARM", 12)
+    monkeypatch.setattr(arms, "LIMITS", {0: replace(arms.LIMITS[0], best=12)})
     # When it is asked for
     found = ask(filled, settings, "What did we decide about the boiler?", include_history=False)
     # Then it is found and shown

@@ -1,5 +1,6 @@
 """Quoted phrases, identifiers and numbers are found as they stand, in small chats and in large ones."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -13,7 +14,7 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.question import parse
 from pipeline.question.parse import Question
-from pipeline.retrieval import candidates
+from pipeline.retrieval import arms
 from pipeline.retrieval.search import search
 from pipeline.store.database import Database
 from pipeline.text import exact_match
@@ -151,10 +152,10 @@ def desk(database: Database, settings: Settings, policy: Policy) -> Database:
     return database
 
 
-@pytest.fixture(params=[candidates.CANDIDATES_PER_ARM, 2])
+@pytest.fixture(params=[arms.LIMITS[0].best, 2])
 def found_by_each_arm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """As many messages as each arm finds: nearly all of this chat, and two, as of a large one."""
-    monkeypatch.setattr(candidates, "CANDIDATES_PER_ARM", request.param)
+    monkeypatch.setattr(arms, "LIMITS", {0: replace(arms.LIMITS[0], best=request.param)})
     return int(request.param)
 
 
