@@ -88,6 +88,17 @@ class Lines:
         )
 
 
+def by_worth(ranked: Sequence[tuple[int, Scored]], most: int) -> list[tuple[int, Scored]]:
+    """Order the first `most` messages, given with their ranks, by their scores without the part `length`; asides last.
+
+    Of two messages the longer holds more, but a context has tokens to spend: there it takes the place of several.
+    """
+    first = [
+        (rank, hit._replace(score=hit.score - hit.parts.get("length", 0.0))) for rank, hit in ranked[:most]
+    ]
+    return sorted(first, key=lambda each: (each[1].candidate.aside, -each[1].score)) + list(ranked[most:])
+
+
 def exchanges(
     ranked: Sequence[tuple[int, Scored]],
     lines: Lines,

@@ -17,6 +17,18 @@ LONG = f"{FILLER}The ferry leaves at eight from pier four. {FILLER}"
 # Long messages
 
 
+def test_a_message_that_is_better_only_by_its_length_comes_after_those_that_fit_in_its_place() -> None:
+    long = hit(1, "the ferry " + "goes on and on and on " * 12, 2.0, parts={"words": 1.0, "length": 1.0})
+    short = [hit(2 + n, f"the ferry number {n} leaves at {n} past", 1.5) for n in range(4)]
+    found = assembled("which ferry?", [long, *short], budget=150)
+    shown = "\n".join(lines(found, "exchanges"))
+    assert all(one.candidate.text in shown for one in short)
+    assert "on and on" not in shown
+    # where only so many messages are shown, those are the best of the ranking
+    few = assembled("which ferry?", [long, *short], budget=1000, messages=1)
+    assert "on and on" in "\n".join(lines(few, "exchanges"))
+
+
 def test_long_answers_of_an_agent_are_excerpted_about_the_question_and_short_ones_are_shown_too() -> None:
     answers = [hit(n, f"{LONG} Part {n}.", 9 - n, role="assistant") for n in range(3)]
     short = [hit(10 + n, f"note {n} on the harbour and its {n} boats", 1.0) for n in range(26)]
