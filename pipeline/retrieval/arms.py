@@ -37,9 +37,9 @@ LIMITS: Mapping[int, ArmLimits] = {
         best=150, sessions=SessionLimits(read=1500, looked_into=12, messages=12), named_within=3000
     ),
     5_000: ArmLimits(
-        best=100, sessions=SessionLimits(read=1000, looked_into=8, messages=12), named_within=1000
+        best=75, sessions=SessionLimits(read=1000, looked_into=8, messages=12), named_within=1000
     ),
-    0: ArmLimits(best=50, sessions=SessionLimits(read=500, looked_into=4, messages=12), named_within=400),
+    0: ArmLimits(best=35, sessions=SessionLimits(read=500, looked_into=4, messages=8), named_within=400),
 }
 # Messages that the arms of words and vectors find where half of what they found first are asides.
 BEHIND_ASIDES = 400
