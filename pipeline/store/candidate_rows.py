@@ -74,8 +74,7 @@ _AROUND = text(f"WITH {_NEAR.format(given=_GIVEN)} SELECT id, max(session) FROM 
 
 # Looked up in a hash table; in an array, which is a parameter, each of some hundreds would be compared.
 _KNOWN = "id IN (SELECT unnest(CAST(:known AS bigint[])))"
-# What holds words, said by whom it may be; of a message without stored cues only its text could tell. With any of these
-# what is around all that is known is read: a discussion is longer than what stands around a hit.
+# What holds words, said by whom it may be; of a message without stored cues only its text could tell.
 _DECIDING = """
     WITH deciding AS MATERIALIZED (
         SELECT hit.id FROM (SELECT scores FROM {search}) found
@@ -85,7 +84,6 @@ _DECIDING = """
         WHERE NOT hit.{known} AND (c.flags IS NULL OR c.flags & {decides} > 0)
         ORDER BY hit.score DESC, hit.id DESC LIMIT :limit)
     SELECT id FROM deciding
-    UNION ALL SELECT unnest(CAST(:known AS bigint[])) WHERE EXISTS (SELECT 1 FROM deciding)
 """.format(
     search=search("tsvector_to_array(words_of(:language, :about))", ":read"), decides=DECIDES, known=_KNOWN
 )
@@ -186,7 +184,7 @@ def deciding(
     read: int,
     limit: int,
 ) -> list[CandidateRow]:
-    """Return, as `with_neighbours` does, messages that may state a decision, and what is around these and the `known`.
+    """Return, as `with_neighbours` does, messages that may state a decision, and what is around these.
 
     The `limit` best of the `read` messages that are best by the words of a text, in a scope of these
     `keyword_search.sizes_of`. If there are none, nothing is read. A row that is known is among them again where only
