@@ -347,6 +347,33 @@ def test_a_day_tells_more_than_a_month_and_what_is_open_to_a_side_leaves_out_the
     assert told("the vet since 1 March 2026?") == pytest.approx(Weights().date, abs=0.05)
 
 
+def test_of_two_messages_that_fit_alike_the_longer_holds_more() -> None:
+    talk = [
+        candidate(1, session=1, place=0, cosine=0.5, length=20),
+        candidate(2, session=2, place=0, cosine=0.5, length=4),
+    ]
+    assert ids("x", talk) == [1, 2]
+
+
+def test_a_session_with_all_words_of_the_question_goes_before_those_with_one() -> None:
+    # "kayak" and "shed" stand far apart in session 1, so that neither reaches what is between
+    apart = [
+        candidate(1, session=1, place=0, terms={"kayak": 1}),
+        candidate(2, session=1, place=10, cosine=0.5),
+        candidate(3, session=1, place=20, terms={"shed": 1}),
+    ]
+    other = [
+        candidate(4, session=2, place=0, terms={"kayak": 1}),
+        candidate(5, session=2, place=10, cosine=0.5),
+    ]
+    statistics = Statistics(messages=100, mean_length=5, document_frequency={"kayak": 3, "shed": 3})
+    found = rank.rank(ask("kayak shed"), [*apart, *other], statistics, Weights())
+    held = {hit.candidate.id: hit.parts["session_words"] for hit in found}
+    assert held[2] == pytest.approx(4 * held[5])
+    order = [hit.candidate.id for hit in found]
+    assert order.index(2) < order.index(5)
+
+
 def test_of_equal_messages_the_newer_comes_first() -> None:
     assert ids("x", [candidate(1, session=1, place=0), candidate(2, session=2, place=0)]) == [2, 1]
 
