@@ -1,6 +1,6 @@
 """Times that a question counts from an event: reading the event, finding when it was, preferring what lies there."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -251,6 +251,17 @@ def test_an_event_is_not_taken_for_one_that_is_hardly_talked_about() -> None:
     assert told() is None
     assert told(hit("we walked", words=MIN_WORDS_SHARE - 0.01)) is None
     assert told(hit("we walked", words=MIN_WORDS_SHARE)) is not None
+
+
+def test_one_message_about_something_else_does_not_unsettle_what_several_say() -> None:
+    said = [hit(f"the boat trip is on 12 April, {n}", days=n) for n in range(4)]
+    found = told(*said, hit("eight boats out, eight boats home", score=1.7, days=90))
+    assert found is not None
+    assert found.start.date() == date(2026, 4, 12)
+    # it may be the newest, and it may name a day
+    found = told(*said, hit("regatta by boat on 3 July", score=1.7, days=90))
+    assert found is not None
+    assert found.start.date() == date(2026, 4, 12)
 
 
 def test_what_is_done_again_and_again_is_no_event() -> None:
