@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from operator import attrgetter
 
@@ -23,7 +23,7 @@ HALF_LENGTH = 2.0
 DATE_HALF_LIFE_DAYS = 5.0
 # A time that is so much longer than a day counts half: a month holds much else.
 DATE_HALF_LENGTH_DAYS = 15.0
-DAY_SECONDS = 86_400
+DAY = timedelta(days=1)
 # What a mention of somebody counts where what they say counts 1.
 MENTIONED = 0.5
 # By what a question asks for, whether a message holds it.
@@ -106,17 +106,15 @@ def _session_words(ordered: Sequence[Candidate], statistics: Statistics) -> Arra
 
     Asides count for none; 0 while a candidate is in no session.
     """
-    tells = {
-        word: bm25.idf(statistics.messages, held) for word, held in statistics.document_frequency.items()
-    }
-    total = sum(tells.values())
+    frequency = statistics.document_frequency.items()
+    tells = {word: bm25.idf(statistics.messages, held) for word, held in frequency}
     said = defaultdict[int, set[str]](set)
     for candidate in ordered:
         if candidate.session and not candidate.aside:
             said[candidate.session].update(candidate.terms)
+    whole = sum(tells.values()) or 1.0
     shares = {
-        session: (sum(tells.get(word, 0.0) for word in found) / total) ** 2 if total > 0 else 0.0
-        for session, found in said.items()
+        session: (sum(tells.get(word, 0.0) for word in found) / whole) ** 2 for session, found in said.items()
     }
     return np.fromiter((shares.get(c.session, 0.0) for c in ordered), np.float64, len(ordered))
 
@@ -201,9 +199,8 @@ def _date_fit(sent_at: datetime, question: Question, *, of_any_length: bool = Fa
     fit = question.event.fit(sent_at) if question.event else 0.0
     for span in question.spans:
         start, end = span
-        away = max((start - sent_at).total_seconds(), (sent_at - end).total_seconds(), 0.0) / DAY_SECONDS
-        more = 0.0
-        if not (of_any_length or span in question.open_spans):
-            more = max((end - start).total_seconds() / DAY_SECONDS - 1, 0.0)
+        away = max(start - sent_at, sent_at - end, timedelta()) / DAY
+        whole = of_any_length or span in question.open_spans
+        more = 0.0 if whole else max((end - start) / DAY - 1, 0.0)
         fit = max(fit, 0.5 ** (away / DATE_HALF_LIFE_DAYS) / (1 + more / DATE_HALF_LENGTH_DAYS))
     return fit

@@ -7,15 +7,7 @@ from dataclasses import asdict
 import numpy as np
 
 from pipeline.question.parse import Question
-from pipeline.ranking import bm25
-from pipeline.ranking.features import (
-    DATE_HALF_LENGTH_DAYS,
-    DATE_HALF_LIFE_DAYS,
-    HALF_LENGTH,
-    HALF_SUBSTANCE,
-    Features,
-    features,
-)
+from pipeline.ranking import bm25, features
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Candidate, Scored, Statistics, Weights
 from pipeline.ranking.rerank import READ_WEIGHT
 
@@ -28,10 +20,10 @@ CONSTANTS = {
     "earlier": bm25.EARLIER,
     "steps": bm25.STEPS,
     "silence_seconds": bm25.SILENCE_SECONDS,
-    "half_substance": HALF_SUBSTANCE,
-    "half_length": HALF_LENGTH,
-    "date_half_life_days": DATE_HALF_LIFE_DAYS,
-    "date_half_length_days": DATE_HALF_LENGTH_DAYS,
+    "half_substance": features.HALF_SUBSTANCE,
+    "half_length": features.HALF_LENGTH,
+    "date_half_life_days": features.DATE_HALF_LIFE_DAYS,
+    "date_half_length_days": features.DATE_HALF_LENGTH_DAYS,
     "second": SECOND,
     "other_query": OTHER_QUERY_WEIGHT,
     "reranker": READ_WEIGHT,
@@ -46,21 +38,20 @@ def rank(
 
     Asides come behind all else.
     """
-    return scored(features(question, candidates, statistics), weights)
+    return scored(features.features(question, candidates, statistics), weights)
 
 
-def scored(found: Features, weights: Weights) -> list[Scored]:
+def scored(found: features.Features, weights: Weights) -> list[Scored]:
     """Rank candidates by their features."""
     weighted = asdict(weights)
     parts = {name: weighted[name] * values for name, values in found.columns.items() if weighted[name]}
-    names = list(parts)
     rows = np.column_stack(list(parts.values())) if parts else np.zeros((len(found.ordered), 0))
     scores = rows.sum(axis=1).tolist()
     ordered = found.ordered
     keys = [(not c.aside, score, c.sent_at, c.id) for c, score in zip(ordered, scores, strict=True)]
     best_first = sorted(range(len(ordered)), key=keys.__getitem__, reverse=True)
     table = rows.tolist()
-    return [Scored(ordered[i], scores[i], dict(zip(names, table[i], strict=True))) for i in best_first]
+    return [Scored(ordered[i], scores[i], dict(zip(parts, table[i], strict=True))) for i in best_first]
 
 
 def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:

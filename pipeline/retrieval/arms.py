@@ -6,8 +6,9 @@ whose summaries fit.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -19,32 +20,27 @@ from pipeline.store.memory_candidates import MemoryScope
 from pipeline.store.session_search import SessionLimits
 
 
-@dataclass(frozen=True, kw_only=True)
-class ArmLimits:
+class ArmLimits(NamedTuple):
     """The most that the arms find in a chat: more in a large one, where more is like the answer."""
 
     # messages that the arms of words and vectors find
     best: int
     # sessions whose messages are candidates: the best by the vectors of their summaries, and by the words of these
     sessions: SessionLimits
-    # of somebody named, the best are looked for among so many of the nearest messages
-    named_within: int
 
 
 # By the messages that a chat has at least, the largest first.
 LIMITS: Mapping[int, ArmLimits] = {
-    20_000: ArmLimits(
-        best=150, sessions=SessionLimits(read=1500, looked_into=12, messages=12), named_within=3000
-    ),
-    5_000: ArmLimits(
-        best=75, sessions=SessionLimits(read=1000, looked_into=8, messages=12), named_within=1000
-    ),
-    0: ArmLimits(best=35, sessions=SessionLimits(read=500, looked_into=4, messages=8), named_within=400),
+    20_000: ArmLimits(150, SessionLimits(read=1500, looked_into=12, messages=12)),
+    5_000: ArmLimits(75, SessionLimits(read=1000, looked_into=8, messages=12)),
+    0: ArmLimits(35, SessionLimits(read=500, looked_into=4, messages=8)),
 }
 # Messages that the arms of words and vectors find where half of what they found first are asides.
 BEHIND_ASIDES = 400
 # Messages that each other arm finds.
 CANDIDATES_PER_SIDE_ARM = 30
+# Of somebody named, the best are looked for among so many of the nearest messages.
+NAMED_WITHIN = 400
 # Of each time that a question names, messages that are looked at.
 TIME_READ = 2000
 # Messages with the words of a phrase or an identifier that are read for it …
@@ -82,7 +78,7 @@ def _asked(request: RetrievalRequest, terms: SearchTerms) -> Asked:
         read=TIME_READ,
         named=[*terms.named, *terms.lexemes] if names else [],
         speakers=terms.speakers,
-        within=limits_of(request).named_within,
+        within=NAMED_WITHIN,
         newest=terms.newest,
         until=request.filter.until,
         limit=CANDIDATES_PER_SIDE_ARM,

@@ -20,8 +20,7 @@ _READ = 500
 def with_decisions(connection: Connection, query: PreparedQuery, found: CandidateSet) -> CandidateSet:
     """Add the decisions that hold words of the discussion of the question's subject, if it asks for a decision."""
     chat = query.request.chat
-    wanted = "decision" in query.question.asks and query.request.weights.decision
-    if not wanted:
+    if not ("decision" in query.question.asks and query.request.weights.decision):
         return found
     ordered = sorted(found.candidates, key=lambda c: (c.session, c.place))
     found = _with_subjects(found, ordered, chat.language)

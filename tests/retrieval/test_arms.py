@@ -116,7 +116,7 @@ def test_what_somebody_said_is_found_by_its_speaker(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # among the nearest messages, however many these are
-    monkeypatch.setattr(arms, "LIMITS", {0: replace(arms.LIMITS[0], named_within=5000)})
+    monkeypatch.setattr(arms, "NAMED_WITHIN", 5000)
     query = ContextQuery(chat_id=CHAT.chat_id, query="what about Olek?")
     with database.tenant(TENANT) as connection:
         parsed = parse_question(connection, for_context(connection, query, settings))

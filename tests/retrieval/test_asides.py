@@ -1,6 +1,5 @@
 """What was said to the bot does not stand before what answers, and memories are shown where they belong."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -85,7 +84,7 @@ def test_what_the_bot_was_asked_in_vain_leaves_its_place_to_what_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Given more questions to the bot than there are places for candidates
-    monkeypatch.setattr(arms, "LIMITS", {0: replace(arms.LIMITS[0], best=4)})
+    monkeypatch.setattr(arms, "LIMITS", {0: arms.LIMITS[0]._replace(best=4)})
     accept.accept(filled, TENANT, CHAT, asked_in_vain("what did the plumber from Almada cost?", 12))
     do_all(filled, rules, policy)
     # When something like them is asked
@@ -188,7 +187,7 @@ def test_the_decision_that_stands_is_found_by_what_it_is_about(
     ]
     accept.accept(filled, TENANT, CHAT, said_then)
     do_all(filled, rules, policy)
-    monkeypatch.setattr(arms, "LIMITS", {0: replace(arms.LIMITS[0], best=12)})
+    monkeypatch.setattr(arms, "LIMITS", {0: arms.LIMITS[0]._replace(best=12)})
     # When it is asked for
     found = ask(filled, settings, "What did we decide about the boiler?", include_history=False)
     # Then it is found and shown

@@ -1,6 +1,5 @@
 """Quoted phrases, identifiers and numbers are found as they stand, in small chats and in large ones."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -155,7 +154,7 @@ def desk(database: Database, settings: Settings, policy: Policy) -> Database:
 @pytest.fixture(params=[arms.LIMITS[0].best, 2])
 def found_by_each_arm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """As many messages as each arm finds: nearly all of this chat, and two, as of a large one."""
-    monkeypatch.setattr(arms, "LIMITS", {0: replace(arms.LIMITS[0], best=request.param)})
+    monkeypatch.setattr(arms, "LIMITS", {0: arms.LIMITS[0]._replace(best=request.param)})
     return int(request.param)
 
 
