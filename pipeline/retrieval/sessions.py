@@ -107,8 +107,9 @@ def score_sessions(connection: Connection, query: PreparedQuery, ranking: Rankin
         words = held.get(row.id, set()) | set(row.words or ())
         cosine = cosines.get(row.id, (hit.candidate.best_cosine or 0.0) if hit else 0.0)
         decides = hit.parts.get("decision", 0.0) / (request.weights.decision or 1.0) if hit else 0.0
+        # a decision seldom names its subject, in its words or in its session's
         components = {
-            "words": share(words),
+            "words": max(decides, share(words)),
             "meaning": max(decides, cosine),
             "best_message": max(0.0, hit.score / top) if hit and top > 0 else 0.0,
         }
