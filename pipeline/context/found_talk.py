@@ -8,7 +8,7 @@ from itertools import islice
 
 from pipeline.context import blocks, new_summaries, packing
 from pipeline.context.decided import newest_first
-from pipeline.context.message_block import Lines, by_worth, exchanges
+from pipeline.context.message_block import Lines, exchanges, in_budget_order
 from pipeline.context.packing import UNCAPPED, Section
 from pipeline.context.page import Page
 from pipeline.context.wording import Wording
@@ -51,7 +51,7 @@ class FoundTalk:
         ranked = list(enumerate(found.ranked, start=1))
         if found.narrowing is not None:
             ranked = [(rank, hit) for rank, hit in ranked if not found.is_outside(hit.candidate.session)]
-        ranked = by_worth(ranked, self.prepared.request.parameters.messages)
+        ranked = in_budget_order(ranked, self.prepared.request.parameters.messages)
         if found.retrieved is None:
             return ranked, frozenset()
         return newest_first(ranked, self.prepared.question, found.retrieved, self.scale)

@@ -88,10 +88,10 @@ class Lines:
         )
 
 
-def by_worth(ranked: Sequence[tuple[int, Scored]], most: int) -> list[tuple[int, Scored]]:
-    """Order the first `most` messages, given with their ranks, by their scores without the part `length`; asides last.
+def in_budget_order(ranked: Sequence[tuple[int, Scored]], most: int) -> list[tuple[int, Scored]]:
+    """Order the first `most` messages, given with their ranks, for a token budget: by score without the part `length`.
 
-    Of two messages the longer holds more, but a context has tokens to spend: there it takes the place of several.
+    Of two messages the longer holds more, but it takes the tokens of several short ones. Asides stay last.
     """
     first = [
         (rank, hit._replace(score=hit.score - hit.parts.get("length", 0.0))) for rank, hit in ranked[:most]

@@ -23,7 +23,7 @@ HALF_LENGTH = 2.0
 DATE_HALF_LIFE_DAYS = 5.0
 # A time that is so much longer than a day counts half: a month holds much else.
 DATE_HALF_LENGTH_DAYS = 15.0
-DAY = timedelta(days=1)
+_DAY = timedelta(days=1)
 # What a mention of somebody counts where what they say counts 1.
 MENTIONED = 0.5
 # By what a question asks for, whether a message holds it.
@@ -193,14 +193,13 @@ def _newness(ordered: Sequence[Candidate]) -> Array:
 def _date_fit(sent_at: datetime, question: Question, *, of_any_length: bool = False) -> float:
     """Return 1 on a day that the question names, half as much every half-life away, 0 without one.
 
-    In a longer time it is less, the longer it is, unless one of any length tells as much, as those do that are open to
-    a side and leave out the other.
+    The longer a time, the less it counts, unless it is open to one side ("since May") or `of_any_length` is set.
     """
     fit = question.event.fit(sent_at) if question.event else 0.0
     for span in question.spans:
         start, end = span
-        away = max(start - sent_at, sent_at - end, timedelta()) / DAY
+        away = max(start - sent_at, sent_at - end, timedelta()) / _DAY
         whole = of_any_length or span in question.open_spans
-        more = 0.0 if whole else max((end - start) / DAY - 1, 0.0)
+        more = 0.0 if whole else max((end - start) / _DAY - 1, 0.0)
         fit = max(fit, 0.5 ** (away / DATE_HALF_LIFE_DAYS) / (1 + more / DATE_HALF_LENGTH_DAYS))
     return fit

@@ -59,8 +59,7 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
     asked = {**arms.search_exact(connection, request, terms, first), **first.asked}
     if first.inside:
         asked["sessions"] = first.inside
-    best = limits_of(request).best
-    for limit, known in ((best, first), (max(best, BEHIND_ASIDES), None)):
+    for limit, known in ((limits_of(request).best, first), (BEHIND_ASIDES, None)):
         found, by_arm = arms.search_queries(connection, request, terms, limit, known)
         ids = list(dict.fromkeys(chain(*asked.values(), *by_arm.values())))
         rows = read_rows(connection, request.scope, ids, terms)

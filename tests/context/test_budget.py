@@ -24,7 +24,7 @@ def test_a_message_that_is_better_only_by_its_length_comes_after_those_that_fit_
     shown = "\n".join(lines(found, "exchanges"))
     assert all(one.candidate.text in shown for one in short)
     assert "on and on" not in shown
-    # where only so many messages are shown, those are the best of the ranking
+    # a limit on their number goes by the ranking, with length
     few = assembled("which ferry?", [long, *short], budget=1000, messages=1)
     assert "on and on" in "\n".join(lines(few, "exchanges"))
 
