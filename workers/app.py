@@ -45,7 +45,7 @@ def make_app(settings: Settings) -> Celery:
     app = Celery(
         "backscroll",
         broker=settings.redis_url.get_secret_value(),
-        include=[*TASKS, "workers.signals"],
+        include=[*TASKS, "workers.signals", "workers.shutdown"],
         amqp=Amqp,
     )
     app.conf.update(

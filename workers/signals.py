@@ -1,25 +1,18 @@
 """Handlers around tasks and workers: JSON logs, request ids from the API to the last task, connections, health."""
 
-import os
 import re
-import signal
-import threading
 import uuid
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import structlog
-from billiard import active_children
-from celery.bootsteps import StartStopStep
-from celery.platforms import EX_FAILURE
 from celery.signals import (
     before_task_publish,
     heartbeat_sent,
     setup_logging,
     task_postrun,
     task_prerun,
-    worker_init,
     worker_process_init,
     worker_ready,
 )
@@ -37,8 +30,6 @@ log = structlog.get_logger(__name__)
 REQUEST_ID = "request_id"
 # It goes into logs, task headers and the database: nothing that could be mistaken there.
 ACCEPTABLE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
-# Closing pools and connections takes a moment.
-CLOSING_SECONDS = 10.0
 
 
 def current_request_id() -> str | None:
@@ -108,31 +99,3 @@ def _touch_heartbeat_file(**_: Any) -> None:
 @cache
 def _heartbeat_file() -> Path | None:
     return load_settings().worker_heartbeat_file
-
-
-class EndsWhenBroken(StartStopStep):  # type: ignore[misc] # Celery ships no types
-    """A time limit for the closing of a worker whose main loop has failed, so that its supervisor restarts it.
-
-    Closing may wait without end for children that nobody listens to. A worker that was stopped needs no such limit: its
-    supervisor kills it after a grace period.
-    """
-
-    def close(self, parent: Any) -> None:
-        """Start the timer if the worker ends because of a failure."""
-        if parent.exitcode == EX_FAILURE:
-            watchdog = threading.Timer(CLOSING_SECONDS, _end_now)
-            watchdog.daemon = True
-            watchdog.start()
-
-
-@worker_init.connect
-def _add_step(sender: Any, **_: Any) -> None:
-    sender.app.steps["worker"].add(EndsWhenBroken)
-
-
-def _end_now() -> None:
-    """End this process and its children; after the lease other workers do their jobs."""
-    log.error("shutdown_hung", seconds=CLOSING_SECONDS)
-    for child in active_children():
-        os.kill(child.pid, signal.SIGKILL)
-    os._exit(1)

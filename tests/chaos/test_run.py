@@ -32,7 +32,8 @@ def test_nothing_accepted_is_lost_doubled_or_stuck_whatever_is_killed(tmp_path: 
     payloads = told["payloads"]
     lost = payloads["lost_with_redis_data"] + payloads["lost_in_flight"]
     assert payloads["queued"] == payloads["stored"] + lost
-    assert_nothing_is_left(tmp_path)
+    # whoever is told that something took too long finds the logs of it
+    assert_nothing_is_left(tmp_path, logs=bool(told["violations"]))
 
 
 def test_ctrl_c_ends_everything_that_a_run_started(tmp_path: Path) -> None:
@@ -63,15 +64,17 @@ def _has_beat(pid: int) -> bool:
         return False
 
 
-def assert_nothing_is_left(folder: Path) -> None:
-    """No process works on the folder, and no run's data lies in it."""
+def assert_nothing_is_left(folder: Path, *, logs: bool = False) -> None:
+    """No process works on the folder, and no run's data lies in it, but for the logs of one that found something."""
     left = [
         process.info["cmdline"]
         for process in psutil.process_iter(["cmdline", "cwd"])
         if _is_at(process, folder)
     ]
     assert left == []
-    assert not list(folder.glob("backscroll-chaos-*"))
+    kept = list(folder.glob("backscroll-chaos-*"))
+    assert [path for path in kept if "-logs-" not in path.name] == []
+    assert len(kept) == logs
 
 
 def _is_at(process: psutil.Process, folder: Path) -> bool:

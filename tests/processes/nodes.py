@@ -51,6 +51,10 @@ class Process:
         return "running" if self._child.poll() is None else "exited"
 
     @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
     def exit_code(self) -> int | None:
         """None while it runs."""
         return self._child.poll()

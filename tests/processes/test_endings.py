@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import psutil
+
 from ops.dev.chaos import skewed
 from ops.local import processes
 from schemas.settings import Settings
 from tests.ops.running import until
 from tests.processes.nodes import Process
-from workers.signals import CLOSING_SECONDS
+from workers.shutdown import CLOSING_SECONDS
 
 
 def test_a_worker_whose_main_loop_failed_ends_although_closing_would_take_for_ever(
@@ -38,4 +40,26 @@ def test_a_worker_whose_clock_differs_from_the_databases_logs_it_at_its_start(
     finally:
         # how one ends that is told to in its first moment is not this story's
         worker.kill("SIGKILL")
+        worker.end()
+
+
+def test_a_worker_that_is_stopped_ends_although_a_child_of_it_hangs(
+    settings: Settings, tmp_path: Path
+) -> None:
+    command = processes.worker_command(["ingest"], shutdown_seconds=1)
+    worker = Process("ingest", command, tmp_path, processes.environment(settings))
+    children: list[psutil.Process] = []
+    try:
+        until(lambda: b"ready" in worker.logs(), "it is ready", 60)
+        children = psutil.Process(worker.pid).children()
+        for child in children:
+            child.suspend()
+        worker.kill("SIGTERM")
+        until(lambda: worker.status != "running", "it has ended", 1 + CLOSING_SECONDS + 30)
+        assert worker.exit_code == 1
+        assert b"shutdown_hung" in worker.logs()
+        assert len(children) > 0
+        # killed; whoever inherits them may not have looked yet
+        assert {child.status() for child in children if child.is_running()} <= {psutil.STATUS_ZOMBIE}
+    finally:
         worker.end()
