@@ -39,7 +39,7 @@ def backscroll(
         timeout=seconds,
         check=False,
         cwd=cwd,
-        env=unwatched(environment) if arguments[:2] == ("dev", "eval") else environment,
+        env=unwatched(environment) if arguments[:2] in {("dev", "chaos"), ("dev", "eval")} else environment,
         stdin=subprocess.DEVNULL,
     )
 
