@@ -1,8 +1,8 @@
 """Who is in a chat is noted with every message, whoever else is storing at the time."""
 
-import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 from pipeline.erasure import forget
 from pipeline.ingest import accept
@@ -54,16 +54,22 @@ def test_whoever_speaks_while_they_are_forgotten_is_a_member(
     shared: Database, tenant: str, rules: SessionPolicy, policy: Policy
 ) -> None:
     accepted(shared, tenant, [message(0), message(1, sender_id="test:bob")])
-    numbers = itertools.count(10)
+    begun = Event()
 
     def speak() -> None:
-        for _ in range(10):
-            said = message(0, id=f"later-{next(numbers)}", sent_at="2126-01-01T00:00:00Z")
+        for number in range(10):
+            if number == 5:
+                # what was accepted before goes
+                begun.wait()
+            said = message(0, id=f"later-{number}", sent_at="2126-01-01T00:00:00Z")
             accepted(shared, tenant, [said])
 
     with ThreadPoolExecutor(1) as pool:
         speaking = pool.submit(speak)
-        forget.start(shared, tenant, Subject(kind="user", sender_id="test:ann"))
+        try:
+            forget.start(shared, tenant, Subject(kind="user", sender_id="test:ann"))
+        finally:
+            begun.set()
         while runner.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
             pass
         speaking.result()
