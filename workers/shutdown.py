@@ -1,4 +1,4 @@
-"""The end of a worker, within a time limit."""
+"""Limit how long a worker takes to end, and say where it hung."""
 
 import faulthandler
 import os
@@ -20,28 +20,28 @@ CLOSING_SECONDS = 10.0
 
 
 class EndsInTime(StartStopStep):  # type: ignore[misc] # Celery ships no types
-    """A time limit for the end of a worker that was stopped, or whose main loop has failed.
+    """A time limit for the shutdown of a worker that was stopped, or whose main loop has failed.
 
-    Closing may wait without end for children that nobody listens to, and whoever started the worker waits with it.
+    Celery's shutdown may wait forever, for a child or for a lock, and the supervisor would wait with it.
     """
 
     def start(self, parent: Any) -> None:
-        """Limit what TERM begins, where it is a stop with a time for the tasks in hand."""
+        """Limit the shutdown that TERM begins, if running tasks have limited time to finish (`REMAP_SIGTERM`)."""
         if REMAP_SIGTERM != "SIGQUIT":
             return
         seconds = parent.app.conf.worker_soft_shutdown_timeout + CLOSING_SECONDS
         stop = signal.getsignal(signal.SIGTERM)
 
         def stop_in_time(*received: Any) -> None:
-            _limit(seconds)
+            _end_after(seconds)
             stop(*received)  # type: ignore[operator,misc] # Celery set it
 
         signal.signal(signal.SIGTERM, stop_in_time)
 
     def close(self, parent: Any) -> None:
-        """Limit the closing after a failure."""
+        """Limit the shutdown after a failure of the main loop."""
         if parent.exitcode == EX_FAILURE:
-            _limit(CLOSING_SECONDS)
+            _end_after(CLOSING_SECONDS)
 
 
 @worker_init.connect
@@ -49,8 +49,8 @@ def _add_step(sender: Any, **_: Any) -> None:
     sender.app.steps["worker"].add(EndsInTime)
 
 
-def _limit(seconds: float) -> None:
-    """End this process and its children after `seconds`, if it still runs; after the lease others do their jobs."""
+def _end_after(seconds: float) -> None:
+    """End this process and its children in so many seconds, unless it has ended; other workers then do its jobs."""
     watchdog = threading.Timer(seconds, _end_now, [seconds])
     watchdog.daemon = True
     watchdog.start()

@@ -32,7 +32,7 @@ def test_nothing_accepted_is_lost_doubled_or_stuck_whatever_is_killed(tmp_path: 
     payloads = told["payloads"]
     lost = payloads["lost_with_redis_data"] + payloads["lost_in_flight"]
     assert payloads["queued"] == payloads["stored"] + lost
-    # whoever is told that something took too long finds the logs of it
+    # a run with violations keeps its logs
     assert_nothing_is_left(tmp_path, logs=bool(told["violations"]))
 
 
@@ -65,7 +65,7 @@ def _has_beat(pid: int) -> bool:
 
 
 def assert_nothing_is_left(folder: Path, *, logs: bool = False) -> None:
-    """No process works on the folder, and no run's data lies in it, but for the logs of one that found something."""
+    """No process works on the folder, and no run's data lies in it, except logs that a run with violations keeps."""
     left = [
         process.info["cmdline"]
         for process in psutil.process_iter(["cmdline", "cwd"])

@@ -59,7 +59,7 @@ def test_a_worker_that_is_stopped_ends_although_a_child_of_it_hangs(
         assert worker.exit_code == 1
         assert b"shutdown_hung" in worker.logs()
         assert len(children) > 0
-        # killed; whoever inherits them may not have looked yet
+        # killed, but perhaps not yet reaped
         assert {child.status() for child in children if child.is_running()} <= {psutil.STATUS_ZOMBIE}
     finally:
         worker.end()
