@@ -164,8 +164,9 @@ PURPOSES: dict[str, str] = {
         "of documents and the latest messages; earlier talk is not searched."
     ),
     "rag": (
-        "For questions about earlier talk itself: the five messages most like the question, if they are "
-        "like it at all, and up to 4,096 tokens of the latest ones; no summaries, no memories."
+        "For questions about the talk of the last weeks: the five messages most like the question, if they "
+        "are like it at all, worth 5 % less with each day of their age, and up to 4,096 tokens of the latest "
+        "ones; no summaries, no memories."
     ),
     "agent": (
         "For agents that work in threads of their own (`session_key`): the latest messages, ten earlier "

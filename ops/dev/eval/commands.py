@@ -134,7 +134,7 @@ def locomo(
     epilog="**Examples:** backscroll dev eval chats --part held · "
     "backscroll dev eval chats --only held_band_en --only held_band_de · "
     "backscroll dev eval chats --group --messages 3000 --no-plain · "
-    "backscroll dev eval chats --set meaning=0.8 · backscroll dev eval chats --words-only --json"
+    "backscroll dev eval chats --profile rag --set daily_decay=1 · backscroll dev eval chats --words-only --json"
 )
 def chats(
     part: Annotated[
@@ -171,6 +171,7 @@ def chats(
             dir_okay=False,
         ),
     ] = None,
+    profile: Annotated[str, typer.Option(metavar="NAME", help="Of the contexts.")] = "balanced",
     changed: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -191,6 +192,7 @@ def chats(
             words_only=words_only,
             plain=plain,
             vectors=vectors,
+            profile=profile,
             parameters=read_parameters(changed),
         )
         with shown() as say:
@@ -198,7 +200,11 @@ def chats(
         end(found, report.group_tables(found), as_json=as_json)
         return
     options = run_chats.Options(
-        part=part, only=tuple(only or ()), words_only=words_only, parameters=read_parameters(changed)
+        part=part,
+        only=tuple(only or ()),
+        words_only=words_only,
+        profile=profile,
+        parameters=read_parameters(changed),
     )
     with shown() as say:
         tables = run_chats.chats(connection.configured(), options, say)

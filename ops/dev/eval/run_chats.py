@@ -41,7 +41,8 @@ class Options:
     only: tuple[str, ...] = ()
     # nothing is embedded, neither messages nor questions
     words_only: bool = False
-    # of the contexts, by name
+    # of the contexts, and parameters that override its own, by name
+    profile: str = "balanced"
     parameters: Mapping[str, float] = field(default_factory=dict)
     folder: Traversable = samples.CHATS
 
@@ -49,9 +50,9 @@ class Options:
 def chats(settings: Settings, options: Options, progress: Say) -> dict[str, Any]:
     """Compute the tables of `chat_measures.tables` in one fresh database; `details` lists each question.
 
-    Raises `InvalidInput` for an unknown chat or parameter.
+    Raises `InvalidInput` for an unknown chat, profile or parameter.
     """
-    parameters_for("balanced", options.parameters)
+    parameters_for(options.profile, options.parameters)
     known = samples.catalogue(options.folder)
     chosen = samples.chosen(known, options.part, options.only)
     translated = {name: f.translation_of for name, f in chosen.items() if f.translation_of in chosen}
@@ -63,10 +64,11 @@ def chats(settings: Settings, options: Options, progress: Say) -> dict[str, Any]
             ways = (
                 [BY_WORDS] if options.words_only else [OURS, *([BY_WORDS] if name in also_by_words else [])]
             )
-            answered += _chat(backscroll, sample, facts, ways, options.parameters, progress)
+            answered += _chat(backscroll, sample, facts, ways, options, progress)
     found = chat_measures.tables(answered, {a: b for a, b in translated.items() if b})
     return found | {
         "chats": list(chosen),
+        "profile": options.profile,
         "parameters": dict(options.parameters),
         "details": [asdict(one) for one in answered],
     }
@@ -77,7 +79,7 @@ def _chat(
     sample: SampleChat,
     facts: ChatFacts,
     ways: Sequence[str],
-    parameters: Mapping[str, float],
+    options: Options,
     progress: Say,
 ) -> list[Answered]:
     backscroll.fill(sample.chat, sample.messages, progress, derived=_derived(ways))
@@ -85,7 +87,7 @@ def _chat(
     answered = []
     for number, case in enumerate(sample.cases, start=1):
         progress(f"{sample.name}: question {number} of {len(sample.cases)}")
-        by_way = _asked(backscroll, sample, case, ways, parameters)
+        by_way = _asked(backscroll, sample, case, ways, options)
         by_way |= plain.asked(case)
         answered.append(
             Answered(
@@ -110,14 +112,26 @@ def _asked(
     sample: SampleChat,
     case: SampleQuestion,
     ways: Sequence[str],
-    parameters: Mapping[str, float],
+    options: Options,
 ) -> dict[str, QuestionFigures]:
     """Put a question to the bot as a message, and ask for its contexts."""
     message = asked_as_message(sample.chat, sample.messages, case.question, case.asked_at)
     with backscroll.put(sample.chat, message, derived=_derived(ways)):
         session_of = backscroll.sessions_of(sample.chat.chat_id)
         return {
-            way: measured(case, session_of, contexts(backscroll, sample, case, message, way, parameters))
+            way: measured(
+                case,
+                session_of,
+                contexts(
+                    backscroll,
+                    sample,
+                    case,
+                    message,
+                    way,
+                    profile=options.profile,
+                    parameters=options.parameters,
+                ),
+            )
             for way in ways
         }
 
@@ -128,6 +142,8 @@ def contexts(
     case: SampleQuestion,
     message: MessageIn,
     way: str,
+    *,
+    profile: str,
     parameters: Mapping[str, float],
 ) -> WayResult:
     """Ask for the contexts of a question that was put as this message, and return what they found."""
@@ -139,6 +155,7 @@ def contexts(
             words_only=way == BY_WORDS,
             user_id=message.sender_id,
             include_history=True,
+            profile=profile,
             parameters=parameters,
         )
         for budget in BUDGETS

@@ -38,6 +38,8 @@ class Options:
     plain: bool = True
     # where embeddings are remembered for the next run; None: nowhere
     vectors: Path | None = None
+    # of the contexts, and parameters that override its own, by name
+    profile: str = "balanced"
     parameters: Mapping[str, float] = field(default_factory=dict)
     folder: Traversable = samples.CHATS
 
@@ -57,8 +59,11 @@ class AskedTwice:
 
 
 def evaluate(settings: Settings, options: Options, progress: Say) -> dict[str, Any]:
-    """Compute the tables of `compared`, in one fresh database. Raises `InvalidInput` for an unknown parameter."""
-    parameters_for("balanced", options.parameters)
+    """Compute the tables of `compared`, in one fresh database.
+
+    Raises `InvalidInput` for an unknown profile or parameter.
+    """
+    parameters_for(options.profile, options.parameters)
     chosen = [group.read(name, options.folder) for name in options.parts]
     built = group.build(chosen, options.messages, options.seed)
     asked = {name: part for name, part in built.parts.items() if not options.only or name in options.only}
@@ -87,6 +92,7 @@ def evaluate(settings: Settings, options: Options, progress: Say) -> dict[str, A
     return compared(answered) | {
         "messages": len(built.messages),
         "people": built.people,
+        "profile": options.profile,
         "parameters": dict(options.parameters),
         "details": [asdict(one) for one in answered],
     }
@@ -164,7 +170,13 @@ class _Place:
         message = asked_as_message(self._sample.chat, said, case.question, at)
         with self._backscroll.put(self._sample.chat, message, derived=self._derived):
             ours = contexts(
-                self._backscroll, self._sample, case, message, self._way, self._options.parameters
+                self._backscroll,
+                self._sample,
+                case,
+                message,
+                self._way,
+                profile=self._options.profile,
+                parameters=self._options.parameters,
             )
         results: dict[str, WayResult] = {self._way: ours}
         if self._plain is not None:

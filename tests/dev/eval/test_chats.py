@@ -1,6 +1,7 @@
 """The evaluation over chats: how it counts, what it is compared with, and how good the shipped path has to stay."""
 
 import json
+from functools import partial
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -89,6 +90,14 @@ def test_a_part_and_single_chats_are_chosen_and_unknown_ones_refused(folder: Pat
         evaluate(folder, only=("raft",))
     with pytest.raises(InvalidInput, match="no parameter 'wrods'"):
         evaluate(folder, parameters={"wrods": 1})
+    with pytest.raises(InvalidInput, match="profile must be one of balanced"):
+        evaluate(folder, profile="balance")
+
+
+def test_another_profile_is_judged_with_its_own_parameters(folder: Path) -> None:
+    one = partial(evaluate, folder, only=("boat",), parameters={"history_tokens": 0, "memories": 0})
+    assert one()["all"][OURS]["coverage"]["2000"] == 1
+    assert one(profile="ask")["all"][OURS]["coverage"]["2000"] == 0
 
 
 def test_people_get_small_tables(everything: dict[str, Any]) -> None:
