@@ -50,7 +50,7 @@ def _add_step(sender: Any, **_: Any) -> None:
 
 
 def _end_after(seconds: float) -> None:
-    """End this process and its children in so many seconds, unless it has ended; other workers then do its jobs."""
+    """Kill this process and its children if it still runs after `seconds`; other workers then do its jobs."""
     watchdog = threading.Timer(seconds, _end_now, [seconds])
     watchdog.daemon = True
     watchdog.start()

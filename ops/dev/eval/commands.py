@@ -171,7 +171,7 @@ def chats(
             dir_okay=False,
         ),
     ] = None,
-    profile: Annotated[str, typer.Option(metavar="NAME", help="Of the contexts.")] = "balanced",
+    profile: Annotated[str, typer.Option(metavar="NAME", help="The profile of the contexts.")] = "balanced",
     changed: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
