@@ -9,7 +9,7 @@ from sqlalchemy import Connection, create_engine, event, pool
 
 from migrations import patience
 from schemas.errors import SettingsError
-from schemas.settings import load_settings
+from schemas.load_settings import load_settings
 
 
 def _url() -> str:

@@ -14,8 +14,9 @@ from rich.console import Console
 from ops.console import rendering
 from ops.local import stack
 from schemas.errors import DatabaseUnavailable, InvalidInput, NotFound, SettingsError
+from schemas.load_settings import load_settings
 from schemas.payloads import TenantId
-from schemas.settings import Settings, load_settings
+from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from celery import Celery

@@ -10,7 +10,7 @@ from pathlib import Path
 from celery.__main__ import main
 
 from schemas.errors import SettingsError
-from schemas.settings import load_settings
+from schemas.load_settings import load_settings
 
 if __name__ == "__main__":
     sys.path.append(str(Path.cwd()))

@@ -9,7 +9,8 @@ from celery import Celery
 from kombu import Queue
 
 from schemas.errors import SettingsError
-from schemas.settings import Settings, load_settings
+from schemas.load_settings import load_settings
+from schemas.settings import Settings
 from workers import beat, queues
 from workers.connection import Amqp
 

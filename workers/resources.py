@@ -42,7 +42,8 @@ from pipeline.store.claims import Turn
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, ProviderUnavailable, SchemaOutdated
 from schemas.kinds import BACKFILL, EMBED, EXTRACT, FORGET, INGEST, LANGUAGE, ROLLUP, SUMMARIZE
-from schemas.settings import Settings, load_settings
+from schemas.load_settings import load_settings
+from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 from workers import queues
 

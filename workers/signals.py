@@ -21,7 +21,7 @@ from pipeline.operations.doctor import collect
 from pipeline.operations.doctor.check_servers import SKEW_WARNING_SECONDS
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError
-from schemas.settings import load_settings
+from schemas.load_settings import load_settings
 from workers import resources
 from workers.logging import configure_logging
 

@@ -14,7 +14,7 @@ import structlog
 from sqlalchemy import Connection, Row
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.jobs.runner import reason_of
+from pipeline.jobs.failures import reason_of
 from pipeline.memories import statements
 from pipeline.people import suppression
 from pipeline.people.suppression import Named, stopped

@@ -16,7 +16,7 @@ from pipeline.clients.by_space import Embedding
 from pipeline.enrich import embed_spaces, embedding_text
 from pipeline.enrich.embed_spaces import SpaceWriting
 from pipeline.enrich.embedding_text import OwnedText
-from pipeline.jobs import runner
+from pipeline.jobs import failures, runner
 from pipeline.jobs.batches import batched
 from pipeline.jobs.runner import Claim
 from pipeline.llm import ledger
@@ -184,4 +184,4 @@ def _save(
     if waiting:
         away = "; ".join(f"{each.space.name}: {each.away}" for each in spaces if each.away is not None)
         log.warning("space_waits", rows=len(waiting), error=away)
-        runner.finish(connection, waiting, again_in=runner.OUTAGE_SECONDS)
+        runner.finish(connection, waiting, again_in=failures.OUTAGE_SECONDS)

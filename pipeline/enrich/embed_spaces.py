@@ -14,7 +14,7 @@ from pipeline.clients.http_embedder import HttpEmbedder
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich.embed_texts import embed_all
 from pipeline.enrich.embedding_text import OwnedText
-from pipeline.jobs import runner
+from pipeline.jobs import failures
 from pipeline.llm.ledger import EmbeddingCall
 from pipeline.store import vectors
 from schemas.errors import ProviderRejected, ProviderUnavailable
@@ -119,7 +119,7 @@ def cut(
         }
     except ProviderUnavailable as error:
         writing.away = error
-        resting[writing.space.id] = (monotonic() + runner.OUTAGE_SECONDS, error)
+        resting[writing.space.id] = (monotonic() + failures.OUTAGE_SECONDS, error)
 
 
 def embed(
@@ -137,7 +137,7 @@ def embed(
         writing.made = _made(client, lacking)
     except ProviderUnavailable as error:
         writing.away = error
-        resting[writing.space.id] = (monotonic() + runner.OUTAGE_SECONDS, error)
+        resting[writing.space.id] = (monotonic() + failures.OUTAGE_SECONDS, error)
     if not isinstance(client, HttpEmbedder):
         return None
     return EmbeddingCall(

@@ -19,7 +19,7 @@ from pipeline.enrich.language_model import LanguageModelSummarizer
 from pipeline.enrich.protocols import Source, Summarizer
 from pipeline.enrich.session_summary import stored_summary
 from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.jobs import runner
+from pipeline.jobs import failures, runner
 from pipeline.jobs.runner import Claim
 from pipeline.store import chats
 from pipeline.store import rollups as store
@@ -144,6 +144,6 @@ def _combined(
             log.warning(
                 "rollup_extracted",
                 key=source.claim and source.claim.key,
-                error=runner.reason_of(error),
+                error=failures.reason_of(error),
             )
     return summary_merging.combine(parts, source.language), EXTRACTIVE

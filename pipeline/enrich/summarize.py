@@ -22,7 +22,7 @@ from pipeline.enrich.protocols import Source, Summarizer
 from pipeline.enrich.session_summary import summarize_session
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summary_policy import SummaryPolicy, is_due, is_for_model
-from pipeline.jobs import runner
+from pipeline.jobs import failures, runner
 from pipeline.jobs.runner import Claim
 from pipeline.store import chats, counters, jobs, sessions, summary_memories
 from pipeline.store.database import Database
@@ -176,7 +176,7 @@ def _make(
 
 def _end_with_fallback(connection: Connection, claim: Claim, row: Row[Any], failure: Exception) -> None:
     """Note why the model's summary is missing, and keep the job due if the model is to be asked again."""
-    reason = runner.reason_of(failure)
+    reason = failures.reason_of(failure)
     log.warning("summary_extracted", key=claim.key, trace_id=claim.trace_id, error=reason)
     sessions.set_status(connection, row.id, row.revision, "summarized", reason)
     counters.add(connection, claim.tenant_id, {"session_summary_fallbacks": 1})

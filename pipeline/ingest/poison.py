@@ -10,7 +10,8 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.jobs.runner import Claim, finish, reason_of
+from pipeline.jobs.failures import reason_of
+from pipeline.jobs.runner import Claim, finish
 from pipeline.store import counters, messages, quarantine
 from pipeline.store.database import Database
 from pipeline.store.messages import Arrival

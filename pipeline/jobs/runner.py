@@ -12,27 +12,18 @@ from collections.abc import Callable, Iterable, MutableMapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
 
-import psycopg
 import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from pipeline.jobs import failures
 from pipeline.store import claims as store_claims
 from pipeline.store import counters, jobs
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
-from schemas.errors import BudgetSpent, LeaseLost, Permanent, ProviderUnavailable, Retryable
+from schemas.errors import LeaseLost, Permanent, Retryable
 
 log = structlog.get_logger(__name__)
-
-FIRST_RETRY_SECONDS = 2.0
-LAST_RETRY_SECONDS = 600.0
-OUTAGE_SECONDS = 15.0
-"""How often a provider that is away is asked again, unless it says when; such a try does not count as an attempt."""
-MIN_RETRY_AFTER_SECONDS = 1.0
-MAX_RETRY_AFTER_SECONDS = 3600.0
-"""A job that is put off for longer looks again after this: a budget may have been raised."""
-MAX_ERROR_CHARS = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,28 +70,6 @@ class Outcome:
 
 Handler = Callable[[str, Sequence[Claim]], Set[str]]
 """Do and finish one tenant's claims; return the kinds of jobs that are due now."""
-
-
-def backoff_seconds(attempt: int, jitter: float) -> float:
-    """Return the delay after the n-th failed attempt; `jitter` from 0 to 1 spreads what failed together.
-
-    >>> [backoff_seconds(n, 0.0) for n in (1, 2, 3, 20)]
-    [1.0, 2.0, 4.0, 300.0]
-    >>> backoff_seconds(1, 1.0)
-    2.0
-    """
-    ceiling: float = min(FIRST_RETRY_SECONDS * 2 ** min(attempt - 1, 30), LAST_RETRY_SECONDS)
-    return ceiling * (0.5 + jitter / 2)
-
-
-def outage_seconds(retry_after: float | None) -> float:
-    """Return the delay of a job that waits for a provider or a budget, which may say for how long.
-
-    >>> [outage_seconds(after) for after in (None, 0.0, 40.0, 50_000.0)]
-    [15.0, 1.0, 40.0, 3600.0]
-    """
-    asked = OUTAGE_SECONDS if retry_after is None else retry_after
-    return min(max(asked, MIN_RETRY_AFTER_SECONDS), MAX_RETRY_AFTER_SECONDS)
 
 
 def run(
@@ -166,7 +135,9 @@ def _do(
         if len(claims) > 1 and not isinstance(error, Retryable):
             with database.maintenance() as connection:
                 left = still_held(connection, claims)
-            log.info("batch_taken_apart", kind=claims[0].kind, rows=len(left), error=reason_of(error))
+            log.info(
+                "batch_taken_apart", kind=claims[0].kind, rows=len(left), error=failures.reason_of(error)
+            )
             done = [_do(database, [claim], handler, policy) for claim in left]
             return set[str]().union(*(due for due, _ in done)), sum(lost for _, lost in done)
         _release(database, claims, error, policy)
@@ -181,15 +152,6 @@ def still_held(connection: Connection, claims: Sequence[Claim]) -> list[Claim]:
     """Return the claims that were neither finished nor lost to somebody else."""
     held = jobs.still_claimed(connection, claims[0].kind, _rows(claims))
     return [claim for claim in claims if (claim.tenant_id, claim.key) in held]
-
-
-def reason_of(error: Exception) -> str:
-    """Describe an error in one line, without the row that Postgres' errors quote after their first line."""
-    found = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    if isinstance(error, DBAPIError | psycopg.Error):
-        lines = str(found).strip().splitlines() or [""]
-        return f"{type(found).__name__}: {lines[0]}"[:MAX_ERROR_CHARS]
-    return f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
 
 
 def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float | None = None) -> None:
@@ -240,7 +202,7 @@ def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
 
     Raises `LeaseLost` as `finish` does.
     """
-    reason = reason_of(error)
+    reason = failures.reason_of(error)
     log.warning("jobs_failed", kind=claim.kind, keys=[claim.key], error=reason, dead=True)
     if not jobs.mark_dead(connection, claim.tenant_id, claim.kind, claim.key, claim.token, reason):
         raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
@@ -279,14 +241,8 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
     # An outage (Postgres, a provider) and a lost lease are not the row's own doing.
     counts = not isinstance(error, Retryable)
     dead = isinstance(error, Permanent)
-    if isinstance(error, LeaseLost):
-        delay = 0.0
-    elif isinstance(error, ProviderUnavailable | BudgetSpent):
-        delay = outage_seconds(error.retry_after)
-    else:
-        # Postgres is back when this is written, so that what it interrupted need not wait long.
-        delay = backoff_seconds(claims[0].attempts if counts else 1, random.random())  # noqa: S311
-    reason = reason_of(error)
+    delay = failures.delay_seconds(error, claims[0].attempts, random.random())  # noqa: S311
+    reason = failures.reason_of(error)
     log.warning(
         "jobs_failed",
         kind=kind,

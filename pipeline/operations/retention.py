@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.jobs.runner import reason_of
+from pipeline.jobs.failures import reason_of
 from pipeline.store import chats
 from pipeline.store import retention as store
 from pipeline.store.chats import tenant_ids

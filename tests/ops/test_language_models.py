@@ -10,7 +10,8 @@ from ops.local import processes
 from pipeline.clients.destinations import sent_elsewhere
 from pipeline.clients.factory import make_summary_model
 from schemas.errors import SettingsError
-from schemas.settings import Settings, load_settings
+from schemas.load_settings import load_settings
+from schemas.settings import Settings
 from tests.ops.running import backscroll
 from workers import queues
 

@@ -17,7 +17,8 @@ from pipeline.retrieval.hyde import make_gateway
 from pipeline.store import vectors
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, Retryable, SettingsError
-from schemas.settings import Settings, load_settings
+from schemas.load_settings import load_settings
+from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 
 # its handlers put the request's id into the headers of what is published

@@ -27,7 +27,8 @@ from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.embedded.roles import DATABASE
 from pipeline.clients.deterministic import DeterministicEmbedder
 from schemas.errors import Permanent
-from schemas.settings import PREFIX, Settings, load_settings
+from schemas.load_settings import load_settings
+from schemas.settings import PREFIX, Settings
 from workers.app import REDIS_TRANSPORT
 from workers.queues import QUEUES
 

@@ -16,8 +16,8 @@ from pipeline.clients.factory import make_embedder_for
 from pipeline.enrich.protocols import Summarizer
 from pipeline.enrich.summarizers import make_summarizer
 from schemas.errors import ProviderRejected, ProviderUnavailable
+from schemas.load_settings import load_settings
 from schemas.sessions import Message, Summary
-from schemas.settings import load_settings
 from schemas.vectors import Vector
 from workers import resources
 

@@ -14,7 +14,7 @@ from ops.dev.chaos.traffic import Traffic
 from ops.dev.chaos.verdict import Key, Verdict
 from ops.dev.observe import wait
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import OUTAGE_SECONDS
+from pipeline.jobs.failures import OUTAGE_SECONDS
 
 
 @dataclass(kw_only=True)

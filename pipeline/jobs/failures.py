@@ -1,0 +1,56 @@
+"""What becomes of a job that fails: when it is tried again, and what is kept of the error; pure."""
+
+import psycopg
+from sqlalchemy.exc import DBAPIError
+
+from schemas.errors import BudgetSpent, LeaseLost, ProviderUnavailable, Retryable
+
+FIRST_RETRY_SECONDS = 2.0
+LAST_RETRY_SECONDS = 600.0
+OUTAGE_SECONDS = 15.0
+"""How often a provider that is away is asked again, unless it says when; such a try does not count as an attempt."""
+MIN_RETRY_AFTER_SECONDS = 1.0
+MAX_RETRY_AFTER_SECONDS = 3600.0
+"""A job that is put off for longer looks again after this: a budget may have been raised."""
+MAX_ERROR_CHARS = 500
+
+
+def delay_seconds(error: Exception, attempts: int, jitter: float) -> float:
+    """Return the delay before a job that this error ended is tried again; `attempts` includes the one that failed."""
+    if isinstance(error, LeaseLost):
+        return 0.0
+    if isinstance(error, ProviderUnavailable | BudgetSpent):
+        return outage_seconds(error.retry_after)
+    # Postgres is back when this is written, so that what an outage interrupted need not wait long.
+    return backoff_seconds(1 if isinstance(error, Retryable) else attempts, jitter)
+
+
+def backoff_seconds(attempt: int, jitter: float) -> float:
+    """Return the delay after the n-th failed attempt; `jitter` from 0 to 1 spreads what failed together.
+
+    >>> [backoff_seconds(n, 0.0) for n in (1, 2, 3, 20)]
+    [1.0, 2.0, 4.0, 300.0]
+    >>> backoff_seconds(1, 1.0)
+    2.0
+    """
+    ceiling: float = min(FIRST_RETRY_SECONDS * 2 ** min(attempt - 1, 30), LAST_RETRY_SECONDS)
+    return ceiling * (0.5 + jitter / 2)
+
+
+def outage_seconds(retry_after: float | None) -> float:
+    """Return the delay of a job that waits for a provider or a budget, which may say for how long.
+
+    >>> [outage_seconds(after) for after in (None, 0.0, 40.0, 50_000.0)]
+    [15.0, 1.0, 40.0, 3600.0]
+    """
+    asked = OUTAGE_SECONDS if retry_after is None else retry_after
+    return min(max(asked, MIN_RETRY_AFTER_SECONDS), MAX_RETRY_AFTER_SECONDS)
+
+
+def reason_of(error: Exception) -> str:
+    """Describe an error in one line, without the row that Postgres' errors quote after their first line."""
+    found = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    if isinstance(error, DBAPIError | psycopg.Error):
+        lines = str(found).strip().splitlines() or [""]
+        return f"{type(found).__name__}: {lines[0]}"[:MAX_ERROR_CHARS]
+    return f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]

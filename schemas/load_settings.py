@@ -1,0 +1,71 @@
+"""Load the settings of a process from the environment and files, only at the edges: command line, workers, HTTP API."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dotenv import dotenv_values
+from pydantic import ValidationError
+
+from schemas.base import did_you_mean
+from schemas.errors import SettingsError
+from schemas.settings import PREFIX, Settings
+
+OTHERS = (
+    *("CONFIG", "SUPERUSER_URL", "VENV", "EXTRAS"),
+    *("OWNER_PASSWORD", "APP_PASSWORD", "MAINTENANCE_PASSWORD", "BACKUP_PASSWORD"),
+)
+"""Names with our prefix that are read by `db roles`, the scripts and compose."""
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Load the settings of this process.
+
+    Raises `SettingsError` that names each wrong variable, its value and what is allowed, and each variable with our
+    prefix that is no setting.
+    """
+    config = os.environ.get(PREFIX + "CONFIG")
+    if config and not Path(config).is_file():
+        raise SettingsError(f"{PREFIX}CONFIG names {config}, which is not a file")
+    files = (".env", config) if config else (".env",)
+    read = {file: dotenv_values(file) for file in files}
+    _refuse_unknown({"the environment": os.environ, **read})
+    overrides = _own_names(read.values()) | overrides
+    try:
+        return Settings(_env_file=files, **overrides)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_explain(e) for e in error.errors())) from None
+
+
+def _own_names(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what files say under our prefix, where the environment has the same setting only as another tool's.
+
+    A key that lies there for something else is not to take the place of ours.
+    """
+    said = {name: value for file in files for name, value in file.items()}
+    own = {name: PREFIX + name.upper() for name, f in Settings.model_fields.items() if f.validation_alias}
+    return {name: said[ours] for name, ours in own.items() if ours in said and ours not in os.environ}
+
+
+def _refuse_unknown(given: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise `SettingsError` for what has our prefix and is read by nobody; `given` are names by where they stand."""
+    known = [*(name.upper() for name in Settings.model_fields), *OTHERS]
+    told = []
+    for place, names in given.items():
+        for name in sorted(names):
+            bare = name.upper().removeprefix(PREFIX)
+            if name.upper().startswith(PREFIX) and bare not in known:
+                hint = did_you_mean(bare, known, prefix=PREFIX) or "remove it"
+                told.append(f"{name} in {place} is no setting; {hint}")
+    if told:
+        raise SettingsError("\n".join(told))
+
+
+def _explain(error: Any) -> str:
+    name = str(error["loc"][0]) if error["loc"] else "settings"
+    if not name.startswith(PREFIX) and name.islower():
+        name = PREFIX + name.upper()
+    secret = any(word in name for word in ("URL", "KEY"))
+    value = "" if secret else f"={error['input']!r}"
+    return f"{name}{value}: {error['msg']}"
