@@ -176,6 +176,7 @@ def settings(stage: Stage) -> Settings:
     return stage.settings
 
 
+@pytest.mark.no_cover  # some thousand commands, each of which its own stories cover
 def test_no_command_tells_or_changes_what_is_another_tenant_s(stage: Stage, run: Run) -> None:
     known = set(commands())
     assert known - LINES.keys() == set(), "say what a hostile line of these commands is, in LINES"

@@ -9,10 +9,10 @@ from re import _parser  # type: ignore[attr-defined]
 from time import thread_time
 from typing import Any
 
-SHORT, LONG = 4_000, 16_000
+SHORT, LONG = 2_000, 8_000
 # Linear is 4 times, quadratic 16 times.
 MOST_TIMES = 8.0
-# The time of a text below this is noise; a square would take ten times as long at the very least.
+# The time of a text below this is noise; a square would take several times as long at the very least.
 FLOOR_SECONDS = 0.008
 RUNS = 3
 # A quarter of `SHORT` characters may not take longer, whatever it grows with: `LONG` would hang.
