@@ -31,7 +31,7 @@ class ArmLimits(NamedTuple):
 
 # By the messages that a chat has at least, the largest first.
 LIMITS: Mapping[int, ArmLimits] = {
-    20_000: ArmLimits(150, SessionLimits(read=1500, looked_into=12, messages=12)),
+    20_000: ArmLimits(75, SessionLimits(read=1500, looked_into=12, messages=12)),
     5_000: ArmLimits(75, SessionLimits(read=1000, looked_into=8, messages=12)),
     0: ArmLimits(35, SessionLimits(read=500, looked_into=4, messages=8)),
 }
