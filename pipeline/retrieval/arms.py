@@ -40,7 +40,7 @@ BEHIND_ASIDES = 400
 # Messages that each other arm finds.
 CANDIDATES_PER_SIDE_ARM = 30
 # Of somebody named, the best are looked for among so many of the nearest messages.
-NAMED_WITHIN = 400
+NAMED_WITHIN = 3000
 # Of each time that a question names, messages that are looked at.
 TIME_READ = 2000
 # Messages with the words of a phrase or an identifier that are read for it …

@@ -146,7 +146,8 @@ def nearest(
 def within(space: EmbeddingSpace | None) -> str:
     """Return SQL of messages of the times from `:starts` to `:ends`: of each its first `:read` are looked at.
 
-    These are `:side` with the words of the query or the first, and the `:side` nearest to it.
+    These are `:side` with the words of the query or the first, the `:side` nearest to it, and the `:side` nearest of
+    `:speakers`.
     """
     order = "m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at"
     if space is not None:
@@ -159,11 +160,13 @@ def within(space: EmbeddingSpace | None) -> str:
             SELECT m.*, row_number() OVER (PARTITION BY span.start ORDER BY m.sent_at) AS turn
             FROM unnest(CAST(:starts AS timestamptz[]), CAST(:ends AS timestamptz[])) AS span (start, stop)
             CROSS JOIN LATERAL (
-                SELECT tenant_id, id, tsv, sent_at FROM messages WHERE chat_id = :chat
+                SELECT tenant_id, id, tsv, sent_at, coalesce(nullif(sender_name, ''), sender_id) AS speaker
+                FROM messages WHERE chat_id = :chat
                     AND (CAST(:key AS text) IS NULL OR session_key = :key)
                     AND sent_at >= span.start AND sent_at < span.stop ORDER BY sent_at LIMIT :read) m)
         (SELECT id FROM inside m ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, turn LIMIT :side)
         UNION (SELECT id FROM inside m ORDER BY {order} LIMIT :side)
+        UNION (SELECT id FROM inside m WHERE speaker = ANY(:speakers) ORDER BY {order} LIMIT :side)
     """
 
 

@@ -54,6 +54,7 @@ def special() -> list[MessageIn]:
         said(51, 100, "i like the pie", "pie", "Olek"),
         said(60, 100, "who can lend a ladder for the lighthouse?", "ladder", "Ann"),
         said(80, 100, "mine is in the shed", "shed", "Bob", reply_to="ladder"),
+        said(70, 100, "the doctor was late", "doctor", "Dana"),
         said(DAYS - 1, 100, "all quiet here", "quiet", "Bob"),
     ]
 
@@ -89,6 +90,16 @@ def test_a_day_that_is_named_is_found_by_its_day(database: Database, settings: S
     assert "times" in hit(found, "soup").arms
     assert hit(found, "soup").components["date"] > 0
     assert hit(found, "soup").rank == 1
+
+
+def test_what_somebody_said_in_a_month_is_found_among_all_that_others_said_of_it_then(
+    database: Database, settings: Settings
+) -> None:
+    # Given a month with 900 messages about ferries, and one of Dana's about something else
+    month = EPOCH + timedelta(days=70)
+    found = ask(database, settings, f"what did Dana say about the ferry in {month:%B %Y}?")
+    assert "times" in hit(found, "doctor").arms
+    assert hit(found, "doctor").rank <= 5
 
 
 def test_what_mentions_somebody_is_found_by_their_name(database: Database, settings: Settings) -> None:
