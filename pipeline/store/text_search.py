@@ -154,7 +154,7 @@ def within(space: EmbeddingSpace | None) -> str:
         order = f"""(SELECT min({distance(space, "v.embedding")}) FROM message_vectors v
             WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND {in_space(space, "v.")}) NULLS LAST,
             m.sent_at"""
-    # of each time the first ones, which say what it was about, and the best of all
+    # of each time the first ones, which say what it was about, the best of all, and the best of whom it names
     return f"""
         WITH inside AS MATERIALIZED (
             SELECT m.*, row_number() OVER (PARTITION BY span.start ORDER BY m.sent_at) AS turn
