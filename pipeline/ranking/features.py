@@ -75,6 +75,10 @@ def features(question: Question, candidates: Sequence[Candidate], statistics: St
             columns[kind] = np.fromiter(map(holds, ordered), np.float64, size)
     if "now" in question.asks:
         columns["latest"] = _newness(ordered)
+    if any(c.attended for c in ordered):
+        sessions = statistics.sessions
+        tells = bm25.idf(sessions, statistics.attended) / bm25.idf(sessions, 0)
+        columns["attended"] = tells * np.fromiter((c.attended for c in ordered), np.float64, size)
     if any(c.linked for c in ordered):
         columns["linked"] = np.fromiter((c.linked for c in ordered), np.float64, size)
     for name, pieces in (("phrase", question.phrases), ("exact", question.identifiers)):

@@ -76,6 +76,8 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
                 word: found.by_word.document_frequency.get(word, 0) for word in query.lexemes
             },
             mean_cosine=found.by_vector.mean_cosine,
+            sessions=request.prelude.sessions,
+            attended=request.prelude.attended,
         )
 
     own, *others = map(statistics, terms.queries, found)
@@ -162,6 +164,7 @@ def _candidates(rows: Sequence[CandidateRow], terms: SearchTerms, language: str)
             after,
             asks,
             flags,
+            attended,
         ) = row
         if session != before:
             place = 0
@@ -188,6 +191,7 @@ def _candidates(rows: Sequence[CandidateRow], terms: SearchTerms, language: str)
                 length=size,
                 cosine=cosines[0],
                 cues=stored_or_read(asks, flags, content, language, of_a_bot=role == "assistant"),
+                attended=bool(attended),
                 answered=_answered(by_external_id.get(reply_to), answered) if reply_to else None,
                 others=()
                 if alone

@@ -69,7 +69,9 @@ class RetrievalRequest:
     @property
     def scope(self) -> Scope:
         """Where to look."""
-        return Scope(chat_id=self.chat.chat_id, language=self.chat.language, session_key=self.session_key)
+        chat, asker = self.chat, self.prelude.asker
+        key = self.session_key
+        return Scope(chat_id=chat.chat_id, language=chat.language, session_key=key, asker=asker)
 
     @property
     def keeps_plans(self) -> bool:

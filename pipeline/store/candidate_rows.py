@@ -45,9 +45,10 @@ _NEAR = f"""
             SELECT {_PLACE} FROM messages r WHERE r.chat_id = :chat AND r.external_id = g.reply_to) r
         WHERE g.reply_to IS NOT NULL AND :reach > 0
     ), found AS MATERIALIZED (
-        SELECT m.id, m.sent_at, m.position, m.session_key, s.id AS session_id, s.started_at, s.ended_at
+        SELECT m.id, m.sent_at, m.position, m.session_key, s.id AS session_id, s.started_at, s.ended_at, s.attended
         FROM wanted m LEFT JOIN LATERAL (
-            SELECT s.id, s.started_at, s.ended_at FROM conversation_sessions s
+            SELECT s.id, s.started_at, s.ended_at, CAST(:asker AS text) = ANY(s.participants) AS attended
+            FROM conversation_sessions s
             WHERE s.chat_id = :chat AND s.session_key = m.session_key AND s.status <> 'merged'
                 AND s.started_at <= m.sent_at
             ORDER BY s.started_at DESC LIMIT 1) s ON s.ended_at >= m.sent_at
@@ -127,7 +128,7 @@ def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...], *, knows:
     ]
     cosines = ", ".join(f"f.cosine_{number}" for number in numbers)
     known = f"""
-        UNION ALL SELECT id, {"NULL, " * 12} next, NULL, NULL FROM placed WHERE {_KNOWN}
+        UNION ALL SELECT id, {"NULL, " * 12} next, NULL, NULL, NULL FROM placed WHERE {_KNOWN}
     """
     return text(f"""
         WITH {_NEAR.format(given=given)}, placed AS MATERIALIZED (
@@ -139,7 +140,8 @@ def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...], *, knows:
             SELECT id, {", ".join(f"max({name}) AS {name}" for name in columns)}
             FROM ({" UNION ALL ".join(parts)}) part GROUP BY id
         )
-        SELECT {_COLUMNS}, {answered("m")} AS answered, ARRAY[{cosines}] AS cosines, f.session, f.next, f.asks, f.flags
+        SELECT {_COLUMNS}, {answered("m")} AS answered, ARRAY[{cosines}] AS cosines, f.session, f.next, f.asks, f.flags,
+            f.session = ANY(ARRAY(SELECT session_id FROM found WHERE attended)) AS attended
         FROM {f"(SELECT * FROM facts WHERE NOT {_KNOWN})" if knows else "facts"} f
         CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = f.id OFFSET 0) m
         {known if knows else ""}
@@ -166,7 +168,8 @@ def with_neighbours(
     """Return messages for ranking, with up to `reach` on either side within their sessions and what answers them.
 
     The last columns are what each answers, its cosines to the queries, its session (0: not placed yet), the message
-    that is known to come right after it there, and its cues where they are stored.
+    that is known to come right after it there, its cues where they are stored, and whether the scope's asker spoke in
+    that session.
     """
     return _rows(connection, _GIVEN, scope, reach, words, queries, ids=ids)
 
@@ -217,11 +220,17 @@ def _rows(
     spaces = tuple(query and query[0] for query in queries)
     statement = _candidates(given, spaces, knows=given is _DECIDING)
     compared = {f"query_{number}": literal(query[1]) for number, query in enumerate(queries) if query}
-    own = {"chat": scope.chat_id, "reach": reach, "lexemes": words, "any": any_of(words)}
+    own = {
+        "chat": scope.chat_id,
+        "asker": scope.asker,
+        "reach": reach,
+        "lexemes": words,
+        "any": any_of(words),
+    }
     return run(connection, statement, **own, **compared, **parameters).all()
 
 
 def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> dict[int, int]:
     """Return messages with up to `reach` on either side within their sessions: the session (0: none yet) of each."""
-    rows = run(connection, _AROUND, chat=scope.chat_id, ids=ids, reach=reach)
+    rows = run(connection, _AROUND, chat=scope.chat_id, asker=scope.asker, ids=ids, reach=reach)
     return {row[0]: row[1] for row in rows}

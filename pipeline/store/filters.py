@@ -13,6 +13,8 @@ class Scope:
     chat_id: str
     language: str
     session_key: str | None = None
+    # what whoever asks is called there
+    asker: str | None = None
 
     def given(self) -> dict[str, Any]:
         """Return the parameters of a statement that searches it."""

@@ -43,7 +43,7 @@ _SPACE = ", ".join(f"s.{name}" for name in vectors.COLUMNS.split(", "))
 def _statement(*, of_key: bool) -> TextClause:
     # json and not rows, as there are several lists of different lengths
     return text(f"""
-        SELECT now() AS now, c.*, people.names, people.began, people.asker,
+        SELECT now() AS now, c.*, people.names, people.began, people.asker, people.sessions, people.attended,
             (SELECT json_agg(json_build_array(query, asked_at)) FILTER (WHERE query IS NOT NULL) FROM (
                 SELECT query, asked_at FROM query_log WHERE chat_id = :chat
                 ORDER BY asked_at DESC LIMIT :logged) asked) AS logged,
@@ -74,6 +74,9 @@ class Prelude:
     names: Sequence[str]
     began: datetime | None
     asker: str | None
+    # its sessions, and those in which the asker spoke
+    sessions: int = 0
+    attended: int = 0
     # the database's time
     now: datetime
     # the questions of its log with their times, newest first
@@ -163,6 +166,8 @@ def _prelude(row: Row[Any], of_key: str | None) -> Prelude:
         names=list(row.names or []),
         began=row.began,
         asker=row.asker,
+        sessions=row.sessions or 0,
+        attended=row.attended or 0,
         now=row.now,
         logged=[(query, datetime.fromisoformat(at)) for query, at in row.logged or ()],
         recent=[_message(*each) for each in row.recent or ()],

@@ -81,7 +81,7 @@ _LISTING = text("""
 """)
 PEOPLE = """
     WITH circles AS (
-        SELECT participants, min(started_at) AS began FROM conversation_sessions
+        SELECT participants, min(started_at) AS began, count(*) AS sessions FROM conversation_sessions
         WHERE chat_id = :chat AND status <> 'merged' GROUP BY participants
     ), asker AS (
         SELECT coalesce((SELECT user_id FROM user_senders WHERE sender_id = :asker), :asker) AS person
@@ -90,19 +90,25 @@ PEOPLE = """
         SELECT array_agg(id) AS ids FROM (
             SELECT CAST(:asker AS text) AS id UNION SELECT person FROM asker
             UNION SELECT s.sender_id FROM user_senders s JOIN asker ON s.user_id = asker.person) known
-    )
-    SELECT (SELECT array_agg(DISTINCT name) FROM circles, unnest(participants) AS name) AS names,
-        (SELECT min(began) FROM circles) AS began,
-        (SELECT coalesce((
+    ), called AS (
+        SELECT coalesce((
             SELECT sender_name FROM (
                 SELECT sender_id, sender_name, sent_at FROM messages
                 WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :within) newest
             WHERE sender_id = ANY((SELECT ids FROM ids)::text[]) AND sender_name <> ''
-            ORDER BY sent_at DESC LIMIT 1), asker.person) FROM asker) AS asker
+            ORDER BY sent_at DESC LIMIT 1), asker.person) AS name FROM asker
+    )
+    SELECT (SELECT array_agg(DISTINCT name) FROM circles, unnest(participants) AS name) AS names,
+        (SELECT min(began) FROM circles) AS began,
+        (SELECT name FROM called) AS asker,
+        (SELECT CAST(sum(sessions) AS integer) FROM circles) AS sessions,
+        (SELECT CAST(sum(sessions) AS integer) FROM circles
+            WHERE (SELECT name FROM called) = ANY(participants)) AS attended
 """
-"""SQL of who spoke in `:chat`, when it began, and what to call `:asker`.
+"""SQL of who spoke in `:chat`, when it began, what to call `:asker`, and in how many of its sessions they spoke.
 
-That is the newest name that they have there, under whichever id; else the user whom the id is linked to; else the id.
+They are called by the newest name that they have there, under whichever id; else by the user whom the id is linked to;
+else by the id.
 """
 _WANTING_ROLLUP = text(f"""
     SELECT id, chat_id FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status = 'open'

@@ -13,6 +13,7 @@ from sqlalchemy import Engine, event
 from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.memories.statements import remember
 from pipeline.people import identities
 from pipeline.store.database import Database
@@ -22,7 +23,8 @@ from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import POLICY, TENANT, message
+from tests.test_pipeline import place
 
 ZONE = ZoneInfo("Asia/Tokyo")
 CHAT = ChatIn(chat_id="test:trip", title="The trip", time_zone="Asia/Tokyo")
@@ -325,3 +327,36 @@ def test_messages_say_what_a_line_answers_as_the_text_does(trip: Database, setti
     found = ask(trip, settings)
     assert "03:04 Ben, to Ana (“does five suit?”): yes of course" in found.text
     assert found.messages[-2].content == "03:04 Ben, to Ana (“does five suit?”): yes\n  of course"
+
+
+def place_all(database: Database, settings: Settings, talk: list[MessageIn]) -> None:
+    accept.accept(database, TENANT, CHAT, talk)
+    place(database, SessionPolicy.of(settings), POLICY)
+
+
+def test_in_a_large_group_what_was_said_where_the_asker_took_part_comes_before_the_same_elsewhere(
+    database: Database, settings: Settings
+) -> None:
+    talk = []
+    for day in range(12):
+        name = "Cy" if day == 4 else "Ana"
+        talk += [
+            said(day * DAY, name, "where do we keep the spare ladder?"),
+            said(day * DAY + 1, "Ben", f"the ladder is in shed number {day}"),
+        ]
+    place_all(database, settings, talk)
+
+    def first(asker: str) -> tuple[str, dict[str, float]]:
+        explain = ask(
+            database, settings, "where is the ladder, in which shed?", user_id=asker, explain=True
+        ).explain
+        assert explain is not None
+        best = next(hit for hit in explain.messages if "number" in hit.preview)
+        return best.preview, best.components
+
+    preview, parts = first("test:cy")
+    assert preview == "the ladder is in shed number 4"
+    assert parts["attended"] > 0.2
+    # who nearly always takes part hardly gains by it, and a stranger nothing
+    assert 0 < first("test:ana")[1]["attended"] < 0.05
+    assert "attended" not in first("test:zoe")[1]

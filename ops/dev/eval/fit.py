@@ -26,7 +26,7 @@ from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 
-SELDOM = ("latest", "decision", "linked", "date", "phrase", "exact")
+SELDOM = ("latest", "decision", "attended", "linked", "date", "phrase", "exact")
 """Features that too few questions have for a fit: their weights are chosen by hand."""
 STRENGTHS = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 """Of L2, from which cross-validation chooses."""
