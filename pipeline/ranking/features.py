@@ -13,6 +13,7 @@ from pipeline.question.parse import Question
 from pipeline.ranking import bm25, decisions
 from pipeline.ranking.bm25 import Array, Kernel, words
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Candidate, Statistics
+from pipeline.ranking.similarity import share_of_words
 from pipeline.text import exact_match
 from pipeline.text.cues import AnswerType
 
@@ -76,8 +77,7 @@ def features(question: Question, candidates: Sequence[Candidate], statistics: St
     if "now" in question.asks:
         columns["latest"] = _newness(ordered)
     if any(c.attended for c in ordered):
-        sessions = statistics.sessions
-        tells = bm25.idf(sessions, statistics.attended) / bm25.idf(sessions, 0)
+        tells = bm25.idf(statistics.sessions, statistics.attended) / bm25.idf(statistics.sessions, 0)
         columns["attended"] = tells * np.fromiter((c.attended for c in ordered), np.float64, size)
     if any(c.linked for c in ordered):
         columns["linked"] = np.fromiter((c.linked for c in ordered), np.float64, size)
@@ -110,16 +110,12 @@ def _session_words(ordered: Sequence[Candidate], statistics: Statistics) -> Arra
 
     Asides count for none; 0 while a candidate is in no session.
     """
-    frequency = statistics.document_frequency.items()
-    tells = {word: bm25.idf(statistics.messages, held) for word, held in frequency}
     said = defaultdict[int, set[str]](set)
     for candidate in ordered:
         if candidate.session and not candidate.aside:
             said[candidate.session].update(candidate.terms)
-    whole = sum(tells.values()) or 1.0
-    shares = {
-        session: (sum(tells.get(word, 0.0) for word in found) / whole) ** 2 for session, found in said.items()
-    }
+    asked = statistics.document_frequency
+    shares = {session: share_of_words(found, asked, statistics) ** 2 for session, found in said.items()}
     return np.fromiter((shares.get(c.session, 0.0) for c in ordered), np.float64, len(ordered))
 
 

@@ -102,7 +102,7 @@ def _search(
         space,
         vector,
         messages=request.prelude.size,
-        mean_size=mean_length(request),
+        mean_size=request.chat.mean_length,
         limit=limit,
         # messages that a filter leaves out are no candidates
         sessions=sessions or replace(limits_of(request).sessions, looked_into=0),
@@ -141,7 +141,7 @@ def _filtered(
     chat_id, which = request.chat.chat_id, _within_scope(request)
     by_word = [
         text_search.keywords(
-            connection, chat_id, which, query.lexemes, mean_size=mean_length(request), limit=share
+            connection, chat_id, which, query.lexemes, mean_size=request.chat.mean_length, limit=share
         )
         for query, share in _shares(terms, limit)
     ]
@@ -200,8 +200,3 @@ def _within_scope(request: RetrievalRequest) -> MessageFilter:
     if request.session_key is None:
         return request.filter
     return replace(request.filter, session_key=request.session_key)
-
-
-def mean_length(request: RetrievalRequest) -> float:
-    """Return the mean number of distinct lexemes of a chat's messages."""
-    return request.chat.lexeme_count / max(1, request.chat.message_count)

@@ -71,7 +71,7 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
     def statistics(query: QueryTerms, found: Arms) -> Statistics:
         return Statistics(
             messages=request.prelude.size,
-            mean_length=arms.mean_length(request),
+            mean_length=request.chat.mean_length,
             document_frequency={
                 word: found.by_word.document_frequency.get(word, 0) for word in query.lexemes
             },

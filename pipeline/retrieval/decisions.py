@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from pipeline.ranking import decisions, features
 from pipeline.ranking.model import Candidate
-from pipeline.retrieval.arms import limits_of, mean_length
+from pipeline.retrieval.arms import limits_of
 from pipeline.retrieval.candidates import REACH, CandidateSet, extended, lexemes_of
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import candidate_rows, keyword_search
@@ -34,7 +34,7 @@ def with_decisions(connection: Connection, query: PreparedQuery, found: Candidat
         REACH,
         lexemes_of(query.terms),
         [each.embedded for each in query.terms.queries],
-        sizes=keyword_search.sizes_of(query.request.prelude.size, mean_length(query.request)),
+        sizes=keyword_search.sizes_of(query.request.prelude.size, chat.mean_length),
         read=_READ,
         limit=limits_of(query.request).best,
     )

@@ -51,10 +51,9 @@ def allowed(connection: Connection, query: PreparedQuery, hits: Sequence[Scored]
 
 def terms_by_session(hits: Iterable[Scored]) -> dict[int, set[str]]:
     """Return the lexemes of all queries that the messages of each session hold."""
-    held: dict[int, set[str]] = {}
-    for hit in hits:
-        inside = held.setdefault(hit.candidate.session, set())
-        inside.update(hit.candidate.terms, *(other.terms for other in hit.candidate.others))
+    held = defaultdict[int, set[str]](set)
+    for candidate in (hit.candidate for hit in hits):
+        held[candidate.session].update(candidate.terms, *(other.terms for other in candidate.others))
     return held
 
 
@@ -101,9 +100,11 @@ def as_line(message: Message, score: float | None = None) -> Line:
     )
 
 
-def preview(text: str) -> str:
-    """Return the beginning of a text on one line."""
-    return truncate.shortened(truncate.one_line(text), PREVIEW_CHARS)
+def preview(text: str, piece: str = "") -> str:
+    """Return the beginning of a text on one line, or its part around a piece of it."""
+    start = max(0, text.casefold().find(piece.casefold()) - 60)
+    cut = (truncate.ELLIPSIS if start else "") + truncate.one_line(text[start:])
+    return truncate.shortened(cut, PREVIEW_CHARS)
 
 
 def rounded(parts: Mapping[str, float]) -> dict[str, float]:

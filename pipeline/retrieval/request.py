@@ -69,9 +69,8 @@ class RetrievalRequest:
     @property
     def scope(self) -> Scope:
         """Where to look."""
-        chat, asker = self.chat, self.prelude.asker
-        key = self.session_key
-        return Scope(chat_id=chat.chat_id, language=chat.language, session_key=key, asker=asker)
+        key, asker = self.session_key, self.prelude.asker
+        return Scope(chat_id=self.chat.chat_id, language=self.chat.language, session_key=key, asker=asker)
 
     @property
     def keeps_plans(self) -> bool:

@@ -22,10 +22,10 @@ from pipeline.llm.gateway import Gateway
 from pipeline.ranking.similarity import best_cosines
 from pipeline.retrieval import hyde
 from pipeline.retrieval.message_ranking import (
-    PREVIEW_CHARS,
     Ranking,
     allowed,
     message_hits,
+    preview,
     rank_messages,
 )
 from pipeline.retrieval.prepare import PreparedQuery, parse_question, prepare_query
@@ -33,7 +33,6 @@ from pipeline.retrieval.request import RetrievalRequest, Stopwatch, for_search
 from pipeline.retrieval.session_search import search_contextual, search_topic
 from pipeline.store import candidate_rows, messages, text_search, vector_search
 from pipeline.store.database import Database
-from pipeline.text import truncate
 from schemas.search import MessageHit, SearchQuery, SearchResult
 from schemas.sessions import Message
 from schemas.settings import Settings
@@ -169,7 +168,7 @@ def _hits(
             session_id=session_of.get(message.id) or None,
             at=message.sent_at,
             speaker=message.speaker,
-            preview=_preview(message.content, piece),
+            preview=preview(message.content, piece),
             rank=number,
             score=round(score, 6),
             components=components,
@@ -178,10 +177,3 @@ def _hits(
         )
         for number, (message, score, components) in enumerate(found, start=1)
     ]
-
-
-def _preview(content: str, piece: str) -> str:
-    at = content.casefold().find(piece.casefold()) if piece else 0
-    start = max(0, at - 60)
-    cut = (truncate.ELLIPSIS if start else "") + truncate.one_line(content[start:])
-    return truncate.shortened(cut, PREVIEW_CHARS)

@@ -107,6 +107,11 @@ class Chat:
     # how many messages it had when its language was detected last
     language_at: int = 0
 
+    @property
+    def mean_length(self) -> float:
+        """The mean number of distinct lexemes of its messages."""
+        return self.lexeme_count / max(1, self.message_count)
+
 
 CHAT_COLUMNS = (
     "chat_id, platform, kind, title, time_zone, language, message_count, lexeme_count, memory, moved_to, "

@@ -27,7 +27,7 @@ host all all {LOOPBACK}/32 scram-sha-256
 SETTINGS = {
     "cluster_name": "backscroll",
     "max_connections": "100",
-    "shared_buffers": "128MB",
+    "shared_buffers": "256MB",
     "effective_cache_size": "1GB",
     "work_mem": "16MB",
     "maintenance_work_mem": "128MB",
