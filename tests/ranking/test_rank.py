@@ -159,7 +159,7 @@ def test_the_less_of_the_question_is_found_by_word_the_more_its_meaning_decides(
     assert lead_of_words(animal=0, sex=0, assum=0) < lead_of_words(animal=0) < lead_of_words()
 
 
-def test_what_was_said_where_the_asker_spoke_counts_the_more_the_seldomer_they_speak() -> None:
+def test_what_was_said_where_the_asker_spoke_counts_the_more_the_less_often_they_speak() -> None:
     talk = [
         candidate(1, "it is at the hall", session=1, place=0, terms={"hall": 1}, attended=True),
         candidate(2, "it is at the hall", session=2, place=0, terms={"hall": 1}),
