@@ -7,7 +7,6 @@ by line, line ends included (`pipeline.text.tokens`), so the tokens of a context
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import NamedTuple
 
 from pipeline.text.fencing import CLOSE, OPEN
@@ -109,8 +108,6 @@ class _Packing:
         self.reason: DropReason = "cap"
         self.frame = count(section.heading) + (count(OPEN) + count(CLOSE) if section.fenced else 0)
         self.ellipsis = count(ELLIPSIS)
-        # each is asked for several times
-        self.heading = cache(count)
 
     @property
     def is_full(self) -> bool:
@@ -162,7 +159,7 @@ class _Packing:
         if after is None:
             return 0
         if before is None or before.group != after.group:
-            return self.heading(after.group) if after.group else 0
+            return self.count(after.group) if after.group else 0
         return self.ellipsis if _has_gap(before, after) else 0
 
     def _render(self) -> str:

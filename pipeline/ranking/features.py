@@ -77,8 +77,8 @@ def features(question: Question, candidates: Sequence[Candidate], statistics: St
     if "now" in question.asks:
         columns["latest"] = _newness(ordered)
     if any(c.attended for c in ordered):
-        tells = bm25.idf(statistics.sessions, statistics.attended) / bm25.idf(statistics.sessions, 0)
-        columns["attended"] = tells * np.fromiter((c.attended for c in ordered), np.float64, size)
+        rarity = bm25.idf(statistics.sessions, statistics.attended) / bm25.idf(statistics.sessions, 0)
+        columns["attended"] = rarity * np.fromiter((c.attended for c in ordered), np.float64, size)
     if any(c.linked for c in ordered):
         columns["linked"] = np.fromiter((c.linked for c in ordered), np.float64, size)
     for name, pieces in (("phrase", question.phrases), ("exact", question.identifiers)):

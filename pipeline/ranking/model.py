@@ -41,7 +41,7 @@ class Weights:
     latest: float = 0.25
     # asked what was decided, this message decides it
     decision: float = 4.0
-    # the asker spoke in its session: the more, the less often they do
+    # the asker spoke in its session; weighted by idf, so that it counts in full if they spoke in no other
     attended: float = 0.4
     # linked to somebody or something that the question names, with `entity_hops`
     linked: float = 0.3

@@ -101,7 +101,7 @@ def as_line(message: Message, score: float | None = None) -> Line:
 
 
 def preview(text: str, piece: str = "") -> str:
-    """Return the beginning of a text on one line, or its part around a piece of it."""
+    """Return the beginning of a text on one line; with a `piece` of it, from a little before that."""
     start = max(0, text.casefold().find(piece.casefold()) - 60)
     cut = (truncate.ELLIPSIS if start else "") + truncate.one_line(text[start:])
     return truncate.shortened(cut, PREVIEW_CHARS)

@@ -13,7 +13,7 @@ class Scope:
     chat_id: str
     language: str
     session_key: str | None = None
-    # what whoever asks is called there
+    # the asker's name, as the sessions of the chat have it; None: nobody is named
     asker: str | None = None
 
     def given(self) -> dict[str, Any]:

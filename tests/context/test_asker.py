@@ -329,11 +329,6 @@ def test_messages_say_what_a_line_answers_as_the_text_does(trip: Database, setti
     assert found.messages[-2].content == "03:04 Ben, to Ana (“does five suit?”): yes\n  of course"
 
 
-def place_all(database: Database, settings: Settings, talk: list[MessageIn]) -> None:
-    accept.accept(database, TENANT, CHAT, talk)
-    place(database, SessionPolicy.of(settings), POLICY)
-
-
 def test_in_a_large_group_what_was_said_where_the_asker_took_part_comes_before_the_same_elsewhere(
     database: Database, settings: Settings
 ) -> None:
@@ -344,7 +339,8 @@ def test_in_a_large_group_what_was_said_where_the_asker_took_part_comes_before_t
             said(day * DAY, name, "where do we keep the spare ladder?"),
             said(day * DAY + 1, "Ben", f"the ladder is in shed number {day}"),
         ]
-    place_all(database, settings, talk)
+    accept.accept(database, TENANT, CHAT, talk)
+    place(database, SessionPolicy.of(settings), POLICY)
 
     def first(asker: str) -> tuple[str, dict[str, float]]:
         explain = ask(

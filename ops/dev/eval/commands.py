@@ -241,7 +241,7 @@ def fit(
     from ops.dev.eval import fit as fitting
     from ops.dev.eval import report
 
-    fixed = () if free else tuple(fix or fitting.SELDOM)
+    fixed = () if free else tuple(fix or fitting.BY_HAND)
     options = fitting.Options(fixed=fixed, only=tuple(only or ()), cache=cache)
     with shown() as say:
         found = fitting.fitted(connection.configured(), options, say)

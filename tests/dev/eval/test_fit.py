@@ -174,7 +174,7 @@ def test_weights_are_fitted_on_one_part_and_judged_on_the_other(folder: Path, tm
     assert found["fit"]["questions"] == 6
     assert found["held"]["questions"] == 4
     assert set(found["by_chat"]) == {"flat", "office"}
-    assert all(found["weights"][name] == getattr(Weights(), name) for name in fit.SELDOM)
+    assert all(found["weights"][name] == getattr(Weights(), name) for name in fit.BY_HAND)
     assert min(found["weights"].values()) >= 0
     assert set(found["features"]) == set(NAMES)
     assert found["features"]["phrase"] == {"questions": 0, "lost": {"5": 0, "10": 0}, "small": True}
