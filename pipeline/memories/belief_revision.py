@@ -18,7 +18,6 @@ from pipeline.store import derived as store_derived
 from pipeline.store import evidence as store
 from pipeline.store import identities, jobs, learned
 from pipeline.store.evidence import Evidence
-from pipeline.text.duplicates import says_the_same
 
 
 def revise(
@@ -37,13 +36,14 @@ def revise(
     person = owner.user_id and identities.user_of(connection, owner.user_id)
     learned.lock_owner(connection, tenant_id, person or owner.agent_id or owner.chat_id or "")
     everything = {row.id: row for row in fact_owners.known(connection, owner)}
+    known = {memory: _written(row) for memory, row in everything.items()}
     new: dict[Statement, Said] = {}
     for each in said:
-        new[_stated(each, [*map(_written, everything.values()), *new])] = each
-    rows = _concerned(everything, new, again)
+        new[_stated(each, [*known.values(), *new])] = each
+    rows = {memory: everything[memory] for memory in _concerned(known, new, again)}
     evidence = store.of_memories(connection, [row.id for row in rows.values() if row.learned_by])
     statements = [_statement(each, rows[each.memory_id]) for each in evidence if each.memory_id]
-    statements += [_written(row) for row in rows.values() if not row.learned_by]
+    statements += [known[row.id] for row in rows.values() if not row.learned_by]
     statements += new
     found = beliefs.believed(
         statements, {row.id: row.retracted_at for row in rows.values() if row.retracted_at}
@@ -53,12 +53,12 @@ def revise(
     edges = ((ids[old], ids[by]) for old, one in enumerate(found) for by in one.superseded_by)
     learned.set_supersessions(connection, tenant_id, list({*rows, *ids}), edges)
     by_model = (
-        (known, ids[place])
+        (replaced, ids[place])
         for place, one in enumerate(found)
         for statement in one.statements
         if statement in new
-        for known in new[statement].fact.replaces
-        if known != ids[place]
+        for replaced in new[statement].fact.replaces
+        if replaced != ids[place]
     )
     learned.supersede(connection, tenant_id, by_model)
     believed = set(ids)
@@ -71,18 +71,18 @@ def revise(
 
 
 def _concerned(
-    rows: Mapping[UUID, Row[Any]], new: Iterable[Statement], again: Collection[UUID]
-) -> dict[UUID, Row[Any]]:
+    known: Mapping[UUID, Statement], new: Iterable[Statement], again: Collection[UUID]
+) -> list[UUID]:
     """Return the memories that new statements may be, or contradict, and those to look at again with theirs."""
-    attributes = {each.attribute for each in new} | {rows[each].attribute for each in again if each in rows}
-    loose = [each.content for each in new if not each.attribute]
-    return {
-        row.id: row
-        for row in rows.values()
-        if (row.attribute and row.attribute in attributes)
-        or row.id in again
-        or (not row.attribute and any(says_the_same(content, row.content) for content in loose))
-    }
+    attributes = {each.attribute for each in new} | {known[each].attribute for each in again if each in known}
+    loose = [each for each in new if not each.attribute]
+    return [
+        memory
+        for memory, each in known.items()
+        if (each.attribute and each.attribute in attributes)
+        or memory in again
+        or (not each.attribute and any(one.gist.is_that_of(each.gist) for one in loose))
+    ]
 
 
 def _statement(each: Evidence, row: Row[Any]) -> Statement:

@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from uuid import UUID
 
-from pipeline.text.duplicates import says_the_same
+from pipeline.text.duplicates import Gist
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,11 @@ class Statement:
     def is_fixed(self) -> bool:
         """Whether it always is the memory that it is."""
         return self.session_id is None
+
+    @cached_property
+    def gist(self) -> Gist:
+        """What it says, to be compared."""
+        return Gist.of(self.content)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +81,8 @@ def believed(
 
 def repeats(content: str, known: Iterable[Statement]) -> Statement | None:
     """Return the latest known statement that says nearly the same, whatever attribute it has."""
-    alike = [each for each in known if says_the_same(content, each.content)]
+    gist = Gist.of(content)
+    alike = [each for each in known if gist.is_that_of(each.gist)]
     return max(alike, key=_order, default=None)
 
 
@@ -109,7 +116,7 @@ def _histories(statements: Iterable[Statement]) -> list[list[Statement]]:
 def _is_alike(one: Statement, other: Statement) -> bool:
     if one.content == other.content:
         return True
-    return _may_share(one, other) and says_the_same(one.content, other.content)
+    return _may_share(one, other) and one.gist.is_that_of(other.gist)
 
 
 def _may_share(one: Statement, other: Statement) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 
 from pipeline.text.cues import ANY_LANGUAGE
@@ -36,9 +37,37 @@ def says_the_same(one: str, other: str) -> bool:
     >>> says_the_same("Ann eats meat.", "Ann does not eat meat."), says_the_same("Flat 3 it is", "Flat 4 it is")
     (False, False)
     """
-    if fingerprint(one) == fingerprint(other):
-        return True
-    return differs_only_in_words(one, other) and jaccard(one, other) >= SAME_JACCARD
+    return Gist.of(one).is_that_of(Gist.of(other))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gist:
+    """What `says_the_same` compares of a statement, for one that is compared with many."""
+
+    fingerprint: bytes
+    numbers: Sequence[str]
+    denies: bool
+    # content words
+    terms: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str) -> "Gist":
+        """Read the gist of a text."""
+        return cls(
+            fingerprint=fingerprint(text),
+            numbers=sorted(_NUMBER.findall(text)),
+            denies=bool(_NEGATION.search(text)),
+            terms=frozenset(terms(words(text), ANY_LANGUAGE)),
+        )
+
+    def is_that_of(self, other: "Gist") -> bool:
+        """Tell whether two statements say nearly the same."""
+        if self.fingerprint == other.fingerprint:
+            return True
+        if self.numbers != other.numbers or self.denies != other.denies:
+            return False
+        both = len(self.terms & other.terms)
+        return both > 0 and both >= SAME_JACCARD * len(self.terms | other.terms)
 
 
 def differs_only_in_words(one: str, other: str) -> bool:
@@ -46,12 +75,6 @@ def differs_only_in_words(one: str, other: str) -> bool:
     if sorted(_NUMBER.findall(one)) != sorted(_NUMBER.findall(other)):
         return False
     return bool(_NEGATION.search(one)) == bool(_NEGATION.search(other))
-
-
-def jaccard(one: str, other: str) -> float:
-    """Return the share of the content words of two texts that both have (0 to 1)."""
-    left, right = (frozenset(terms(words(text), ANY_LANGUAGE)) for text in (one, other))
-    return len(left & right) / len(left | right) if left or right else 0.0
 
 
 def fingerprint(text: str) -> bytes:
