@@ -14,8 +14,8 @@ _HITS = """(
 # The frequency of a lexeme in a message is read back from `ts_rank`: for a single lexeme with all weights 1 it
 # is (1/1² + 1/2² + … + 1/n²) / 1.64493406685, and 1 / (π²/6 - that sum) is n + 1/2 to within 0.06. `unnest` of
 # the tsvector takes ten times as long.
-_TIMES = "round(1 / (1.64493406685 * (1 - ts_rank('{{1,1,1,1}}', {tsv}, {query}))) - 0.5)"
-_NORM = "1.2 * (0.25 + 0.75 * length({tsv}) / mean_size)"
+TIMES = "round(1 / (1.64493406685 * (1 - ts_rank('{{1,1,1,1}}', {tsv}, {query}))) - 0.5)"
+NORM = "1.2 * (0.25 + 0.75 * length({tsv}) / mean_size)"
 
 _KEYWORD_SEARCH = f"""
     CREATE FUNCTION keyword_search(
@@ -54,12 +54,12 @@ _KEYWORD_SEARCH = f"""
                 sum(df) OVER rarest <= most AS rare, row_number() OVER rarest AS place
             FROM known WINDOW rarest AS (ORDER BY df, lexeme)
         ), rare AS MATERIALIZED (
-            SELECT hit.id, hit.tsv, weight, {_NORM.format(tsv="hit.tsv")} AS norm,
-                {_TIMES.format(tsv="hit.tsv", query="query")} AS times
+            SELECT hit.id, hit.tsv, weight, {NORM.format(tsv="hit.tsv")} AS norm,
+                {TIMES.format(tsv="hit.tsv", query="query")} AS times
             FROM weighed CROSS JOIN LATERAL {_HITS.format(keys="weighed.keys")} AS hit
             WHERE weighed.rare OR weighed.place = 1
         ), common AS (
-            SELECT id, weight, norm, {_TIMES.format(tsv="tsv", query="query")} AS times
+            SELECT id, weight, norm, {TIMES.format(tsv="tsv", query="query")} AS times
             FROM (SELECT DISTINCT ON (id) id, tsv, norm FROM rare) AS candidate
             JOIN weighed ON candidate.tsv @@ weighed.query
             WHERE NOT weighed.rare AND weighed.place > 1

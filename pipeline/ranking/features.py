@@ -10,7 +10,7 @@ from operator import attrgetter
 import numpy as np
 
 from pipeline.question.parse import Question
-from pipeline.ranking import bm25, decisions
+from pipeline.ranking import decisions
 from pipeline.ranking.bm25 import Array, Kernel, words
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Candidate, Statistics
 from pipeline.ranking.similarity import share_of_words
@@ -76,9 +76,8 @@ def features(question: Question, candidates: Sequence[Candidate], statistics: St
             columns[kind] = np.fromiter(map(holds, ordered), np.float64, size)
     if "now" in question.asks:
         columns["latest"] = _newness(ordered)
-    if any(c.attended for c in ordered):
-        rarity = bm25.idf(statistics.sessions, statistics.attended) / bm25.idf(statistics.sessions, 0)
-        columns["attended"] = rarity * np.fromiter((c.attended for c in ordered), np.float64, size)
+    if any(c.affinity for c in ordered):
+        columns["affinity"] = np.fromiter((c.affinity for c in ordered), np.float64, size)
     if any(c.linked for c in ordered):
         columns["linked"] = np.fromiter((c.linked for c in ordered), np.float64, size)
     for name, pieces in (("phrase", question.phrases), ("exact", question.identifiers)):

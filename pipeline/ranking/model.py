@@ -41,8 +41,8 @@ class Weights:
     latest: float = 0.25
     # asked what was decided, this message decides it
     decision: float = 4.0
-    # the asker spoke in its session; weighted by idf, so that it counts in full if they spoke in no other
-    attended: float = 0.4
+    # the asker has to do with those who spoke in its session
+    affinity: float = 0.4
     # linked to somebody or something that the question names, with `entity_hops`
     linked: float = 0.3
     # sent at the time that the question names, or that it counts from an event
@@ -85,8 +85,8 @@ class Candidate(NamedTuple):
     cosine: float | None
     # what it is by its text only
     cues: MessageCues
-    # whether the asker spoke in its session
-    attended: bool = False
+    # how much the asker has to do with those who spoke in its session, from 0 to 1
+    affinity: float = 0.0
     # the message of its chat that it answers, where that is there
     answered: RepliedTo | None = None
     # whether it is a question put to a bot, or an answer that says nothing, see `pipeline.ranking.asides`
@@ -119,9 +119,6 @@ class Statistics:
     # the number of messages with each of the question's lexemes; 0 for those in none
     document_frequency: Mapping[str, int]
     mean_cosine: float = 0.0
-    # sessions, and those in which the asker spoke
-    sessions: int = 0
-    attended: int = 0
     # how far meaning is to be trusted: less where the embedding model does not know the chat's language
     trust: float = 1.0
     # where a decision is asked for, the words of candidates that can be its subject, by id

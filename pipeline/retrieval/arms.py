@@ -25,15 +25,15 @@ class ArmLimits(NamedTuple):
 
     # messages that the arms of words and vectors find
     best: int
-    # sessions whose messages are candidates: the best by the vectors of their summaries, and by the words of these
+    # sessions whose messages are candidates
     sessions: SessionLimits
 
 
 # By the messages that a chat has at least, the largest first.
 LIMITS: Mapping[int, ArmLimits] = {
-    20_000: ArmLimits(75, SessionLimits(read=1500, looked_into=12, messages=12)),
-    5_000: ArmLimits(75, SessionLimits(read=1000, looked_into=8, messages=12)),
-    0: ArmLimits(35, SessionLimits(read=500, looked_into=4, messages=8)),
+    20_000: ArmLimits(50, SessionLimits(read=1500, nearest=150, looked_into=16, messages=12)),
+    5_000: ArmLimits(50, SessionLimits(read=1000, nearest=150, looked_into=12, messages=12)),
+    0: ArmLimits(35, SessionLimits(read=500, nearest=75, looked_into=6, messages=8)),
 }
 # Messages that the arms of words and vectors find where half of what they found first are asides.
 BEHIND_ASIDES = 400

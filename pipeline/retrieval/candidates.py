@@ -76,8 +76,6 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
                 word: found.by_word.document_frequency.get(word, 0) for word in query.lexemes
             },
             mean_cosine=found.by_vector.mean_cosine,
-            sessions=request.prelude.sessions,
-            attended=request.prelude.attended,
         )
 
     own, *others = map(statistics, terms.queries, found)
@@ -164,7 +162,7 @@ def _candidates(rows: Sequence[CandidateRow], terms: SearchTerms, language: str)
             after,
             asks,
             flags,
-            attended,
+            affinity,
         ) = row
         if session != before:
             place = 0
@@ -191,7 +189,7 @@ def _candidates(rows: Sequence[CandidateRow], terms: SearchTerms, language: str)
                 length=size,
                 cosine=cosines[0],
                 cues=stored_or_read(asks, flags, content, language, of_a_bot=role == "assistant"),
-                attended=bool(attended),
+                affinity=affinity,
                 answered=_answered(by_external_id.get(reply_to), answered) if reply_to else None,
                 others=()
                 if alone

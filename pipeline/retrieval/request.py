@@ -69,8 +69,12 @@ class RetrievalRequest:
     @property
     def scope(self) -> Scope:
         """Where to look."""
-        key, asker = self.session_key, self.prelude.asker
-        return Scope(chat_id=self.chat.chat_id, language=self.chat.language, session_key=key, asker=asker)
+        return Scope(
+            chat_id=self.chat.chat_id,
+            language=self.chat.language,
+            session_key=self.session_key,
+            affinities=self.prelude.affinities,
+        )
 
     @property
     def keeps_plans(self) -> bool:

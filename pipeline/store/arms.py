@@ -142,17 +142,24 @@ def _statement(
     indexed: bool,
 ) -> TextClause:
     near = _NONE_NEAR
+    # those whose sessions are looked for are more than those that are found
+    nearest = max(limit, sessions.nearest if sessions.looked_into else 0)
     if space is not None:
         near = (
-            vector_search.by_index(space, limit) if indexed else vector_search.exactly(space, of_key=of_key)
+            vector_search.by_index(space, nearest)
+            if indexed
+            else vector_search.exactly(space, nearest, of_key=of_key)
         )
+    spoken = session_search.BY_WORDS if sessions.looked_into else 0
     more = "".join(f", ({_part(part, space, of_key=of_key)}) AS {part}" for part in sorted(parts))
     return text(f"""
-        WITH {near}, {session_search.best(space, sessions)}, {session_search.messages_inside(space, sessions)}
+        WITH by_word AS MATERIALIZED (SELECT * FROM {keyword_search.search(sessions=spoken)} WHERE :any <> ''),
+            {near}, {session_search.best(space, sessions)}, {session_search.messages_inside(space, sessions)}
         SELECT frequencies, scores, exact,
-            (SELECT json_agg(json_build_array(message_id, cosine, mean, compared)) FROM near_messages) AS near,
-            (SELECT array_agg(id ORDER BY place, id) FROM inside) AS inside{more}
-        FROM (SELECT) always LEFT JOIN LATERAL {keyword_search.search()} ON :any <> ''
+            (SELECT json_agg(json_build_array(message_id, cosine, mean, compared)) FROM (
+                SELECT * FROM near_messages ORDER BY cosine DESC LIMIT :limit) near) AS near,
+            (SELECT array_agg(id ORDER BY score DESC, id) FROM inside) AS inside{more}
+        FROM (SELECT) always LEFT JOIN by_word ON true
     """)
 
 
@@ -187,6 +194,7 @@ def search(
         _statement(space, sessions, limit, parts, of_key=of_key, indexed=indexed),
         chat=scope.chat_id,
         key=scope.session_key,
+        affinities=scope.affinities,
         language=scope.language,
         words=words,
         quoted=[quoted(word) for word in words],

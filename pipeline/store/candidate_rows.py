@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, TextClause, text
 
-from pipeline.store.filters import Scope
+from pipeline.store.filters import Scope, affinity_of
 from pipeline.store.keyword_search import any_of, search
 from pipeline.store.messages import answered
 from pipeline.store.statements import run
@@ -45,17 +45,17 @@ _NEAR = f"""
             SELECT {_PLACE} FROM messages r WHERE r.chat_id = :chat AND r.external_id = g.reply_to) r
         WHERE g.reply_to IS NOT NULL AND :reach > 0
     ), found AS MATERIALIZED (
-        SELECT m.id, m.sent_at, m.position, m.session_key, s.id AS session_id, s.started_at, s.ended_at, s.attended
+        SELECT m.id, m.sent_at, m.position, m.session_key, s.id AS session_id, s.started_at, s.ended_at, s.affinity
         FROM wanted m LEFT JOIN LATERAL (
-            SELECT s.id, s.started_at, s.ended_at, CAST(:asker AS text) = ANY(s.participants) AS attended
+            SELECT s.id, s.started_at, s.ended_at, {affinity_of("s.participants")} AS affinity
             FROM conversation_sessions s
             WHERE s.chat_id = :chat AND s.session_key = m.session_key AND s.status <> 'merged'
                 AND s.started_at <= m.sent_at
             ORDER BY s.started_at DESC LIMIT 1) s ON s.ended_at >= m.sent_at
     ), near AS (
-        SELECT id AS found, id, coalesce(session_id, 0) AS session, sent_at, position FROM found
+        SELECT id AS found, id, coalesce(session_id, 0) AS session, affinity, sent_at, position FROM found
         UNION ALL
-        SELECT f.id, n.id, f.session_id, n.sent_at, n.position FROM found f CROSS JOIN LATERAL (
+        SELECT f.id, n.id, f.session_id, f.affinity, n.sent_at, n.position FROM found f CROSS JOIN LATERAL (
             (SELECT n.id, n.sent_at, n.position FROM messages n
                 WHERE n.chat_id = :chat AND n.session_key = f.session_key
                     AND n.sent_at BETWEEN f.started_at AND f.sent_at
@@ -97,7 +97,7 @@ def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...], *, knows:
     With `knows` of `:known` messages there are only their ids and those of the messages after them, which may be news.
     """
     numbers = range(len(spaces))
-    columns = ["session", "next", "asks", "flags", *(f"cosine_{number}" for number in numbers)]
+    columns = ["session", "affinity", "next", "asks", "flags", *(f"cosine_{number}" for number in numbers)]
 
     def facts(source: str, **values: str) -> str:
         every = ", ".join(f"{values.get(name, 'NULL')} AS {name}" for name in columns)
@@ -110,6 +110,7 @@ def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...], *, knows:
             "placed",
             id="id",
             session="session",
+            affinity="affinity",
             next="next",
             asks="CAST(NULL AS real)",
             flags="CAST(NULL AS smallint)",
@@ -132,8 +133,8 @@ def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...], *, knows:
     """
     return text(f"""
         WITH {_NEAR.format(given=given)}, placed AS MATERIALIZED (
-            SELECT id, max(session) AS session, max(next) AS next FROM (
-                SELECT id, session, lead(id) OVER (PARTITION BY found ORDER BY sent_at, position, id) AS next
+            SELECT id, max(session) AS session, max(affinity) AS affinity, max(next) AS next FROM (
+                SELECT id, session, affinity, lead(id) OVER (PARTITION BY found ORDER BY sent_at, position, id) AS next
                 FROM near) window_of
             GROUP BY id
         ), facts AS MATERIALIZED (
@@ -141,7 +142,7 @@ def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...], *, knows:
             FROM ({" UNION ALL ".join(parts)}) part GROUP BY id
         )
         SELECT {_COLUMNS}, {answered("m")} AS answered, ARRAY[{cosines}] AS cosines, f.session, f.next, f.asks, f.flags,
-            f.session = ANY(ARRAY(SELECT session_id FROM found WHERE attended)) AS attended
+            coalesce(f.affinity, 0) AS affinity
         FROM {f"(SELECT * FROM facts WHERE NOT {_KNOWN})" if knows else "facts"} f
         CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = f.id OFFSET 0) m
         {known if knows else ""}
@@ -168,8 +169,8 @@ def with_neighbours(
     """Return messages for ranking, with up to `reach` on either side within their sessions and what answers them.
 
     The last columns are what each answers, its cosines to the queries, its session (0: not placed yet), the message
-    that is known to come right after it there, its cues where they are stored, and whether the scope's asker spoke in
-    that session.
+    that is known to come right after it there, its cues where they are stored, and how much the asker has to do with
+    those who spoke in that session.
     """
     return _rows(connection, _GIVEN, scope, reach, words, queries, ids=ids)
 
@@ -222,7 +223,7 @@ def _rows(
     compared = {f"query_{number}": literal(query[1]) for number, query in enumerate(queries) if query}
     own = {
         "chat": scope.chat_id,
-        "asker": scope.asker,
+        "affinities": scope.affinities,
         "reach": reach,
         "lexemes": words,
         "any": any_of(words),
@@ -232,5 +233,5 @@ def _rows(
 
 def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> dict[int, int]:
     """Return messages with up to `reach` on either side within their sessions: the session (0: none yet) of each."""
-    rows = run(connection, _AROUND, chat=scope.chat_id, asker=scope.asker, ids=ids, reach=reach)
+    rows = run(connection, _AROUND, chat=scope.chat_id, affinities=scope.affinities, ids=ids, reach=reach)
     return {row[0]: row[1] for row in rows}

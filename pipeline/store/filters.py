@@ -1,7 +1,7 @@
 """Where a search looks and which messages it may find, as conditions of its statements."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,12 +13,18 @@ class Scope:
     chat_id: str
     language: str
     session_key: str | None = None
-    # the asker's name, as the sessions of the chat have it; None: nobody is named
-    asker: str | None = None
+    # how much the asker has to do with those who speak there, by name
+    affinities: Mapping[str, float] = field(default_factory=dict)
 
     def given(self) -> dict[str, Any]:
         """Return the parameters of a statement that searches it."""
         return {"chat": self.chat_id, "key": self.session_key, "language": self.language}
+
+
+def affinity_of(participants: str) -> str:
+    """Return SQL of how much the asker has to do with those who spoke in a session: their mean, 1 at most."""
+    return f"""(SELECT coalesce(least(avg(coalesce(CAST(CAST(:affinities AS jsonb) -> name AS float8), 0)), 1), 0)
+                FROM unnest({participants}) AS name)"""
 
 
 class Inside(NamedTuple):

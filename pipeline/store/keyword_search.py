@@ -19,8 +19,10 @@ _LEXEMES = text("""
 """)
 
 
-def search(words: str = ":words", limit: str = ":limit", most: str = ":most") -> str:
+def search(words: str = ":words", limit: str = ":limit", most: str = ":most", sessions: int = 0) -> str:
     """Return SQL of the best messages of a scope by BM25 for the lexemes that are an expression, at most `limit`.
+
+    With `sessions` also of so many sessions, by BM25 over all that was said in each.
 
     `:messages` and `:mean_size` are the number of messages in scope and their mean number of distinct lexemes.
     Exact while the lexemes are in no more than `most` messages, counted for each and added up. Above that the search is
@@ -30,7 +32,7 @@ def search(words: str = ":words", limit: str = ":limit", most: str = ":most") ->
     """
     # The function looks past row-level security, which would keep the index from being used, and takes the tenant from
     # the setting that row-level security goes by.
-    return f"keyword_search(:chat, :key, {words}, :messages, :mean_size, {most}, {limit})"
+    return f"keyword_search(:chat, :key, {words}, :messages, :mean_size, {most}, {limit}, {int(sessions)})"
 
 
 def lexemes(connection: Connection, language: str, query: str) -> list[str]:

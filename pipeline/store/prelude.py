@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, TextClause, text
 
+from pipeline.ranking.affinity import Shared, affinities
 from pipeline.store import keyword_search, membership, messages, sessions, vectors
 from pipeline.store.chats import CHAT_COLUMNS, Chat
 from pipeline.store.membership import Member, Present
@@ -43,7 +44,7 @@ _SPACE = ", ".join(f"s.{name}" for name in vectors.COLUMNS.split(", "))
 def _statement(*, of_key: bool) -> TextClause:
     # json and not rows, as there are several lists of different lengths
     return text(f"""
-        SELECT now() AS now, c.*, people.names, people.began, people.asker, people.sessions, people.attended,
+        SELECT now() AS now, c.*, people.people, people.began, people.asker, people.sessions,
             (SELECT json_agg(json_build_array(query, asked_at)) FILTER (WHERE query IS NOT NULL) FROM (
                 SELECT query, asked_at FROM query_log WHERE chat_id = :chat
                 ORDER BY asked_at DESC LIMIT :logged) asked) AS logged,
@@ -74,9 +75,8 @@ class Prelude:
     names: Sequence[str]
     began: datetime | None
     asker: str | None
-    # its sessions, and those in which the asker spoke
-    sessions: int = 0
-    attended: int = 0
+    # how much the asker has to do with whom, see `pipeline.ranking.affinity`
+    affinities: Mapping[str, float] = field(default_factory=dict)
     # the database's time
     now: datetime
     # the questions of its log with their times, newest first
@@ -160,14 +160,14 @@ def _prelude(row: Row[Any], of_key: str | None) -> Prelude:
         if row.space
         else None
     )
+    people = {name: Shared(*counts) for name, counts in (row.people or {}).items()}
     worth_it = is_worth_an_index(chat.message_count, max(float(row.everywhere or 0), 0.0))
     return Prelude(
         chat=chat,
-        names=list(row.names or []),
+        names=list(people),
         began=row.began,
         asker=row.asker,
-        sessions=row.sessions or 0,
-        attended=row.attended or 0,
+        affinities=affinities(people, row.sessions or 0, row.asker),
         now=row.now,
         logged=[(query, datetime.fromisoformat(at)) for query, at in row.logged or ()],
         recent=[_message(*each) for each in row.recent or ()],

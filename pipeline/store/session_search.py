@@ -1,13 +1,16 @@
-"""SQL of sessions as a layer of retrieval: by the vectors and the words of their summaries, and what is in the best."""
+"""SQL of sessions as a layer of retrieval: the best by their summaries and by all that was said in them."""
 
 from dataclasses import dataclass
 
 from pipeline.ranking.bm25 import K1, B
+from pipeline.store.filters import affinity_of
 from pipeline.store.keyword_search import times_in
 from pipeline.store.vectors import distance, in_space
 from schemas.vectors import EmbeddingSpace
 
 _KEYED = "AND (CAST(:key AS text) IS NULL OR session_key = :key)"
+# Sessions that are compared of each kind: by the words of all that was said, and by the words and vectors of summaries.
+BY_WORDS, BY_SUMMARY = 300, 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,28 +19,24 @@ class SessionLimits:
 
     # the newest, whose summaries are compared by words
     read: int
-    # the best by either, whose messages are looked at
+    # the nearest messages, whose sessions are compared
+    nearest: int
+    # the best, whose messages are looked at
     looked_into: int
     # of each
     messages: int
 
 
 def best(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
-    """Return SQL after WITH: the best sessions of a scope by `nearest_sessions` and, by BM25, `worded`.
+    """Return SQL after WITH, `by_word` and `near_messages`: `chosen`, the best sessions of a scope with their scores.
 
-    Their summaries are compared: the vectors of all, and the words of the newest.
+    A session's score is the sum of three shares from 0 to 1: by meaning, of the best cosine above the mean, of its
+    messages or of its summary; by words, of the best BM25, over all that was said in it or over its summary; and how
+    much the asker has to do with those who spoke there.
     """
-    near = (
-        "SELECT CAST(NULL AS bigint) AS session_id, CAST(NULL AS float8) AS distance WHERE false"
-        if space is None
-        else f"""SELECT session_id, min({distance(space)}) AS distance FROM session_vectors
-            WHERE {in_space(space)} AND chat_id = :chat AND (CAST(:key AS text) IS NULL OR session_id IN (
-                SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = :key))
-            GROUP BY session_id"""
-    )
     # A summary's tsvector lies out of line: to fetch it costs more than all else, so each is fetched once.
     return f"""
-        near_sessions AS MATERIALIZED ({near}), newest AS MATERIALIZED (
+        {_near(space, limits)}, newest AS MATERIALIZED (
             SELECT id FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged' {_KEYED}
             ORDER BY ended_at DESC LIMIT {int(limits.read)}
         ), described AS MATERIALIZED (
@@ -59,39 +58,73 @@ def best(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
             SELECT id, sum(ln(1 + (n - df + 0.5) / (df + 0.5))
                 * tf * ({K1} + 1) / (tf + {K1} * (1 - {B} + {B} * size / mean_size))) AS score
             FROM frequency JOIN documents USING (lexeme) GROUP BY id
-            ORDER BY score DESC, id DESC LIMIT {int(limits.looked_into)}
-        ), nearest_sessions AS MATERIALIZED (
-            SELECT session_id AS id, 1 - distance AS cosine FROM near_sessions
-            ORDER BY distance, session_id DESC LIMIT {int(limits.looked_into)}
+            ORDER BY score DESC, id DESC LIMIT {BY_SUMMARY}
+        ), spoken AS MATERIALIZED (
+            SELECT CAST(key AS bigint) AS id, CAST(value AS float8) AS score
+            FROM by_word CROSS JOIN LATERAL jsonb_each_text(sessions)
+        ), likely AS MATERIALIZED (
+            SELECT id, max(near) AS near, max(words) AS words FROM (
+                SELECT id, near, CAST(0 AS float8) AS words FROM by_meaning
+                UNION ALL SELECT id, 0, score / (SELECT nullif(max(score), 0) FROM spoken) FROM spoken
+                UNION ALL SELECT id, 0, score / (SELECT nullif(max(score), 0) FROM worded) FROM worded) share
+            GROUP BY id
+        ), chosen AS MATERIALIZED (
+            SELECT s.* FROM likely CROSS JOIN LATERAL (
+                SELECT id, session_key, started_at, ended_at,
+                    likely.near + likely.words + {affinity_of("participants")} AS score
+                FROM conversation_sessions WHERE id = likely.id OFFSET 0) s
+            ORDER BY s.score DESC, s.id DESC LIMIT {int(limits.looked_into)}
+        )
+    """
+
+
+def _near(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
+    """Return SQL after WITH: `by_meaning`, the sessions with the nearest messages or summaries, with their shares."""
+    if space is None:
+        return "by_meaning AS (SELECT CAST(NULL AS bigint) AS id, CAST(0 AS float8) AS near WHERE false)"
+    return f"""
+        summaries AS MATERIALIZED (
+            SELECT session_id AS id, 1 - min({distance(space)}) AS cosine FROM session_vectors
+            WHERE {in_space(space)} AND chat_id = :chat AND (CAST(:key AS text) IS NULL OR session_id IN (
+                SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = :key))
+            GROUP BY session_id
+        ), messages_of AS MATERIALIZED (
+            SELECT s.id, max(cosine) AS cosine FROM (
+                SELECT message_id, cosine FROM near_messages ORDER BY cosine DESC LIMIT {int(limits.nearest)}) near
+            CROSS JOIN LATERAL (SELECT session_key, sent_at FROM messages WHERE id = near.message_id OFFSET 0) m
+            CROSS JOIN LATERAL (
+                SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = m.session_key
+                    AND status <> 'merged' AND started_at <= m.sent_at ORDER BY started_at DESC LIMIT 1) s
+            GROUP BY s.id
+        ), by_meaning AS MATERIALIZED (
+            SELECT id, (cosine - mean) / (best - mean) AS near FROM messages_of CROSS JOIN (
+                SELECT max(mean) AS mean, max(cosine) AS best FROM near_messages) AS facts
+            WHERE cosine > mean
+            UNION ALL (
+                SELECT id, (cosine - mean) / (best - mean) FROM summaries CROSS JOIN (
+                    SELECT avg(cosine) AS mean, max(cosine) AS best FROM summaries) AS facts
+                WHERE cosine > mean ORDER BY cosine DESC LIMIT {BY_SUMMARY})
         )
     """
 
 
 def messages_inside(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
-    """Return SQL after WITH and `best`: the best messages at the time of the best few sessions, as `inside`.
+    """Return SQL after WITH and `best`: the best messages at the time of the chosen sessions, as `inside`.
 
-    By vector, or else by words, of each session that is among the first by either order.
+    By vector, or else by words.
     """
     if space is None:
         messages = """
-            SELECT m.id FROM messages m WHERE m.chat_id = :chat AND m.session_key = s.session_key
-                AND m.sent_at BETWEEN s.started_at AND s.ended_at
+            SELECT m.id FROM messages m WHERE m.chat_id = :chat AND m.session_key = chosen.session_key
+                AND m.sent_at BETWEEN chosen.started_at AND chosen.ended_at
             ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at"""
     else:
         messages = f"""
             SELECT v.message_id AS id FROM message_vectors v WHERE {in_space(space, "v.")} AND v.chat_id = :chat
-                AND v.sent_at BETWEEN s.started_at AND s.ended_at AND v.chunk_index = 0
+                AND v.sent_at BETWEEN chosen.started_at AND chosen.ended_at AND v.chunk_index = 0
             ORDER BY {distance(space, "v.embedding")}"""
     return f"""
-        chosen AS MATERIALIZED (
-            SELECT id, min(place) AS place FROM (
-                SELECT id, row_number() OVER (ORDER BY cosine DESC, id DESC) AS place FROM nearest_sessions
-                UNION ALL
-                SELECT id, row_number() OVER (ORDER BY score DESC, id DESC) AS place FROM worded) ranked
-            GROUP BY id
-        ), inside AS (
-            SELECT m.id, chosen.place FROM chosen CROSS JOIN LATERAL (
-                SELECT session_key, started_at, ended_at FROM conversation_sessions WHERE id = chosen.id OFFSET 0) s
-            CROSS JOIN LATERAL ({messages} LIMIT {int(limits.messages)}) m
+        inside AS (
+            SELECT m.id, chosen.score FROM chosen CROSS JOIN LATERAL ({messages} LIMIT {int(limits.messages)}) m
         )
     """

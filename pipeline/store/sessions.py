@@ -98,14 +98,17 @@ PEOPLE = """
             WHERE sender_id = ANY((SELECT ids FROM ids)::text[]) AND sender_name <> ''
             ORDER BY sent_at DESC LIMIT 1), asker.person) AS name FROM asker
     )
-    SELECT (SELECT array_agg(DISTINCT name) FROM circles, unnest(participants) AS name) AS names,
+    SELECT (SELECT json_object_agg(name, json_build_array(sessions, with_asker)) FROM (
+            SELECT name, sum(sessions) AS sessions,
+                coalesce(sum(sessions) FILTER (WHERE (SELECT name FROM called) = ANY(participants)), 0) AS with_asker
+            FROM circles, unnest(participants) AS name GROUP BY name ORDER BY name) person) AS people,
         (SELECT min(began) FROM circles) AS began,
         (SELECT name FROM called) AS asker,
-        (SELECT CAST(sum(sessions) AS integer) FROM circles) AS sessions,
-        (SELECT CAST(sum(sessions) AS integer) FROM circles
-            WHERE (SELECT name FROM called) = ANY(participants)) AS attended
+        (SELECT CAST(sum(sessions) AS integer) FROM circles) AS sessions
 """
-"""SQL of who spoke in `:chat`, when it began, what to call `:asker`, and in how many of its sessions they spoke.
+"""SQL of who spoke in `:chat`, in how many sessions each, when it began, and what to call `:asker`.
+
+`people` has for each name the sessions in which they spoke, and those of them in which the asker did.
 
 They are called by the newest name that they have there, under whichever id; else by the user whom the id is linked to;
 else by the id.

@@ -65,11 +65,14 @@ def by_index(space: EmbeddingSpace, limit: int | None = None) -> str:
     """
 
 
-def exactly(space: EmbeddingSpace, *, of_key: bool) -> str:
-    """Return SQL after WITH: the `:limit` nearest messages of a scope by comparing all, as `near_messages`."""
+def exactly(space: EmbeddingSpace, limit: int | None = None, *, of_key: bool) -> str:
+    """Return SQL after WITH: the nearest messages of a scope by comparing all, as `near_messages`.
+
+    They are `limit`, or `:limit` without it.
+    """
     keyed = "AND message_id IN (SELECT id FROM messages WHERE chat_id = :chat AND session_key = :key)"
     return f"""
-        {best_chunks(space, f"chat_id = :chat {keyed if of_key else ''}")}, near_messages AS (
+        {best_chunks(space, f"chat_id = :chat {keyed if of_key else ''}", limit)}, near_messages AS MATERIALIZED (
             SELECT message_id, 1 - distance AS cosine, (SELECT mean FROM facts) AS mean,
                 (SELECT messages FROM facts) AS compared
             FROM best)
@@ -82,11 +85,12 @@ def _nearest(space: EmbeddingSpace, *, of_key: bool, indexed: bool) -> TextClaus
     return text(f"WITH {near} SELECT message_id, cosine, mean, compared FROM near_messages")
 
 
-def best_chunks(space: EmbeddingSpace, condition: str) -> str:
-    """Return SQL after WITH: `best`, the `:limit` messages that meet a condition, nearest first, by their best chunk.
+def best_chunks(space: EmbeddingSpace, condition: str, limit: int | None = None) -> str:
+    """Return SQL after WITH: `best`, the messages that meet a condition, nearest first, by their best chunk.
 
-    `facts` are the mean cosine of all chunks, and how many messages there are.
+    They are `limit`, or `:limit` without it. `facts` are the mean cosine of all chunks and the number of messages.
     """
+    most = ":limit" if limit is None else str(int(limit))
     # as many rows more as there are further chunks: to group all rows would take as long as to compare them
     return f"""
         scope AS MATERIALIZED (
@@ -98,10 +102,10 @@ def best_chunks(space: EmbeddingSpace, condition: str) -> str:
             FROM scope
         ), near AS (
             SELECT message_id, distance FROM scope ORDER BY distance, message_id DESC
-            LIMIT CAST(:limit AS bigint) + (SELECT more FROM facts)
+            LIMIT CAST({most} AS bigint) + (SELECT more FROM facts)
         ), best AS (
             SELECT message_id, min(distance) AS distance FROM near
-            GROUP BY message_id ORDER BY min(distance), message_id DESC LIMIT :limit
+            GROUP BY message_id ORDER BY min(distance), message_id DESC LIMIT {most}
         )
     """
 

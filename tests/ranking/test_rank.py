@@ -159,19 +159,16 @@ def test_the_less_of_the_question_is_found_by_word_the_more_its_meaning_decides(
     assert lead_of_words(animal=0, sex=0, assum=0) < lead_of_words(animal=0) < lead_of_words()
 
 
-def test_what_was_said_where_the_asker_spoke_counts_the_more_the_less_often_they_speak() -> None:
+def test_what_was_said_among_those_whom_the_asker_talks_with_is_preferred_to_the_same_elsewhere() -> None:
     talk = [
-        candidate(1, "it is at the hall", session=1, place=0, terms={"hall": 1}, attended=True),
+        candidate(1, "it is at the hall", session=1, place=0, terms={"hall": 1}, affinity=0.75),
         candidate(2, "it is at the hall", session=2, place=0, terms={"hall": 1}),
     ]
-
-    def lead(sessions: int, attended: int) -> float:
-        hits = {h.candidate.id: h.score for h in ranked("hall", talk, sessions=sessions, attended=attended)}
-        return hits[1] - hits[2]
-
-    assert Weights().attended == pytest.approx(lead(400, 0))
-    assert lead(400, 1) > lead(400, 40) > lead(400, 300) > lead(400, 400) >= 0
-    assert lead(400, 400) < 0.001
+    first, second = ranked("hall", talk)
+    assert first.candidate.id == 1
+    assert first.score - second.score == pytest.approx(0.75 * Weights().affinity)
+    # where nobody in particular asks it is no part of a score
+    assert "affinity" not in ranked("hall", [each._replace(affinity=0.0) for each in talk])[0].parts
 
 
 def test_what_follows_a_relevant_question_of_somebody_else_is_preferred_as_its_answer() -> None:

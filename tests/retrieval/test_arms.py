@@ -56,6 +56,12 @@ def special() -> list[MessageIn]:
         said(80, 100, "mine is in the shed", "shed", "Bob", reply_to="ladder"),
         said(70, 100, "the doctor was late", "doctor", "Dana"),
         said(DAYS - 1, 100, "all quiet here", "quiet", "Bob"),
+        said(20, 300, "does anyone have a spare bicycle", "bicycle", "Dana"),
+        said(20, 301, "for the regatta on Sunday", "regatta", "Dana"),
+        *(said(20, 302 + n, f"hm {n}", f"hm{n}", "Bob") for n in range(4)),
+        said(20, 310, "take mine", "mine", "Ann"),
+        *(said(42 + n, 300, f"a bicycle again, number {n}", f"bicycle{n}", "Bob") for n in range(18)),
+        *(said(82 + n, 300, f"a regatta again, number {n}", f"regatta{n}", "Bob") for n in range(18)),
     ]
 
 
@@ -153,6 +159,19 @@ def test_what_only_the_summary_of_its_session_names_is_found_through_it(
     # Then the summary leads to them
     found = hit(ask(database, settings, asked), "soup")
     assert set(found.arms) == {"sessions"}
+
+
+def test_what_was_said_in_several_messages_of_a_session_leads_to_its_others(
+    database: Database, settings: Settings
+) -> None:
+    # Given two words that are said again and again, and both in one session only, which has no summary yet
+    with database.tenant(TENANT) as connection:
+        connection.exec_driver_sql(
+            "UPDATE conversation_sessions s SET summary_text = NULL, search_text = '' FROM messages m "
+            "WHERE m.external_id = 'mine' AND m.sent_at BETWEEN s.started_at AND s.ended_at"
+        )
+    found = ask(database, settings, "who lent a bicycle for the regatta?")
+    assert "sessions" in hit(found, "mine").arms
 
 
 def places(database: Database, settings: Settings, ids: Sequence[str], reach: int) -> list[tuple[str, int]]:

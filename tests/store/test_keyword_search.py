@@ -43,7 +43,7 @@ def search(
         messages=messages,
         mean_size=mean_size,
         limit=limit,
-        sessions=SessionLimits(read=0, looked_into=0, messages=0),
+        sessions=SessionLimits(read=0, nearest=0, looked_into=0, messages=0),
         indexed=False,
     )
     return found.by_word
