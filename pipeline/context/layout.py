@@ -187,15 +187,23 @@ class Layout:
         contents = {hit.candidate.id: hit.candidate.text for hit in self.found.ranked}
         return contents | {message.id: message.content for message in self.found.recent}
 
+    @cached_property
+    def _choices(self) -> dict[frozenset[tuple[str, str]], memory_block.ChosenMemories]:
+        """What was chosen so far: a page is filled several times, and a memory is compared with the question once."""
+        return {}
+
     def _chosen_memories(self, repeated: Mapping[str, str]) -> memory_block.ChosenMemories:
-        return memory_block.choose(
-            self.found.memories,
-            self.parameters,
-            self.talk.scale,
-            self.prepared.question,
-            self.query.queries,
-            repeated,
-        )
+        key = frozenset(repeated.items())
+        if key not in self._choices:
+            self._choices[key] = memory_block.choose(
+                self.found.memories,
+                self.parameters,
+                self.talk.scale,
+                self.prepared.question,
+                self.query.queries,
+                repeated,
+            )
+        return self._choices[key]
 
     def _with_memories(
         self, page: Page, repeated: Mapping[str, str]

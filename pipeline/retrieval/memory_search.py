@@ -52,7 +52,7 @@ def memory_scope(request: RetrievalRequest) -> MemoryScope | None:
         named=_named(request, seen) if parameters.memories else {},
         min_importance=parameters.min_importance,
         as_of=request.as_of,
-        limit=4 * wanted,
+        limit=2 * wanted,
         counts_hidden=request.explain,
     )
 

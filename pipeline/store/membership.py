@@ -99,11 +99,13 @@ MEMBERS_NAMED = 500
 def named(chats: str) -> str:
     """Return SQL of `Member`: those of the chats that are an expression, those of `:chat` first.
 
-    A name of each, whichever, and all that the latest messages of `:chat` show: people seldom change theirs.
+    A name of each, whichever, and all that the latest messages of `:chat` show: people seldom change theirs. Who is in
+    `:chat` is not looked up in the other chats, where all of them are.
     """
     return f"""
         WITH here AS (
             SELECT chat_id, sender_id FROM chat_members WHERE chat_id = ANY({chats}) AND sender_id <> ''
+                AND (chat_id = :chat OR sender_id NOT IN (SELECT sender_id FROM chat_members WHERE chat_id = :chat))
             ORDER BY chat_id <> :chat, chat_id, sender_id LIMIT {MEMBERS_NAMED}
         ), spoken AS (
             SELECT DISTINCT sender_id, sender_name FROM (
