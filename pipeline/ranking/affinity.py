@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-# Who is in this many times as many of the asker's sessions as chance would have it counts in full.
-FULL_LIFT = 3.0
+# Who is in so many times as many of the asker's sessions as by chance counts in full.
+FULL_LIFT = 4.0
 
 
 class Shared(NamedTuple):
@@ -25,7 +25,7 @@ def affinities(people: Mapping[str, Shared], sessions: int, asker: str | None) -
     Information, and Lexicography, 1990). Where all speak in all sessions, as in a direct chat, there is none; the asker
     has the more, the fewer sessions they spoke in.
 
-    >>> affinities({"Ana": Shared(10, 10), "Ben": Shared(30, 10), "Eve": Shared(90, 9)}, 90, "Ana")
+    >>> affinities({"Ana": Shared(5, 5), "Ben": Shared(20, 5), "Eve": Shared(80, 4)}, 80, "Ana")
     {'Ana': 2.0, 'Ben': 1.0}
     """
     if asker is None or asker not in people:

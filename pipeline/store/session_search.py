@@ -6,6 +6,7 @@ from pipeline.ranking.bm25 import K1, B
 from pipeline.store.filters import affinity_of
 from pipeline.store.keyword_search import times_in
 from pipeline.store.vectors import distance, in_space
+from schemas.sessions import EXTRACTIVE
 from schemas.vectors import EmbeddingSpace
 
 _KEYED = "AND (CAST(:key AS text) IS NULL OR session_key = :key)"
@@ -17,7 +18,7 @@ BY_WORDS, BY_SUMMARY = 300, 50
 class SessionLimits:
     """How many sessions a search takes; parts of its statement, as a plan for any numbers would be a bad one."""
 
-    # the newest, whose summaries are compared by words
+    # the newest, whose summaries by a language model are compared by words
     read: int
     # the nearest messages, whose sessions are compared
     nearest: int
@@ -31,14 +32,18 @@ def best(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
     """Return SQL after WITH, `by_word` and `near_messages`: `chosen`, the best sessions of a scope with their scores.
 
     A session's score is the sum of three shares from 0 to 1: by meaning, of the best cosine above the mean, of its
-    messages or of its summary; by words, of the best BM25, over all that was said in it or over its summary; and how
-    much the asker has to do with those who spoke there.
+    messages or of its summary; by words, of the best BM25, over all that was said in it or over its summary by a
+    language model; and how much the asker has to do with those who spoke there.
     """
-    # A summary's tsvector lies out of line: to fetch it costs more than all else, so each is fetched once.
+    # An extractive summary has no words that were not said. A summary's tsvector lies out of line: to fetch it costs
+    # more than all else, so each is fetched once.
     return f"""
         {_near(space, limits)}, newest AS MATERIALIZED (
-            SELECT id FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged' {_KEYED}
-            ORDER BY ended_at DESC LIMIT {int(limits.read)}
+            SELECT id FROM (
+                SELECT id, summary_model FROM conversation_sessions
+                WHERE chat_id = :chat AND status <> 'merged' {_KEYED}
+                ORDER BY ended_at DESC LIMIT {int(limits.read)}) latest
+            WHERE summary_model <> '{EXTRACTIVE}'
         ), described AS MATERIALIZED (
             SELECT s.id, s.tsv, length(s.tsv) AS size, s.tsv @@ CAST(:any AS tsquery) AS holds
             FROM newest CROSS JOIN LATERAL (

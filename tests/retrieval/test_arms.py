@@ -152,8 +152,9 @@ def test_what_only_the_summary_of_its_session_names_is_found_through_it(
     assert "soup" not in {one.external_id for one in messages(ask(database, settings, asked))}
     with database.tenant(TENANT) as connection:
         changed = connection.exec_driver_sql(
-            "UPDATE conversation_sessions s SET summary_text = 'Lunch in the canteen.', search_text = 'Lunch in the "
-            "canteen.' FROM messages m WHERE m.external_id = 'soup' AND m.sent_at BETWEEN s.started_at AND s.ended_at"
+            "UPDATE conversation_sessions s SET summary_model = 'gpt-4.1-mini', summary_text = 'Lunch in the canteen.',"
+            " search_text = 'Lunch in the canteen.' FROM messages m WHERE m.external_id = 'soup'"
+            " AND m.sent_at BETWEEN s.started_at AND s.ended_at"
         )
     assert changed.rowcount == 1
     # Then the summary leads to them
