@@ -30,10 +30,6 @@ def affinities(people: Mapping[str, Shared], sessions: int, asker: str | None) -
     """
     if asker is None or asker not in people:
         return {}
-    own = people[asker].sessions
-    found = {}
-    for name, shared in people.items():
-        expected = own * shared.sessions / sessions
-        if shared.with_asker > expected:
-            found[name] = round(math.log(shared.with_asker / expected) / math.log(FULL_LIFT), 6)
-    return found
+    expected = people[asker].sessions / sessions
+    lifts = {name: shared.with_asker / (expected * shared.sessions) for name, shared in people.items()}
+    return {name: round(math.log(lift, FULL_LIFT), 6) for name, lift in lifts.items() if lift > 1}
