@@ -117,6 +117,54 @@ def test_scores_are_those_of_the_formula(database: Database, bags: list[list[str
     }
 
 
+@hypothesis_settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(
+        st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=9), min_size=1, max_size=4),
+        min_size=1,
+        max_size=5,
+    ),
+    st.lists(st.sampled_from("abcx"), min_size=1, unique=True),
+)
+def test_a_session_is_scored_by_all_that_was_said_in_it(
+    database: Database, sessions: list[list[list[str]]], words: list[str]
+) -> None:
+    bags = [bag for session in sessions for bag in session]
+    with database.tenant(TENANT) as connection:
+        write(connection, bags)
+        ids, first = [], 1
+        for session in sessions:
+            ids += connection.execute(
+                text("""
+                    INSERT INTO conversation_sessions (tenant_id, chat_id, session_key, started_at, ended_at,
+                        message_count, token_count, participants, status)
+                    SELECT :t, 'test:1', '', TIMESTAMPTZ '2026-01-01 00:00Z' + :first * interval '1 min',
+                        TIMESTAMPTZ '2026-01-01 00:00Z' + :last * interval '1 min', :count, 1, '{}', 'closed'
+                    RETURNING id
+                """),
+                {"t": TENANT, "first": first, "last": first + len(session) - 1, "count": len(session)},
+            ).scalars()
+            first += len(session)
+        given = {"words": words, "total": len(bags)}
+        call = "SELECT sessions FROM keyword_search('test:1', NULL, :words, :total, 3, 5000, 10, 10)"
+        found = connection.execute(text(call), given).scalar_one() or {}
+        connection.rollback()
+    expected: dict[str, float] = {}
+    for id_, session in zip(ids, sessions, strict=True):
+        said = Counter(word for bag in session for word in bag)
+        norm = 1.2 * (0.25 + 0.75 * len(session) / (len(bags) / len(sessions)))
+        for word in words:
+            df = sum(word in bag for bag in bags)
+            idf = math.log(1 + (len(bags) - df + 0.5) / (df + 0.5))
+            if said[word]:
+                expected[str(id_)] = expected.get(str(id_), 0.0) + idf * said[word] * 2.2 / (
+                    said[word] + norm
+                )
+    assert found == pytest.approx(expected)
+
+
 @pytest.fixture
 def large(database: Database) -> Iterator[Connection]:
     """A transaction on two chats of 4,000 messages: `everywhere` in all, `often` in half, `rare` in forty."""
