@@ -33,7 +33,7 @@ class ArmLimits(NamedTuple):
 LIMITS: Mapping[int, ArmLimits] = {
     20_000: ArmLimits(50, SessionLimits(read=1500, nearest=150, looked_into=16, messages=12)),
     5_000: ArmLimits(50, SessionLimits(read=1000, nearest=150, looked_into=12, messages=12)),
-    0: ArmLimits(35, SessionLimits(read=500, nearest=75, looked_into=6, messages=8)),
+    0: ArmLimits(35, SessionLimits(read=500, nearest=75, looked_into=8, messages=8)),
 }
 # Messages that the arms of words and vectors find where half of what they found first are asides.
 BEHIND_ASIDES = 400
