@@ -17,25 +17,15 @@ _HITS = """(
 TIMES = "round(1 / (1.64493406685 * (1 - ts_rank('{{1,1,1,1}}', {tsv}, {query}))) - 0.5)"
 NORM = "1.2 * (0.25 + 0.75 * length({tsv}) / mean_size)"
 
-_KEYWORD_SEARCH = f"""
-    CREATE FUNCTION keyword_search(
-        in_chat text, in_key text, words text[], total float8, mean_size float8, most integer, best integer,
-        OUT frequencies jsonb, OUT scores jsonb, OUT exact boolean)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
-    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
-    AS $function$
-    DECLARE
-        tenant CONSTANT text := nullif(current_setting('app.tenant_id', true), '');
-    BEGIN
-        IF tenant IS NULL THEN
-            RETURN;
-        END IF;
-        WITH asked AS MATERIALIZED (
+
+def weighed_lexemes(hits: str) -> str:
+    """Return SQL of `weighed`, the lexemes with their weights; `hits` is SQL of the messages that hold `{keys}`."""
+    return f"""        WITH asked AS MATERIALIZED (
             SELECT lexeme, public.lexeme_keys(tenant, in_chat, array_to_tsvector(ARRAY[lexeme])) AS keys,
                 ('''' || replace(replace(lexeme, '\\', '\\\\'), '''', '''''') || '''')::tsquery AS query
             FROM unnest(words) AS lexeme
         ), counted AS MATERIALIZED (
-            SELECT asked.*, (SELECT count(*) FROM {_HITS.format(keys="asked.keys")} AS found) AS counted FROM asked
+            SELECT asked.*, (SELECT count(*) FROM {hits.format(keys="asked.keys")} AS found) AS counted FROM asked
         ), sample AS MATERIALIZED (
             SELECT drawn.tsv
             FROM (SELECT min(sent_at) AS began, max(sent_at) AS ended FROM public.messages
@@ -53,7 +43,23 @@ _KEYWORD_SEARCH = f"""
             SELECT known.*, 2.2 * ln(1 + (greatest(total, df) - df + 0.5) / (df + 0.5)) AS weight,
                 sum(df) OVER rarest <= most AS rare, row_number() OVER rarest AS place
             FROM known WINDOW rarest AS (ORDER BY df, lexeme)
-        ), rare AS MATERIALIZED (
+"""
+
+
+_KEYWORD_SEARCH = f"""
+    CREATE FUNCTION keyword_search(
+        in_chat text, in_key text, words text[], total float8, mean_size float8, most integer, best integer,
+        OUT frequencies jsonb, OUT scores jsonb, OUT exact boolean)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
+    AS $function$
+    DECLARE
+        tenant CONSTANT text := nullif(current_setting('app.tenant_id', true), '');
+    BEGIN
+        IF tenant IS NULL THEN
+            RETURN;
+        END IF;
+{weighed_lexemes(_HITS)}        ), rare AS MATERIALIZED (
             SELECT hit.id, hit.tsv, weight, {NORM.format(tsv="hit.tsv")} AS norm,
                 {TIMES.format(tsv="hit.tsv", query="query")} AS times
             FROM weighed CROSS JOIN LATERAL {_HITS.format(keys="weighed.keys")} AS hit

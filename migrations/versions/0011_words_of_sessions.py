@@ -41,30 +41,7 @@ _KEYWORD_SEARCH = f"""
         IF tenant IS NULL THEN
             RETURN;
         END IF;
-        WITH asked AS MATERIALIZED (
-            SELECT lexeme, public.lexeme_keys(tenant, in_chat, array_to_tsvector(ARRAY[lexeme])) AS keys,
-                ('''' || replace(replace(lexeme, '\\', '\\\\'), '''', '''''') || '''')::tsquery AS query
-            FROM unnest(words) AS lexeme
-        ), counted AS MATERIALIZED (
-            SELECT asked.*, (SELECT count(*) FROM {_HITS.format(keys="asked.keys")} AS found) AS counted FROM asked
-        ), sample AS MATERIALIZED (
-            SELECT drawn.tsv
-            FROM (SELECT min(sent_at) AS began, max(sent_at) AS ended FROM public.messages
-                WHERE tenant_id = tenant AND chat_id = in_chat) AS times
-            CROSS JOIN generate_series(0, 19) AS step
-            CROSS JOIN LATERAL (SELECT tsv FROM public.messages
-                WHERE tenant_id = tenant AND chat_id = in_chat
-                    AND sent_at >= times.began + step * (times.ended - times.began) / 20
-                ORDER BY sent_at LIMIT 50) AS drawn
-        ), known AS MATERIALIZED (
-            SELECT counted.*, CASE WHEN counted <= most THEN counted::float8 ELSE greatest(counted, total * (
-                SELECT (count(*) FILTER (WHERE tsv @@ query)) / greatest(count(*), 1)::float8 FROM sample)) END AS df
-            FROM counted WHERE counted > 0
-        ), weighed AS MATERIALIZED (
-            SELECT known.*, 2.2 * ln(1 + (greatest(total, df) - df + 0.5) / (df + 0.5)) AS weight,
-                sum(df) OVER rarest <= most AS rare, row_number() OVER rarest AS place
-            FROM known WINDOW rarest AS (ORDER BY df, lexeme)
-        ), rare AS MATERIALIZED (
+{searches.weighed_lexemes(_HITS)}        ), rare AS MATERIALIZED (
             SELECT hit.*, lexeme, weight, {_NORM.format(tsv="hit.tsv")} AS norm,
                 {_TIMES.format(tsv="hit.tsv", query="query")} AS times
             FROM weighed CROSS JOIN LATERAL {_HITS.format(keys="weighed.keys")} AS hit

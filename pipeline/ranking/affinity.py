@@ -1,24 +1,23 @@
-"""How much the asker of a question has to do with others in the chat, by the sessions that they share."""
+"""Affinity of the asker of a question to others in the chat, from the sessions in which both spoke."""
 
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-# Who is in so many times as many of the asker's sessions as by chance counts in full.
+# A lift of this is an affinity of 1.
 FULL_LIFT = 4.0
 
 
 class Shared(NamedTuple):
-    """The sessions in which somebody spoke."""
+    """The number of sessions in which somebody spoke."""
 
-    # all of them
     sessions: int
-    # those in which the asker spoke, too
+    # of these, those in which the asker spoke, too
     with_asker: int
 
 
 def affinities(people: Mapping[str, Shared], sessions: int, asker: str | None) -> dict[str, float]:
-    """Return for everybody who speaks with the asker more often than by chance how much more, from above 0.
+    """Return the affinity of everybody who speaks in the asker's sessions more often than by chance, above 0.
 
     It is `log(lift) / log(FULL_LIFT)`, the lift being the share of the asker's sessions in which they spoke, over the
     share of all `sessions`: their pointwise mutual information (Church and Hanks, Word Association Norms, Mutual

@@ -41,7 +41,7 @@ class Weights:
     latest: float = 0.25
     # asked what was decided, this message decides it
     decision: float = 4.0
-    # the asker has to do with those who spoke in its session
+    # the asker's affinity to those who spoke in its session
     affinity: float = 0.4
     # linked to somebody or something that the question names, with `entity_hops`
     linked: float = 0.3
@@ -85,7 +85,7 @@ class Candidate(NamedTuple):
     cosine: float | None
     # what it is by its text only
     cues: MessageCues
-    # how much the asker has to do with those who spoke in its session, from 0 to 1
+    # the asker's mean affinity to those who spoke in its session, from 0 to 1
     affinity: float = 0.0
     # the message of its chat that it answers, where that is there
     answered: RepliedTo | None = None

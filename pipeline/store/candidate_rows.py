@@ -169,7 +169,7 @@ def with_neighbours(
     """Return messages for ranking, with up to `reach` on either side within their sessions and what answers them.
 
     The last columns are what each answers, its cosines to the queries, its session (0: not placed yet), the message
-    that is known to come right after it there, its cues where they are stored, and how much the asker has to do with
+    that is known to come right after it there, its cues where they are stored, and the asker's mean affinity to
     those who spoke in that session.
     """
     return _rows(connection, _GIVEN, scope, reach, words, queries, ids=ids)

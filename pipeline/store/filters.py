@@ -13,7 +13,7 @@ class Scope:
     chat_id: str
     language: str
     session_key: str | None = None
-    # how much the asker has to do with those who speak there, by name
+    # the asker's affinity to those who speak there, by name
     affinities: Mapping[str, float] = field(default_factory=dict)
 
     def given(self) -> dict[str, Any]:
@@ -22,7 +22,7 @@ class Scope:
 
 
 def affinity_of(participants: str) -> str:
-    """Return SQL of how much the asker has to do with those who spoke in a session: their mean, 1 at most."""
+    """Return SQL of the asker's mean affinity to those who spoke in a session, 1 at most."""
     return f"""(SELECT coalesce(least(avg(coalesce(CAST(CAST(:affinities AS jsonb) -> name AS float8), 0)), 1), 0)
                 FROM unnest({participants}) AS name)"""
 

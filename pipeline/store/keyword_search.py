@@ -22,7 +22,7 @@ _LEXEMES = text("""
 def search(words: str = ":words", limit: str = ":limit", most: str = ":most", sessions: int = 0) -> str:
     """Return SQL of the best messages of a scope by BM25 for the lexemes that are an expression, at most `limit`.
 
-    With `sessions` also of so many sessions, by BM25 over all that was said in each.
+    If `sessions` is above 0, that many sessions are found, too, by BM25 over all messages of each.
 
     `:messages` and `:mean_size` are the number of messages in scope and their mean number of distinct lexemes.
     Exact while the lexemes are in no more than `most` messages, counted for each and added up. Above that the search is

@@ -75,7 +75,7 @@ class Prelude:
     names: Sequence[str]
     began: datetime | None
     asker: str | None
-    # how much the asker has to do with whom, see `pipeline.ranking.affinity`
+    # the asker's affinity to others by name, see `pipeline.ranking.affinity`
     affinities: Mapping[str, float] = field(default_factory=dict)
     # the database's time
     now: datetime

@@ -33,12 +33,12 @@ def best(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
 
     A session's score is the sum of three shares from 0 to 1: by meaning, of the best cosine above the mean, of its
     messages or of its summary; by words, of the best BM25, over all that was said in it or over its summary by a
-    language model; and how much the asker has to do with those who spoke there.
+    language model; and the asker's affinity to those who spoke there.
     """
     # An extractive summary has no words that were not said. A summary's tsvector lies out of line: to fetch it costs
     # more than all else, so each is fetched once.
     return f"""
-        {_near(space, limits)}, newest AS MATERIALIZED (
+        {_by_meaning(space, limits)}, newest AS MATERIALIZED (
             SELECT id FROM (
                 SELECT id, summary_model FROM conversation_sessions
                 WHERE chat_id = :chat AND status <> 'merged' {_KEYED}
@@ -83,7 +83,7 @@ def best(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
     """
 
 
-def _near(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
+def _by_meaning(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
     """Return SQL after WITH: `by_meaning`, the sessions with the nearest messages or summaries, with their shares."""
     if space is None:
         return "by_meaning AS (SELECT CAST(NULL AS bigint) AS id, CAST(0 AS float8) AS near WHERE false)"

@@ -106,11 +106,10 @@ PEOPLE = """
         (SELECT name FROM called) AS asker,
         (SELECT CAST(sum(sessions) AS integer) FROM circles) AS sessions
 """
-"""SQL of who spoke in `:chat`, in how many sessions each, when it began, and what to call `:asker`.
+"""SQL of who spoke in `:chat`, when it began, and what to call `:asker`.
 
-`people` has for each name the sessions in which they spoke, and those of them in which the asker did.
-
-They are called by the newest name that they have there, under whichever id; else by the user whom the id is linked to;
+`people` maps each name to the number of sessions in which they spoke, and of those in which the asker spoke, too. The
+asker is called by the newest name that they have there, under whichever id; else by the user whom the id is linked to;
 else by the id.
 """
 _WANTING_ROLLUP = text(f"""

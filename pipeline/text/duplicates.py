@@ -45,8 +45,8 @@ class Gist:
     """What `says_the_same` compares of a statement, for one that is compared with many."""
 
     fingerprint: bytes
-    numbers: Sequence[str]
-    denies: bool
+    # its numbers, and whether it denies something
+    claims: tuple[Sequence[str], bool]
     # content words
     terms: frozenset[str]
 
@@ -55,8 +55,7 @@ class Gist:
         """Read the gist of a text."""
         return cls(
             fingerprint=fingerprint(text),
-            numbers=sorted(_NUMBER.findall(text)),
-            denies=bool(_NEGATION.search(text)),
+            claims=_claims(text),
             terms=frozenset(terms(words(text), ANY_LANGUAGE)),
         )
 
@@ -64,7 +63,7 @@ class Gist:
         """Tell whether two statements say nearly the same."""
         if self.fingerprint == other.fingerprint:
             return True
-        if self.numbers != other.numbers or self.denies != other.denies:
+        if self.claims != other.claims:
             return False
         both = len(self.terms & other.terms)
         return both > 0 and both >= SAME_JACCARD * len(self.terms | other.terms)
@@ -72,9 +71,11 @@ class Gist:
 
 def differs_only_in_words(one: str, other: str) -> bool:
     """Tell whether two statements have the same numbers, and either both or neither deny something."""
-    if sorted(_NUMBER.findall(one)) != sorted(_NUMBER.findall(other)):
-        return False
-    return bool(_NEGATION.search(one)) == bool(_NEGATION.search(other))
+    return _claims(one) == _claims(other)
+
+
+def _claims(text: str) -> tuple[Sequence[str], bool]:
+    return sorted(_NUMBER.findall(text)), bool(_NEGATION.search(text))
 
 
 def fingerprint(text: str) -> bytes:
