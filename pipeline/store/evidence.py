@@ -46,9 +46,9 @@ _TAKE_OF_CHAT = text("""
     WHERE e.memory_id = taken.memory_id AND e.session_id = taken.session_id
     RETURNING e.memory_id
 """)
-_PUT = text("""
-    INSERT INTO memory_evidence (tenant_id, memory_id, message_id, session_id, chat_id, sender_id, said_at, content,
-        confidence, learned_by)
+_COLUMNS = "tenant_id, memory_id, message_id, session_id, chat_id, sender_id, said_at, content, confidence, learned_by"
+_PUT = text(f"""
+    INSERT INTO memory_evidence ({_COLUMNS})
     SELECT :tenant, CAST(:memory AS uuid), said.message, :session, :chat, said.sender, said.at, :content, :confidence,
         :learned_by
     FROM unnest(CAST(:messages AS bigint[]), CAST(:senders AS text[]), CAST(:times AS timestamptz[]))
@@ -56,11 +56,20 @@ _PUT = text("""
     ON CONFLICT (tenant_id, memory_id, message_id) DO UPDATE SET session_id = excluded.session_id,
         content = excluded.content, confidence = excluded.confidence, learned_by = excluded.learned_by
 """)
-_MOVE = text("""
-    UPDATE memory_evidence e SET memory_id = move.target
-    FROM unnest(CAST(:memories AS uuid[]), CAST(:sessions AS bigint[]), CAST(:targets AS uuid[]))
-        AS move (memory, session, target)
-    WHERE e.memory_id = move.memory AND e.session_id = move.session
+# One message may say both memories, so what the other has already stays. All is deleted before anything is inserted, as
+# it is sorted: evidence may move on to where other evidence has just moved away.
+_MOVE = text(f"""
+    WITH moved AS (
+        DELETE FROM memory_evidence e
+        USING unnest(CAST(:memories AS uuid[]), CAST(:sessions AS bigint[]), CAST(:targets AS uuid[]))
+            AS move (memory, session, target)
+        WHERE e.memory_id = move.memory AND e.session_id = move.session
+        RETURNING move.target, e.*
+    )
+    INSERT INTO memory_evidence ({_COLUMNS})
+    SELECT DISTINCT ON (target, message_id) {_COLUMNS.replace("memory_id", "target")} FROM moved
+    ORDER BY target, message_id, confidence DESC
+    ON CONFLICT (tenant_id, memory_id, message_id) DO NOTHING
 """)
 _MERGE_SESSIONS = text("""
     UPDATE memory_evidence e SET session_id = joined.survivor
@@ -138,7 +147,7 @@ def put(connection: Connection, tenant_id: str, memory_id: UUID, evidence: Evide
 
 
 def move(connection: Connection, moves: Iterable[tuple[UUID, int, UUID]]) -> None:
-    """Move evidence `(memory, session, into)` to other memories."""
+    """Move evidence `(memory, session, into)` to other memories; what rests on the same message there stays."""
     run(connection, _MOVE, **arrays("memories sessions targets", moves))
 
 

@@ -1,6 +1,7 @@
 """What is learned is kept true: said again, changed, deleted, forgotten, in whatever order it comes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -146,6 +147,27 @@ def test_what_is_said_again_gains_confidence_and_piles_up_nothing(talk: Talk) ->
     )
     assert confidence == pytest.approx(1 - 0.3**3)
     assert sessions == 3
+
+
+class ReadingTwice(Reading):
+    """Learns two statements of every message that the embedder of the tests takes for one: it reads Latin only."""
+
+    def extract(self, messages: Sequence[Message], *, people: People, **given: Any) -> list[Fact]:
+        return [
+            replace(fact, attribute="", value="", content=f"{fact.content} {more}")
+            for fact in super().extract(messages, people=people, **given)
+            for more in ("очень хорошо каждый вечер", "где угодно и когда угодно")
+        ]
+
+
+def test_a_message_that_says_the_same_in_two_ways_is_the_evidence_of_one_memory(talk: Talk) -> None:
+    talk.reading = ReadingTwice()
+    talk.say(0, "Ann | plays | chess")
+    talk.learn()
+    talk.learn()
+    assert rows(talk.database, "SELECT count(*) FROM memories") == [(1,)]
+    assert rows(talk.database, "SELECT count(*), count(DISTINCT message_id) FROM memory_evidence") == [(1, 1)]
+    assert rows(talk.database, "SELECT key, last_error FROM jobs WHERE kind = 'extract'") == []
 
 
 def test_reading_a_session_again_changes_nothing(talk: Talk) -> None:
