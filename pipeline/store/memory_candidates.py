@@ -12,9 +12,9 @@ from sqlalchemy import Connection, TextClause, text
 from pipeline.store.filters import Scope
 from pipeline.store.keyword_search import any_of
 from pipeline.store.membership import Seen
-from pipeline.store.memory_conditions import BELIEVED, LIVE, SAID, compared, place, since, visible
+from pipeline.store.memory_conditions import BELIEVED, LIVE, SAID, place, since, visible
 from pipeline.store.statements import run
-from pipeline.store.vectors import literal
+from pipeline.store.vectors import distance, in_space, literal
 from schemas.vectors import EmbeddingSpace, Vector
 
 SESSIONS = 100
@@ -139,29 +139,15 @@ class MemoryHits:
 
 def candidates(space: EmbeddingSpace | None, *, of_ids: bool = False) -> str:
     """Return SQL of `MemoryHits` as JSON: the `:reach` nearest of each kind, believed or not; `of_ids`: of `:ids`."""
-    cosine, join = compared(space)
-    part, share = ("0", _SHARE_OF_WORDS)
-    if space is not None:
-        part, share = "v.chunk_index", f"CASE WHEN v.memory_id IS NULL THEN {_SHARE_OF_WORDS} END"
     among = "m.id = ANY(CAST(:ids AS uuid[])) AND " if of_ids else ""
-    # Of each kind the nearest parts are taken, as many more as there are further ones: to group or to sort all would
-    # take longer than to compare them. Only these few are looked up, one by one, and asked whether they are believed.
+    # Vectors are looked up by all ids of a kind at once: a join would look up each, or all of the tenant. Only the
+    # nearest are asked whether they are believed.
     return f"""
-        WITH alike AS MATERIALIZED (
-            SELECT m.id, m.scope, m.created_at, m.type = 'document' AS is_chunk, {part} AS part, {cosine} AS cosine,
-                {share} AS share
-            FROM memories m {join}
-            WHERE {among}{_in_scope(":named_ids")} AND {visible("m")} AND {SAID}
-        ), kinds AS MATERIALIZED (
-            SELECT scope, is_chunk, count(*) FILTER (WHERE part > 0) AS further FROM alike GROUP BY scope, is_chunk
+        WITH kinds AS MATERIALIZED (
+            SELECT m.scope, m.type = 'document' AS is_chunk, array_agg(m.id) AS ids FROM memories m
+            WHERE {among}{_in_scope(":named_ids")} AND {visible("m")} AND {SAID} GROUP BY 1, 2
         ), near AS (
-            SELECT best.* FROM kinds CROSS JOIN LATERAL (
-                SELECT id, max(cosine) AS cosine, max(similarity) AS similarity FROM (
-                    SELECT id, created_at, cosine, coalesce(cosine, share) AS similarity FROM alike
-                    WHERE alike.scope = kinds.scope AND alike.is_chunk = kinds.is_chunk
-                    ORDER BY coalesce(cosine, share) DESC, created_at DESC
-                    LIMIT CAST(:reach AS bigint) + kinds.further) nearest
-                GROUP BY id, created_at ORDER BY max(similarity) DESC, created_at DESC LIMIT :reach) best
+            SELECT best.* FROM kinds CROSS JOIN LATERAL ({_nearest(space)} LIMIT :reach) best
         ), memory AS (
             SELECT found.*, near.cosine, near.similarity
             FROM near CROSS JOIN LATERAL (
@@ -176,6 +162,29 @@ def candidates(space: EmbeddingSpace | None, *, of_ids: bool = False) -> str:
                 SELECT unnest(array_append(also_in, learned_in)) FROM memory)),
             CASE WHEN :counts_hidden THEN ({_HIDDEN}) END)
     """
+
+
+def _nearest(space: EmbeddingSpace | None) -> str:
+    """Return SQL of the memories among `kinds.ids`, nearest first: `id, cosine, similarity`."""
+    by_words = f"SELECT m.id, CAST(NULL AS float8) AS cosine, {_SHARE_OF_WORDS} AS similarity FROM memories m"
+    if space is None:
+        return f"{by_words} WHERE m.id = ANY(kinds.ids) ORDER BY similarity DESC, id DESC"
+    # of the nearest parts as many more are taken as there are further ones: to group all would take longer
+    return f"""
+        WITH part AS MATERIALIZED (
+            SELECT memory_id AS id, chunk_index, {distance(space)} AS distance
+            FROM memory_vectors WHERE {in_space(space)} AND memory_id = ANY(kinds.ids)
+        ), counted AS (
+            SELECT count(*) FILTER (WHERE chunk_index = 0) AS embedded,
+                count(*) FILTER (WHERE chunk_index > 0) AS further FROM part
+        )
+        SELECT id, 1 - min(distance) AS cosine, 1 - min(distance) AS similarity FROM (
+            SELECT id, distance FROM part ORDER BY distance, id DESC
+            LIMIT CAST(:reach AS bigint) + (SELECT further FROM counted)) nearest
+        GROUP BY id
+        UNION ALL {by_words} WHERE (SELECT embedded FROM counted) < cardinality(kinds.ids)
+            AND m.id = ANY(kinds.ids) AND m.id NOT IN (SELECT id FROM part)
+        ORDER BY similarity DESC, id DESC"""
 
 
 def as_hits(found: Sequence[Any]) -> MemoryHits:
