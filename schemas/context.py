@@ -80,7 +80,7 @@ class Hit(Frozen):
     """Parts of the score by name, such as `words` and `meaning`; a session has those of its best message."""
     arms: dict[str, int] = Field(default_factory=dict)
     """The rank, from 1, in what each arm found: `keywords`, `vectors`, `verbatim`, `times`, `named`, `newest`,
-    `sessions`. Empty: it came with a neighbour, or with what it answers."""
+    `sessions`, `affinity`. Empty: it came with a neighbour, or with what it answers."""
     queries: dict[str, int] = Field(default_factory=dict)
     """For each arm that one of `queries` found it by, better than the question: the number of that query, from 1; a
     hypothetical answer's follows theirs."""

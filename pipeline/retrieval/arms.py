@@ -1,8 +1,8 @@
 """Search for the messages that a question may mean, arm by arm.
 
 The arms are the best by words, the best by vector, what holds a piece of the question verbatim, what was said at the
-times that it names, the best of those whom it names, the newest where it asks for these, and the best of the sessions
-whose summaries fit.
+times that it names, the best of those whom it names, the newest where it asks for these, the best of the sessions that
+fit, and in a large chat the nearest of the sessions of the asker's people.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,12 +29,19 @@ class ArmLimits(NamedTuple):
     sessions: SessionLimits
 
 
+LARGE = 20_000
+"""Messages from which on a chat is large."""
 # By the messages that a chat has at least, the largest first.
 LIMITS: Mapping[int, ArmLimits] = {
-    20_000: ArmLimits(50, SessionLimits(read=1500, nearest=150, looked_into=16, messages=12)),
+    LARGE: ArmLimits(50, SessionLimits(read=1500, nearest=150, looked_into=16, messages=12)),
     5_000: ArmLimits(50, SessionLimits(read=1000, nearest=150, looked_into=12, messages=12)),
     0: ArmLimits(35, SessionLimits(read=500, nearest=75, looked_into=8, messages=8)),
 }
+# In a large chat, where the asker's affinity to others is known: less of what anybody says, more of what was said among
+# the asker's people.
+AMONG_PEOPLE = ArmLimits(
+    30, SessionLimits(read=1500, nearest=150, looked_into=12, messages=12, affine=100, affine_messages=60)
+)
 # Messages that the arms of words and vectors find where half of what they found first are asides.
 BEHIND_ASIDES = 400
 # Messages that each other arm finds.
@@ -52,6 +59,8 @@ VERBATIM_SCANNED = 20_000
 
 def limits_of(request: RetrievalRequest) -> ArmLimits:
     """Return the limits for the size of the request's scope."""
+    if request.prelude.size >= LARGE and request.prelude.affinities:
+        return AMONG_PEOPLE
     return next(limits for size, limits in LIMITS.items() if request.prelude.size >= size)
 
 
@@ -105,7 +114,7 @@ def _search(
         mean_size=request.chat.mean_length,
         limit=limit,
         # messages that a filter leaves out are no candidates
-        sessions=sessions or replace(limits_of(request).sessions, looked_into=0),
+        sessions=sessions or replace(limits_of(request).sessions, looked_into=0, affine=0),
         indexed=request.prelude.indexed,
         asked=asked,
         memories=memories,

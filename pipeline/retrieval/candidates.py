@@ -59,6 +59,8 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
     asked = {**arms.search_exact(connection, request, terms, first), **first.asked}
     if first.inside:
         asked["sessions"] = first.inside
+    if first.affine:
+        asked["affinity"] = first.affine
     for limit, known in ((limits_of(request).best, first), (BEHIND_ASIDES, None)):
         found, by_arm = arms.search_queries(connection, request, terms, limit, known)
         ids = list(dict.fromkeys(chain(*asked.values(), *by_arm.values())))

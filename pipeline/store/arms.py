@@ -107,6 +107,8 @@ class Arms:
     by_vector: VectorHits
     # the best messages of the best sessions
     inside: Sequence[int]
+    # the nearest of sessions with a high affinity of the asker
+    affine: Sequence[int] = ()
     # messages that are found by what else is asked for, by the arm
     asked: Mapping[str, Sequence[int]] = field(default_factory=dict)
     # for each piece, messages with words of it, the best first: `(id, text)`
@@ -152,9 +154,13 @@ def _statement(
         )
     spoken = session_search.BY_WORDS if sessions.looked_into else 0
     more = "".join(f", ({_part(part, space, of_key=of_key)}) AS {part}" for part in sorted(parts))
+    affine = ""
+    if space is not None and sessions.affine:
+        affine = f", {session_search.messages_by_affinity(space, sessions)}"
+        more += ", (SELECT array_agg(id ORDER BY distance, id) FROM affine) AS affine"
     return text(f"""
         WITH by_word AS MATERIALIZED (SELECT * FROM {keyword_search.search(sessions=spoken)} WHERE :any <> ''),
-            {near}, {session_search.best(space, sessions)}, {session_search.messages_inside(space, sessions)}
+            {near}, {session_search.best(space, sessions)}, {session_search.messages_inside(space, sessions)}{affine}
         SELECT frequencies, scores, exact,
             (SELECT json_agg(json_build_array(message_id, cosine, mean, compared)) FROM (
                 SELECT * FROM near_messages ORDER BY cosine DESC LIMIT :limit) near) AS near,
@@ -212,6 +218,7 @@ def search(
         else KeywordHits(),
         by_vector=VectorHits() if space is None else vector_search.as_hits(row.near or [], indexed=indexed),
         inside=row.inside or [],
+        affine=found.get("affine") or [],
         asked=_asked(found, parts),
         pieces=_pieces(found.get("pieces") or ()),
         memories=memory_candidates.as_hits(row.memories) if "memories" in parts else MemoryHits(),

@@ -1,5 +1,6 @@
 """Who asks and when: in the text, in the messages for a chat model, and in what is known of whoever asks."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -16,6 +17,8 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.memories.statements import remember
 from pipeline.people import identities
+from pipeline.retrieval import arms
+from pipeline.retrieval.arms import ArmLimits
 from pipeline.store.database import Database
 from pipeline.text import fencing, tokens
 from schemas.context import ChatMessage, Context
@@ -24,6 +27,7 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import POLICY, TENANT, message
+from tests.memories.learned import embedded
 from tests.test_pipeline import place
 
 ZONE = ZoneInfo("Asia/Tokyo")
@@ -368,3 +372,39 @@ def test_in_a_large_group_what_was_said_among_the_askers_people_comes_before_the
         if "number" in hit.preview
     }
     assert by_shed["6"] > by_shed["7"]
+
+
+def test_a_large_group_is_also_searched_among_the_askers_people(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arms, "LARGE", 0)
+    few = replace(arms.AMONG_PEOPLE.sessions, looked_into=1, messages=1, affine=2, affine_messages=3)
+    monkeypatch.setattr(arms, "AMONG_PEOPLE", ArmLimits(1, few))
+    talk = [
+        said(day * DAY + minute, name, content)
+        for day in range(12)
+        for minute, (name, content) in enumerate(
+            [
+                ("Cy" if day == 4 else "Dora" if day == 5 else "Ana", "where do we keep the spare ladder?"),
+                ("Cy" if day == 5 else "Ben", f"in number {day}, that shed"),
+            ]
+        )
+    ]
+    accept.accept(database, TENANT, CHAT, talk)
+    place(database, SessionPolicy.of(settings), POLICY)
+    embedded(database)
+
+    def found(asker: str | None) -> set[str]:
+        explain = ask(database, settings, "in which shed is the ladder?", user_id=asker, explain=True).explain
+        assert explain is not None
+        return {hit.preview for hit in explain.messages if "affinity" in hit.arms}
+
+    # both sessions of Cy's, and no more than three messages of these
+    assert "in number 5, that shed" in found("test:cy")
+    assert found("test:cy") <= {
+        "where do we keep the spare ladder?",
+        "in number 4, that shed",
+        "in number 5, that shed",
+    }
+    # nobody is close to a stranger
+    assert found("test:zoe") == found(None) == set()

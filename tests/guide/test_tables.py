@@ -63,6 +63,12 @@ def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     }
     stated = [[int(cell.replace(",", "")) for cell in row] for row in RETRIEVAL.table("messages in the chat")]
     assert {size: most for size, *most in stated} == limits
+    close = arms.AMONG_PEOPLE
+    assert f"{close.best} by words, {close.best} by vectors and {close.sessions.looked_into} sessions" in text
+    assert close.sessions.messages == arms.LIMITS[arms.LARGE].sessions.messages
+    nearest, among = close.sessions.affine_messages, close.sessions.affine
+    assert f"the {nearest} nearest of the {among} sessions" in told["affinity"]
+    assert f"{arms.LARGE:,} messages" in told["affinity"]
     for arm in ("times", "named", "newest"):
         assert f"{arms.CANDIDATES_PER_SIDE_ARM} " in told[arm]
     assert f"the newest {arms.VERBATIM_SCANNED:,} messages" in told["verbatim"]
