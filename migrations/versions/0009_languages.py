@@ -4,11 +4,12 @@ Revision: 0009
 """
 
 from alembic import op
-from sqlalchemy import text
 
+from migrations import words
 from migrations.concurrently import concurrently
 from migrations.first_schema import functions
 from migrations.first_schema.columns import tsv
+from migrations.words import LETTERS
 
 revision = "0009"
 down_revision = "0008"
@@ -32,17 +33,6 @@ TEXTS: dict[str, str | None] = {
     "memories": "content",
     "rollups": "search_text",
 }
-_AT_ONCE = 1000
-"""Memories that are indexed anew in one transaction."""
-
-# Letters of scripts without spaces: Thai, Lao, Myanmar, Khmer, Han, kana; and Hangul, whose words have endings. What is
-# a letter must not depend on the server's locale, so they are listed.
-_LETTERS = (
-    r"\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0eb3\u0ebd-\u0ec6\u0edc-\u0edf\u1000-\u102a\u103f"
-    r"\u1050-\u1055\u105a-\u105d\u1061\u1065\u1066\u106e-\u1070\u1075-\u1081\u108e\u1780-\u17b3\u17d7\u17dc"
-    r"\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
-    r"\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
-)
 # Vowels and tones that are written around a letter and belong to it.
 _MARKS = (
     r"\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u1056-\u1059\u105e-\u1060"
@@ -62,7 +52,7 @@ _EMOJI = r"\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001f3fa\U0001f400-\U0001faff"
 _MODIFIERS = r"\u200d\ufe0f\U0001f3fb-\U0001f3ff"
 # Typographic apostrophes become the one of ASCII; soft hyphens and word joiners are removed.
 _APOSTROPHES, _INVISIBLE = r"\2018\2019\201b\02bc", r"\00ad\2060"
-_LETTER = f"[{_LETTERS}][{_MARKS}]*"
+_LETTER = f"[{LETTERS}][{_MARKS}]*"
 FUNCTIONS = {
     # Separate words as the parser would in a locale that knows what a letter is.
     "words_apart(text)": rf"""
@@ -77,8 +67,8 @@ FUNCTIONS = {
     "pairs_of(text)": rf"""
         CREATE OR REPLACE FUNCTION pairs_of(content text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
         RETURN translate(regexp_replace(
-            regexp_replace(translate(content, chr(2), ' '), '({_LETTER})([{_LETTERS}{_MARKS}]*)', E' \\1\x02\\2 ', 'g'),
-            '({_LETTER})(?=[{_LETTERS}])', '\1 \1', 'g'), chr(2), '')
+            regexp_replace(translate(content, chr(2), ' '), '({_LETTER})([{LETTERS}{_MARKS}]*)', E' \\1\x02\\2 ', 'g'),
+            '({_LETTER})(?=[{LETTERS}])', '\1 \1', 'g'), chr(2), '')
     """,
     # Not strict: a strict one would not be put in line.
     "words_in(text, text)": """
@@ -87,31 +77,7 @@ FUNCTIONS = {
         RETURN to_tsvector(CASE language {} ELSE 'pg_catalog.simple'::regconfig END, content)
     """.format(" ".join(f"WHEN '{name}' THEN 'pg_catalog.{name}'::regconfig" for name in _STEMMED)),
     # A text as it is indexed and looked up. Of several languages the later ones add what the earlier ones have not.
-    "words_of(text, text)": rf"""
-        CREATE OR REPLACE FUNCTION words_of(language text, content text) RETURNS tsvector
-        LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
-        DECLARE
-            spaced text := content;
-            part text;
-            found tsvector;
-            more tsvector;
-        BEGIN
-            IF octet_length(content) > length(content) THEN
-                spaced := public.words_apart(content);
-                IF spaced ~ '[{_LETTERS}]' THEN
-                    spaced := public.pairs_of(spaced);
-                END IF;
-            END IF;
-            IF strpos(language, '+') = 0 THEN
-                RETURN public.words_in(language, spaced);
-            END IF;
-            FOREACH part IN ARRAY string_to_array(language, '+') LOOP
-                more := public.words_in(part, spaced);
-                found := coalesce(found || ts_delete(more, tsvector_to_array(found)), more);
-            END LOOP;
-            RETURN found;
-        END $$
-    """,
+    "words_of(text, text)": words.OF_LETTERS_AS_THEY_ARE,
     "note_words()": """
         CREATE OR REPLACE FUNCTION note_words() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
@@ -128,16 +94,6 @@ FUNCTIONS = {
     """,
 }
 _USED = ("words_apart(text)", "pairs_of(text)", "words_in(text, text)", "words_of(text, text)")
-_BEYOND_ASCII = text(f"""
-    SELECT tenant_id, id FROM memories
-    WHERE (tenant_id, id) > (:tenant, CAST(:id AS uuid)) AND octet_length(content) > length(content)
-    ORDER BY tenant_id, id LIMIT {_AT_ONCE}
-""")
-_INDEX = text("""
-    UPDATE memories m SET language = m.language
-    FROM unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS these (tenant_id, id)
-    WHERE m.tenant_id = these.tenant_id AND m.id = these.id
-""")
 
 
 def upgrade() -> None:
@@ -166,23 +122,16 @@ def upgrade() -> None:
             ADD COLUMN IF NOT EXISTS words_after text COLLATE "C" DEFAULT ''
     """)
     op.execute("ALTER TABLE chats ALTER COLUMN words_after DROP DEFAULT")
-    # here, where locks are not waited for long, and not between: row-level security still binds everybody else
-    _bind("NO FORCE")
+    words.bind("NO FORCE")
     with concurrently():
         op.execute(
             "UPDATE chats SET language_by = 'declared' WHERE language <> 'english' AND language_by IS NULL"
         )
-        op.execute("""
-            INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at)
-            SELECT tenant_id, 'language', chat_id, hashtext(chat_id) & 32767, 1, now() FROM chats
-            WHERE moved_to IS NULL AND words_after IS NOT NULL
-            ON CONFLICT DO NOTHING
-        """)
-        _index_memories()
+        words.index_anew()
         # each reads its table, and nobody waits for it
         for table in TEXTS:
             op.execute(f"ALTER TABLE {table} VALIDATE CONSTRAINT {table}_language_check")
-    _bind("FORCE")
+    words.bind("FORCE")
 
 
 def downgrade() -> None:
@@ -216,19 +165,3 @@ def _permit(table: str) -> None:
             ADD CONSTRAINT {table}_language_check CHECK (string_to_array(language, '+') <@ ARRAY[{known}]
                 AND cardinality(string_to_array(language, '+')) BETWEEN 1 AND 3) NOT VALID
     """)
-
-
-def _bind(force: str) -> None:
-    """Let row-level security bind the owner of the tables or not, who sees no tenant's rows otherwise."""
-    for table in ("chats", "jobs", "memories"):
-        op.execute(f"ALTER TABLE {table} {force} ROW LEVEL SECURITY")
-
-
-def _index_memories() -> None:
-    """Index memories with signs beyond ASCII anew, some at a time; those of chats, and so messages, a job does."""
-    tenant, last = "", "00000000-0000-0000-0000-000000000000"
-    while rows := op.get_bind().execute(_BEYOND_ASCII, {"tenant": tenant, "id": last}).all():
-        op.get_bind().execute(
-            _INDEX, {"tenants": [row.tenant_id for row in rows], "ids": [row.id for row in rows]}
-        )
-        tenant, last = rows[-1]

@@ -1,6 +1,7 @@
 """A chat is found in the language that it is in: declared, or detected once it has some messages."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import cycle, islice
 
 import pytest
@@ -106,6 +107,48 @@ def test_words_of_scripts_without_spaces_are_found_in_a_chat_of_any_language(
         database, TENANT, ChatIn(chat_id=CHAT), [message(0, others), message(1, said), message(2, "hello")]
     )
     assert found(database, asked)[0] == said
+
+
+@pytest.mark.parametrize(
+    ("language", "said", "bare"),
+    [
+        ("portuguese", "votação, reunião, amanhã, informações", "votacao, reuniao, amanha, informacoes"),
+        ("spanish", "cupón, mañana, habitación", "cupon, manana, habitacion"),
+        ("french", "fête, élèves, Orléans, clé", "fete, eleves, Orleans, cle"),
+        ("german", "Käse, Mühle, Größe", "Kase, Muhle, Grosse"),
+        ("polish", "żółw, zjadł, gęś", "zolw, zjadl, ges"),
+        ("turkish", "İstanbul, görüşme, ışık", "Istanbul, gorusme, isik"),
+        ("vietnamese", "đường, phố, Hà, Nội", "duong, pho, Ha, Noi"),
+        ("czech", "příští, čtvrtek, řeky", "pristi, ctvrtek, reky"),
+        ("greek", "καλημέρα", "καλημερα"),
+        ("english", "fête, café", "fete, cafe"),
+        ("polish+english", "żółw, café", "zolw, cafe"),
+    ],
+)
+def test_words_are_found_with_and_without_their_accents(
+    database: Database, language: str, said: str, bare: str
+) -> None:
+    texts = {f"{said}.", f"{bare}?"}
+    accept(
+        database,
+        TENANT,
+        ChatIn(chat_id=CHAT, language=language),
+        [message(place, each) for place, each in enumerate(sorted(texts))],
+    )
+    for word in (*said.split(", "), *bare.split(", ")):
+        assert set(found(database, word)) == texts, word
+
+
+def test_an_accent_makes_no_stop_word_a_word_and_no_letter_another_one_in_cyrillic(
+    database: Database,
+) -> None:
+    with database.tenant(TENANT) as connection:
+        words = partial(keyword_search.lexemes, connection)
+        assert words("portuguese", "não está já até") == []
+        assert words("french", "été à même") == []
+        assert words("ukrainian", "їжак") == ["їжак"]
+        # once for each word
+        assert words("spanish", "reunión") == ["reunion"]
 
 
 def test_a_question_in_chinese_finds_its_message(

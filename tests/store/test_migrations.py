@@ -17,8 +17,10 @@ from pipeline.enrich import embed
 from pipeline.ingest import accept, languages
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
+from pipeline.memories.statements import remember
 from pipeline.store import keyword_search
 from pipeline.store.database import Database
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT, alembic_config, message, next_release
@@ -136,6 +138,63 @@ def test_what_was_stored_before_languages_were_detected_stays_found_and_is_index
     assert run(database, "language", languages.labeller(database), policy) == 2
     assert found("test:1", "english", "公园在哪里") == chinese[:1]
     assert counted() == [True, True]
+
+
+def test_what_was_stored_with_its_accents_is_found_without_them_after_an_upgrade(
+    settings: Settings, database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    # Given a chat and a memory
+    accept.accept(
+        database,
+        TENANT,
+        ChatIn(chat_id="test:1", language="portuguese"),
+        [message(0, "a votação é amanhã"), message(1, "até logo")],
+    )
+    place(database, rules, policy)
+    remember(database, TENANT, MemoryIn(scope="organization", content="a reunião"))
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE memories SET language = 'portuguese'"))
+        connection.execute(text("UPDATE conversation_sessions SET search_text = 'a votação'"))
+    tables = ("messages", "conversation_sessions", "memories")
+
+    def holding(asked: str) -> list[int]:
+        """How many rows of each table hold one of these words."""
+        with psycopg.connect(settings.database_url.get_secret_value()) as app:
+            app.execute("SELECT set_config('app.tenant_id', %s, true)", [TENANT])
+            words = app.execute("SELECT tsvector_to_array(words_of('portuguese', %s))", [asked]).fetchone()
+            assert words is not None
+            counts = (
+                app.execute(
+                    f"SELECT count(*) FROM {table} WHERE tsv @@ %s::tsquery",
+                    [keyword_search.any_of(words[0])],
+                ).fetchone()
+                for table in tables
+            )
+            return [count[0] for count in counts if count]
+
+    assert holding("votacao reuniao") == [1, 1, 1]
+    # whose words are those of the version before
+    config = alembic_config(owner_url(settings))
+    command.downgrade(config, "0011")
+    with psycopg.connect(settings.database_url.get_secret_value()) as app:
+        app.execute("SELECT set_config('app.tenant_id', %s, true)", [TENANT])
+        for table in tables:
+            app.execute(f"UPDATE {table} SET language = language")
+        app.execute("UPDATE chats SET lexeme_count = (SELECT sum(length(tsv)) FROM messages)")
+        app.execute("DELETE FROM jobs WHERE kind = 'language'")
+    assert holding("votacao reuniao") == [0, 0, 0]
+    assert holding("votação reunião") == [1, 1, 1]
+    # When the database is upgraded, and the job that is there has run
+    command.upgrade(config, "head")
+    assert holding("reuniao") == [0, 0, 1]
+    assert run(database, "language", languages.labeller(database), policy) == 1
+    # Then all are found without their accents
+    assert holding("votacao reuniao") == holding("votação reunião") == [1, 1, 1]
+    with database.tenant(TENANT) as connection:
+        row = connection.execute(
+            text("SELECT lexeme_count = (SELECT sum(length(tsv)) FROM messages), words_after FROM chats")
+        ).one()
+        assert tuple(row) == (True, None)
 
 
 def test_vectors_are_kept_when_chunks_come_and_go(
