@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pipeline.question.naming import Naming, by_stem, naming_of, stem_of, without_possessive
+from pipeline.text.accents import without_accents
 
 _WORD = re.compile(r"@?[^\W_]+(?:[._'’-][^\W_]+)*")
 _PART = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -84,7 +85,8 @@ def _whole(words: Sequence[_Word], people: Sequence[str], naming: Naming, found:
     for person in people:
         parts = tuple(match[0].lstrip("@").casefold() for match in _WORD.finditer(person))
         if 0 < len(parts) <= _MAX_WORDS:
-            of_words.setdefault(parts, []).append(person)
+            for spelled in dict.fromkeys((parts, tuple(map(without_accents, parts)))):
+                of_words.setdefault(spelled, []).append(person)
     for length in sorted({len(parts) for parts in of_words}, reverse=True):
         for at in range(len(words) - length + 1):
             if not found.read.isdisjoint(range(at, at + length)):
@@ -92,7 +94,9 @@ def _whole(words: Sequence[_Word], people: Sequence[str], naming: Naming, found:
             some = words[at : at + length]
             first = tuple(word.folded for word in some[:-1])
             for base in naming.bases(some[-1].folded):
-                holders = of_words.get((*first, base))
+                holders = of_words.get((*first, base)) or of_words.get(
+                    tuple(map(without_accents, (*first, base)))
+                )
                 if not holders or (length == 1 and not _is_whole(words, at, base, naming)):
                     continue
                 found.add(holders, holders[0].lstrip("@"))
@@ -109,13 +113,17 @@ def _parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Nam
     for person in people:
         parts = [part for part in _PART.findall(person) if len(part) > 1]
         for number, part in enumerate(parts):
-            if part.casefold() not in naming.before:
-                some = holders.setdefault(part.casefold(), [])
+            for spelled in _spelled(part):
+                if spelled in naming.before:
+                    continue
+                some = holders.setdefault(spelled, [])
                 if not some or some[-1] != person:
                     some.append(person)
                 if number == 0:
-                    first.add(part.casefold())
-    spelling = {part.casefold(): part for person in people for part in _PART.findall(person)}
+                    first.add(spelled)
+    spelling = {
+        spelled: part for person in people for part in _PART.findall(person) for spelled in _spelled(part)
+    }
     stems: dict[str, list[str]] = {}
     if naming.stems:
         for part in holders:
@@ -125,7 +133,8 @@ def _parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Nam
     for at, word in enumerate(words):
         if at in found.read:
             continue
-        base = next((base for base in naming.bases(word.folded) if base in holders), None)
+        bases = [spelled for base in naming.bases(word.folded) for spelled in _spelled(base)]
+        base = next((base for base in bases if base in holders), None)
         if base is None and (lower or word.text[:1].isupper()):
             base = by_stem(word.folded, stems)
         if base is None or not _is_name(text, words, at, base, naming, lower=lower):
@@ -137,6 +146,12 @@ def _parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Nam
             and not (naming.nouns and _has_article(words, at, naming))
         ):
             found.sure.append((word.start, word.end))
+
+
+def _spelled(part: str) -> tuple[str, ...]:
+    """Return a part of a name in lower case, with its accents and, if that differs, without them."""
+    folded = part.casefold()
+    return tuple(dict.fromkeys((folded, without_accents(folded))))
 
 
 def _spaceless(text: str, people: Sequence[str], naming: Naming, found: _Found) -> None:

@@ -15,6 +15,7 @@ from pipeline.ranking.bm25 import Array, Kernel, words
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Candidate, Statistics
 from pipeline.ranking.similarity import share_of_words
 from pipeline.text import exact_match
+from pipeline.text.accents import without_accents
 from pipeline.text.cues import AnswerType
 
 # A message of this many distinct words has half the substance that any could have: "haha" answers nothing.
@@ -145,13 +146,13 @@ def _with_others(
 
 def _named(question: Question, ordered: Sequence[Candidate]) -> Array:
     """Return how surely what each candidate says is by whom the question names, or half of 1 if it mentions them."""
-    names = [name.casefold() for name in question.names]
+    names = [without_accents(name.casefold()) for name in question.names]
 
     def share(candidate: Candidate) -> float:
         said = question.speakers.get(candidate.speaker, 0.0)
         if said >= MENTIONED or not names:
             return said
-        text = candidate.text.casefold()
+        text = without_accents(candidate.text.casefold())
         return MENTIONED if any(name in text for name in names) else said
 
     return np.fromiter(map(share, ordered), np.float64, len(ordered))

@@ -59,6 +59,21 @@ def test_a_part_that_is_a_name_names_its_owner(text: str, people: dict[str, floa
     assert asked.content == content
 
 
+@pytest.mark.parametrize(
+    ("text", "person"),
+    [
+        ("what did jose say", "José"),
+        ("what did José say", "Jose"),
+        ("where is Lukasz from?", "Łukasz Nowak"),
+        ("what did zoe garcia order", "Zoë García"),
+    ],
+)
+def test_a_name_is_found_with_and_without_its_accents(text: str, person: str) -> None:
+    asked = read(text, [person, "Ben"])
+    assert asked.speakers == {person: 1}
+    assert asked.names
+
+
 def test_of_two_with_one_name_each_is_named_by_half() -> None:
     asked = read("what did Ana say?", GROUP)
     assert asked.speakers == {"Ana Silva": 0.5, "Ana Costa": 0.5}
