@@ -1,13 +1,20 @@
-"""Letters without their accents, as most people type them on a telephone."""
+"""Letters without their accents, as many people type them."""
 
 import re
+from collections.abc import Collection
 from unicodedata import normalize
 
 # The same as in SQL, see migration 0012: marks above and below a letter, and letters with a stroke, which have none.
-_MARKS = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u0309\u030a\u030b\u030c\u031b\u0323\u0326\u0327\u0328"
+_MARKS = (
+    "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u0309\u030a\u030b\u030c\u031b\u0323\u0326\u0327\u0328"
+)
 _PLAIN = str.maketrans("łŁøØđĐħĦı", "lLoOdDhHi", _MARKS)
 _ACCENTED = re.compile("[\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff]")
 _CYRILLIC = re.compile("[\u0400-\u052f]")
+# A class of characters, or letters in a row, and whether the last of these is repeated.
+_LETTERS = re.compile(r"\[[^\[\]]*\]|(?P<letters>[^\W\d_]+)(?P<repeated>(?=[?*+{]))?")
+# Of fewer letters it is a word of its own more often: `où`, `ou`.
+_LEAST_LETTERS = 3
 
 
 def without_accents(text: str) -> str:
@@ -19,3 +26,43 @@ def without_accents(text: str) -> str:
     if text.isascii() or not _ACCENTED.search(text) or _CYRILLIC.search(text):
         return text
     return normalize("NFC", normalize("NFD", text).translate(_PLAIN))
+
+
+def words_either_way(words: str, others: Collection[str] = ()) -> str:
+    """Add to words, with spaces between them, those without accents that are none of `others`.
+
+    >>> words_either_way("środa dès", {"des"})
+    'środa dès sroda'
+    """
+    listed = words.split()
+    bare = (_bare(word, others) for word in listed)
+    return " ".join(dict.fromkeys([*listed, *filter(None, bare)]))
+
+
+def pattern_either_way(pattern: str, others: Collection[str] = ()) -> str:
+    """Let a regular expression match the same letters without their accents, but for words that are `others`.
+
+    >>> pattern_either_way("dernière?|décid[ée]|où", {"ou"})
+    '(?:dernièr|dernier)e?|(?:décid|decid)[ée]|où'
+    """
+
+    def replaced(found: re.Match[str]) -> str:
+        letters = found["letters"]
+        if letters is None or _bare(letters, others) is None:
+            return found[0]
+        # what repeats the last letter repeats no other
+        last = letters[-1] if found["repeated"] is not None else ""
+        return _either(letters.removesuffix(last)) + (last and _either(last))
+
+    return _LETTERS.sub(replaced, pattern)
+
+
+def _either(letters: str) -> str:
+    bare = without_accents(letters)
+    return letters if bare == letters else f"(?:{letters}|{bare})"
+
+
+def _bare(word: str, others: Collection[str]) -> str | None:
+    """Return a word without its accents, if it has some and is not another word without them."""
+    bare = without_accents(word)
+    return None if bare == word or len(bare) < _LEAST_LETTERS or bare in others else bare

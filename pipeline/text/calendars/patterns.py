@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pipeline.text.accents import words_either_way
 from pipeline.text.caches import pattern
 
 RELATIONS = ("week", "before", "after", "since", "until", "around", "between", "every", "in")
@@ -18,15 +19,17 @@ def alternatives(words: Iterable[str]) -> str:
 def split(words: str) -> list[str]:
     """Split a list of words, with `letzt{e,en}` for two words and `_` for a space inside of one.
 
-    >>> split("letzt{e,en} a_few")
-    ['letzte', 'letzten', 'a few']
+    Each word is followed by how it is written without accents.
+
+    >>> split("letzt{e,en} a_few środa")
+    ['letzte', 'letzten', 'a few', 'środa', 'sroda']
     """
     found = []
     for word in words.split():
         stem, brace, rest = word.partition("{")
         endings, _, after = rest.partition("}")
         found += [stem + ending + after for ending in (endings.split(",") if brace else [""])]
-    return [word.replace("_", " ") for word in found]
+    return [word.replace("_", " ") for word in words_either_way(" ".join(found)).split()]
 
 
 def slots(

@@ -10,6 +10,7 @@ from re import Pattern
 from typing import Any, Literal
 from unicodedata import normalize
 
+from pipeline.text.accents import pattern_either_way, words_either_way
 from pipeline.text.caches import pattern
 from pipeline.text.cues import patterns
 from pipeline.text.cues.matchers import Phrases, Words
@@ -134,7 +135,19 @@ def _stop_words(languages: tuple[str, ...]) -> StopWords:
 
 @cache
 def _read(language: str) -> Mapping[str, Any]:
-    return tomllib.loads((files(__name__) / f"{language}.toml").read_text(encoding="utf-8"))
+    """Return the file of a language, its cues with and without their accents: without them a stop word may say much."""
+    told = tomllib.loads((files(__name__) / f"{language}.toml").read_text(encoding="utf-8"))
+    stop = frozenset(told["words"]["stop"].split())
+
+    def either_way(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: inside if key == "words" else either_way(inside) for key, inside in value.items()}
+        if isinstance(value, list):
+            return [pattern_either_way(each, stop) for each in value]
+        return words_either_way(value, stop) if isinstance(value, str) else value
+
+    read: Mapping[str, Any] = either_way(told)
+    return read
 
 
 @cache
