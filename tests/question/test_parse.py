@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.question import parse
 from pipeline.question.parse import Question
+from pipeline.text.accents import without_accents
 
 EARLIEST = datetime(2025, 5, 1, tzinfo=UTC)
 NOW = datetime(2026, 4, 15, tzinfo=UTC)
@@ -161,6 +162,35 @@ def test_of_very_many_different_times_the_first_ones_count() -> None:
 def test_of_a_month_in_a_chat_of_many_years_the_last_years_count() -> None:
     asked = parse.read("who came in May?", PEOPLE, datetime(1990, 1, 1, tzinfo=UTC), NOW, "english")
     assert [span[0].year for span in asked.spans] == list(range(2011, 2027))
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "asks"),
+    [
+        ("spanish", "¿qué pasó en la última semana?", ()),
+        ("spanish", "¿qué dijo Ann el sábado pasado?", ()),
+        ("french", "qu'est-ce qu'on a décidé hier ?", ("decision",)),
+        ("french", "qui était là en février ?", ("who",)),
+        ("portuguese", "qual é a última decisão de março?", ("decision",)),
+        ("portuguese", "quem está lá amanhã?", ("who",)),
+        ("italian", "cosa abbiamo deciso martedì?", ("decision",)),
+        ("german", "wer war in den letzten fünf Tagen da?", ("who",)),
+        ("german", "was war im März?", ()),
+        ("polish", "ile osób przyjdzie w październiku?", ("number",)),
+        ("polish", "co ustaliliśmy w środę?", ("decision",)),
+        ("turkish", "geçen çarşamba kaç kişi vardı?", ("number",)),
+        ("turkish", "şubatta ne kararlaştırdık?", ("decision",)),
+    ],
+)
+def test_a_question_is_read_with_and_without_its_accents(
+    language: str, text: str, asks: tuple[str, ...]
+) -> None:
+    asked, bare = (
+        parse.read(each, PEOPLE, EARLIEST, NOW, language) for each in (text, without_accents(text))
+    )
+    assert set(asks) <= asked.asks
+    assert asked.spans
+    assert (bare.asks, bare.spans, bare.speakers) == (asked.asks, asked.spans, asked.speakers)
 
 
 def test_what_is_quoted_or_named_twice_is_looked_for_once() -> None:
