@@ -13,7 +13,7 @@ LETTERS = (
     r"\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     r"\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
 )
-OF_LETTERS_AS_THEY_ARE = rf"""
+WORDS_WITH_ACCENTS = rf"""
     CREATE OR REPLACE FUNCTION words_of(language text, content text) RETURNS tsvector
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
     DECLARE

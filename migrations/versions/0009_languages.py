@@ -77,7 +77,7 @@ FUNCTIONS = {
         RETURN to_tsvector(CASE language {} ELSE 'pg_catalog.simple'::regconfig END, content)
     """.format(" ".join(f"WHEN '{name}' THEN 'pg_catalog.{name}'::regconfig" for name in _STEMMED)),
     # A text as it is indexed and looked up. Of several languages the later ones add what the earlier ones have not.
-    "words_of(text, text)": words.OF_LETTERS_AS_THEY_ARE,
+    "words_of(text, text)": words.WORDS_WITH_ACCENTS,
     "note_words()": """
         CREATE OR REPLACE FUNCTION note_words() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN

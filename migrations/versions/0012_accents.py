@@ -74,7 +74,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.execute(words.OF_LETTERS_AS_THEY_ARE)
+    op.execute(words.WORDS_WITH_ACCENTS)
     op.execute("DROP FUNCTION without_accents(text)")
     _index_anew()
 

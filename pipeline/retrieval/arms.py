@@ -40,7 +40,7 @@ LIMITS: Mapping[int, ArmLimits] = {
 # In a large chat, where the asker's affinity to others is known: less of what anybody says, more of what was said among
 # the asker's people.
 AMONG_PEOPLE = ArmLimits(
-    30, SessionLimits(read=1500, nearest=150, looked_into=12, messages=12, affine=100, affine_messages=60)
+    30, replace(LIMITS[LARGE].sessions, looked_into=12, close_sessions=100, close_messages=60)
 )
 # Messages that the arms of words and vectors find where half of what they found first are asides.
 BEHIND_ASIDES = 400
@@ -114,7 +114,7 @@ def _search(
         mean_size=request.chat.mean_length,
         limit=limit,
         # messages that a filter leaves out are no candidates
-        sessions=sessions or replace(limits_of(request).sessions, looked_into=0, affine=0),
+        sessions=sessions or replace(limits_of(request).sessions, looked_into=0, close_sessions=0),
         indexed=request.prelude.indexed,
         asked=asked,
         memories=memories,

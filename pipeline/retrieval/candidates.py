@@ -57,10 +57,8 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
     """Read the candidates of a scope; hits are those that the request's filter lets through."""
     first = arms.search_question(connection, request, terms)
     asked = {**arms.search_exact(connection, request, terms, first), **first.asked}
-    if first.inside:
-        asked["sessions"] = first.inside
-    if first.affine:
-        asked["affinity"] = first.affine
+    of_sessions = {"sessions": first.inside, "affinity": first.by_affinity}
+    asked |= {arm: messages for arm, messages in of_sessions.items() if messages}
     for limit, known in ((limits_of(request).best, first), (BEHIND_ASIDES, None)):
         found, by_arm = arms.search_queries(connection, request, terms, limit, known)
         ids = list(dict.fromkeys(chain(*asked.values(), *by_arm.values())))

@@ -108,7 +108,7 @@ class Arms:
     # the best messages of the best sessions
     inside: Sequence[int]
     # the nearest of sessions with a high affinity of the asker
-    affine: Sequence[int] = ()
+    by_affinity: Sequence[int] = ()
     # messages that are found by what else is asked for, by the arm
     asked: Mapping[str, Sequence[int]] = field(default_factory=dict)
     # for each piece, messages with words of it, the best first: `(id, text)`
@@ -154,13 +154,14 @@ def _statement(
         )
     spoken = session_search.BY_WORDS if sessions.looked_into else 0
     more = "".join(f", ({_part(part, space, of_key=of_key)}) AS {part}" for part in sorted(parts))
-    affine = ""
-    if space is not None and sessions.affine:
-        affine = f", {session_search.messages_by_affinity(space, sessions)}"
-        more += ", (SELECT array_agg(id ORDER BY distance, id) FROM affine) AS affine"
+    near_asker = ""
+    if space is not None and sessions.close_sessions:
+        near_asker = f", {session_search.messages_by_affinity(space, sessions)}"
+        more += ", (SELECT array_agg(id ORDER BY distance, id) FROM by_affinity) AS by_affinity"
     return text(f"""
         WITH by_word AS MATERIALIZED (SELECT * FROM {keyword_search.search(sessions=spoken)} WHERE :any <> ''),
-            {near}, {session_search.best(space, sessions)}, {session_search.messages_inside(space, sessions)}{affine}
+            {near}, {session_search.best(space, sessions)}, {session_search.messages_inside(space, sessions)}
+            {near_asker}
         SELECT frequencies, scores, exact,
             (SELECT json_agg(json_build_array(message_id, cosine, mean, compared)) FROM (
                 SELECT * FROM near_messages ORDER BY cosine DESC LIMIT :limit) near) AS near,
@@ -218,7 +219,7 @@ def search(
         else KeywordHits(),
         by_vector=VectorHits() if space is None else vector_search.as_hits(row.near or [], indexed=indexed),
         inside=row.inside or [],
-        affine=found.get("affine") or [],
+        by_affinity=found.get("by_affinity") or [],
         asked=_asked(found, parts),
         pieces=_pieces(found.get("pieces") or ()),
         memories=memory_candidates.as_hits(row.memories) if "memories" in parts else MemoryHits(),

@@ -26,9 +26,9 @@ class SessionLimits:
     looked_into: int
     # of each
     messages: int
-    # those with the highest affinity of the asker, and the nearest messages in all of these together; 0: none
-    affine: int = 0
-    affine_messages: int = 0
+    # those with the highest affinity of the asker, and the nearest messages of all of these together; 0: none
+    close_sessions: int = 0
+    close_messages: int = 0
 
 
 def best(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
@@ -139,22 +139,22 @@ def messages_inside(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
 
 
 def messages_by_affinity(space: EmbeddingSpace, limits: SessionLimits) -> str:
-    """Return SQL after WITH: the nearest messages of sessions with the highest affinity of the asker, as `affine`.
+    """Return SQL after WITH: the nearest messages of sessions with the highest affinity of the asker, as `by_affinity`.
 
     Among all messages of a large chat those of the asker's people are far down, by words and by vector.
     """
     # without OFFSET each affinity would be computed twice
     return f"""
-        affine_sessions AS MATERIALIZED (
+        close_sessions AS MATERIALIZED (
             SELECT started_at, ended_at FROM (
                 SELECT id, started_at, ended_at, {affinity_of("participants")} AS affinity FROM conversation_sessions
                 WHERE chat_id = :chat AND status <> 'merged' {_KEYED} OFFSET 0) s
-            WHERE affinity > 0 ORDER BY affinity DESC, id DESC LIMIT {int(limits.affine)}
-        ), affine AS (
-            SELECT v.* FROM affine_sessions s CROSS JOIN LATERAL (
+            WHERE affinity > 0 ORDER BY affinity DESC, id DESC LIMIT {int(limits.close_sessions)}
+        ), by_affinity AS (
+            SELECT v.* FROM close_sessions s CROSS JOIN LATERAL (
                 SELECT message_id AS id, {distance(space)} AS distance FROM message_vectors
                 WHERE {in_space(space)} AND chat_id = :chat AND sent_at BETWEEN s.started_at AND s.ended_at
                     AND chunk_index = 0 OFFSET 0) v
-            ORDER BY distance, id LIMIT {int(limits.affine_messages)}
+            ORDER BY distance, id LIMIT {int(limits.close_messages)}
         )
     """

@@ -378,7 +378,7 @@ def test_a_large_group_is_also_searched_among_the_askers_people(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arms, "LARGE", 0)
-    few = replace(arms.AMONG_PEOPLE.sessions, looked_into=1, messages=1, affine=2, affine_messages=3)
+    few = replace(arms.AMONG_PEOPLE.sessions, looked_into=1, messages=1, close_sessions=2, close_messages=3)
     monkeypatch.setattr(arms, "AMONG_PEOPLE", ArmLimits(1, few))
     talk = [
         said(day * DAY + minute, name, content)

@@ -66,7 +66,7 @@ def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     close = arms.AMONG_PEOPLE
     assert f"{close.best} by words, {close.best} by vectors and {close.sessions.looked_into} sessions" in text
     assert close.sessions.messages == arms.LIMITS[arms.LARGE].sessions.messages
-    nearest, among = close.sessions.affine_messages, close.sessions.affine
+    nearest, among = close.sessions.close_messages, close.sessions.close_sessions
     assert f"the {nearest} nearest of the {among} sessions" in told["affinity"]
     assert f"{arms.LARGE:,} messages" in told["affinity"]
     for arm in ("times", "named", "newest"):
