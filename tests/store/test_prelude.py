@@ -44,10 +44,10 @@ def test_words_looked_up_one_by_one_are_those_of_the_text(database: Database, la
     ("said", "words"),
     [
         ("“Hello” — wait…ok", ["hello", "wait", "ok"]),
-        ("«Bonjour»\u00a0! Où\u202f?", ["bonjour", "où"]),
-        ("¿Qué? ¡100€!", ["qué", "100"]),
+        ("«Bonjour»\u00a0! Où\u202f?", ["bonjour", "ou"]),
+        ("¿Qué? ¡100€!", ["que", "100"]),
         ("cake🎂please 👍🏽👍", ["cake", "🎂", "please", "👍"]),
-        ("l’eau Zoë’s", ["l", "eau", "zoë", "s"]),
+        ("l’eau Zoë’s", ["l", "eau", "zoe", "s"]),
         ("soft\u00adhyphen zero\u200bwidth", ["softhyphen", "zero", "width"]),
         ("hi，你好。ok", ["hi", "你好", "ok"]),
     ],
