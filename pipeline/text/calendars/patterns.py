@@ -19,7 +19,7 @@ def alternatives(words: Iterable[str]) -> str:
 def split(words: str) -> list[str]:
     """Split a list of words, with `letzt{e,en}` for two words and `_` for a space inside of one.
 
-    Each word is followed by how it is written without accents.
+    At the end comes how words are written without their accents.
 
     >>> split("letzt{e,en} a_few środa")
     ['letzte', 'letzten', 'a few', 'środa', 'sroda']

@@ -135,7 +135,10 @@ def _stop_words(languages: tuple[str, ...]) -> StopWords:
 
 @cache
 def _read(language: str) -> Mapping[str, Any]:
-    """Return the file of a language, its cues with and without their accents: without them a stop word may say much."""
+    """Return the file of a language, its cues with and without their accents; its stop words as they are.
+
+    Without accents a stop word may be another word: in Polish `pięć` is five, `piec` a stove.
+    """
     told = tomllib.loads((files(__name__) / f"{language}.toml").read_text(encoding="utf-8"))
     stop = frozenset(told["words"]["stop"].split())
 
