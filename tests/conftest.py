@@ -17,6 +17,7 @@ import pytest
 import structlog
 from alembic import command
 from alembic.config import Config
+from hypothesis import settings as hypothesis_settings
 from sqlalchemy import create_engine
 from xdist.scheduler import LoadFileScheduling
 
@@ -30,6 +31,10 @@ from pipeline.store import spaces
 from pipeline.store.database import Database
 from schemas.messages import MessageIn
 from schemas.settings import Settings
+
+# the first example may read the files of a language, and the machine may be busy
+hypothesis_settings.register_profile("any machine", deadline=None)
+hypothesis_settings.load_profile("any machine")
 
 CHECKOUT = Path(__file__).parents[1]
 TENANT = "default"

@@ -253,6 +253,7 @@ def test_in_the_shipped_chats_as_much_is_found_as_before_and_more_than_by_plain_
 
 
 @pytest.mark.model
+@pytest.mark.timeout(900)  # two chats are embedded
 @pytest.mark.skipif(not is_installed(), reason="the extra `local` is not installed")
 def test_with_the_bundled_model_as_much_is_found_as_before(tmp_path: Path) -> None:
     ours = shipped_chats(tmp_path, "harbour_house", "support_desk")["all"][OURS]
