@@ -1,4 +1,4 @@
-"""What the migrations share that change how words are indexed."""
+"""Functions and steps shared by the migrations that change how words are indexed."""
 
 from alembic import op
 from sqlalchemy import text

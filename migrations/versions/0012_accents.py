@@ -75,7 +75,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute(words.WORDS_WITH_ACCENTS)
-    op.execute("DROP FUNCTION without_accents(text)")
+    op.execute("DROP FUNCTION IF EXISTS without_accents(text)")
     _index_anew()
 
 

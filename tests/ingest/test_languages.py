@@ -5,6 +5,9 @@ from functools import partial
 from itertools import cycle, islice
 
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from sqlalchemy import text
 
 from pipeline.context import search
@@ -16,6 +19,8 @@ from pipeline.jobs.runner import Policy
 from pipeline.store import chat_languages, chats, jobs, keyword_search
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
+from pipeline.text.accents import without_accents
+from pipeline.text.cues import cues_of
 from schemas.errors import NotFound
 from schemas.messages import ChatIn
 from schemas.search import SearchQuery
@@ -147,8 +152,26 @@ def test_an_accent_makes_no_stop_word_a_word_and_no_letter_another_one_in_cyrill
         assert words("portuguese", "não está já até") == []
         assert words("french", "été à même") == []
         assert words("ukrainian", "їжак") == ["їжак"]
+        # a question's word for deciding is still known for one
+        for language, word in (
+            ("french", "décidé"),
+            ("german", "ausgewählt"),
+            ("polish", "umówiliśmy"),
+            ("turkish", "seçtik"),
+        ):
+            lexemes = words(language, word)
+            assert lexemes
+            assert all(each.startswith(cues_of(language).deciding_stems) for each in lexemes), lexemes
         # once for each word
         assert words("spanish", "reunión") == ["reunion"]
+
+
+@given(st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=0x1EFF, exclude_categories=["Cs"])))
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_question_and_a_message_lose_the_same_accents(database: Database, content: str) -> None:
+    with database.tenant(TENANT) as connection:
+        stored = connection.scalar(text("SELECT without_accents(:content)"), {"content": content})
+    assert without_accents(content) == stored
 
 
 def test_a_question_in_chinese_finds_its_message(

@@ -30,6 +30,8 @@ FALLBACK = "english"
 ANY_LANGUAGE = "+".join(LANGUAGES)
 """Where it is not known in which language something is, and stop words of another do less harm than none."""
 
+# Words of what a text is not about. Without accents one may be another word: in Polish `pięć` is five, `piec` a stove.
+_AS_WRITTEN = frozenset(("stop", "chatter", "determiners"))
 # What is no pattern of a language matches nothing.
 _NOTHING = r"(?!)"
 
@@ -135,16 +137,15 @@ def _stop_words(languages: tuple[str, ...]) -> StopWords:
 
 @cache
 def _read(language: str) -> Mapping[str, Any]:
-    """Return the file of a language, its cues with and without their accents; its stop words as they are.
-
-    Without accents a stop word may be another word: in Polish `pięć` is five, `piec` a stove.
-    """
+    """Return the file of a language, with and without accents but for what is `_AS_WRITTEN`."""
     told = tomllib.loads((files(__name__) / f"{language}.toml").read_text(encoding="utf-8"))
     stop = frozenset(told["words"]["stop"].split())
 
     def either_way(value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {key: inside if key == "words" else either_way(inside) for key, inside in value.items()}
+            return {
+                key: inside if key in _AS_WRITTEN else either_way(inside) for key, inside in value.items()
+            }
         if isinstance(value, list):
             return [pattern_either_way(each, stop) for each in value]
         return words_either_way(value, stop) if isinstance(value, str) else value
