@@ -27,6 +27,10 @@ def unwatched(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: told for name, told in environment.items() if not name.startswith("COVERAGE_")}
 
 
+UNWATCHED = {("dev", "chaos"), ("dev", "eval"), ("dev", "two-hosts")}
+"""Commands that work for long."""
+
+
 def backscroll(
     *arguments: str, cwd: Path, seconds: float = SECONDS, **settings: str
 ) -> "subprocess.CompletedProcess[str]":
@@ -39,7 +43,7 @@ def backscroll(
         timeout=seconds,
         check=False,
         cwd=cwd,
-        env=unwatched(environment) if arguments[:2] in {("dev", "chaos"), ("dev", "eval")} else environment,
+        env=unwatched(environment) if arguments[:2] in UNWATCHED else environment,
         stdin=subprocess.DEVNULL,
     )
 

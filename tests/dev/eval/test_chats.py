@@ -227,8 +227,8 @@ def test_a_question_is_put_to_the_bot_by_somebody_it_does_not_name() -> None:
 # Guards against a step back, not aims: a few points below what the hashed words of the deterministic embedder give on
 # the chats that ship (behind each figure). The local model gives more.
 LEAST = {"turn": {"5": 0.45, "10": 0.56}, "coverage": {"800": 0.62, "2000": 0.78}}  # .49 .61 .67 .82
-# With the bundled model, in two of them.
-LEAST_LOCAL = {"turn": {"5": 0.6, "10": 0.71}, "coverage": {"800": 0.82, "2000": 0.92}}  # .64 .75 .86 .95
+# With the bundled model, in one of them.
+LEAST_LOCAL = {"turn": {"5": 0.69, "10": 0.81}, "coverage": {"800": 0.85, "2000": 0.92}}  # .73 .86 .89 .96
 
 
 def shipped_chats(cwd: Path, *chosen: str, **settings: str) -> Any:
@@ -253,12 +253,16 @@ def test_in_the_shipped_chats_as_much_is_found_as_before_and_more_than_by_plain_
 
 
 @pytest.mark.model
-@pytest.mark.timeout(900)  # two chats are embedded
+@pytest.mark.timeout(900)  # a chat is embedded, on a machine that may be busy
 @pytest.mark.skipif(not is_installed(), reason="the extra `local` is not installed")
 def test_with_the_bundled_model_as_much_is_found_as_before(tmp_path: Path) -> None:
-    ours = shipped_chats(tmp_path, "harbour_house", "support_desk")["all"][OURS]
+    ways = shipped_chats(tmp_path, "support_desk")["all"]
+    ours = ways.pop(OURS)
     for level, shares in LEAST_LOCAL.items():
         assert all(ours[level][k] >= least for k, least in shares.items()), ours
+    # and it is more than by words, by meaning, or by both
+    for way, plain in ways.items():
+        assert ours["turn"]["10"] > plain["turn"]["10"], way
 
 
 def test_figures_of_a_question_without_an_answer_have_no_shares() -> None:
