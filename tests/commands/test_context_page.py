@@ -103,7 +103,7 @@ def page_of(text: str, components: Mapping[str, float] | None = None) -> str:
 
 
 @given(st.text() | st.just(HOSTILE))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_whatever_was_said_stays_text(text: str) -> None:
     reader = read(page_of(text))
     assert_harmless(reader)

@@ -248,9 +248,7 @@ TALK = st.lists(
 
 
 @given(talk=TALK, budget=st.integers(60, 600), alternate=st.booleans(), days=st.integers(1, 3))
-@hypothesis_settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@hypothesis_settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_messages_keep_the_budget_and_take_turns_whatever_was_said(
     database: Database,
     settings: Settings,

@@ -410,9 +410,7 @@ def test_an_unknown_chat_is_not_found(database: Database, settings: Settings) ->
     contents=st.lists(st.text(max_size=300), min_size=1, max_size=8),
     profile=st.sampled_from(["balanced", "group", "ask", "rag", "agent", "contextual"]),
 )
-@hypothesis_settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@hypothesis_settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_context_is_above_its_budget_and_no_message_breaks_its_fence(
     filled: Database, settings: Settings, budget: int, contents: Sequence[str], profile: str
 ) -> None:

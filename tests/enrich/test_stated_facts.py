@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.enrich.protocols import FactExtractor, People, Source
@@ -440,7 +440,6 @@ PARTS = [each[0] for each in (*ENGLISH, *GERMAN)] + [
 PARTS += ["my ſister Lena", "my friend L" + "e" * 200, "I'm away until 9999-12-31", "my exam is on 3 Aprıl"]
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -248,9 +248,7 @@ def two_chats(draw: st.DrawFn) -> tuple[list[MessageIn], list[MessageIn]]:
 
 
 @given(chats=two_chats(), placed=st.booleans(), at_once=st.sampled_from([1, 3, 500]))
-@hypothesis_settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@hypothesis_settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_two_chats_that_are_merged_have_the_sessions_of_all_their_messages(
     database: Database,
     rules: SessionPolicy,

@@ -49,9 +49,7 @@ def app(broker: RedisProcess, settings: Settings, monkeypatch: pytest.MonkeyPatc
     held.database.close()
 
 
-@hypothesis_settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@hypothesis_settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(owed=amounts, hinted=amounts, sweeps=st.integers(1, 3))
 def test_no_queue_gets_more_hints_than_twice_its_workers(
     app: Celery,

@@ -88,9 +88,7 @@ def bm25(bags: list[list[str]], words: list[str], mean: float) -> dict[int, floa
     return scores
 
 
-@hypothesis_settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@hypothesis_settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=300), min_size=1, max_size=12),
     st.lists(st.sampled_from(WORDS), min_size=1, unique=True),
@@ -117,9 +115,7 @@ def test_scores_are_those_of_the_formula(database: Database, bags: list[list[str
     }
 
 
-@hypothesis_settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@hypothesis_settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=9), min_size=1, max_size=4),
@@ -332,9 +328,7 @@ def pairs(parts: list[str]) -> list[str]:
     return words + rest.split()
 
 
-@hypothesis_settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@hypothesis_settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(st.sampled_from(UNITS + OTHERS), max_size=30))
 def test_scripts_without_spaces_are_cut_into_overlapping_pairs(shared: Database, parts: list[str]) -> None:
     with shared.tenant(TENANT) as connection:
@@ -342,9 +336,7 @@ def test_scripts_without_spaces_are_cut_into_overlapping_pairs(shared: Database,
     assert cut.split() == pairs(parts)
 
 
-@hypothesis_settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@hypothesis_settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.text(st.characters(exclude_characters="\x00", codec="utf-8"), max_size=80))
 def test_the_words_of_two_languages_are_those_of_each(shared: Database, content: str) -> None:
     with shared.tenant(TENANT) as connection:

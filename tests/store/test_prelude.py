@@ -26,7 +26,7 @@ def test_words_looked_up_one_by_one_are_those_of_the_text(database: Database, la
     accept.accept(database, TENANT, chat, [message(0, "hello")])
     with database.tenant(TENANT) as connection:
 
-        @examples(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+        @examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
         @given(TEXTS.filter(lambda text: "\0" not in text))
         @example("where did ann@example.org go / run -5 &amp; 你好")
         def same(text: str) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.question import followup, parse
@@ -121,7 +121,6 @@ TALK = st.text(max_size=120) | st.lists(
 CHATS = st.lists(st.sampled_from([*LANGUAGES, "simple", "swedish", ""]), min_size=1, max_size=3).map("+".join)
 
 
-@settings(deadline=None)  # the first text of a chat reads the files of its languages
 @given(TALK, CHATS, st.booleans())
 def test_any_text_can_be_read_in_any_language(text: str, language: str, of_a_bot: bool) -> None:
     read = message_cues.read(text, language, of_a_bot=of_a_bot)
@@ -139,7 +138,6 @@ def test_any_text_can_be_read_in_any_language(text: str, language: str, of_a_bot
     assert leans(text, language) in (True, False)
 
 
-@settings(deadline=None)
 @given(TALK, st.sampled_from(LANGUAGES), st.sampled_from(LANGUAGES))
 def test_a_chat_in_two_languages_reads_what_each_reads(text: str, one: str, other: str) -> None:
     both = f"{one}+{other}"
@@ -151,7 +149,6 @@ def test_a_chat_in_two_languages_reads_what_each_reads(text: str, one: str, othe
     assert answer_types.asked(text, both) == asked[0] | asked[1]
 
 
-@settings(deadline=None)
 @given(TALK, st.sampled_from(LANGUAGES))
 def test_a_piece_that_a_pattern_needs_is_in_all_that_it_is_found_in(text: str, language: str) -> None:
     cues = cues_of(language)

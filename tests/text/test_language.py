@@ -60,7 +60,7 @@ def test_a_few_words_of_another_language_do_not_make_a_chat_mixed() -> None:
     assert detect([*[SAID["german"]] * 12, SAID["english"], "see you later"]) == "german"
 
 
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=50)
 @given(st.lists(st.text(max_size=60), max_size=12))
 def test_any_texts_are_in_known_languages_or_in_none(texts: list[str]) -> None:
     found = detect(texts)

@@ -40,14 +40,14 @@ def test_the_count_is_the_vocabularys_own() -> None:
 
 
 @given(LINES, st.sampled_from(["gpt-4o", "gpt-4"]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_lines_count_no_less_than_the_text_that_they_make(lines: list[str], model: str) -> None:
     count = tokenizer_for(model).count
     assert count("\n".join(lines)) <= sum(map(count, lines))
 
 
 @given(LINES, st.integers(10, 200))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_block_keeps_its_budget_by_the_real_count(lines: list[str], room: int) -> None:
     count = tokenizer_for("gpt-4o").count
     block = fill(section_of(lines), room, count).block

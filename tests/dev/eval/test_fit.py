@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -133,7 +133,6 @@ def test_what_tells_evidence_from_the_others_gets_the_weight() -> None:
     assert pairwise.recalls(part, fitted)["5"] == 1 > pairwise.recalls(part, start)["5"]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(*[st.integers(-4, 4)] * 3), min_size=1, max_size=20),
     st.sampled_from([0.001, 0.03, 1.0]),
