@@ -102,6 +102,7 @@ def compared(answered: Sequence[AskedTwice]) -> dict[str, Any]:
     """Return the figures of all questions with an answer and by part and kind: in each place, by way.
 
     `points` is what a question gains in the group, as percentage points of turn, session and coverage; mostly negative.
+    `intervals` are the 95 % confidence intervals of these.
     """
     having = [one for one in answered if one.kind != samples.UNANSWERABLE]
 
@@ -133,7 +134,22 @@ def _both(answered: Sequence[AskedTwice]) -> dict[str, Any]:
         }
         for way in ways
     }
-    return {"questions": len(answered), **means, "points": points}
+    intervals = {
+        way: {level: _intervals(answered, way, level) for level in ("turn", "session", "coverage")}
+        for way in ways
+    }
+    return {"questions": len(answered), **means, "points": points, "intervals": intervals}
+
+
+def _intervals(answered: Sequence[AskedTwice], way: str, level: str) -> dict[str, list[float]]:
+    both = [[getattr(one.figures[place][way], level) for place in (ALONE, GROUP)] for one in answered]
+    given = [(alone, in_group) for alone, in_group in both if alone and in_group]
+    return {
+        str(k): [
+            round(100 * end, 1) for end in chat_measures.interval([group[k] - own[k] for own, group in given])
+        ]
+        for k in (given[0][0] if given else ())
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

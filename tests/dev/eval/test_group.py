@@ -161,6 +161,19 @@ def test_points_are_what_the_group_changes_for_questions_with_an_answer() -> Non
     assert tables["by_kind"]["when"]["points"][OURS]["session"] == {"5": 0.0}
 
 
+def test_an_interval_says_how_sure_the_points_are() -> None:
+    # Given questions of which one in four is lost in the group
+    few, many = (
+        compared([asked("a", "who", 1.0, float(n % 4 > 0)) for n in range(4 * size)]) for size in (5, 50)
+    )
+    # Then the loss lies in the interval, which is the narrower the more questions there are
+    assert few["all"]["points"] == many["all"]["points"]
+    (low, high), (least, most) = (each["all"]["intervals"][OURS]["turn"]["5"] for each in (few, many))
+    assert low < least < -25 < most < high < 0
+    # And where nothing changes, it is sure
+    assert many["all"]["intervals"][OURS]["session"] == {"5": [0.0, 0.0]}
+
+
 def test_the_rank_is_that_of_the_best_piece() -> None:
     assert best_rank(["c", "b"], ["a", "b", "c"]) == 2
     assert best_rank(["d"], ["a"]) is None
@@ -190,7 +203,17 @@ def test_people_see_both_places_and_the_difference(tables: dict[str, Any]) -> No
     console.print(*group_tables(tables))
     assert isinstance(console.file, StringIO)
     printed = console.file.getvalue()
-    for name in ("8 questions", "400 messages", "flat", "boat", "bm25", "±", "identifier"):
+    for name in (
+        "8 questions",
+        "400 messages",
+        "flat",
+        "boat",
+        "bm25",
+        "±",
+        "identifier",
+        "confidence",
+        "T10 -",
+    ):
         assert name in printed
 
 
