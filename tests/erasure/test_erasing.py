@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, event, text
 
-from pipeline.erasure import derived, edits, erase, export, forget, forget_job
+from pipeline.erasure import derived, edits, erase, export, forget, forget_steps
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
@@ -443,7 +443,7 @@ def test_a_deletion_that_a_worker_has_taken_over_meanwhile_is_done_once(
 def test_a_forgetting_commits_in_batches_of_few_words(
     talked: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forget_job, "CHARS_AT_ONCE", 80)
+    monkeypatch.setattr(forget_steps, "CHARS_AT_ONCE", 80)
     erase_messages, sizes = erase.erase_messages, []
 
     def sized(

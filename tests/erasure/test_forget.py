@@ -9,7 +9,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, rollups, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summary_policy import SummaryPolicy
-from pipeline.erasure import edits, erase, forget, forget_job
+from pipeline.erasure import edits, erase, forget, forget_job, forget_steps
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
@@ -210,7 +210,7 @@ class Killed(BaseException):
 def test_a_forgetting_that_was_killed_is_finished_by_the_next_run(
     remembered: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forget_job, "BATCH", 7)
+    monkeypatch.setattr(forget_steps, "BATCH", 7)
     erase_messages, calls = erase.erase_messages, 0
 
     def until_killed(*given: object, **options: object) -> erase.Erased:
@@ -237,7 +237,7 @@ def test_a_forgetting_that_was_killed_is_finished_by_the_next_run(
 def test_a_forgetting_that_takes_long_goes_on_in_turns(
     remembered: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forget_job, "BATCH", 20)
+    monkeypatch.setattr(forget_steps, "BATCH", 20)
     monkeypatch.setattr(forget_job, "SECONDS_AT_ONCE", 0.0)
     forget.start(remembered, TENANT, ZORA)
     outcome = runner.run(remembered, "forget", forget.forgetter(remembered, rules), policy)

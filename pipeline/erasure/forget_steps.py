@@ -1,0 +1,247 @@
+"""Delete what is to be forgotten, step by step.
+
+Each step is a transaction of its own that takes something away, so that what is left says what is to be done next.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from pipeline.erasure import derived, erase, unlearn, verify
+from pipeline.erasure.erase import Erased
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs.batches import batched
+from pipeline.people import suppression
+from pipeline.store import chats, edits, entity_graph, identities, membership, query_log
+from pipeline.store import erasure as store
+from pipeline.store import suppression as suppression_list
+from schemas.forgetting import Receipt, Subject
+
+BATCH = 40
+"""Messages, sessions or memories in one transaction, during which their chat's accepting waits."""
+CHARS_AT_ONCE = 20_000
+"""Characters of messages in one transaction: each word is looked for in the query log."""
+SESSIONS = 20
+"""Sessions split again in one transaction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deletion:
+    """The deletion of one subject, and what it leaves to do."""
+
+    transaction: Callable[[], AbstractContextManager[Connection]]
+    tenant_id: str
+    # of the receipt
+    id: int
+    trace_id: str | None
+    policy: SessionPolicy
+    subject: Subject
+    receipt: Receipt
+    # every id of the person who is forgotten
+    senders: Sequence[str] | None
+    # whether what is sent again is stored again, as when a chat is removed
+    again: bool
+    sample: verify.DeletedSample = field(default_factory=verify.DeletedSample)
+    # the kinds of jobs that follow
+    follows: set[str] = field(default_factory=set)
+
+    def steps(self, names: Sequence[str]) -> Iterator[None]:
+        """Delete step by step; `names` are those of a person who is forgotten."""
+        subject, receipt = self.subject, self.receipt
+        whole = subject.kind in {"chat", "tenant"}
+        with self.transaction() as connection:
+            if subject.external_id is not None:
+                edits.drop_pending(connection, str(subject.chat_id), [subject.external_id])
+            # the suppression list keeps more of theirs from being recorded
+            if self.senders is not None:
+                queries = query_log.redact_askers(connection, self.senders, receipt.until)
+                store.add_counts(connection, self.id, {"queries": queries})
+            elif whole:
+                queries = query_log.delete(connection, receipt.until, subject.chat_id)
+                store.add_counts(connection, self.id, {"queries": queries})
+            spoken_in = (
+                [subject.chat_id] if subject.chat_id is not None else store.chats_of(connection, self.senders)
+            )
+        for chat_id in spoken_in:
+            yield from self._messages(chat_id)
+            if whole:
+                yield from self._chat(chat_id)
+        if subject.kind == "user":
+            with self.transaction() as connection:
+                store.unname_merged(connection, names)
+                pruned_in = store.chats_with_pruned_sessions(connection, names)
+            for chat_id in pruned_in:
+                yield from self._pruned(chat_id, names)
+            yield from self._unlearned(None)
+        if subject.kind != "message":
+            yield from self._memories(subject.chat_id)
+        if self.senders is not None:
+            yield from self._identities(self.senders)
+        if subject.kind == "tenant":
+            with self.transaction() as connection:
+                # nobody may be linking people while those go
+                suppression_list.lock(connection, self.tenant_id, exclusive=True)
+                store.empty_tenant(connection, self.tenant_id, receipt.until)
+
+    def _messages(self, chat_id: str) -> Iterator[None]:
+        with self.transaction() as connection:
+            doomed = store.messages_to_erase(
+                connection,
+                chat_id,
+                self.receipt.until,
+                senders=self.senders,
+                external_id=self.subject.external_id,
+            )
+        for batch in batched(doomed, BATCH, CHARS_AT_ONCE, lambda row: row.chars):
+            ids = [row.id for row in batch]
+            more = True
+            while more:
+                with self.transaction() as connection:
+                    taken = derived.take_back_ahead(connection, self.tenant_id, chat_id, ids)
+                    self._count(connection, Erased(memories=taken.memories, queries=taken.queries))
+                more = taken.more
+                if more:
+                    yield
+            with self.transaction() as connection:
+                chat = chats.lock_exclusively(connection, chat_id)
+                if chat is None:
+                    return
+                found = verify.pick(connection, ids)
+                # A sender's clock may run ahead, and an edit of a user's message does not say whose it is.
+                after = None if self.subject.kind == "user" else self.receipt.until
+                self._suppress_messages(connection, chat_id, ids, after)
+                erased = erase.erase_messages(
+                    connection, self.tenant_id, chat, ids, self.policy, trace_id=self.trace_id
+                )
+                self._count(connection, erased)
+            self.sample.keep(found)
+            yield
+
+    def _suppress_messages(
+        self, connection: Connection, chat_id: str, ids: Sequence[int], after: datetime | None
+    ) -> None:
+        """Put messages on the suppression list: all, or those that say that they were sent later."""
+        if self.again:
+            return
+        key = suppression_list.ensure_key(connection, self.tenant_id)
+        externals = store.external_ids(connection, ids, after)
+        hashes = [suppression.hash_of(key, "message", chat_id, external) for external in externals]
+        suppression_list.put(connection, self.tenant_id, "message", hashes, None)
+
+    def _pruned(self, chat_id: str, names: Sequence[str]) -> Iterator[None]:
+        """Split sessions anew whose messages were pruned, as their summaries may still quote them."""
+        while True:
+            with self.transaction() as connection:
+                chat = chats.lock_exclusively(connection, chat_id)
+                found = chat and store.pruned_sessions_with(connection, chat_id, names, SESSIONS)
+                if not chat or not found:
+                    return
+                redone = erase.redo_sessions(
+                    connection, self.tenant_id, chat, found, self.policy, trace_id=self.trace_id
+                )
+                self._count(connection, redone)
+            yield
+
+    def _chat(self, chat_id: str) -> Iterator[None]:
+        """Delete a chat's other data, and the chat itself if nobody has gone on talking there."""
+        while True:
+            with self.transaction() as connection:
+                if chats.lock_exclusively(connection, chat_id) is None:
+                    return
+                store.drop_pending_of_chat(connection, chat_id, self.receipt.until)
+                ids = store.old_sessions(connection, chat_id, self.receipt.until, BATCH)
+                taken = derived.take_back(connection, self.tenant_id, chat_id, session_ids=ids)
+                summaries = edits.clear(connection, ids)
+                for session_id in ids:
+                    edits.drop_session(connection, self.tenant_id, session_id)
+                self._count(
+                    connection, Erased(sessions=len(ids), summaries=summaries, memories=taken.memories)
+                )
+            if not ids:
+                break
+            yield
+        yield from self._unlearned(chat_id)
+        yield from self._memories(chat_id)
+        with self.transaction() as connection:
+            # nobody may be storing a message there while the chat goes
+            suppression_list.lock(connection, self.tenant_id, chat_id, exclusive=True)
+            gone = store.delete_chat(connection, self.tenant_id, chat_id)
+            if not gone:
+                membership.unname(connection, chat_id)
+            store.add_counts(connection, self.id, {"chats": gone})
+        if gone:
+            yield
+
+    def _unlearned(self, chat_id: str | None) -> Iterator[None]:
+        """Remove what was learned from a person or in a chat, also from messages that retention has removed."""
+        more = True
+        while more:
+            with self.transaction() as connection:
+                if chat_id is not None:
+                    gone, more = unlearn.unlearn_chat(
+                        connection, self.tenant_id, chat_id, self.receipt.until, BATCH
+                    )
+                else:
+                    gone, more = unlearn.unlearn_senders(
+                        connection, self.tenant_id, self.senders or [], self.receipt.until, BATCH
+                    )
+                taken = derived.take_back_memories(connection, self.tenant_id, gone)
+                counts = {"memories": len(gone) + taken.memories, "queries": taken.queries}
+                store.add_counts(connection, self.id, counts)
+            if more:
+                yield
+
+    def _memories(self, chat_id: str | None) -> Iterator[None]:
+        """Delete the memories of a person, a chat or a tenant."""
+        while True:
+            with self.transaction() as connection:
+                gone = store.delete_memories(
+                    connection,
+                    self.tenant_id,
+                    self.receipt.until,
+                    senders=self.senders,
+                    chat_id=chat_id,
+                    limit=BATCH,
+                )
+                if not self.again:
+                    key = suppression_list.ensure_key(connection, self.tenant_id)
+                    hashes = [
+                        suppression.hash_of(key, "memory", *names) for names in self._memory_names(gone)
+                    ]
+                    suppression_list.put(connection, self.tenant_id, "memory", hashes, self.receipt.until)
+                taken = derived.take_back_memories(connection, self.tenant_id, [row.id for row in gone])
+                counts = {"memories": len(gone) + taken.memories, "queries": taken.queries}
+                store.add_counts(connection, self.id, counts)
+            if not gone:
+                return
+            yield
+
+    def _memory_names(self, gone: Sequence[Row[Any]]) -> Iterator[tuple[str, ...]]:
+        """Yield these memories' names in the suppression list, under each id of the same person."""
+        for row in gone:
+            for user_id in self.senders or [row.user_id]:
+                yield suppression.memory_names(row.scope, user_id, row.agent_id, bytes(row.content_hash))
+
+    def _identities(self, senders: Sequence[str]) -> Iterator[None]:
+        """Delete a person's names among the members of chats, in the entity graph, and the links between their ids."""
+        with self.transaction() as connection:
+            named_in = membership.chats_to_unname(connection, senders)
+        for chat_id in named_in:
+            with self.transaction() as connection:
+                suppression_list.lock(connection, self.tenant_id, chat_id, exclusive=True)
+                membership.unname(connection, chat_id, senders)
+            yield
+        with self.transaction() as connection:
+            suppression_list.lock(connection, self.tenant_id, exclusive=True)
+            entity_graph.drop_people(connection, senders)
+            store.add_counts(connection, self.id, {"links": identities.forget(connection, senders)})
+
+    def _count(self, connection: Connection, erased: Erased) -> None:
+        """Add to the receipt, in the transaction that deletes."""
+        counts = {name: count for name, count in vars(erased).items() if name != "follows"}
+        store.add_counts(connection, self.id, counts)
+        self.follows.update(erased.follows)
