@@ -129,11 +129,14 @@ def group_tables(found: Mapping[str, Any]) -> Iterator[Table]:
             table.add_row(label, way, count, *cells)
             label = count = ""
         table.add_section()
-    way, levels = next(iter(found["all"]["intervals"].items()))
-    ends = {f"{level[0].upper()}{k}": levels[level].get(k) for level, ks in _LEVELS for k in ks}
-    shown = ", ".join(f"{head} {end[0]:+.1f} to {end[1]:+.1f}" for head, end in ends.items() if end)
-    table.caption = f"95 % confidence intervals of ± over all questions, {way}: {shown}"
+    intervals = [f"{way}: {_ends(levels)}" for way, levels in found["all"]["intervals"].items()]
+    table.caption = "\n".join(["95 % confidence intervals of ± over all questions", *intervals])
     yield table
+
+
+def _ends(intervals: Mapping[str, Any]) -> str:
+    ends = {f"{level[0].upper()}{k}": intervals[level].get(k) for level, ks in _LEVELS for k in ks}
+    return ", ".join(f"{head} {end[0]:+.1f} to {end[1]:+.1f}" for head, end in ends.items() if end)
 
 
 def fit_tables(found: Mapping[str, Any]) -> Iterator[Table]:
