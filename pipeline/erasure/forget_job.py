@@ -37,6 +37,8 @@ class Forgetting:
         self.claim = claim
         self.policy = policy
         self.id = int(claim.key)
+        # the kinds of jobs that follow
+        self.follows: set[str] = set()
 
     def run(self) -> set[str]:
         """Delete until nothing is left or the time is up, and return the kinds of jobs that follow."""
@@ -75,21 +77,21 @@ class Forgetting:
             receipt=receipt,
             senders=senders,
             again=again,
+            follows=self.follows,
         )
-        follows = deletion.follows
-        steps = deletion.steps(names) if into is None else self._move(subject, into, follows)
+        steps = deletion.steps(names) if into is None else self._move(subject, into)
         for _ in steps:
             if monotonic() - started > SECONDS_AT_ONCE:
                 with self.transaction() as connection:
                     runner.finish(connection, [self.claim], again_in=0)
-                return follows | {"forget"}
+                return self.follows | {"forget"}
         with self.transaction() as connection:
             kept_out = not again and into is None
             found = deletion.sample.found_again(connection, subject, receipt) if kept_out else {}
             store.add_counts(connection, self.id, found, done=True)
             counters.add(connection, self.tenant_id, {"forgotten": 1} if kept_out else {})
             runner.finish(connection, [self.claim])
-        return follows
+        return self.follows
 
     def _names(self, connection: Connection, senders: list[str] | None) -> list[str]:
         """Look up and keep the person's names before their first message goes."""
@@ -99,8 +101,8 @@ class Forgetting:
         store.keep_names(connection, self.id, names)
         return names
 
-    def _move(self, subject: Subject, into: str, follows: set[str]) -> Iterator[None]:
+    def _move(self, subject: Subject, into: str) -> Iterator[None]:
         chat_id = str(subject.chat_id)
         for summaries in chat_moves.steps(self.database, self.tenant_id, self.id, chat_id, into, self.policy):
-            follows |= {"ingest", LANGUAGE.name} | ({"summarize", "extract"} if summaries else set())
+            self.follows |= {"ingest", LANGUAGE.name} | ({"summarize", "extract"} if summaries else set())
             yield

@@ -31,7 +31,7 @@ SESSIONS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Deletion:
-    """The deletion of one subject, and what it leaves to do."""
+    """The deletion of one subject, and a sample of what was deleted, to be looked for at the end."""
 
     transaction: Callable[[], AbstractContextManager[Connection]]
     tenant_id: str
@@ -45,9 +45,9 @@ class Deletion:
     senders: Sequence[str] | None
     # whether what is sent again is stored again, as when a chat is removed
     again: bool
+    # the kinds of jobs that follow, to which it adds
+    follows: set[str]
     sample: verify.DeletedSample = field(default_factory=verify.DeletedSample)
-    # the kinds of jobs that follow
-    follows: set[str] = field(default_factory=set)
 
     def steps(self, names: Sequence[str]) -> Iterator[None]:
         """Delete step by step; `names` are those of a person who is forgotten."""

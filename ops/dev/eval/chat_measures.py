@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from ops.dev.eval.measures import share_found
 from ops.dev.eval.samples import UNANSWERABLE, SampleQuestion
 from pipeline.text.truncate import one_line
@@ -16,8 +14,6 @@ TURN_KS = (5, 10, 20)
 SESSION_KS = (5,)
 OURS, BY_WORDS = "backscroll", "by words"
 """Backscroll as it is, and its ranking without vectors."""
-# Samples that are drawn for a confidence interval.
-_DRAWS = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,16 +130,6 @@ def means(figures: Sequence[QuestionFigures]) -> dict[str, Any]:
 def _means(shares: Iterable[Mapping[int, float]]) -> dict[str, float]:
     given = [one for one in shares if one]
     return {str(k): round(fmean(one[k] for one in given), 4) for k in given[0]} if given else {}
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % confidence interval of the mean of values, from the means of samples drawn from them.
-
-    The percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13).
-    """
-    drawn = np.random.default_rng(0).choice(np.array(values), (_DRAWS, len(values))).mean(axis=1)
-    low, high = np.quantile(drawn, (0.025, 0.975))
-    return float(low), float(high)
 
 
 def ratios(answered: Sequence[Answered], translations: Mapping[str, str]) -> dict[str, Any]:

@@ -5,8 +5,12 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 SESSION_KS = (3, 5, 10)
 TURN_KS = (5, 10, 20)
+# Bootstrap resamples of a confidence interval.
+_RESAMPLES = 2000
 
 
 def share_found(evidence: Iterable[Hashable], ranked: Sequence[Hashable], k: int) -> float:
@@ -56,3 +60,13 @@ def _shares(shares: Sequence[dict[int, float]]) -> dict[str, dict[str, float]]:
 def _means(shares: Sequence[dict[int, float]]) -> dict[str, float]:
     ks = sorted({k for one in shares for k in one})
     return {str(k): round(fmean(one[k] for one in shares), 4) for k in ks}
+
+
+def confidence_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % confidence interval of the mean of values, by the percentile bootstrap.
+
+    Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
+    """
+    resampled = np.random.default_rng(0).choice(np.array(values), (_RESAMPLES, len(values)))
+    low, high = np.quantile(resampled.mean(axis=1), (0.025, 0.975))
+    return float(low), float(high)

@@ -108,7 +108,7 @@ def _way_cells(part: Mapping[str, Any]) -> list[str]:
 
 def group_tables(found: Mapping[str, Any]) -> Iterator[Table]:
     """Show the questions of small chats by themselves and in the large group, and the difference in points."""
-    heads = [f"{level[0].upper()}{k}" for level, ks in _LEVELS for k in ks]
+    heads = [_head(level, k) for level, ks in _LEVELS for k in ks]
     rows = {"all": found["all"], **found["by_part"], **found["by_kind"]}
     size = f"{found['people']} people, {found['messages']:,} messages"
     title = f"{found['questions']} questions in small chats, and in a group of {size}; shares in %"
@@ -129,14 +129,18 @@ def group_tables(found: Mapping[str, Any]) -> Iterator[Table]:
             table.add_row(label, way, count, *cells)
             label = count = ""
         table.add_section()
-    intervals = [f"{way}: {_ends(levels)}" for way, levels in found["all"]["intervals"].items()]
+    intervals = [f"{way}: {_intervals(levels)}" for way, levels in found["all"]["intervals"].items()]
     table.caption = "\n".join(["95 % confidence intervals of ± over all questions", *intervals])
     yield table
 
 
-def _ends(intervals: Mapping[str, Any]) -> str:
-    ends = {f"{level[0].upper()}{k}": intervals[level].get(k) for level, ks in _LEVELS for k in ks}
-    return ", ".join(f"{head} {end[0]:+.1f} to {end[1]:+.1f}" for head, end in ends.items() if end)
+def _head(level: str, k: str) -> str:
+    return f"{level[0].upper()}{k}"
+
+
+def _intervals(levels: Mapping[str, Any]) -> str:
+    ends = {_head(level, k): levels[level].get(k) for level, ks in _LEVELS for k in ks}
+    return ", ".join(f"{head} {each[0]:+.1f} to {each[1]:+.1f}" for head, each in ends.items() if each)
 
 
 def fit_tables(found: Mapping[str, Any]) -> Iterator[Table]:

@@ -11,6 +11,7 @@ from ops.dev import shipped
 from ops.dev.eval import chat_measures, group, samples
 from ops.dev.eval.asking import AFTER, asked_as_message
 from ops.dev.eval.chat_measures import BY_WORDS, OURS, QuestionFigures, WayResult, measured
+from ops.dev.eval.measures import confidence_interval
 from ops.dev.eval.remembered import Remembering
 from ops.dev.eval.run_chats import PlainSearch, contexts
 from ops.dev.eval.samples import SampleChat, SampleQuestion
@@ -21,6 +22,8 @@ from schemas.messages import MessageIn
 from schemas.settings import Settings
 
 ALONE, GROUP = "alone", "group"
+# What has a share from 0 to 1 in both places.
+_LEVELS = ("turn", "session", "coverage")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,26 +133,20 @@ def _both(answered: Sequence[AskedTwice]) -> dict[str, Any]:
                 k: round(100 * (share - means[ALONE][way][level][k]), 1)
                 for k, share in means[GROUP][way][level].items()
             }
-            for level in ("turn", "session", "coverage")
+            for level in _LEVELS
         }
         for way in ways
     }
-    intervals = {
-        way: {level: _intervals(answered, way, level) for level in ("turn", "session", "coverage")}
-        for way in ways
-    }
+    intervals = {way: {level: _intervals(answered, way, level) for level in _LEVELS} for way in ways}
     return {"questions": len(answered), **means, "points": points, "intervals": intervals}
 
 
 def _intervals(answered: Sequence[AskedTwice], way: str, level: str) -> dict[str, list[float]]:
-    both = [[getattr(one.figures[place][way], level) for place in (ALONE, GROUP)] for one in answered]
-    given = [(alone, in_group) for alone, in_group in both if alone and in_group]
-    return {
-        str(k): [
-            round(100 * end, 1) for end in chat_measures.interval([group[k] - own[k] for own, group in given])
-        ]
-        for k in (given[0][0] if given else ())
-    }
+    """Return the confidence interval of the points that each share of a level gains in the group."""
+    shares = [[getattr(one.figures[place][way], level) for place in (ALONE, GROUP)] for one in answered]
+    having = [(before, after) for before, after in shares if before]
+    gains = {k: [after[k] - before[k] for before, after in having] for k in (having[0][0] if having else ())}
+    return {str(k): [round(100 * end, 1) for end in confidence_interval(each)] for k, each in gains.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
