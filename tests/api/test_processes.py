@@ -140,7 +140,7 @@ def test_term_ends_all_when_what_they_are_doing_is_done(
             # Then it is answered
             sender.settimeout(30)
             assert sender.recv(65536).startswith(b"HTTP/1.1 202")
-    assert served.process.wait(timeout=40) == -signal.SIGTERM
+    assert served.process.wait(timeout=120) == -signal.SIGTERM
     _, alive = psutil.wait_procs(family, timeout=5)
     assert not alive
 
@@ -148,7 +148,7 @@ def test_term_ends_all_when_what_they_are_doing_is_done(
 def test_the_end_of_the_first_process_is_the_end_of_all(served: Served) -> None:
     family = served.children()
     served.process.kill()
-    _, alive = psutil.wait_procs(family, timeout=40)
+    _, alive = psutil.wait_procs(family, timeout=120)
     assert not alive
 
 

@@ -10,7 +10,6 @@ from ops.dev.chaos.namespaces import NoNamespace
 from tests.ops.running import backscroll
 
 
-@pytest.mark.timeout(900)  # some 60 s on two idle cores; another file's stories run beside it
 def test_nothing_is_lost_doubled_or_stuck_when_the_network_to_the_workers_is_cut(tmp_path: Path) -> None:
     try:
         hosts.require()

@@ -126,7 +126,7 @@ def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path) -> 
         subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    answers = {process.communicate(timeout=120)[0] for process in started}
+    answers = {process.communicate(timeout=300)[0] for process in started}
 
     assert [process.returncode for process in started] == [0, 0, 0]
     assert len(answers) == 1

@@ -253,7 +253,7 @@ def test_ctrl_c_keeps_what_was_accepted_and_says_how_to_go_on(
         while not _messages(database) and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert "run the same command again" in err
     assert "Traceback" not in err

@@ -279,7 +279,7 @@ def test_asking_imports_neither_a_model_nor_a_database(run: Run, url: str) -> No
         [sys.executable, "-c", probe, "context", QUESTION],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         env=dict(os.environ),
     )

@@ -36,7 +36,7 @@ def run(installed: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
         cwd=installed.parent,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

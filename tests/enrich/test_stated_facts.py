@@ -484,5 +484,5 @@ print(before, SAYS.made)
 
 def test_rules_are_compiled_by_who_learns_before_a_session_is_claimed_and_by_no_other_program() -> None:
     command = [sys.executable, "-c", LOADED]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     assert told.stdout.split() == ["0", str(len(LANGUAGES))]

@@ -125,7 +125,7 @@ def test_what_a_killed_worker_had_paid_for_is_not_paid_again(
         ],
         cwd=CHECKOUT,
         env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL

@@ -30,7 +30,7 @@ def test_a_child_that_ends_is_started_again_later_and_later(
     family = Supervisor(os.environ, tmp_path, said.append)
     family.start("short", [sys.executable, "-c", "print('hello'); raise SystemExit(3)"])
     try:
-        until(lambda: (family.wait(0.05), family.failed_twice("short"))[1], "it failed twice", seconds=20)
+        until(lambda: (family.wait(0.05), family.failed_twice("short"))[1], "it failed twice")
     finally:
         family.stop(1)
     assert "short ended with code 3" in said[0]
@@ -47,7 +47,7 @@ def test_a_child_that_fails_for_a_day_is_still_started_again(tmp_path: Path) -> 
         # Given a child that has failed as often as in a day
         child = family.children[0]
         child.failures = 2500
-        until(lambda: (family.tend(), said)[1], "it was noticed", seconds=20)
+        until(lambda: (family.tend(), said)[1], "it was noticed")
         assert child.failures == 2501
         assert f"restarting it in {supervisor.LAST_RESTART_SECONDS:.0f} s" in said[0]
     finally:
@@ -81,7 +81,7 @@ def test_the_log_of_a_child_that_never_ends_stays_within_its_size(
         return f"{lines - 1:09}" in seen
 
     try:
-        until(look, "it has written everything", seconds=60)
+        until(look, "it has written everything")
         assert family.children[0].process is not None
         assert family.children[0].process.poll() is None
     finally:
@@ -111,7 +111,7 @@ def test_stopping_ends_even_what_ignores_it_with_its_own_children(tmp_path: Path
     family = Supervisor(os.environ, tmp_path, lambda _: None)
     family.start("stubborn", [sys.executable, "-c", STUBBORN])
     log = tmp_path / "stubborn.log"
-    until(lambda: log.read_text().endswith("\n"), "it runs", seconds=20)
+    until(lambda: log.read_text().endswith("\n"), "it runs")
     grandchild = psutil.Process(int(log.read_text()))
     family.stop(0.2)
     assert not psutil.wait_procs([grandchild], timeout=5)[1]

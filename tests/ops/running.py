@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-SECONDS = 120
+SECONDS = 600
 COMMAND = [sys.executable, "-m", "ops.cli"]
 
 

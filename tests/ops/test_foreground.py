@@ -67,7 +67,7 @@ def test_a_worker_with_a_setting_that_is_none_says_so_and_ends(tmp_path: Path) -
         processes.worker_command(["ingest"]),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         cwd=tmp_path,
         env=clean_environment(BACKSCROLL_REDIS_URL="redis://127.0.0.1:1", BACKSCROLL_SWEEP_SECOND="1"),

@@ -31,7 +31,7 @@ def test_help_imports_nothing_that_takes_long(arguments: list[str]) -> None:
         [sys.executable, "-c", PROBE, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
         env=unwatched(clean_environment()),
     ).stdout

@@ -23,7 +23,7 @@ def said(command: list[str], project: Path, settings: Settings) -> str:
     environment = processes.environment(settings)
     environment.pop("BACKSCROLL_API_KEY", None)
     done = subprocess.run(
-        command, cwd=project, env=environment, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=project, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     return done.stdout + done.stderr
 

@@ -38,7 +38,7 @@ SWEEP_SECONDS = 0.5
 SOFT_SECONDS = 2
 # A killed worker's tasks come back after so long; ten minutes in earnest.
 VISIBILITY_SECONDS = 4
-SECONDS = 60
+SECONDS = 240
 # what is put off for long is not waited for
 _TO_LEARN = "SELECT 1 FROM jobs WHERE kind = 'extract' AND due_at < now() + interval '1 hour'"
 _OWED = "SELECT kind, key, attempts, due_at - now() AS due_in, dead_at, last_error FROM jobs"

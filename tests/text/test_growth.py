@@ -147,7 +147,6 @@ def used(pattern: re.Pattern[str], method: str) -> Callable[[str], object]:
     return lambda text: sum(1 for _ in pattern.finditer(text))
 
 
-@pytest.mark.timeout(900)  # thousands of texts
 def test_no_pattern_takes_time_that_grows_with_the_square_of_a_text() -> None:
     found_out = []
     for name, pattern in every_pattern().items():
@@ -164,7 +163,6 @@ def test_no_pattern_takes_time_that_grows_with_the_square_of_a_text() -> None:
     assert found_out == []
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("language", WRITTEN)
 def test_no_cue_takes_time_that_grows_with_the_square_of_a_text(language: str) -> None:
     found_out = []
@@ -364,7 +362,6 @@ def texts() -> dict[str, Callable[[int], str]]:
     return found
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("reader", READERS)
 def test_no_reader_of_text_takes_time_that_grows_with_the_square_of_it(
     reader: str, monkeypatch: pytest.MonkeyPatch

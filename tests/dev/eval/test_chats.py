@@ -238,7 +238,6 @@ def shipped_chats(cwd: Path, *chosen: str, **settings: str) -> Any:
     return json.loads(run.stdout)
 
 
-@pytest.mark.timeout(900)  # some 60 s alone; other files' stories run beside it
 def test_in_the_shipped_chats_as_much_is_found_as_before_and_more_than_by_plain_search(
     tmp_path: Path,
 ) -> None:
@@ -254,7 +253,6 @@ def test_in_the_shipped_chats_as_much_is_found_as_before_and_more_than_by_plain_
 
 
 @pytest.mark.model
-@pytest.mark.timeout(900)  # a chat is embedded, on a machine that may be busy
 @pytest.mark.skipif(not is_installed(), reason="the extra `local` is not installed")
 def test_with_the_bundled_model_as_much_is_found_as_before(tmp_path: Path) -> None:
     ways = shipped_chats(tmp_path, "support_desk")["all"]
