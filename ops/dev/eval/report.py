@@ -62,12 +62,17 @@ _GROUPS = {
     "by_chat": "chat",
 }
 _LEVELS = (("turn", ("5", "10", "20")), ("session", ("5",)), ("coverage", ("800", "2000")))
+_HEADS = {"turn": "R@", "session": "S@", "coverage": "C "}
+_LEVELS_EXPLAINED = (
+    "R, S: of the evidence among the first messages, of its sessions among the first sessions.\n"
+    "C: of the answer's pieces in a context of so many tokens."
+)
 _PLAIN = ("bm25", "vectors", "sum")
 
 
 def chats_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
     """Show the ways of searching side by side, Backscroll by groups of questions, and the ratios of translations."""
-    heads = ["R@5", "R@10", "R@20", "S@5", "C 800", "C 2000", "astray 800", "2000"]
+    heads = [*_heads(), "astray 800", "2000"]
     ways = _table(
         f"{tables['questions']} questions with an answer; shares in %", ("way",), [*heads, "told apart"]
     )
@@ -75,8 +80,7 @@ def chats_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
         apart = tables["unanswerable"][way]["told_apart"]
         ways.add_row(way, *_way_cells(part), "–" if apart is None else f"{apart:.2f}")
     ways.caption = (
-        "R, S: of the evidence among the first messages, of its sessions among the first sessions.\n"
-        "C: of the answer's pieces in a context of so many tokens. Astray: unexpected pieces shown, of how many.\n"
+        f"{_LEVELS_EXPLAINED} Astray: unexpected pieces shown, of how many.\n"
         "Told apart: the chance that a question with an answer scores higher than one without.\n"
         "Sum: BM25 and cosine, each spread from 0 to 1 over the chat, untuned."
     )
@@ -91,7 +95,7 @@ def chats_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
                 table.add_row(name, str(part["questions"]), *_way_cells(part[ours]), *plain)
             yield table
     if tables["ratios"]:
-        table = _table("Translations: figures as % of the original's", ("translation", "by"), heads[:6])
+        table = _table("Translations: figures as % of the original's", ("translation", "by"), _heads())
         for name, part in tables["ratios"].items():
             for way in (each for each in part if each != "of"):
                 cells = [part[way][level].get(k) for level, ks in _LEVELS for k in ks]
@@ -108,7 +112,7 @@ def _way_cells(part: Mapping[str, Any]) -> list[str]:
 
 def group_tables(found: Mapping[str, Any]) -> Iterator[Table]:
     """Show the questions of small chats by themselves and in the large group, and the difference in points."""
-    heads = [_head(level, k) for level, ks in _LEVELS for k in ks]
+    heads = _heads()
     rows = {"all": found["all"], **found["by_part"], **found["by_kind"]}
     size = f"{found['people']} people, {found['messages']:,} messages"
     title = f"{found['questions']} questions in small chats, and in a group of {size}; shares in %"
@@ -130,17 +134,21 @@ def group_tables(found: Mapping[str, Any]) -> Iterator[Table]:
             label = count = ""
         table.add_section()
     intervals = [f"{way}: {_intervals(levels)}" for way, levels in found["all"]["intervals"].items()]
-    table.caption = "\n".join(["95 % confidence intervals of ± over all questions", *intervals])
+    difference = "±: points in the group less those alone; 95 % confidence intervals over all questions:"
+    table.caption = "\n".join([_LEVELS_EXPLAINED, difference, *intervals])
     yield table
 
 
-def _head(level: str, k: str) -> str:
-    return f"{level[0].upper()}{k}"
+def _heads() -> list[str]:
+    return [_HEADS[level] + k for level, ks in _LEVELS for k in ks]
 
 
 def _intervals(levels: Mapping[str, Any]) -> str:
-    ends = {_head(level, k): levels[level].get(k) for level, ks in _LEVELS for k in ks}
-    return ", ".join(f"{head} {each[0]:+.1f} to {each[1]:+.1f}" for head, each in ends.items() if each)
+    ends = (levels[level].get(k) for level, ks in _LEVELS for k in ks)
+    shown = (
+        f"{head} {each[0]:+.1f} to {each[1]:+.1f}" for head, each in zip(_heads(), ends, strict=True) if each
+    )
+    return ", ".join(shown)
 
 
 def fit_tables(found: Mapping[str, Any]) -> Iterator[Table]:

@@ -212,7 +212,7 @@ def test_people_see_both_places_and_the_difference(tables: dict[str, Any]) -> No
         "±",
         "identifier",
         "confidence",
-        "T10 -",
+        "R@10 -",
     ):
         assert name in printed
 
