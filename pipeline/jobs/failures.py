@@ -1,6 +1,7 @@
 """What becomes of a job that fails: when it is tried again, and what is kept of the error; pure."""
 
 import psycopg
+from pydantic import ValidationError
 from sqlalchemy.exc import DBAPIError
 
 from schemas.errors import BudgetSpent, LeaseLost, ProviderUnavailable, Retryable
@@ -48,7 +49,13 @@ def outage_seconds(retry_after: float | None) -> float:
 
 
 def reason_of(error: Exception) -> str:
-    """Describe an error in one line, without the row that Postgres' errors quote after their first line."""
+    """Describe an error in one line, without what somebody said.
+
+    Postgres' errors quote the row after their first line, and those of validation what they were given.
+    """
+    if isinstance(error, ValidationError):
+        wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return f"{type(error).__name__}: {'; '.join(wrong)}"[:MAX_ERROR_CHARS]
     found = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     if isinstance(error, DBAPIError | psycopg.Error):
         lines = str(found).strip().splitlines() or [""]

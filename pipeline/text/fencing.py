@@ -54,11 +54,12 @@ _JOINED = r"[\W_]{0,4}+"
 _OWN_TAG = re.compile(rf"[{_LESS_THAN}](?=\s*+/?\s*+{_JOINED}{_JOINED}{_JOINED.join(_written_like())})")
 
 # Signs that change how a text is shown, or are not shown at all: control signs but tab and line ends; marks of
-# direction, spaces and joiners without width, soft hyphens, tags and the like. The joiners stay between two signs
-# beyond Latin, where they make one emoji of two or are part of how Persian and Indic words are written.
+# direction, spaces and joiners without width, soft hyphens, tags, lone surrogates and the like. The joiners stay
+# between two signs beyond Latin, where they make one emoji of two or are part of how Persian and Indic words are
+# written.
 _CONTROL = "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
 _UNSEEN = (
-    "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3"
+    "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e007f"
 )
 _NOT_SHOWN = re.compile(

@@ -171,6 +171,13 @@ def test_no_more_are_kept_than_asked_for(extract: Extracting, server: ChatServer
     assert "at most 1," in server.requests[0]["messages"][0]["content"]
 
 
+def test_half_a_sign_in_an_answer_is_left_out(extract: Extracting, server: ChatServer) -> None:
+    # as `"\\ud83d"` in its JSON, which is text to a JSON parser and nothing that can be stored
+    server.replies(facts(NUTS | {"content": "Ann is allergic \ud83d to nuts.", "value": "nuts\ud83d"}))
+    (fact,) = extract()
+    assert (fact.content, fact.value) == ("Ann is allergic to nuts.", "nuts")
+
+
 def test_that_nothing_is_worth_learning_is_a_good_answer(
     database: Database, extract: Extracting, server: ChatServer
 ) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence, Set
 
 import pytest
+from pydantic import ValidationError
 from sqlalchemy import text
 
 from pipeline.jobs import runner
@@ -11,6 +12,7 @@ from pipeline.store import claims, jobs
 from pipeline.store import claims as store_claims
 from pipeline.store.database import Database
 from schemas.errors import BudgetSpent, LeaseLost, Permanent, ProviderUnavailable
+from schemas.sessions import Summary
 from tests.conftest import TENANT
 
 POLICY = Policy(batch=10, lease_seconds=60, max_attempts=3)
@@ -108,6 +110,15 @@ def test_failing_work_is_tried_again_later_and_then_given_up_with_its_error(data
     assert found["due_at"] is None
     assert found["dead_at"] is not None
     assert found["last_error"] == "ValueError: broken"
+
+
+def test_the_error_that_is_kept_does_not_say_what_somebody_said(database: Database) -> None:
+    owe(database, "message:1")
+    with pytest.raises(ValidationError) as wrong:
+        Summary(summary="Kim lives in Oslo.", topics=["flat", 3])  # type: ignore[list-item]
+    runner.run(database, "embed", failing(wrong.value), POLICY)
+    error = str(row(database, "message:1")["last_error"])
+    assert error == "ValidationError: topics.1: Input should be a valid string"
 
 
 def test_what_can_never_work_is_given_up_at_once(database: Database) -> None:

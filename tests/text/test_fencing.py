@@ -46,7 +46,7 @@ def test_what_is_no_fence_stays(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "sign", ["\u202e", "\u2066", "\u200b", "\u200f", "\ufeff", "\x1b", "\x07", "\U000e0041", "\x9b"]
+    "sign", ["\u202e", "\u2066", "\u200b", "\u200f", "\ufeff", "\x1b", "\x07", "\U000e0041", "\x9b", "\ud83d"]
 )
 def test_signs_that_nobody_sees_are_not_told(sign: str) -> None:
     assert truncate.one_line(f"pay {sign}Ann{sign}") == "pay Ann"
