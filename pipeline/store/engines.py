@@ -6,9 +6,10 @@ from typing import Any
 
 import psycopg
 from pydantic_core import from_json
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, ExceptionContext, create_engine, event
 from sqlalchemy.exc import InvalidatePoolError
 
+from pipeline.store.transactions import READ_ONLY, sqlstate_of
 from schemas.errors import SettingsError
 
 # Vectors that are looked at in one step through their index (`hnsw.ef_search`).
@@ -66,6 +67,12 @@ def make_engine(url: str, pool_size: int) -> Engine:
     @event.listens_for(engine, "checkout")
     def _look(connection: psycopg.Connection[object], _record: object, _proxy: object) -> None:
         still_there(connection)
+
+    @event.listens_for(engine, "handle_error")
+    def _leave(context: ExceptionContext) -> None:
+        # what was the primary when the pool connected may be a standby now, and another server the primary
+        if sqlstate_of(context.original_exception) == READ_ONLY:
+            context.is_disconnect = True
 
     return engine
 

@@ -21,6 +21,8 @@ ATTEMPTS = 3
 _LIMITS = "54"
 # Victims of a deadlock or a serialization failure; the same transaction works when tried again.
 _TRY_AGAIN = {"40001", "40P01", "55P03"}
+# Postgres takes no writes: it has become a standby, or its disk is full and its host lets it only be read.
+READ_ONLY = "25006"
 
 
 @contextmanager
@@ -43,8 +45,8 @@ def translating() -> Iterator[None]:
         if (sqlstate_of(error) or "").startswith(_LIMITS):
             raise
         raise _translated(error) from error
-    except DBAPIError as error:
-        if error.connection_invalidated:
+    except (DBAPIError, psycopg.Error) as error:
+        if sqlstate_of(error) == READ_ONLY or getattr(error, "connection_invalidated", False):
             raise _translated(error) from error
         raise
 
@@ -65,12 +67,12 @@ def persistently(act: Callable[[], R]) -> R:
     return act()
 
 
-def sqlstate_of(error: Exception) -> str | None:
+def sqlstate_of(error: BaseException) -> str | None:
     """Return Postgres' code of an error; None if it is none of Postgres'."""
     return getattr(_orig(error), "sqlstate", None)
 
 
-def _orig(error: Exception) -> BaseException:
+def _orig(error: BaseException) -> BaseException:
     """Return the driver's error, with or without SQLAlchemy around it."""
     return getattr(error, "orig", None) or error
 
@@ -78,6 +80,9 @@ def _orig(error: Exception) -> BaseException:
 def _translated(error: Exception) -> Retryable:
     orig = _orig(error)
     reason = str(orig).strip().splitlines()[0] if str(orig).strip() else type(orig).__name__
-    if getattr(orig, "sqlstate", None) in _TRY_AGAIN:
+    sqlstate = sqlstate_of(error)
+    if sqlstate in _TRY_AGAIN:
         return Retryable(f"Postgres asks to try again: {reason}")
+    if sqlstate == READ_ONLY:
+        return DatabaseUnavailable(f"Postgres takes no writes: {reason}")
     return DatabaseUnavailable(f"Postgres cannot be reached: {reason}")

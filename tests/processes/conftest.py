@@ -183,6 +183,20 @@ class Deployment:
                 connection.execute(f"ALTER DATABASE {self.name} WITH ALLOW_CONNECTIONS true")
 
     @contextmanager
+    def postgres_read_only(self) -> Iterator[None]:
+        """While this holds the database takes no writes, as when its server has become a standby."""
+        with psycopg.connect(self.postgres.superuser_dsn(), autocommit=True) as connection:
+            connection.execute(f"ALTER DATABASE {self.name} SET default_transaction_read_only = on")
+            try:
+                # connections made before do not notice
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [self.name]
+                )
+                yield
+            finally:
+                connection.execute(f"ALTER DATABASE {self.name} RESET default_transaction_read_only")
+
+    @contextmanager
     def locked(self, table: str) -> Iterator[None]:
         """While this holds nobody writes to the table, and who wants to is stuck in the middle of its work."""
         with psycopg.connect(self.postgres.superuser_dsn(self.name)) as connection:

@@ -190,6 +190,18 @@ def test_while_postgres_is_away_payloads_wait_even_for_another_worker(deployment
     assert all(worker.container.status == "running" for worker in deployment.workers.values())
 
 
+def test_while_postgres_takes_no_writes_payloads_wait(deployment: Deployment) -> None:
+    chat, worker = "test:standby", deployment.workers["accept"]
+    with deployment.postgres_read_only():
+        deployment.send(chat, talk(10))
+        deployment.send_payload({"v": 2, "chat": chat})
+        until(lambda: "takes no writes" in worker.logs(), "the payload is tried", SECONDS)
+    # Then connections that take none are left for such that do
+    deployment.wait_for(chat, 10)
+    until(lambda: deployment.dead_letters() != [], "the one that is refused is kept", SECONDS)
+    deployment.query("DELETE FROM refused_payloads RETURNING 1")
+
+
 def test_workers_go_on_when_redis_comes_back_and_what_was_enqueued_is_there(deployment: Deployment) -> None:
     deployment.workers["accept"].kill()
     deployment.send("test:restarted", talk(10))

@@ -14,6 +14,7 @@ from celery.worker.request import Request
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.ingest import accept as pipeline_ingest
+from pipeline.jobs.failures import reason_of
 from pipeline.store import chats, quarantine
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput, Retryable, SettingsError
@@ -26,6 +27,7 @@ from workers.signals import current_request_id
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+Errors = type[Exception] | tuple[type[Exception], ...]
 
 WAIT_SECONDS = 2.0
 ERROR_CHARS = 500
@@ -53,10 +55,10 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
 
     A payload that cannot be accepted, or has ended its process too often, becomes a dead letter.
     """
-    held = resources.current()
     if not args and not payload:
         resources.run(self.app, "ingest")
         return
+    held = _after_outages(resources.current)
     refuse = partial(_refuse, held.database, held.settings.tenant, {"args": args, "kwargs": payload})
     try:
         # positional arguments are refused whatever they hold
@@ -68,7 +70,8 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
     tenant_id, suspect = parsed.tenant or held.settings.tenant, f"payload:{self.request.id}"
     again = bool(self.request.delivery_info.get("redelivered"))
     # The first delivery of one that comes again is not counted, and ended its process if any did.
-    tries = _after_outages(partial(_begin, held.database, tenant_id, suspect)) if again else 0
+    begin = partial(_begin, held.database, tenant_id, suspect)
+    tries = _after_outages(begin, of=Exception) if again else 0
     if tries >= held.settings.job_max_attempts:
         log.error("payload_kills", tries=tries)
         refuse(f"its process ended {tries} times", suspect=(tenant_id, suspect))
@@ -99,14 +102,16 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
         wake_up(self.app, "ingest")
 
 
-def _after_outages(act: Callable[[], T]) -> T:
-    """Do this once Postgres is there and upgraded: until then the payload is nowhere else."""
+def _after_outages(act: Callable[[], T], *, of: Errors = (Retryable, SettingsError)) -> T:
+    """Do this once Postgres is there and upgraded: until then the payload is nowhere else.
+
+    Where the sender cannot be to blame, an outage is any error.
+    """
     while True:
         try:
             return act()
-        except (Retryable, SettingsError) as error:
-            # its sender is not to blame
-            log.warning("accept_waits", error=str(error))
+        except of as error:
+            log.warning("accept_waits", error=reason_of(error))
             time.sleep(WAIT_SECONDS)
 
 
@@ -148,4 +153,4 @@ def _refuse(
         if suspect is not None:
             _acquit(database, *suspect)
 
-    _after_outages(keep)
+    _after_outages(keep, of=Exception)
