@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
@@ -420,6 +420,28 @@ def test_a_backfill_is_paused_resumed_and_cancelled(
         backfill.change_state(two_sessions, TENANT, made.id, "cancelled")
     with pytest.raises(NotFound):
         backfill.change_state(two_sessions, TENANT, 999, "cancelled")
+
+
+def test_a_chat_that_cannot_be_cut_anew_is_given_up_and_the_others_are_done(
+    two_sessions: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept.accept(two_sessions, TENANT, ChatIn(chat_id="test:0"), talk(5))  # type: ignore[arg-type]
+    place(two_sessions, rules, policy)
+    cut, cut_anew = session_ranges.sessionize_anew, []
+
+    def fails_in_one(connection: Connection, tenant: str, chat: str, rules: SessionPolicy) -> None:
+        if chat == "test:0":
+            connection.execute(text("SELECT 1 / 0"))
+        cut_anew.append(chat)
+        cut(connection, tenant, chat, rules)
+
+    monkeypatch.setattr(session_ranges, "sessionize_anew", fails_in_one)
+    backfill.start(two_sessions, TENANT, BackfillRequest(kind="sessionize"), current(rules))
+    finish(two_sessions, rules, policy)
+    assert cut_anew == ["test:1"]
+    assert state(two_sessions)[:3] == ("failed", 2, 2)
+    (told,) = rows(two_sessions, "SELECT error FROM backfills")
+    assert told == ("1 rows were given up: see the worker's log",)
 
 
 def test_a_limit_ends_a_backfill_early(two_sessions: Database, rules: SessionPolicy, policy: Policy) -> None:

@@ -115,7 +115,8 @@ def _keep(
         try:
             with database.tenant(claims[0].tenant_id) as connection:
                 _save(connection, spaces, {c: done[c] for c in claims if c in done}, seconds)
-                runner.finish(connection, [c for c in claims if c not in done], again_in=0)
+                if untried := [c for c in claims if c not in done]:
+                    runner.put_off(connection, untried, delay_seconds=0, error=None)
         except LeaseLost:
             with database.tenant(claims[0].tenant_id) as connection:
                 held = runner.still_held(connection, claims)

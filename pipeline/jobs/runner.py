@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, MutableMapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
+from time import monotonic
 
 import structlog
 from sqlalchemy import Connection
@@ -83,9 +84,11 @@ def run(
 
     `turns` keeps by kind who was served last, so that the next claim starts after them. What the handler raises
     releases its claims, to be tried again with a growing delay, or given up when the error is permanent or the attempts
-    are used up. When it fails for several at once, each is done alone, so that one bad row takes no other with it. Only
-    errors of the statements here (Postgres is away) are raised.
+    are used up. When it fails for several at once, each is done alone, so that one bad row takes no other with it.
+    Tenants whose turn has not come after half of the lease are left for another run. Only errors of the statements here
+    (Postgres is away) are raised.
     """
+    deadline = monotonic() + policy.lease_seconds / 2
     with database.maintenance() as connection:
         claimed = store_claims.claim(
             connection,
@@ -103,7 +106,11 @@ def run(
     claims.sort(key=lambda c: (share[c.tenant_id], c.tenant_id, c.priority, c.key))
     follows: set[str] = set()
     failed = 0
+    left: list[Claim] = []
     for _, group in groupby(claims, key=lambda c: c.tenant_id):
+        if monotonic() > deadline:
+            left += group
+            continue
         try:
             due, lost = _do(database, list(group), handler, policy)
         except BaseException:
@@ -112,14 +119,15 @@ def run(
             raise
         follows |= due
         failed += lost
-    finished = len(claims) - failed
+    give_back(database, left)
+    finished = len(claims) - len(left) - failed
     if claims:
         log.info("jobs_run", kind=kind, finished=finished, failed=failed, trace_ids=_traces(claims))
     return Outcome(
         claimed=len(claims),
         finished=finished,
         failed=failed,
-        more=claimed.more,
+        more=claimed.more or bool(left),
         follows=frozenset(follows),
     )
 

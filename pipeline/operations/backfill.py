@@ -14,12 +14,14 @@ import structlog
 from sqlalchemy import Connection
 
 from pipeline.jobs import runner
+from pipeline.jobs.failures import reason_of
 from pipeline.jobs.runner import Claim
 from pipeline.operations.backfill_kinds import KINDS, Current
 from pipeline.store import backfills, chats, counters, jobs
 from pipeline.store.database import Database
+from pipeline.store.transactions import translating
 from schemas.backfills import Backfill, BackfillRequest
-from schemas.errors import InvalidInput, NotFound
+from schemas.errors import InvalidInput, NotFound, Retryable
 
 log = structlog.get_logger(__name__)
 
@@ -127,7 +129,8 @@ def _window(
     With `going_on` the claim of a backfill that works `at_once` is kept for the next window, which has a transaction
     of its own: no chat's lock is held for another. Otherwise it is finished, and due again if there is more.
     """
-    backfill = backfills.get(connection, int(claim.key))
+    # locked, so that whoever cancels it waits for this window and is not overwritten
+    backfill = backfills.get(connection, int(claim.key), lock=True)
     if backfill is None or backfill.state != "running":
         runner.finish(connection, [claim])
         return set(), False
@@ -146,10 +149,20 @@ def _window(
         return _end_source(connection, claim, backfill, cursor, parameters, exhausted=left <= 0), False
     everything = not request.missing_only and not cursor.get("passes")
     asked = {row.key: row.chat for row in rows if row.missing or everything}
-    kind.redo(connection, tenant_id, backfill, asked, current.rules)
+    given_up = cursor.get("given_up", 0)
+    try:
+        with translating(), connection.begin_nested():
+            kind.redo(connection, tenant_id, backfill, asked, current.rules)
+    except Retryable:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with this row, those behind it are done
+        given_up += len(asked)
+        reason = reason_of(error)
+        log.warning("backfill_row_given_up", backfill=backfill.id, keys=sorted(asked), error=reason)
     now = chats.database_now(connection).timestamp()
     next_at = _next_at(cursor.get("next_at"), now, len(asked), request.rate_per_second)
     reached = cursor | {"after": str(rows[-1].position), "next_at": next_at, "raised_at": now + 0.001}
+    reached |= {"given_up": given_up}
     backfills.advance(connection, backfill.id, reached, len(rows), len(asked))
     _log_progress(connection, backfill, len(rows))
     going_on = going_on and kind.at_once and next_at <= now
@@ -215,8 +228,9 @@ def _end_source(
         backfills.advance(connection, backfill.id, again, 0, 0)
         runner.finish(connection, [claim], again_in=0)
         return set()
-    dead = sum(given_up for _, given_up in left) + lacking
-    error = f"{dead} rows were given up: see `backscroll status`" if dead else None
+    dead = sum(given_up for _, given_up in left) + lacking + cursor.get("given_up", 0)
+    where = "the worker's log" if kind.at_once else "`backscroll status`"
+    error = f"{dead} rows were given up: see {where}" if dead else None
     state = "failed" if dead else "completed"
     backfills.set_state(connection, backfill.id, state, error=error)
     log.info(

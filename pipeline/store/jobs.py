@@ -105,7 +105,7 @@ _FENCE = text("""
         WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND claimed IS NOT NULL
         ORDER BY kind, key FOR UPDATE
     )
-    UPDATE jobs w SET token = nextval('job_token'), claimed = NULL, due_at = now()
+    UPDATE jobs w SET token = nextval('job_token'), claimed = NULL, attempts = 0, due_at = now()
     FROM locked WHERE w.tenant_id = :tenant AND w.kind = locked.kind AND w.key = locked.key
 """)
 _STATE = text("""

@@ -79,6 +79,24 @@ def test_a_change_during_the_work_makes_it_owed_again(database: Database) -> Non
     assert row(database, "session:1")["due"]
 
 
+def test_what_changes_while_it_is_done_loses_no_attempt(database: Database) -> None:
+    owe(database, "message:1")
+
+    def handle(tenant: str, claims: Sequence[Claim]) -> Set[str]:
+        with database.tenant(tenant) as connection:
+            jobs.fence(connection, tenant, ["message:1"])
+        return done(database)(tenant, claims)
+
+    # Given a message that is edited each time while its vector is made
+    for _ in range(POLICY.max_attempts + 1):
+        runner.run(database, "embed", handle, POLICY)
+        pass_time(database)
+    # Then one failure after that is its first
+    runner.run(database, "embed", failing(ValueError("broken")), POLICY)
+    found = row(database, "message:1")
+    assert (found["attempts"], found["dead_at"]) == (1, None)
+
+
 def test_a_worker_whose_lease_ran_out_cannot_save_over_its_successor(database: Database) -> None:
     owe(database, "session:1")
     saved = []
@@ -206,6 +224,24 @@ def test_a_tenant_with_a_flood_does_not_starve_a_small_one(database: Database) -
 
     runner.run(database, "embed", handle, POLICY)
     assert sorted(tenants) == ["loud"] * 9 + ["quiet"]
+
+
+def test_tenants_whose_turn_has_not_come_by_half_of_the_lease_are_left_for_another_run(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tenant in ("a", "b", "c"):
+        owe(database, "message:1", tenant=tenant)
+    now = [0.0]
+    monkeypatch.setattr(runner, "monotonic", lambda: now[0])
+
+    def handle(tenant: str, claims: Sequence[Claim]) -> Set[str]:
+        now[0] += 20
+        return done(database)(tenant, claims)
+
+    outcome = runner.run(database, "embed", handle, POLICY)
+    assert (outcome.finished, outcome.failed, outcome.more) == (2, 0, True)
+    left = row(database, "message:1", tenant="c")
+    assert (left["due"], left["claimed"], left["attempts"]) == (True, None, 0)
 
 
 def test_one_tenants_failure_leaves_the_others_of_the_batch_alone(database: Database) -> None:
