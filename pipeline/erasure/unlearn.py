@@ -53,6 +53,9 @@ def _settle(connection: Connection, tenant_id: str, ids: Collection[UUID]) -> li
         first = resting[0]
         same = [each for each in resting if each.content == row.content]
         shown = same[0] if same else first
+        holds_from, holds_until = (
+            (row.holds_from, row.holds_until) if row.edited else evidence.holding(resting)
+        )
         learned.refresh(
             connection,
             id=row.id,
@@ -62,6 +65,8 @@ def _settle(connection: Connection, tenant_id: str, ids: Collection[UUID]) -> li
             said_at=first.said_at,
             learned_in=shown.chat_id,
             also_in=sorted({e.chat_id for e in resting if e.content == shown.content} - {shown.chat_id}),
+            holds_from=holds_from,
+            holds_until=holds_until,
         )
         if not same:
             keys.append(f"memory:{row.id}")

@@ -94,6 +94,7 @@ def _statement(each: Evidence, row: Row[Any]) -> Statement:
         content=each.content,
         attribute=row.attribute,
         value=row.value,
+        holds=each.holds,
     )
 
 
@@ -126,6 +127,7 @@ def _stated(said: Said, known: Iterable[Statement]) -> Statement:
         content=fact.content,
         attribute=attribute,
         value=value,
+        holds=evidence.holds,
     )
 
 

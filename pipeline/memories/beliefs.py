@@ -5,7 +5,7 @@ values is a memory, which every later run supersedes. Statements without an attr
 say nearly the same are one memory.
 
 What was said in one chat keeps that chat's words: statements of two chats are one memory only if they are equal word
-for word, so that nobody reads what was said elsewhere.
+for word and in their dates, so that nobody reads what was said elsewhere.
 """
 
 from collections import Counter
@@ -31,6 +31,8 @@ class Statement:
     content: str
     attribute: str = ""
     value: str = ""
+    # since when and until when, as far as it says so
+    holds: tuple[datetime | None, datetime | None] = (None, None)
 
     @property
     def is_fixed(self) -> bool:
@@ -150,7 +152,8 @@ def _parts(run: Sequence[Statement]) -> list[list[Statement]]:
     for each in sorted(run, key=lambda statement: not statement.is_fixed):
         for part in () if each.is_fixed else parts:
             first = part[0]
-            if _may_share(first, each) or (not first.is_fixed and first.content == each.content):
+            is_equal = (first.content, first.holds) == (each.content, each.holds)
+            if _may_share(first, each) or (is_equal and not first.is_fixed):
                 part.append(each)
                 break
         else:

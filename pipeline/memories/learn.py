@@ -226,4 +226,6 @@ def _evidence(fact: Fact, saying: Sequence[Message], read: SessionRead, model: s
         messages=[each.id for each in saying],
         senders=[each.sender_id for each in saying],
         times=[each.sent_at for each in saying],
+        holds_from=fact.holds_from,
+        holds_until=fact.holds_until,
     )

@@ -155,11 +155,16 @@ def _refresh(
         if row is not None and content == row.content
         else _hash(owner, identity, content, first, taken)
     )
+    holds_from, holds_until = store.holding(by_time)
+    if row is not None and row.edited:
+        holds_from, holds_until = row.holds_from, row.holds_until
     given = {
         "content": content,
         "said_at": first.said_at,
         "learned_in": first.chat_id,
         "also_in": sorted({e.chat_id for e in by_time if e.content == content} - {first.chat_id}),
+        "holds_from": holds_from,
+        "holds_until": holds_until,
     }
     confidence = min(MAX_CONFIDENCE, 1 - prod(1 - each.confidence for each in resting))
     # most are as they were

@@ -12,11 +12,9 @@ from pipeline.store import chats
 from pipeline.store import identities as identity_rows
 from pipeline.store import memory_pages as store
 from pipeline.store.database import Database
-from pipeline.store.membership import Visible
+from pipeline.store.membership import EVERYWHERE, Visible
 from schemas.errors import NotFound
 from schemas.user_pages import MAX_MESSAGES, KnownMemory, NamedChat, NamedMessage, UserFilter, UserPage
-
-EVERYWHERE = Visible(everywhere=True, chats=frozenset())
 
 
 def of_user(database: Database, tenant_id: str, any_id: str, given: UserFilter) -> UserPage:
@@ -26,8 +24,8 @@ def of_user(database: Database, tenant_id: str, any_id: str, given: UserFilter) 
     that is not there, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        person = identities.person(connection, any_id)
         visible = EVERYWHERE if given.chat_id is None else _visible(connection, given.chat_id, any_id)
+        person = identities.person(connection, any_id, visible)
         ids = identity_rows.ids_of(connection, any_id)
         rows = store.known(connection, ids, visible, after=given.after, limit=given.limit)
         said = defaultdict[UUID, list[NamedMessage]](list)

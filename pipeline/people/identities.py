@@ -14,6 +14,7 @@ from pipeline.people import suppression
 from pipeline.store import identities as store
 from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
+from pipeline.store.membership import EVERYWHERE, Visible
 from schemas.errors import InvalidInput
 from schemas.users import User
 
@@ -85,9 +86,9 @@ def show(database: Database, tenant_id: str, any_id: str) -> User:
         return person(connection, any_id)
 
 
-def person(connection: Connection, any_id: str) -> User:
-    """Return the person of a sender or user; an unknown one is their own."""
-    return _user(connection, store.user_of(connection, any_id))
+def person(connection: Connection, any_id: str, visible: Visible = EVERYWHERE) -> User:
+    """Return the person of a sender or user, as known in a place; an unknown one is their own."""
+    return _user(connection, store.user_of(connection, any_id), visible)
 
 
 def listing(database: Database, tenant_id: str, *, after: str = "", limit: int = 100) -> list[User]:
@@ -110,9 +111,9 @@ def _move(connection: Connection, tenant_id: str, ids: list[str], user: str) -> 
         suppression.put_unremembered(connection, tenant_id, everyone)
 
 
-def _user(connection: Connection, user: str) -> User:
+def _user(connection: Connection, user: str, visible: Visible = EVERYWHERE) -> User:
     ids = store.ids_of(connection, user)
-    counts = store.known(connection, ids)
+    counts = store.known(connection, ids, visible)
     return User(
         user_id=user,
         senders=ids[1:],

@@ -11,7 +11,8 @@ from pipeline.store.statements import arrays, column, run
 from schemas.facts import RULES
 
 _COLUMNS_OF_GROUP = """memory_id, session_id, min(chat_id) AS chat_id, min(said_at) AS said_at, min(content) AS content,
-    max(confidence) AS confidence, min(learned_by) AS learned_by,
+    max(confidence) AS confidence, min(learned_by) AS learned_by, max(holds_from) AS holds_from,
+    max(holds_until) AS holds_until,
     array_agg(message_id ORDER BY message_id) AS messages, array_agg(sender_id ORDER BY message_id) AS senders,
     array_agg(said_at ORDER BY message_id) AS times"""
 _OF_MEMORIES = text(f"""
@@ -46,15 +47,17 @@ _TAKE_OF_CHAT = text("""
     WHERE e.memory_id = taken.memory_id AND e.session_id = taken.session_id
     RETURNING e.memory_id
 """)
-_COLUMNS = "tenant_id, memory_id, message_id, session_id, chat_id, sender_id, said_at, content, confidence, learned_by"
+_COLUMNS = """tenant_id, memory_id, message_id, session_id, chat_id, sender_id, said_at, content, confidence,
+    learned_by, holds_from, holds_until"""
 _PUT = text(f"""
     INSERT INTO memory_evidence ({_COLUMNS})
     SELECT :tenant, CAST(:memory AS uuid), said.message, :session, :chat, said.sender, said.at, :content, :confidence,
-        :learned_by
+        :learned_by, :holds_from, :holds_until
     FROM unnest(CAST(:messages AS bigint[]), CAST(:senders AS text[]), CAST(:times AS timestamptz[]))
         AS said (message, sender, at)
     ON CONFLICT (tenant_id, memory_id, message_id) DO UPDATE SET session_id = excluded.session_id,
-        content = excluded.content, confidence = excluded.confidence, learned_by = excluded.learned_by
+        content = excluded.content, confidence = excluded.confidence, learned_by = excluded.learned_by,
+        holds_from = excluded.holds_from, holds_until = excluded.holds_until
 """)
 # One message may say both memories, so what the other has already stays. All is deleted before anything is inserted, as
 # it is sorted: evidence may move on to where other evidence has just moved away.
@@ -96,6 +99,27 @@ class Evidence:
     messages: Sequence[int]
     senders: Sequence[str]
     times: Sequence[datetime]
+    # as this session says
+    holds_from: datetime | None = None
+    holds_until: datetime | None = None
+
+    @property
+    def holds(self) -> tuple[datetime | None, datetime | None]:
+        """Since when and until when it holds."""
+        return self.holds_from, self.holds_until
+
+
+def holding(resting: Sequence[Evidence]) -> tuple[datetime | None, datetime | None]:
+    """Return since when and until when a memory holds: what was said of that last, if all its chats say the same.
+
+    `resting` is its evidence, by its time. What one chat alone says is not shown in another.
+    """
+    last = {}
+    for each in resting:
+        if any(each.holds) or each.chat_id not in last:
+            last[each.chat_id] = each.holds
+    said = set(last.values())
+    return said.pop() if len(said) == 1 else (None, None)
 
 
 def of_memories(connection: Connection, ids: Sequence[UUID]) -> list[Evidence]:
@@ -140,6 +164,8 @@ def put(connection: Connection, tenant_id: str, memory_id: UUID, evidence: Evide
         content=evidence.content,
         confidence=evidence.confidence,
         learned_by=evidence.learned_by,
+        holds_from=evidence.holds_from,
+        holds_until=evidence.holds_until,
         messages=evidence.messages,
         senders=evidence.senders,
         times=evidence.times,

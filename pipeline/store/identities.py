@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store import chats
+from pipeline.store.membership import Visible
 from pipeline.store.statements import column, holds, run
 
 _USER_OF = text("SELECT user_id FROM user_senders WHERE sender_id = :id")
@@ -34,8 +35,11 @@ _LISTING = text("""
     GROUP BY u.user_id, u.created_at ORDER BY u.user_id
 """)
 _KNOWN = text("""
-    SELECT (SELECT count(DISTINCT chat_id) FROM chat_members WHERE sender_id = ANY(:ids)) AS chats,
-        (SELECT count(*) FROM memories WHERE scope = 'user' AND user_id = ANY(:ids) AND type <> 'document') AS memories
+    SELECT (SELECT count(DISTINCT chat_id) FROM chat_members
+            WHERE sender_id = ANY(:ids) AND (:everywhere OR chat_id = ANY(:chats))) AS chats,
+        (SELECT count(*) FROM memories WHERE scope = 'user' AND user_id = ANY(:ids) AND type <> 'document'
+            AND (:everywhere OR learned_in IS NULL OR learned_in = ANY(:chats)
+                OR also_in && CAST(:chats AS text[]))) AS memories
 """)
 _IS_NAMED = text("""
     SELECT EXISTS (SELECT 1 FROM chat_members WHERE sender_id = :id)
@@ -91,9 +95,9 @@ def listing(connection: Connection, after: str, limit: int) -> Sequence[Row[Any]
     return run(connection, _LISTING, after=after, limit=limit).all()
 
 
-def known(connection: Connection, ids: Sequence[str]) -> Row[Any]:
-    """Count the `chats` and `memories` of a person."""
-    return run(connection, _KNOWN, ids=ids).one()
+def known(connection: Connection, ids: Sequence[str], visible: Visible) -> Row[Any]:
+    """Count the `chats` and `memories` of a person that may be shown in a place."""
+    return run(connection, _KNOWN, ids=ids, everywhere=visible.everywhere, chats=sorted(visible.chats)).one()
 
 
 SEEN = 20_000

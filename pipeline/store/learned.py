@@ -16,7 +16,7 @@ _LOCK_OWNER = text(f"SELECT pg_advisory_xact_lock(hashtextextended(:name, {LEARN
 # Documents, questions with answers and summaries are no statements.
 _STATEMENTS = "type NOT IN ('document', 'qa_turn', 'summary', 'scratchpad', 'state')"
 _COLUMNS = """id, scope, user_id, agent_id, content, content_hash, subject, attribute, value, learned_in, learned_by,
-    also_in, confidence,
+    also_in, confidence, holds_from, holds_until,
     retracted_at, edited_at IS NOT NULL AS edited, coalesce(said_at, created_at) AS said_at,
     EXISTS (SELECT 1 FROM memory_supersessions s
         WHERE s.tenant_id = memories.tenant_id AND s.memory_id = id) AS superseded"""
@@ -36,7 +36,7 @@ _INSERT = text("""
 """)
 _REFRESH = text("""
     UPDATE memories SET content = :content, content_hash = :hash, confidence = :confidence, said_at = :said_at,
-        learned_in = :learned_in, also_in = :also_in
+        learned_in = :learned_in, also_in = :also_in, holds_from = :holds_from, holds_until = :holds_until
     WHERE id = CAST(:id AS uuid)
 """)
 # Its words and where it was learned are set from its own evidence then.

@@ -185,6 +185,10 @@ class Visible:
         return next((place for place in places if self.everywhere or place in self.chats), None)
 
 
+EVERYWHERE = Visible(everywhere=True, chats=frozenset())
+"""All chats of the tenant."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Seen:
     """What may be shown to whom."""

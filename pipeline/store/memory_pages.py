@@ -7,6 +7,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.membership import Visible
+from pipeline.store.memory_conditions import since
 from pipeline.store.statements import run
 
 _SHOWN = """(:everywhere OR {m}.learned_in IS NULL OR {m}.learned_in = ANY(:chats)
@@ -14,16 +15,15 @@ _SHOWN = """(:everywhere OR {m}.learned_in IS NULL OR {m}.learned_in = ANY(:chat
 # Only what may be shown in the place supersedes there.
 _PAGE = text(f"""
     WITH known AS (
-        SELECT m.*, coalesce(m.said_at, m.created_at) AS since, newer.superseded_by,
+        SELECT m.*, {since("m")} AS since, newer.superseded_by,
             m.retracted_at IS NOT NULL OR newer.superseded_by IS NOT NULL AS is_earlier
         FROM memories m CROSS JOIN LATERAL (
             SELECT jsonb_agg(jsonb_build_object(
-                'id', n.id, 'content', n.content, 'since', coalesce(n.said_at, n.created_at))
-                ORDER BY coalesce(n.said_at, n.created_at), n.id) AS superseded_by
-            FROM memory_supersessions e
-            JOIN memories n ON n.tenant_id = e.tenant_id AND n.id = e.superseded_by
-            WHERE e.tenant_id = m.tenant_id AND e.memory_id = m.id AND {_SHOWN.format(m="n")}
-                AND coalesce(n.said_at, n.created_at) <= now()) newer
+                'id', n.id, 'content', n.content, 'since', n.since) ORDER BY n.since, n.id) AS superseded_by
+            FROM memory_supersessions e CROSS JOIN LATERAL (
+                SELECT n.id, n.content, {since("n")} AS since FROM memories n
+                WHERE n.tenant_id = e.tenant_id AND n.id = e.superseded_by AND {_SHOWN.format(m="n")}) n
+            WHERE e.tenant_id = m.tenant_id AND e.memory_id = m.id AND n.since <= now()) newer
         WHERE m.scope = 'user' AND m.user_id = ANY(:users) AND m.type <> 'document'
             AND (m.expires_at IS NULL OR m.expires_at > now()) AND {_SHOWN.format(m="m")}
     ), last AS (

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -30,7 +30,7 @@ DIRECT = ChatIn(chat_id="test:direct", title="Direct", kind="direct")
 
 
 class Reading:
-    """Learns what messages of the form `subject | attribute | value` say."""
+    """Learns what messages of the form `subject | attribute | value | until when` say, the last part at will."""
 
     def __init__(self, model: str = RULES, *, fails: bool = False) -> None:
         self.model = model
@@ -44,7 +44,7 @@ class Reading:
         return [self._fact(each, people) for each in messages if "|" in each.content]
 
     def _fact(self, said: Message, people: People) -> Fact:
-        subject, attribute, value = (part.strip() for part in said.content.split("|"))
+        subject, attribute, value, *until = (part.strip() for part in said.content.split("|"))
         about = {"we": "organization", "you": "agent"}.get(
             subject, "person" if subject in people.names else "speaker"
         )
@@ -58,6 +58,7 @@ class Reading:
             confidence=0.7,
             importance=5,
             message_ids=(said.id,),
+            holds_until=datetime.fromisoformat(until[0]) if until else None,
         )
 
 
@@ -200,6 +201,39 @@ def test_editing_the_message_behind_a_fact_learns_it_anew(talk: Talk) -> None:
     )
     talk.learn()
     assert talk.all() == ["Ann: home faro."]
+
+
+UNTIL = "2026-12-31T00:00:00+00:00"
+
+
+def test_until_when_something_holds_is_shown_only_where_that_was_said(talk: Talk) -> None:
+    talk.say(0, f"Ann | home | porto | {UNTIL}", chat=DIRECT)
+    talk.say(24, "Ann | home | porto")
+    talk.learn()
+    assert rows(
+        talk.database, "SELECT learned_in, also_in, holds_until FROM memories ORDER BY learned_in"
+    ) == [
+        (DIRECT.chat_id, [], datetime.fromisoformat(UNTIL)),
+        (GROUP.chat_id, [], None),
+    ]
+    # When it is said there, too, they are one
+    talk.say(48, f"Ann | home | porto | {UNTIL}")
+    talk.learn()
+    edits.delete(talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-24", talk.rules)
+    talk.learn()
+    assert rows(talk.database, "SELECT DISTINCT holds_until FROM memories") == [
+        (datetime.fromisoformat(UNTIL),)
+    ]
+
+
+def test_until_when_something_holds_goes_with_the_message_that_says_it(talk: Talk) -> None:
+    talk.say(0, f"Ann | home | porto | {UNTIL}")
+    talk.say(24, "Ann | home | porto")
+    talk.learn()
+    assert rows(talk.database, "SELECT holds_until FROM memories") == [(datetime.fromisoformat(UNTIL),)]
+    edits.delete(talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-0", talk.rules)
+    talk.learn()
+    assert rows(talk.database, "SELECT content, holds_until FROM memories") == [("Ann: home porto.", None)]
 
 
 def test_a_fact_that_two_sessions_say_outlives_the_deletion_of_one(talk: Talk) -> None:

@@ -121,7 +121,7 @@ def test_what_was_superseded_or_wrong_stands_below_with_what_became_of_it(house:
 def test_in_a_chat_a_page_shows_only_what_may_be_shown_there(house: Database) -> None:
     write(house, "Ann has a secret.", ALONE)
     porto = write(house, "Ann lives in Porto.")
-    both = write(house, "Ann likes tea.", ALONE)
+    both = write(house, "Ann likes tea.", ALONE, said_at=EPOCH - timedelta(hours=1))
     learn(house, both, (ALONE, "a0"), (HOUSE, "h0"))
     # Given that she says in private that she has moved
     moved = MemoryCorrection(content="Ann lives in Faro.", chat_id=ALONE.chat_id)
@@ -133,6 +133,9 @@ def test_in_a_chat_a_page_shows_only_what_may_be_shown_there(house: Database) ->
     tea = next(each for each in group.current if each.id == both)
     assert (tea.learned_in, [each.chat_id for each in tea.also_in]) == (None, ["test:house"])
     assert [each.external_id for each in tea.messages] == ["h0"]
+    # nor when and how much was said there
+    assert tea.since == EPOCH
+    assert (group.chats, group.memories) == (1, 2)
     assert "test:alone" not in group.model_dump_json()
     assert "Faro" not in group.model_dump_json()
     # and where she is alone she sees all of it
