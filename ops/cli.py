@@ -5,10 +5,12 @@ called, so that no command waits for another's libraries.
 """
 
 import ast
+import errno
 import importlib
 import importlib.metadata
 import importlib.util
 import logging
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -57,6 +59,7 @@ COMMANDS = {
     "beat": "ops.commands.serve.foreground",
     "api": "ops.commands.serve.foreground",
 }
+_CANNOT_BE_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 # A checkout has the developers' tools; the installed package leaves them out.
 if importlib.util.find_spec("ops.dev") is not None:
     COMMANDS["dev"] = "ops.dev.commands"
@@ -180,7 +183,15 @@ def main() -> None:
         # the reader of our output has closed it
         sys.stderr.close()
         sys.exit(0)
-    except Exception:  # noqa: BLE001 - anything else is a defect
+    except Exception as error:  # noqa: BLE001 - anything else is a defect
+        if isinstance(error, OSError) and error.errno in _CANNOT_BE_WRITTEN:
+            # nor can at the end what is left in the buffer
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            print(
+                f"Error: {error.filename or 'the output'} cannot be written: {error.strerror}",
+                file=sys.stderr,
+            )
+            sys.exit(exit_codes.FAILED)
         traceback.print_exc()
         print("This is a defect in Backscroll: please report it with the lines above.", file=sys.stderr)
         sys.exit(exit_codes.DEFECT)

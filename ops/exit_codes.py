@@ -10,6 +10,8 @@ from schemas.errors import (
     SchemaOutdated,
 )
 
+# it may work later
+FAILED = 1
 # done, but a check failed
 NOT_AS_IT_SHOULD_BE = 5
 # `doctor` found errors

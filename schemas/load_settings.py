@@ -29,7 +29,10 @@ def load_settings(**overrides: Any) -> Settings:
     if config and not Path(config).is_file():
         raise SettingsError(f"{PREFIX}CONFIG names {config}, which is not a file")
     files = (".env", config) if config else (".env",)
-    read = {file: dotenv_values(file) for file in files}
+    try:
+        read = {file: dotenv_values(file) for file in files}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{' or '.join(files)} cannot be read as UTF-8 text: {error}") from None
     _refuse_unknown({"the environment": os.environ, **read})
     overrides = _own_names(read.values()) | overrides
     try:
@@ -68,4 +71,4 @@ def _explain(error: Any) -> str:
         name = PREFIX + name.upper()
     secret = any(word in name for word in ("URL", "KEY"))
     value = "" if secret else f"={error['input']!r}"
-    return f"{name}{value}: {error['msg']}"
+    return f"{name}{value}: {error['msg'].removeprefix('Value error, ')}"

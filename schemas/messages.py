@@ -110,10 +110,6 @@ _Identifier = Annotated[
 ]
 Id = Annotated[_Identifier, Field(min_length=1, max_length=MAX_ID_CHARS)]
 IdOrEmpty = Annotated[_Identifier, Field(max_length=MAX_ID_CHARS)]
-QueryText = Annotated[str, BeforeValidator(cleaned), Field(min_length=1, max_length=8000)]
-MAX_QUERIES = 5
-"""Other queries that are searched together with a question."""
-Queries = Annotated[list[QueryText], at_most(MAX_QUERIES), Field(max_length=MAX_QUERIES)]
 
 
 def _not_blank(value: str) -> str:
@@ -123,6 +119,10 @@ def _not_blank(value: str) -> str:
 
 
 NOT_BLANK = AfterValidator(_not_blank)
+QueryText = Annotated[str, BeforeValidator(cleaned), Field(min_length=1, max_length=8000), NOT_BLANK]
+MAX_QUERIES = 5
+"""Other queries that are searched together with a question."""
+Queries = Annotated[list[QueryText], at_most(MAX_QUERIES), Field(max_length=MAX_QUERIES)]
 
 
 # The text of a message, cleaned and limited in size.

@@ -22,10 +22,10 @@ from schemas.messages import (
     Queries,
     QueryText,
     SaidAt,
-    Time,
     cleaned,
 )
 from schemas.sessions import key_of
+from schemas.settings import MAX_BUDGET_TOKENS
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -142,10 +142,10 @@ class ContextQuery(Closed):
     """Only sessions with this key. Null: all sessions of the chat."""
     thread: IdOrEmpty | None = None
     """The forum topic or thread that the bot answers in: recent messages are only from it."""
-    as_of: Time | None = None
+    as_of: SaidAt | None = None
     """Only what was said and believed before this time. Null: until now."""
     profile: str = "balanced"
-    budget_tokens: Annotated[int, Field(ge=50, le=200_000)] | None = None
+    budget_tokens: Annotated[int, Field(ge=50, le=MAX_BUDGET_TOKENS)] | None = None
     model: Annotated[str, BeforeValidator(cleaned), Field(max_length=200)] | None = None
     """The model that reads the context, such as `gpt-4.1-mini`: its tokenizer counts, if available."""
     include_history: bool = True

@@ -4,6 +4,7 @@ The docstrings are what `ops/guide/configuration.md` says: `backscroll dev docs`
 """
 
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,6 +16,9 @@ from schemas.facts import RULES
 from schemas.sessions import EXTRACTIVE
 
 PREFIX = "BACKSCROLL_"
+MAX_BUDGET_TOKENS = 200_000
+_REDIS_URL = re.compile(r"rediss?://([^/@\s]*@)?[^/@:\s\[\]]*(\[[0-9a-fA-F:.]+\])?(:\d{1,5})?(/\d*)?(\?\S*)?")
+_HEADER_VALUE = re.compile("[!-~]*")
 
 
 def _also(prefix: str, name: str, default: Any) -> Any:
@@ -207,7 +211,7 @@ class Settings(BaseSettings):
     memory_min_importance: Annotated[float, Field(ge=0, le=10)] = 0.5
     """`min_importance` of the profile `balanced`: less important user memories are left out."""
 
-    context_budget_tokens: Annotated[int, Field(ge=50, le=1_000_000)] = 2000
+    context_budget_tokens: Annotated[int, Field(ge=50, le=MAX_BUDGET_TOKENS)] = 2000
     """Tokens of a context whose request has no `budget_tokens`."""
     context_history_tokens: Annotated[int, Field(ge=0, le=100_000)] = 800
     """`history_tokens` of the profile `balanced`: tokens of recent messages."""
@@ -260,6 +264,20 @@ class Settings(BaseSettings):
     def session_lifetime(self) -> timedelta:
         """Return how long a session's memories live after they were last written or shown."""
         return timedelta(minutes=self.memory_session_ttl_minutes)
+
+    @field_validator("redis_url")
+    @classmethod
+    def _is_redis(cls, given: SecretStr | None) -> SecretStr | None:
+        if given is not None and not _REDIS_URL.fullmatch(given.get_secret_value()):
+            raise ValueError("must look like redis://:password@host:6379/0, or rediss:// for TLS")
+        return given
+
+    @field_validator("api_key")
+    @classmethod
+    def _fits_a_header(cls, given: SecretStr | None) -> SecretStr | None:
+        if given is not None and not _HEADER_VALUE.fullmatch(given.get_secret_value()):
+            raise ValueError("must be printable ASCII characters without spaces and line ends")
+        return given
 
     @field_validator("openai_base_url", "openai_api_key", mode="before")
     @classmethod

@@ -199,5 +199,5 @@ def as_json(
 
 
 def _chat_as_json(chat: ChatTally, stored: StoredChat | None) -> dict[str, Any]:
-    counts = {name: value for name, value in asdict(chat).items() if name != "words"}
+    counts = {name: value for name, value in asdict(chat).items() if name != "texts"}
     return counts | (asdict(stored) if stored else {})

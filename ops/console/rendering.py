@@ -183,15 +183,13 @@ def print_json(value: Any) -> None:
 
 
 def watch(look: Callable[[], RenderableType], until: Callable[[], bool] = lambda: False) -> None:
-    """Show what `look` returns, refreshed every two seconds, until `until` or Ctrl-C; in a pipe the last of it."""
-    with (
-        Live(console=out(), auto_refresh=False, vertical_overflow="visible") as live,
-        suppress(KeyboardInterrupt),
-    ):
-        poll(lambda: live.update(look(), refresh=True), until)
-    if not out().is_terminal:
-        # in a pipe the last line is not ended
-        out().line()
+    """Show what `look` returns, refreshed every two seconds, until `until` or Ctrl-C; in a pipe one after the other."""
+    with suppress(KeyboardInterrupt):
+        if not out().is_terminal:
+            poll(lambda: out().print(look()), until)
+            return
+        with Live(console=out(), auto_refresh=False, vertical_overflow="visible") as live:
+            poll(lambda: live.update(look(), refresh=True), until)
 
 
 def poll(look: Callable[[], object], until: Callable[[], bool]) -> None:

@@ -77,8 +77,11 @@ _PLAN = text("""
             AND (CAST(:external AS text) IS NULL OR external_id = :external)
     )
     SELECT count(*) AS messages, count(DISTINCT chat_id) AS chats,
-        (SELECT count(*) FROM memories WHERE CAST(:external AS text) IS NULL
-            AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
+        (SELECT count(*) FROM memories m WHERE CAST(:external AS text) IS NULL
+            AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders)
+                OR id IN (SELECT e.memory_id FROM memory_evidence e WHERE e.sender_id = ANY(:senders))
+                AND NOT EXISTS (SELECT 1 FROM memory_evidence e WHERE e.tenant_id = m.tenant_id
+                    AND e.memory_id = m.id AND e.sender_id <> ALL(:senders)))
             AND (CAST(:chat AS text) IS NULL OR learned_in = :chat)) AS memories,
         (SELECT count(*) FROM query_log WHERE CAST(:external AS text) IS NULL
             AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))

@@ -18,6 +18,8 @@ def database_name(house: str) -> str:
     ("words", "named", "allowed"),
     [
         (["context", "", *ASKED], "query", "at least 1 character"),
+        (["context", "   ", *ASKED], "query", "is empty"),
+        (["context", "hi", *ASKED, "--as-of", "0001-01-01"], "as_of", "years 2 to 9998"),
         (["context", "x" * 8001, *ASKED], "query", "at most 8000 characters, not 8001"),
         (["context", "hi", "--budget", 10], "budget_tokens", "greater than or equal to 50"),
         (["context", "hi", "--profile", "fancy"], "profile", "balanced, group, ask"),

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 from importlib import metadata
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from ops import cli
 from tests.ops.conftest import Here
+from tests.ops.running import COMMAND, clean_environment
 
 NOWHERE = "postgresql://backscroll_app:secret@127.0.0.1:1/backscroll"
 
@@ -64,6 +66,51 @@ def test_a_setting_that_is_none_is_named_with_the_nearest(here: Here, tmp_path: 
     (tmp_path / "more.env").write_text("BACKSCROLL_NONSENSE=1\n")
     told = here("chats", BACKSCROLL_CONFIG=str(tmp_path / "more.env"))
     assert "BACKSCROLL_NONSENSE in " in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("REDIS_URL", "http://x", "must look like redis://"),
+        ("REDIS_URL", "redis://localhost:notaport/0", "must look like redis://"),
+        ("REDIS_URL", "redis://:secret@127.0.0.1:6379/foo", "must look like redis://"),
+        ("API_KEY", "secret\r", "printable ASCII"),
+        ("CONTEXT_BUDGET_TOKENS", "200001", "less than or equal to 200000"),
+    ],
+)
+def test_a_setting_that_nothing_could_be_done_with_is_refused_at_the_start(
+    here: Here, name: str, value: str, allowed: str
+) -> None:
+    told = here("status", **{f"BACKSCROLL_{name}": value})
+    assert told.returncode == 4
+    assert f"BACKSCROLL_{name}" in told.stderr
+    assert allowed in told.stderr
+    assert "secret" not in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_a_file_of_settings_that_is_no_text_is_named(here: Here, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"NAME=Jos\xe9\n")
+    told = here("chats")
+    assert told.returncode == 4
+    assert ".env cannot be read as UTF-8 text" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+def test_a_full_disk_is_no_defect_of_ours(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        told = subprocess.run(
+            [*COMMAND, "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env=clean_environment(),
+        )
+    assert told.returncode == 1
+    assert told.stderr == "Error: the output cannot be written: No space left on device\n"
 
 
 @pytest.mark.parametrize("option", ["--port", "--flower-port"])

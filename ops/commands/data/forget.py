@@ -103,6 +103,7 @@ def _forget(call: Call, given: dict[str, str], options: ForgetOptions) -> None:
         require_seen(lambda: _require_seen(database, settings.tenant, subject), unseen=options.unseen)
         planned = pipeline_forget.plan(database, settings.tenant, subject)
         counts = ", ".join(f"{count:,} {name}" for name, count in planned.items())
+        counts += ", and what was made of them (summaries, facts, contexts that showed them)"
         if options.dry_run:
             call.answer({"dry_run": True, "would_forget": planned}, f"Would forget {counts}.")
             return
