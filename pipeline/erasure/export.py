@@ -26,10 +26,9 @@ def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict
     with database.tenant(tenant_id) as connection:
         senders = identities.ids_of(connection, sender_id)
         spoken_in = erasure.chats_of(connection, senders)
-        of_person = store.memory_ids_of(connection, senders)
+        remembered = store.memory_ids_of(connection, senders)
     if len(senders) > 1:
         yield {"record": "user", "user_id": senders[0], "senders": senders[1:]}
-    remembered = set(of_person)
     for chat_id in spoken_in:
         for sender in senders:
             with database.tenant(tenant_id) as connection:
@@ -37,10 +36,9 @@ def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict
             for ids in batched(said, BATCH):
                 with database.tenant(tenant_id) as connection:
                     rows = store.messages(connection, ids)
-                    remembered.update(store.memory_ids_made_of(connection, ids))
                 for row in rows:
                     yield {"record": "message", **row._mapping}
-    yield from _read(database, tenant_id, "memory", sorted(remembered), store.memories)
+    yield from _read(database, tenant_id, "memory", remembered, store.memories)
     with database.tenant(tenant_id) as connection:
         chats = membership.chats_of(connection, senders)
         names = [*erasure.names_of(connection, senders), *senders]

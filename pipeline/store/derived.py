@@ -23,7 +23,7 @@ _DROP_MEMORIES = text("""
     SELECT id FROM memories CROSS JOIN LATERAL (
         SELECT quotable(question_of(type, content, metadata)) AS asked OFFSET 0) AS question
     WHERE id = ANY(ARRAY(SELECT memories_with(:chat, CAST(:items AS text[]), CAST(:texts AS text[]))))
-        AND (source_message_ids && CAST(:messages AS bigint[]) OR source_session_id = ANY(:sessions)
+        AND (source_session_id = ANY(:sessions)
             OR type = 'qa_turn' AND learned_in = :chat AND (metadata->'recalled' ?| CAST(:items AS text[])
                 OR EXISTS (SELECT 1 FROM given WHERE quotes(asked, said))))
     ORDER BY id LIMIT :limit
@@ -88,12 +88,12 @@ def drop_memories(
     texts: Sequence[str],
     limit: int | None = None,
 ) -> list[UUID]:
-    """Delete up to `limit` memories made of messages of a chat or of sessions that hold them; return their ids.
+    """Delete up to `limit` memories made of sessions, or of contexts that showed these messages or sessions.
 
-    Question and answer of contexts that showed any of these, or whose question says what the `texts` say, are
-    deleted too, and so on.
+    Also of contexts whose question says what the `texts` say, and so on; return their ids. What was learned of
+    messages has evidence instead.
     """
-    given = {"messages": message_ids, "sessions": session_ids, "items": items_of(message_ids, session_ids)}
+    given = {"sessions": session_ids, "items": items_of(message_ids, session_ids)}
     found = column(connection, _DROP_MEMORIES, chat=chat_id, texts=texts, limit=limit, **given)
     return drop(connection, tenant_id, found)
 

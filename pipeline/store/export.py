@@ -6,7 +6,6 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.derived import items_of
 from pipeline.store.statements import column, run
 from schemas.sessions import THREAD
 
@@ -18,11 +17,6 @@ _MESSAGES = text(f"""
     FROM messages WHERE id = ANY(:ids) ORDER BY id
 """)
 _MEMORY_IDS_OF = text("SELECT id FROM memories WHERE user_id = ANY(:senders) ORDER BY id")
-_MEMORY_IDS_MADE_OF = text("""
-    SELECT id FROM memories
-    WHERE id = ANY(ARRAY(SELECT memories_with(NULL, CAST(:items AS text[]), '{}')))
-        AND source_message_ids && CAST(:messages AS bigint[])
-""")
 _MEMORIES = text("""
     SELECT id, scope, type, content, importance, source, learned_in, created_at, expires_at, document_id, chunk_index,
         metadata
@@ -78,11 +72,6 @@ def messages(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
 def memory_ids_of(connection: Connection, senders: Sequence[str]) -> list[UUID]:
     """Return the ids of a person's memories."""
     return column(connection, _MEMORY_IDS_OF, senders=senders)
-
-
-def memory_ids_made_of(connection: Connection, message_ids: Sequence[int]) -> list[UUID]:
-    """Return the ids of memories made of these messages."""
-    return column(connection, _MEMORY_IDS_MADE_OF, items=items_of(message_ids, []), messages=message_ids)
 
 
 def memories(connection: Connection, ids: Sequence[UUID]) -> Sequence[Row[Any]]:

@@ -193,8 +193,7 @@ _UNITE = (
         expires_at = CASE WHEN m.expires_at IS NOT NULL AND twin.expires_at IS NOT NULL
             THEN greatest(m.expires_at, twin.expires_at) END,
         lives_for = CASE WHEN m.expires_at IS NOT NULL AND twin.expires_at IS NOT NULL
-            THEN greatest(m.lives_for, twin.lives_for) END,
-        source_message_ids = ARRAY(SELECT DISTINCT unnest(m.source_message_ids || twin.source_message_ids) ORDER BY 1)
+            THEN greatest(m.lives_for, twin.lives_for) END
     FROM memories twin WHERE m.id = CAST(:kept AS uuid) AND twin.id = CAST(:id AS uuid)
     """,
     """
@@ -215,7 +214,7 @@ _UNITE = (
 def move_memories(connection: Connection, into: Mapping[int, int]) -> None:
     """Move the memories of sessions `{loser: survivor}` to their survivors.
 
-    Of duplicates one is kept, with the highest importance, the latest expiry (none: never) and the messages of all;
+    Of duplicates one is kept, with the highest importance, the latest expiry (none: never);
     the others are deleted with their vectors and their jobs.
     """
     given = arrays("losers survivors", into.items())

@@ -28,11 +28,10 @@ from tests.test_pipeline import current, place, rows, run, state, summarizer
 CHAT = ChatIn(chat_id="test:1")
 
 REMEMBER = """
-    INSERT INTO memories (tenant_id, id, scope, type, session_id, content, content_hash, importance, expires_at,
-        source_message_ids)
+    INSERT INTO memories (tenant_id, id, scope, type, session_id, content, content_hash, importance, expires_at)
     VALUES (:tenant, CAST(:id AS uuid), 'session', 'preference', :session, CAST(:content AS text),
         sha256(convert_to(CAST(:content AS text), 'UTF8')),
-        :importance, CAST(:expires AS timestamptz), ARRAY[CAST(:source AS bigint)])
+        :importance, CAST(:expires AS timestamptz))
 """
 FIRST, SECOND, OTHER, ANSWER = (f"00000000-0000-0000-0000-00000000000{n}" for n in (1, 2, 3, 4))
 
@@ -44,15 +43,13 @@ def same_memory(database: Database, rules: SessionPolicy, policy: Policy) -> Dat
     place(database, rules, policy)
     (first,), (second,) = rows(database, "SELECT id FROM conversation_sessions ORDER BY id")
     with database.tenant(TENANT) as connection:
-        for identity, session, content, importance, expires, source in (
-            (FIRST, first, "Prefers tea.", 2, "2999-01-01", 1),
-            (SECOND, second, "Prefers tea.", 7, None, 2),
-            (OTHER, second, "Has a boat.", 3, "2999-01-01", 3),
+        for identity, session, content, importance, expires in (
+            (FIRST, first, "Prefers tea.", 2, "2999-01-01"),
+            (SECOND, second, "Prefers tea.", 7, None),
+            (OTHER, second, "Has a boat.", 3, "2999-01-01"),
         ):
             given = {"id": identity, "session": session, "content": content, "importance": importance}
-            connection.execute(
-                text(REMEMBER), given | {"tenant": TENANT, "expires": expires, "source": source}
-            )
+            connection.execute(text(REMEMBER), given | {"tenant": TENANT, "expires": expires})
         keys = [f"memory:{each}" for each in (FIRST, SECOND, OTHER)]
         jobs.enqueue(connection, TENANT, "embed", keys)
     run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
@@ -63,14 +60,14 @@ def same_memory(database: Database, rules: SessionPolicy, policy: Policy) -> Dat
 def kept(database: Database) -> list[tuple[object, ...]]:
     return rows(
         database,
-        """SELECT m.content, m.importance, m.expires_at IS NULL, m.source_message_ids, count(v.*)
+        """SELECT m.content, m.importance, m.expires_at IS NULL, count(v.*)
         FROM memories m JOIN conversation_sessions s ON s.id = m.session_id AND s.status <> 'merged'
             LEFT JOIN memory_vectors v ON v.memory_id = m.id
-        WHERE m.scope = 'session' GROUP BY 1, 2, 3, 4 ORDER BY 1""",
+        WHERE m.scope = 'session' GROUP BY 1, 2, 3 ORDER BY 1""",
     )
 
 
-BOTH = [("Has a boat.", 3.0, False, [3], 1), ("Prefers tea.", 7.0, True, [1, 2], 1)]
+BOTH = [("Has a boat.", 3.0, False, 1), ("Prefers tea.", 7.0, True, 1)]
 
 
 def test_a_message_joins_two_sessions_that_hold_the_same_memory(
