@@ -27,13 +27,13 @@ _LOCK_NOT_AVAILABLE = "55P03"
 
 
 @contextmanager
-def alone(connection: Connection, patience_seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
+def alone(connection: Connection) -> Iterator[None]:
     """Hold the advisory lock of migrations on this database; wait for another migration that has it.
 
     The lock belongs to the database session, so it outlives transactions. Raises `DatabaseUnavailable` after
-    `patience_seconds`.
+    `PATIENCE_SECONDS`.
     """
-    deadline = time.monotonic() + patience_seconds
+    deadline = time.monotonic() + PATIENCE_SECONDS
     # tried, not waited for: a statement that waits is a transaction that concurrent index builds wait for
     while not connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": MIGRATING}):
         connection.rollback()
@@ -51,16 +51,14 @@ def alone(connection: Connection, patience_seconds: float = PATIENCE_SECONDS) ->
         connection.commit()
 
 
-def persistently(
-    connection: Connection, act: Callable[[], None], patience_seconds: float = PATIENCE_SECONDS
-) -> None:
+def persistently(connection: Connection, act: Callable[[], None]) -> None:
     """Run `act`, which takes locks in its own transactions on this connection, until it gets them.
 
-    Raises `DatabaseUnavailable` after `patience_seconds`.
+    Raises `DatabaseUnavailable` after `PATIENCE_SECONDS`.
     """
     connection.execute(text(f"SET lock_timeout = '{int(LOCK_SECONDS * 1000)}ms'"))
     connection.commit()
-    deadline = time.monotonic() + patience_seconds
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             act()

@@ -1,7 +1,7 @@
 """Entities: people, places, organizations and things that sessions speak of, and what they are mentioned with."""
 
 from datetime import datetime
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -9,7 +9,6 @@ from schemas.base import Closed, Frozen
 from schemas.messages import Id
 
 EntityKind = Literal["person", "place", "organization", "thing", "unknown"]
-ENTITY_KINDS: tuple[EntityKind, ...] = get_args(EntityKind)
 
 
 class EntityPlace(Closed):

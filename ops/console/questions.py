@@ -53,7 +53,7 @@ def by_query(hit: Hit, arm: str) -> str:
     return f" by query {hit.queries[arm]}" if arm in hit.queries else ""
 
 
-def hits_table(hits: Sequence[Hit], zone: str, *, title: str | None = None) -> Table:
+def hits_table(hits: Sequence[Hit], zone: str) -> Table:
     """Make a table of hits with rank and score, in the chat's local time."""
     cells = (
         (
@@ -67,7 +67,7 @@ def hits_table(hits: Sequence[Hit], zone: str, *, title: str | None = None) -> T
         for hit in hits
     )
     headings = ("#", "score", "what", "when", "who", "text")
-    return rendering.rows(headings, cells, title=title, right=("#", "score"), cut="text")
+    return rendering.rows(headings, cells, right=("#", "score"), cut="text")
 
 
 def reasons_table(

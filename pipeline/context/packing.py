@@ -214,8 +214,6 @@ def _by_score(
             yield best, heads.pop(best)
 
 
-def plain(
-    kind: BlockKind, text: str, count: Count = estimate_line, items: Sequence[ContextItem] = ()
-) -> Block:
+def plain(kind: BlockKind, text: str, count: Count) -> Block:
     """Make a block of this text, such as the guardrails or the question."""
-    return Block(kind=kind, tokens=count(text), chars=len(text), text=text, items=list(items))
+    return Block(kind=kind, tokens=count(text), chars=len(text), text=text)

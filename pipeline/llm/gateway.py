@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Self
 
-import structlog
 from sqlalchemy import Connection
 
 from pipeline.clients.protocols import ChatModel, Completion, Prompt
@@ -23,8 +22,6 @@ from pipeline.llm.prices import Prices, load_prices
 from pipeline.store.database import Database
 from schemas.errors import ProviderFailed, ProviderUnavailable, Retryable, SettingsError
 from schemas.settings import Settings
-
-log = structlog.get_logger(__name__)
 
 WAIT_SECONDS = 10.0
 """How long a call waits for its turn, of at most a quarter of its time; then it is to be tried again later."""

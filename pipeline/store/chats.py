@@ -1,6 +1,6 @@
 """SQL of tenants and chats."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -205,14 +205,6 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
     if found is None:
         raise RuntimeError(f"chat {chat.chat_id} vanished while it was written")
     return found
-
-
-_TITLES = text("SELECT chat_id, title FROM chats WHERE chat_id = ANY(:chats) AND title <> ''")
-
-
-def titles(connection: Connection, chat_ids: Collection[str]) -> dict[str, str]:
-    """Return the titles of those of these chats that have one."""
-    return {row.chat_id: row.title for row in run(connection, _TITLES, chats=chat_ids)} if chat_ids else {}
 
 
 _LOCK = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = :chat FOR NO KEY UPDATE")

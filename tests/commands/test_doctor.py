@@ -445,9 +445,7 @@ def test_clocks_of_one_machine_agree(database: Database) -> None:
 
 def test_languages_that_the_embedding_model_does_not_know_are_said() -> None:
     def told(model: str, **messages: int) -> list[str]:
-        spaces = Spaces(
-            active="m", building=[], embedder="m", embedder_status="active", model=model, languages=messages
-        )
+        spaces = Spaces(active="m", embedder="m", embedder_status="active", model=model, languages=messages)
         return [
             f.what for f in diagnosis.diagnose(Facts(logins=LOGINS, spaces=spaces)) if f.check == "languages"
         ]
@@ -474,9 +472,7 @@ def test_facts_at_their_worst_are_all_told_with_what_to_do() -> None:
     facts = Facts(
         logins=[Login(setting="BACKSCROLL_DATABASE_URL", role="postgres", unbound=True)],
         server=Server(version=14, pgvector="0.7.4", migration=None, needed="0004", vector_tables=True),
-        spaces=Spaces(
-            active="old", building=["new"], embedder="other", embedder_status=None, model_problem="no"
-        ),
+        spaces=Spaces(active="old", embedder="other", embedder_status=None, model_problem="no"),
         broker=Broker(appendonly="yes", used_bytes=99, max_bytes=100, unserved={"embed": 3}),
         skew_seconds=3600,
         jobs=[LateJobs(kind="embed", late=3, late_seconds=4000, dead=1)],

@@ -30,9 +30,9 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
         return True
 
 
-def require_free(port: int, what: str, host: str = LOOPBACK) -> None:
+def require_free(port: int, what: str) -> None:
     """Raise `PortTaken`, with the name of the server, unless the port is free."""
-    if not is_free(port, host):
+    if not is_free(port):
         raise PortTaken(
-            f"Port {port} on {host} for {what} is taken. Stop what listens there or name another."
+            f"Port {port} on {LOOPBACK} for {what} is taken. Stop what listens there or name another."
         )

@@ -131,7 +131,6 @@ def embedding(
     indexable = [space for space in written if space.dimensions <= vectors.MAX_INDEXED_DIMENSIONS]
     return Spaces(
         active=next((name for name, each in statuses.items() if each == "active"), None),
-        building=[name for name, each in statuses.items() if each == "building"],
         # the dimensions of an unknown model are known once it is loaded
         embedder=embedder.name if embedder.dimensions else f"{embedder.provider}/{embedder.model}",
         embedder_status=status,

@@ -37,7 +37,6 @@ class Spaces:
     """The embedding spaces, and the embedder that the settings name."""
 
     active: str | None
-    building: Sequence[str]
     embedder: str
     # the embedder's space as stored; `other` where only the name fits
     embedder_status: str | None

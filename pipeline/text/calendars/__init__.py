@@ -30,7 +30,6 @@ _FORMS = {
     "weekday": ["{w}"],
     "step": ["{step} {unit}"],
 }
-_PRESENT = "0"
 
 
 @dataclass(frozen=True, kw_only=True)
