@@ -17,6 +17,13 @@ ChatOption = Annotated[str | None, "Chat; needed where there are several."]
 InChatOption = Annotated[str | None, "Only this chat (default: all)."]
 SenderArgument = Annotated[str, "The sender's id, as messages carry it."]
 SessionKeyOption = Annotated[str | None, "Only this thread."]
+AlsoOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="Another wording to search with: a translation, a guess; repeatable."),
+]
+HydeOption = Annotated[
+    bool, "Where little is found, search with an answer that BACKSCROLL_HYDE_MODEL makes up."
+]
 AsOfOption = Annotated[str | None, "What was believed at this time, as in 2026-05-31 (default: now)."]
 AfterOption = Annotated[str | None, "Continue after this id."]
 LocalOption = Annotated[bool, "Answer in this process, which loads a model, not by the running Backscroll."]

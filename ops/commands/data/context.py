@@ -10,7 +10,7 @@ from rich.console import Console
 from ops.console import questions, rendering
 from ops.console.backend import backend
 from ops.console.command import Call, command
-from ops.console.options import ChatOption, LocalOption, SessionKeyOption
+from ops.console.options import AlsoOption, ChatOption, HydeOption, LocalOption, SessionKeyOption
 from pipeline.retrieval.profiles import PURPOSES
 from schemas.context import Context, Dropped, Explanation
 from schemas.errors import InvalidInput
@@ -48,15 +48,8 @@ def context(
     explain_all: Annotated[bool, "Explain every line, and every hit with its score."] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page for a browser.")] = None,
     no_history: Annotated[bool, "Without the chat's latest messages."] = False,
-    also: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT", help="Another wording to search with: a translation, a guess; repeatable."
-        ),
-    ] = None,
-    hyde: Annotated[
-        bool, "Where little is found, search with an answer that BACKSCROLL_HYDE_MODEL makes up."
-    ] = False,
+    also: AlsoOption = None,
+    hyde: HydeOption = False,
     local: LocalOption = False,
 ) -> None:
     """Print the context for a question. The HTTP API answers the same to `POST /v1/context`.

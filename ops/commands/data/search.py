@@ -8,7 +8,7 @@ from rich.console import Console
 from ops.console import questions, rendering
 from ops.console.backend import backend
 from ops.console.command import Call, command
-from ops.console.options import ChatOption, LocalOption, SessionKeyOption, read_pair
+from ops.console.options import AlsoOption, ChatOption, HydeOption, LocalOption, SessionKeyOption, read_pair
 from schemas.search import MAX_LIMIT, SearchQuery, SearchResult, SessionHit
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -41,15 +41,8 @@ def search(
         list[str] | None, typer.Option(metavar="NAME=TEXT", help="With this metadata; repeatable.")
     ] = None,
     min_similarity: Annotated[float | None, typer.Option(min=0, max=1, help="At least this similar.")] = None,
-    also: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT", help="Another wording to search with: a translation, a guess; repeatable."
-        ),
-    ] = None,
-    hyde: Annotated[
-        bool, "Where little is found, search with an answer that BACKSCROLL_HYDE_MODEL makes up."
-    ] = False,
+    also: AlsoOption = None,
+    hyde: HydeOption = False,
     local: LocalOption = False,
 ) -> None:
     """Find messages or sessions of a chat. The HTTP API answers the same to `POST /v1/search`.
