@@ -66,7 +66,7 @@ class BackfillKind:
 
     def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
         """Return what the statements of its sources take beside the filter. Raises `InvalidInput`."""
-        raise NotImplementedError
+        return {}
 
     def redo(
         self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
@@ -126,9 +126,6 @@ class _Sessionize(BackfillKind):
     follows = "summarize"
     at_once = True
 
-    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
-        return {}
-
     def redo(
         self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
     ) -> None:
@@ -140,9 +137,6 @@ class _Answers(BackfillKind):
     sources = ("answers",)
     follows = "embed"
     at_once = True
-
-    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
-        return {}
 
     def redo(
         self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
