@@ -139,7 +139,7 @@ _DELETE_MESSAGES = text(f"""
         DELETE FROM messages t WHERE t.id = ANY(:ids) AND NOT EXISTS (SELECT 1 FROM arrivals a
             WHERE a.tenant_id = t.tenant_id AND a.message_id = t.id)
         RETURNING t.tenant_id, t.chat_id, t.id, length(t.tsv) AS lexemes
-    ), unowed AS (
+    ), dropped_jobs AS (
         DELETE FROM jobs w USING gone
         WHERE w.tenant_id = gone.tenant_id AND w.kind = '{EMBED}' AND w.key = 'message:' || gone.id
     ), counted AS (

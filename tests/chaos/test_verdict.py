@@ -71,8 +71,8 @@ def test_what_was_deleted_and_is_there_is_found(right: psycopg.Connection, rules
         ("DELETE FROM messages WHERE external_id = 'm10'", "accepted and not stored"),
         ("UPDATE messages SET content = 'else' WHERE external_id = 'm10'", "nobody sent so"),
         ("UPDATE messages SET sent_at = sent_at + interval '1 s'", "nobody sent so"),
-        (f"{WORK}, now(), NULL, NULL FROM messages", "still owed or leased"),
-        (f"{WORK}, NULL, 1, NULL FROM messages", "still owed or leased"),
+        (f"{WORK}, now(), NULL, NULL FROM messages", "still due or leased"),
+        (f"{WORK}, NULL, 1, NULL FROM messages", "still due or leased"),
         (f"{WORK}, NULL, NULL, now() FROM messages", "dead without a reason"),
         ("UPDATE jobs SET dead_at = now(), last_error = 'x' WHERE kind = 'ingest'", "placing given up"),
         (

@@ -19,7 +19,7 @@ Key = tuple[str, str, str]
 
 # Each finds rows that must not be there; `what` names one of them.
 CHECKS = {
-    "work still owed or leased": """
+    "jobs still due or leased": """
         SELECT tenant_id || ' ' || kind || ' ' || key || ' attempts ' || attempts || ' '
             || coalesce(last_error, '') AS what
         FROM jobs WHERE due_at IS NOT NULL OR claimed IS NOT NULL
@@ -111,7 +111,7 @@ CHECKS = {
     """,
 }
 DOUBLED = "messages stored twice"
-STUCK = ("work still owed or leased", "arrivals not placed", "sessions without an end")
+STUCK = ("jobs still due or leased", "arrivals not placed", "sessions without an end")
 _STORED = "SELECT tenant_id, chat_id, external_id, content, sent_at, session_key FROM messages"
 _TALK = """
     SELECT tenant_id, chat_id, session_key, sent_at, position, external_id, token_count,

@@ -12,8 +12,8 @@ import numpy as np
 
 from ops.dev import shipped
 from ops.dev.eval import samples
-from ops.dev.eval.asking import asked_as_message
 from ops.dev.eval.pairwise import NAMES, Array, Matrix, Pairs, as_array, fit, recalls, sharpness_of
+from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.eval.samples import UNANSWERABLE, SampleChat
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped

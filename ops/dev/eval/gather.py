@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 from sqlalchemy import text
 
-from ops.dev.eval.asking import asked_as_message
 from ops.dev.eval.locomo import CATEGORIES, AskedQuestion, Conversation
 from ops.dev.eval.measures import SESSION_KS, TURN_KS, QuestionShares, share_found
+from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.shipped import DERIVED, Shipped
 from pipeline.context.build import assemble
 from pipeline.ranking import rank

@@ -9,9 +9,9 @@ from sqlalchemy import text
 
 from ops.dev import shipped
 from ops.dev.eval import chat_measures, samples
-from ops.dev.eval.asking import asked_as_message
 from ops.dev.eval.baselines import PlainBm25, PlainVectors, plain_context, ranked, spread
 from ops.dev.eval.chat_measures import BUDGETS, BY_WORDS, OURS, Answered, QuestionFigures, WayResult, measured
+from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.eval.samples import ChatFacts, Part, SampleChat, SampleQuestion
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped

@@ -9,9 +9,9 @@ from typing import Any
 
 from ops.dev import shipped
 from ops.dev.eval import chat_measures, group, samples
-from ops.dev.eval.asking import AFTER, asked_as_message
 from ops.dev.eval.chat_measures import BY_WORDS, OURS, QuestionFigures, WayResult, measured
 from ops.dev.eval.measures import confidence_interval
+from ops.dev.eval.question_messages import AFTER, asked_as_message
 from ops.dev.eval.remembered import Remembering
 from ops.dev.eval.run_chats import PlainSearch, contexts
 from ops.dev.eval.samples import SampleChat, SampleQuestion

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from ops.dev.eval import chat_measures, run_chats
-from ops.dev.eval.asking import asked_as_message
 from ops.dev.eval.baselines import PlainBm25, PlainVectors, plain_context, ranked, spread
 from ops.dev.eval.chat_measures import BY_WORDS, OURS, Answered, QuestionFigures, WayResult, measured
+from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.eval.report import chats_tables
 from ops.dev.eval.samples import NAMES, SampleQuestion
 from pipeline.clients.deterministic import DeterministicEmbedder

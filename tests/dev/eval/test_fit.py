@@ -13,8 +13,8 @@ from rich.console import Console
 
 from ops.dev import shipped
 from ops.dev.eval import fit, pairwise, samples
-from ops.dev.eval.asking import asked_as_message
 from ops.dev.eval.pairwise import NAMES, Matrix, Pairs, as_array
+from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.eval.report import fit_tables
 from pipeline.ranking import rank
 from pipeline.ranking.features import Features
