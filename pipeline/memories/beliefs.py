@@ -1,8 +1,8 @@
 """Decide which memories a person's statements make, and which supersede which, whatever order they came in. Pure.
 
 A statement is what one session says of somebody. Statements with the same attribute are one history: a run of equal
-values is a memory, which every later run supersedes. Statements without an attribute contradict nothing; those that
-say nearly the same are one memory.
+values is a memory, which every later run supersedes, but one that denies another value (`not lisbon`). Statements
+without an attribute contradict nothing; those that say nearly the same are one memory.
 
 What was said in one chat keeps that chat's words: statements of two chats are one memory only if they are equal word
 for word and in their dates, so that nobody reads what was said elsewhere.
@@ -16,6 +16,9 @@ from functools import cached_property
 from uuid import UUID
 
 from pipeline.text.duplicates import Gist
+
+DENIAL = "not "
+"""What the value of a statement begins with that denies the rest of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +78,24 @@ def believed(
             found += [Believed(memory_id=_identity(part, used), statements=tuple(part)) for part in parts]
         for number, earlier in enumerate(places):
             # by all that is later: of them some may not be shown somewhere, or be gone one day
-            later = tuple(place for run in places[number + 1 :] for place in run)
+            later = tuple(
+                place
+                for run, its_places in zip(runs[number + 1 :], places[number + 1 :], strict=True)
+                if not _denies_another(run[0].value, runs[number][0].value)
+                for place in its_places
+            )
             for place in earlier if later else ():
                 found[place] = replace(found[place], superseded_by=later)
     return found
+
+
+def _denies_another(value: str, known: str) -> bool:
+    """Tell whether a value only denies another one than what is known: who is not in Lisbon may be in Porto.
+
+    >>> _denies_another("not lisbon", "porto"), _denies_another("not lisbon", "lisbon")
+    (True, False)
+    """
+    return value.startswith(DENIAL) and value != DENIAL + known
 
 
 def repeats(content: str, known: Iterable[Statement]) -> Statement | None:

@@ -1,5 +1,6 @@
 """What is believed does not depend on the order in which it was said to us, and a later word wins over an earlier."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, pairwise
 from uuid import UUID
@@ -24,6 +25,22 @@ def lives(
         attribute="home",
         value=place,
     )
+
+
+def test_who_is_not_in_one_place_is_still_where_they_said() -> None:
+    found = history(believed([lives(1, "lisbon"), lives(2, "porto"), denies(3, "lisbon")]))
+    assert dict(found) == {
+        "Ann lives in Lisbon.": ["Ann lives in Porto.", "Ann does not live in Lisbon."],
+        "Ann lives in Porto.": [],
+        "Ann does not live in Lisbon.": [],
+    }
+    # but who is not there any more is not there
+    assert dict(history(believed([lives(1, "porto"), denies(2, "porto")])))["Ann lives in Porto."] != []
+
+
+def denies(day: int, place: str) -> Statement:
+    said = lives(day, place)
+    return replace(said, content=f"Ann does not live in {place.title()}.", value=f"not {place}")
 
 
 def says(day: int, content: str, *, chat: str = "g", by_hand: UUID | None = None) -> Statement:
