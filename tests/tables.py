@@ -12,6 +12,7 @@ TABLES: dict[str, str] = (
     | import_module("migrations.versions.0006_entity_graph").TABLES
     | import_module("migrations.versions.0007_weekly_rollups").TABLES
     | import_module("migrations.versions.0010_message_cues").TABLES
+    | import_module("migrations.versions.0013_pruned_senders").TABLES
     | vector_tables.TABLES
 )
 OF_TENANTS = sorted(name for name, definition in TABLES.items() if "tenant_id text" in definition)

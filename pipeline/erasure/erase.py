@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row
 from pipeline.erasure import derived
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.store import chats, edits, jobs
+from pipeline.store import chats, edits, jobs, pruned_senders
 from schemas.kinds import FENCED_BY_CHANGE
 from schemas.sessions import Session
 
@@ -81,8 +81,10 @@ def redo_sessions(
     )
     summaries = edits.clear(connection, session_ids)
     of_chat = policy.for_chat(chat)
-    for session in sessions if edited is None else ():
-        session_ranges.split_anew(connection, tenant_id, session, chat.language, of_chat)
+    if edited is None:
+        pruned_senders.clear(connection, session_ids)
+        for session in sessions:
+            session_ranges.split_anew(connection, tenant_id, session, chat.language, of_chat)
     # jobs are locked last
     doomed = [f"message:{row.id}" for row in gone]
     dropped = jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, doomed) if gone else 0

@@ -41,8 +41,7 @@ def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict
     yield from _read(database, tenant_id, "memory", remembered, store.memories)
     with database.tenant(tenant_id) as connection:
         chats = membership.chats_of(connection, senders)
-        names = [*erasure.names_of(connection, senders), *senders]
-        sessions = store.session_ids_of(connection, senders, names)
+        sessions = store.session_ids_of(connection, senders)
         queries = store.query_ids_of(connection, senders)
     for chat_id in chats:
         yield {"record": "chat", "chat_id": chat_id}

@@ -16,7 +16,7 @@ from pipeline.erasure.erase import Erased
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.batches import batched
 from pipeline.people import suppression
-from pipeline.store import chats, edits, entity_graph, identities, membership, query_log
+from pipeline.store import chats, edits, entity_graph, identities, membership, pruned_senders, query_log
 from pipeline.store import erasure as store
 from pipeline.store import suppression as suppression_list
 from schemas.forgetting import Receipt, Subject
@@ -70,12 +70,14 @@ class Deletion:
             yield from self._messages(chat_id)
             if whole:
                 yield from self._chat(chat_id)
-        if subject.kind == "user":
+        if self.senders is not None:
             with self.transaction() as connection:
                 store.unname_merged(connection, names)
-                pruned_in = store.chats_with_pruned_sessions(connection, names)
+                known_in = {*spoken_in, *membership.chats_of(connection, self.senders)}
+                person = pruned_senders.PrunedPerson(self.senders, names, sorted(known_in))
+                pruned_in = pruned_senders.chats_of(connection, person)
             for chat_id in pruned_in:
-                yield from self._pruned(chat_id, names)
+                yield from self._pruned(chat_id, person)
             yield from self._unlearned(None)
         if subject.kind != "message":
             yield from self._memories(subject.chat_id)
@@ -132,12 +134,12 @@ class Deletion:
         hashes = [suppression.hash_of(key, "message", chat_id, external) for external in externals]
         suppression_list.put(connection, self.tenant_id, "message", hashes, None)
 
-    def _pruned(self, chat_id: str, names: Sequence[str]) -> Iterator[None]:
+    def _pruned(self, chat_id: str, person: pruned_senders.PrunedPerson) -> Iterator[None]:
         """Split sessions anew whose messages were pruned, as their summaries may still quote them."""
         while True:
             with self.transaction() as connection:
                 chat = chats.lock_exclusively(connection, chat_id)
-                found = chat and store.pruned_sessions_with(connection, chat_id, names, SESSIONS)
+                found = chat and pruned_senders.sessions_of(connection, chat_id, person, SESSIONS)
                 if not chat or not found:
                     return
                 redone = erase.redo_sessions(
@@ -221,10 +223,15 @@ class Deletion:
             yield
 
     def _memory_names(self, gone: Sequence[Row[Any]]) -> Iterator[tuple[str, ...]]:
-        """Yield these memories' names in the suppression list, under each id of the same person."""
+        """Yield these memories' names in the suppression list, under each id of the same person.
+
+        What was promoted has its present name, and the one that it had as the person's.
+        """
         for row in gone:
-            for user_id in self.senders or [row.user_id]:
-                yield suppression.memory_names(row.scope, user_id, row.agent_id, bytes(row.content_hash))
+            present = (row.scope, row.user_id, row.agent_id)
+            scope, agent_id = (row.scope, row.agent_id) if row.promoted_from is None else ("user", None)
+            for owner in {present, *((scope, each, agent_id) for each in self.senders or ())}:
+                yield suppression.memory_names(*owner, bytes(row.content_hash))
 
     def _identities(self, senders: Sequence[str]) -> Iterator[None]:
         """Delete a person's names among the members of chats, in the entity graph, and the links between their ids."""

@@ -17,6 +17,7 @@ from pipeline.store import (
     evidence,
     jobs,
     messages,
+    pruned_senders,
     rollups,
     sessions,
     vectors,
@@ -77,6 +78,7 @@ def _join(
         return {}
     brought = store.merge(connection, into)
     store.move_memories(connection, into)
+    pruned_senders.merge(connection, into)
     evidence.merge_sessions(connection, list(into), list(into.values()))
     vectors.drop_sessions(connection, list(into))
     entity_graph.clear(connection, list(into))

@@ -7,14 +7,14 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store import entity_graph, jobs, llm_calls, rollups
-from pipeline.store.sessions import COLUMNS, as_session
 from pipeline.store.statements import column, number, run
 from schemas.forgetting import Receipt
 from schemas.kinds import BACKFILL, FENCED_BY_CHANGE, INGEST, LANGUAGE
-from schemas.sessions import Session
 
 _NAMES_OF = text("""
-    SELECT DISTINCT sender_name FROM messages WHERE sender_id = ANY(:senders) AND sender_name <> ''
+    SELECT sender_name FROM messages WHERE sender_id = ANY(:senders) AND sender_name <> ''
+    UNION SELECT a.display FROM entities e JOIN entity_aliases a ON a.tenant_id = e.tenant_id AND a.entity_id = e.id
+        WHERE e.user_id = ANY(:senders) AND a.display <> ''
 """)
 _ALL_CHATS = text("SELECT chat_id FROM chats ORDER BY chat_id")
 _CHATS_OF = text("SELECT DISTINCT chat_id FROM messages WHERE sender_id = ANY(:senders) ORDER BY chat_id")
@@ -25,34 +25,20 @@ _EXTERNAL_IDS = text("""
         OR sent_at > :after OR metadata ? 'original_sent_at')
 """)
 _DROP_PENDING_OF_CHAT = text("DELETE FROM pending_changes WHERE chat_id = :chat AND received_at <= :until")
-# Sessions that these people took part in and whose messages are not all there.
-_PRUNED = """
-    status <> 'merged' AND participants && CAST(:names AS text[])
-        AND message_count <> (SELECT count(*) FROM messages m
-            WHERE m.chat_id = s.chat_id AND m.session_key = s.session_key
-                AND m.sent_at BETWEEN s.started_at AND s.ended_at
-                AND NOT EXISTS (SELECT 1 FROM arrivals a
-                    WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id))
-"""
-_CHATS_WITH_PRUNED_SESSIONS = text(
-    f"SELECT DISTINCT chat_id FROM conversation_sessions s WHERE {_PRUNED} ORDER BY chat_id"
-)
-_PRUNED_SESSIONS_WITH = text(f"""
-    SELECT {COLUMNS} FROM conversation_sessions s WHERE chat_id = :chat AND {_PRUNED}
-    ORDER BY id LIMIT :limit FOR NO KEY UPDATE
-""")
 _UNNAME_MERGED = text("""
     UPDATE conversation_sessions SET participants = '{}'
     WHERE status = 'merged' AND participants && CAST(:names AS text[])
 """)
+# Whose a memory is, or was before it was promoted.
+OF_PERSON = "(user_id = ANY(:senders) OR promoted_from = ANY(:senders))"
 # Which memories go with a subject; `IS NULL` of both is a tenant's.
-_MEMORIES = """
-    created_at <= :until AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
+_MEMORIES = f"""
+    created_at <= :until AND (CAST(:senders AS text[]) IS NULL OR {OF_PERSON})
         AND (CAST(:chat AS text) IS NULL OR learned_in = :chat)
 """
 _DELETE_MEMORIES = text(f"""
     DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {_MEMORIES} ORDER BY id LIMIT :limit)
-    RETURNING id, scope, user_id, agent_id, content_hash
+    RETURNING id, scope, user_id, agent_id, promoted_from, content_hash
 """)
 _OLD_SESSIONS = text("""
     SELECT id FROM conversation_sessions WHERE chat_id = :chat AND ended_at <= :until
@@ -70,7 +56,7 @@ _EMPTY_TENANT = (
     text("DELETE FROM daily_counters WHERE tenant_id = :tenant"),
     text("DELETE FROM llm_calls WHERE tenant_id = :tenant AND called_at <= :until"),
 )
-_PLAN = text("""
+_PLAN = text(f"""
     WITH gone AS (
         SELECT chat_id FROM messages WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
             AND (CAST(:senders AS text[]) IS NULL OR sender_id = ANY(:senders))
@@ -78,7 +64,7 @@ _PLAN = text("""
     )
     SELECT count(*) AS messages, count(DISTINCT chat_id) AS chats,
         (SELECT count(*) FROM memories m WHERE CAST(:external AS text) IS NULL
-            AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders)
+            AND (CAST(:senders AS text[]) IS NULL OR {OF_PERSON}
                 OR id IN (SELECT e.memory_id FROM memory_evidence e WHERE e.sender_id = ANY(:senders))
                 AND NOT EXISTS (SELECT 1 FROM memory_evidence e WHERE e.tenant_id = m.tenant_id
                     AND e.memory_id = m.id AND e.sender_id <> ALL(:senders)))
@@ -154,19 +140,6 @@ def external_ids(connection: Connection, ids: Sequence[int], after: datetime | N
 def drop_pending_of_chat(connection: Connection, chat_id: str, until: datetime) -> None:
     """Delete the edits that waited in a chat at that time."""
     run(connection, _DROP_PENDING_OF_CHAT, chat=chat_id, until=until)
-
-
-def chats_with_pruned_sessions(connection: Connection, names: Sequence[str]) -> list[str]:
-    """Return the chats that have sessions with these people and without all their messages."""
-    return column(connection, _CHATS_WITH_PRUNED_SESSIONS, names=names)
-
-
-def pruned_sessions_with(
-    connection: Connection, chat_id: str, names: Sequence[str], limit: int
-) -> list[Session]:
-    """Lock and return sessions of a chat with these people and without all their messages."""
-    rows = run(connection, _PRUNED_SESSIONS_WITH, chat=chat_id, names=names, limit=limit)
-    return [as_session(row) for row in rows]
 
 
 def unname_merged(connection: Connection, names: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store.erasure import OF_PERSON
 from pipeline.store.statements import column, run
 from schemas.sessions import THREAD
 
@@ -16,20 +17,22 @@ _MESSAGES = text(f"""
         agent_id, reply_to, thread, metadata
     FROM messages WHERE id = ANY(:ids) ORDER BY id
 """)
-_MEMORY_IDS_OF = text("SELECT id FROM memories WHERE user_id = ANY(:senders) ORDER BY id")
+_MEMORY_IDS_OF = text(f"SELECT id FROM memories WHERE {OF_PERSON} ORDER BY id")
 _MEMORIES = text("""
     SELECT id, scope, type, content, importance, source, learned_in, created_at, expires_at, document_id, chunk_index,
         metadata
     FROM memories WHERE id = ANY(:ids) ORDER BY id
 """)
+# The session of a message is the last one of its key that began by then.
 _SESSION_IDS_OF = text("""
-    SELECT id FROM conversation_sessions s
-    WHERE status <> 'merged' AND participants && CAST(:names AS text[])
-        AND (EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
-                AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at
-                AND m.sender_id = ANY(:senders))
-            OR NOT EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
-                AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at))
+    SELECT id FROM conversation_sessions WHERE id IN (
+        SELECT session.id FROM messages m CROSS JOIN LATERAL (
+            SELECT s.id, s.ended_at FROM conversation_sessions s
+            WHERE s.chat_id = m.chat_id AND s.session_key = m.session_key AND s.status <> 'merged'
+                AND s.started_at <= m.sent_at
+            ORDER BY s.started_at DESC LIMIT 1) session
+        WHERE m.sender_id = ANY(:senders) AND session.ended_at >= m.sent_at
+        UNION SELECT session_id FROM pruned_senders WHERE sender_id = ANY(:senders))
     ORDER BY started_at, id
 """)
 _SESSIONS = text("""
@@ -70,7 +73,7 @@ def messages(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
 
 
 def memory_ids_of(connection: Connection, senders: Sequence[str]) -> list[UUID]:
-    """Return the ids of a person's memories."""
+    """Return the ids of memories that are a person's, or were before they were promoted."""
     return column(connection, _MEMORY_IDS_OF, senders=senders)
 
 
@@ -79,9 +82,9 @@ def memories(connection: Connection, ids: Sequence[UUID]) -> Sequence[Row[Any]]:
     return run(connection, _MEMORIES, ids=ids).all()
 
 
-def session_ids_of(connection: Connection, senders: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Return the ids of sessions that hold a person's messages, or that did and still name them."""
-    return column(connection, _SESSION_IDS_OF, senders=senders, names=names)
+def session_ids_of(connection: Connection, senders: Sequence[str]) -> list[int]:
+    """Return the ids of sessions that hold a person's messages, or did before retention removed them."""
+    return column(connection, _SESSION_IDS_OF, senders=senders)
 
 
 def sessions(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:

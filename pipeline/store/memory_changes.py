@@ -35,6 +35,7 @@ _MERGE_METADATA = text("""
 # What lived as long as its session does not any more.
 _PROMOTE = text("""
     UPDATE memories SET scope = :scope, session_id = NULL, user_id = :user, agent_id = :agent,
+        promoted_from = coalesce(user_id, promoted_from),
         expires_at = CASE WHEN lives_for IS NULL THEN expires_at END, lives_for = NULL
     WHERE id = :id
 """)
@@ -45,6 +46,7 @@ _DESCRIBE = text("""
         said_at = CASE WHEN coalesce(m.said_at, m.created_at) > coalesce(old.said_at, old.created_at)
             THEN m.said_at ELSE :at END,
         importance = greatest(m.importance, old.importance), expires_at = old.expires_at, lives_for = old.lives_for,
+        promoted_from = coalesce(m.promoted_from, old.promoted_from),
         also_in = ARRAY(
             SELECT DISTINCT chat FROM unnest(m.also_in || CAST(:chats AS text[])) AS chat
             WHERE chat IS DISTINCT FROM m.learned_in ORDER BY chat)
@@ -128,7 +130,7 @@ def merge_metadata(connection: Connection, identity: UUID, metadata: Mapping[str
 
 
 def promote(connection: Connection, identity: UUID, owner: Owner) -> None:
-    """Give a memory to another owner; a session's lifetime ends with that."""
+    """Give a memory to another owner, and note whose it was; a session's lifetime ends with that."""
     run(connection, _PROMOTE, id=identity, scope=owner.scope, user=owner.user, agent=owner.agent)
 
 

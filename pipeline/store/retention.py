@@ -2,6 +2,7 @@
 
 from sqlalchemy import Connection, text
 
+from pipeline.store import pruned_senders
 from pipeline.store.statements import number, run
 from schemas.kinds import EMBED
 
@@ -185,9 +186,11 @@ def fold_counters(connection: Connection, doomed: str, **given: object) -> int:
 def delete_messages(connection: Connection, doomed: str, **given: object) -> int:
     """Delete placed raw messages, and subtract them from their chats' counters.
 
-    Sessions and summaries keep what they say of them, and revisions are not raised: the past has not changed. Chats
-    are locked before their messages, as everywhere.
+    Sessions and summaries keep what they say of them, and revisions are not raised: the past has not changed. Whose
+    they were is noted. Chats are locked before their messages, as everywhere.
     """
     found = run(connection, text(doomed), **given).all()
     run(connection, _LOCK_CHATS, chats=sorted({row.chat_id for row in found}))
-    return number(connection, _DELETE_MESSAGES, ids=[row.id for row in found])
+    ids = [row.id for row in found]
+    pruned_senders.note(connection, ids)
+    return number(connection, _DELETE_MESSAGES, ids=ids)

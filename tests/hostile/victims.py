@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -26,7 +27,7 @@ from pipeline.memories.statements import remember
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.people import identities, suppression
-from pipeline.store import claims, jobs, quarantine, sessions
+from pipeline.store import claims, jobs, quarantine, retention, sessions
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.forgetting import Subject
@@ -34,7 +35,7 @@ from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
-from tests.conftest import message
+from tests.conftest import EPOCH, message
 from tests.llm.chat_models import ScriptedModel, asking
 from tests.tables import OF_TENANTS, TABLES
 from tests.test_pipeline import learns, place, run
@@ -43,6 +44,7 @@ VICTIM, MALLORY = "victim", "mallory"
 # Stands in every text of the victim's; ids do not hold it: who attacks knows them.
 SECRET = "xyzzy"
 SHARED_CHAT = "test:same"
+YEAR = 365 * 24 * 60
 # Said in two sessions of a chat, by the numbers of the messages: the later one supersedes the earlier.
 HOMES = {4: " I live in Lisbon.", 7: " I moved to Porto."}
 
@@ -50,7 +52,8 @@ HOMES = {4: " I live in Lisbon.", 7: " I moved to Porto."}
 NAMES = set(
     """tenant_id chat_id external_id session_key sender_id user_id agent_id key kind name role status state scope
     type language time_zone platform document_id learned_in summary_model trace_id source profile context_id
-    moved_to model purpose provider outcome also_in learned_by facts_model language_by words_after""".split()
+    moved_to model purpose provider outcome also_in learned_by facts_model language_by words_after
+    promoted_from""".split()
 )
 
 
@@ -91,6 +94,8 @@ def _tell(database: Database, tenant: str, word: str) -> None:
             for n in range(20)
         ]
         accept.accept(database, tenant, ChatIn(chat_id=chat, title=f"{word} house", platform="test"), told)
+    past = [message(n - YEAR, f"the {word} of long ago", id=f"{n}", sender_id=sender) for n in range(4)]
+    accept.accept(database, tenant, ChatIn(chat_id=f"{tenant}:past"), past)
     for given in (
         {"scope": "organization", "type": "document", "document_id": f"{tenant}-doc", "chunk_index": 0},
         {"scope": "user", "user_id": sender, "learned_in": alone},
@@ -139,6 +144,10 @@ def _leave_owed(database: Database, tenant: str, word: str, rules: SessionPolicy
     # begun, and not yet done: the receipt still says whom it is about
     forget.start(database, tenant, Subject(kind="message", chat_id=alone, external_id=f"{tenant}-19"))
     with database.tenant(tenant) as connection:
+        # what was said a year before is pruned
+        retention.delete_messages(
+            connection, retention.MESSAGES_BY_AGE, before=EPOCH - timedelta(days=1), batch=10
+        )
         jobs.enqueue(connection, tenant, "summarize", ["session:0"], trace_id=f"{tenant}-request")
         superseded = connection.execute(text("SELECT memory_id FROM memory_supersessions")).scalars()
         learned_from = connection.execute(text("SELECT DISTINCT session_id FROM memory_evidence")).scalars()

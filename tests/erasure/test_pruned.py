@@ -1,0 +1,207 @@
+"""Whose a session is stays known when retention has removed its messages: to forgetting, and to an export."""
+
+from collections.abc import Sequence
+
+import pytest
+from sqlalchemy import text
+
+from pipeline.erasure import edits, export
+from pipeline.ingest import accept, chat_moves
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs.runner import Policy
+from pipeline.operations.retention import prune, retention_of
+from pipeline.people import identities
+from pipeline.store.database import Database
+from schemas.forgetting import Subject
+from schemas.messages import ChatIn, MessageIn
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+from tests.erasure.test_forget import everywhere, finish, forgotten, work
+from tests.test_pipeline import rows
+
+GROUP, DIRECT = ChatIn(chat_id="test:group"), ChatIn(chat_id="test:direct", kind="direct")
+OTHER = ChatIn(chat_id="test:other")
+KIM, OTHER_KIM = "test:kim", "test:other-kim"
+SUMMARIZED = "SELECT chat_id FROM conversation_sessions WHERE summary_text IS NOT NULL ORDER BY chat_id"
+
+
+def diary(sender: str = KIM, minute: float = 0) -> list[MessageIn]:
+    """What somebody called Kim says, enough to be summarized."""
+    return [
+        message(
+            minute + n,
+            f"my zebrafish number {n} lives in Zebrafish Bay, we decided to feed it on day {n}.",
+            id=f"{sender}-{minute + n}",
+            sender_id=sender,
+            sender_name="Kim",
+        )
+        for n in range(4)
+    ]
+
+
+def chat(minute: float = 0.5) -> list[MessageIn]:
+    """What Ann says in between, enough to be summarized."""
+    return [message(minute + n, f"the boiler shows error E{40 + n}", id=f"a{minute + n}") for n in range(4)]
+
+
+class Talk:
+    """A database in which people talk, and retention removes what they said."""
+
+    def __init__(self, database: Database, rules: SessionPolicy, policy: Policy) -> None:
+        self.database, self.rules, self.policy = database, rules, policy
+
+    def store(self, there: ChatIn, said: Sequence[MessageIn]) -> None:
+        """Store what is said in a chat, summarize it and learn from it."""
+        accept.accept(self.database, TENANT, there, said)
+        work(self.database, self.rules, self.policy)
+
+    def prune(self) -> int:
+        """Remove what was said more than a day ago, in small batches; how many messages."""
+        keep = retention_of(Settings(_env_file=None, retention_days=1))
+        return prune(self.database, TENANT, keep, batch=3)["messages_by_age"]
+
+    def forget(self, sender: str) -> None:
+        forgotten(self.database, Subject(kind="user", sender_id=sender), self.rules, self.policy)
+        work(self.database, self.rules, self.policy)
+
+    def exported(self, sender: str) -> list[str]:
+        """The chats of the sessions in the export of a person."""
+        records = export.of_user(self.database, TENANT, sender)
+        return [record["chat_id"] for record in records if record["record"] == "session"]
+
+    def summarized(self) -> list[object]:
+        """The chats of the sessions that have a summary."""
+        return [row[0] for row in rows(self.database, SUMMARIZED)]
+
+    def now(self) -> float:
+        """This moment, in minutes as messages are given."""
+        ((minutes,),) = rows(
+            self.database, "SELECT extract(epoch FROM now() - '2026-03-02T18:00Z'::timestamptz) / 60"
+        )
+        return float(str(minutes)) - 30
+
+
+@pytest.fixture
+def talk(database: Database, rules: SessionPolicy, policy: Policy) -> Talk:
+    return Talk(database, rules, policy)
+
+
+def test_somebody_of_the_same_name_neither_gets_nor_takes_along_what_another_said_in_private(
+    talk: Talk,
+) -> None:
+    # Given that one Kim talks in private and another in a group, and retention has removed the messages
+    talk.store(DIRECT, diary())
+    talk.store(GROUP, [*diary(OTHER_KIM), *chat()])
+    assert talk.prune() == 12
+    # When the other one asks for all that is known of them, and is forgotten
+    assert talk.exported(OTHER_KIM) == ["test:group"]
+    talk.forget(OTHER_KIM)
+    # Then what the first one said in private is summarized as before, and is theirs
+    assert talk.summarized() == ["test:direct"]
+    assert talk.exported(KIM) == ["test:direct"]
+
+
+def test_nothing_is_left_of_who_is_forgotten_after_all_their_messages_were_pruned(talk: Talk) -> None:
+    talk.store(DIRECT, diary())
+    talk.store(GROUP, [*diary(minute=100), *chat(100.5)])
+    talk.store(OTHER, chat())
+    talk.prune()
+    assert {"conversation_sessions.summary_text", "entity_aliases.alias"} <= set(
+        everywhere(talk.database, "Zebrafish")
+    )
+    talk.forget(KIM)
+    for words in ("zebrafish", "kim"):
+        assert everywhere(talk.database, words) == []
+    assert talk.summarized() == ["test:other"]
+
+
+def test_nothing_is_left_of_who_was_called_otherwise_when_they_said_what_was_pruned(talk: Talk) -> None:
+    # Given that Kim is called Robin since retention has removed what Kim said
+    talk.store(GROUP, [*diary(), *chat()])
+    talk.prune()
+    robin = message(talk.now(), "hello", id="r", sender_id=KIM, sender_name="Robin")
+    talk.store(GROUP, [robin])
+    # When they are forgotten
+    talk.forget(KIM)
+    # Then nothing is left under either name
+    for words in ("zebrafish", "kim", "robin"):
+        assert everywhere(talk.database, words) == []
+
+
+def test_what_others_go_on_saying_in_a_pruned_session_stays_when_somebody_in_it_is_forgotten(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a session whose beginning, with all that Kim said, is pruned
+    talk.store(GROUP, [*diary(), *chat(20)])
+    keep = retention_of(Settings(_env_file=None, retention_messages_per_chat=4))
+    assert prune(talk.database, TENANT, keep)["messages_by_count"] == 4
+    assert talk.exported(KIM) == ["test:group"]
+    # When Kim is forgotten
+    talk.forget(KIM)
+    # Then it is summarized again from what the others have said
+    assert everywhere(talk.database, "zebrafish") == everywhere(talk.database, "kim") == []
+    assert talk.summarized() == ["test:group"]
+    assert (talk.exported(KIM), talk.exported("test:ann")) == ([], ["test:group"])
+
+
+def test_pruned_sessions_follow_the_person_whom_their_sender_is_linked_to(talk: Talk) -> None:
+    talk.store(DIRECT, diary())
+    talk.store(GROUP, [*diary(OTHER_KIM), *chat()])
+    talk.prune()
+    identities.link(talk.database, TENANT, OTHER_KIM, KIM)
+    assert sorted(talk.exported(KIM)) == ["test:direct", "test:group"]
+    identities.unlink(talk.database, TENANT, OTHER_KIM)
+    assert talk.exported(KIM) == ["test:direct"]
+    identities.link(talk.database, TENANT, OTHER_KIM, KIM)
+    talk.forget(OTHER_KIM)
+    assert everywhere(talk.database, "zebrafish") == everywhere(talk.database, "kim") == []
+
+
+def test_sessions_that_are_joined_or_moved_after_they_were_pruned_stay_whose_they_were(talk: Talk) -> None:
+    # Given two sessions that are pruned, the later one with Kim
+    talk.store(GROUP, [*chat(), *diary(minute=55)])
+    assert rows(talk.database, "SELECT count(*) FROM conversation_sessions") == [(2,)]
+    talk.prune()
+    # When a message that comes late joins them, and their chat gets another id
+    talk.store(GROUP, [message(30, "the plumber is Beatriz", id="late")])
+    assert talk.exported(KIM) == ["test:group"]
+    chat_moves.start(talk.database, TENANT, GROUP.chat_id, OTHER.chat_id)
+    finish(talk.database, talk.rules, talk.policy)
+    work(talk.database, talk.rules, talk.policy)
+    # Then it is Kim's as before
+    assert talk.exported(KIM) == talk.exported("test:ann") == ["test:other"]
+    talk.forget(KIM)
+    assert everywhere(talk.database, "zebrafish") == everywhere(talk.database, "kim") == []
+
+
+def test_a_message_that_is_deleted_takes_along_what_was_known_of_the_pruned_ones_of_its_session(
+    talk: Talk,
+) -> None:
+    talk.store(GROUP, [*diary(), *chat(20)])
+    prune(talk.database, TENANT, retention_of(Settings(_env_file=None, retention_messages_per_chat=4)))
+    edits.delete(talk.database, TENANT, GROUP.chat_id, "a20", talk.rules)
+    work(talk.database, talk.rules, talk.policy)
+    assert everywhere(talk.database, "zebrafish") == []
+    assert (talk.exported(KIM), talk.exported("test:ann")) == ([], ["test:group"])
+
+
+def test_what_was_pruned_before_it_was_noted_whose_it_was_is_forgotten_by_name_in_ones_own_chats_only(
+    talk: Talk,
+) -> None:
+    # Given sessions that were pruned by the version before, of two called Kim
+    talk.store(DIRECT, diary())
+    talk.store(GROUP, [*diary(OTHER_KIM), *chat()])
+    talk.prune()
+    with talk.database.tenant(TENANT) as connection:
+        connection.execute(text("DELETE FROM pruned_senders"))
+    talk.store(GROUP, [message(talk.now(), "hello", id="new", sender_id=OTHER_KIM, sender_name="Kim")])
+    # When one of them is exported and forgotten
+    assert talk.exported(OTHER_KIM) == ["test:group"]
+    talk.forget(OTHER_KIM)
+    # Then only what may be theirs is gone: none of what was said in a chat where they never were
+    assert talk.summarized() == ["test:direct"]
+    # and nobody is given what may be another's
+    assert talk.exported(KIM) == []
+    # who was alone in a chat is forgotten there, though no message is left to say their name
+    talk.forget(KIM)
+    assert everywhere(talk.database, "zebrafish") == []
