@@ -4,13 +4,16 @@ import re
 from collections.abc import Collection
 from unicodedata import normalize
 
-# The same as in SQL, see migration 0012: marks above and below a letter, and letters with a stroke, which have none.
+# The same as in SQL, see migration 0015: marks above and below a letter, and letters with a stroke, which have none.
 _MARKS = (
     "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u0309\u030a\u030b\u030c\u031b\u0323\u0326\u0327\u0328"
 )
-_PLAIN = str.maketrans("łŁøØđĐħĦı", "lLoOdDhHi", _MARKS)
+_STROKED = str.maketrans("łŁøØđĐħĦı", "lLoOdDhHi")
+_PLAIN = {**_STROKED, **str.maketrans("", "", _MARKS)}
 _ACCENTED = re.compile("[\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff]")
 _CYRILLIC = re.compile("[\u0400-\u052f]")
+# A Cyrillic letter with its marks, which make other letters, or a mark of another letter.
+_MARK = re.compile(f"([\u0400-\u052f][\u0300-\u036f]*)|[{_MARKS}]")
 # A class of characters, or letters in a row, and whether the last of these is repeated.
 _LETTERS = re.compile(r"\[[^\[\]]*\]|(?P<letters>[^\W\d_]+)(?P<repeated>(?=[?*+{]))?")
 # Of fewer letters it is a word of its own more often: `où`, `ou`.
@@ -18,14 +21,17 @@ _LEAST_LETTERS = 3
 
 
 def without_accents(text: str) -> str:
-    """Return a text without accents; in Cyrillic, where marks make other letters, it stays as it is.
+    """Return a text without accents, but in Cyrillic, where marks make other letters.
 
-    >>> without_accents("Zoë e José, żółw")
-    'Zoe e Jose, zolw'
+    >>> without_accents("Zoë e José, żółw"), without_accents("Zoë, ёж")
+    ('Zoe e Jose, zolw', 'Zoe, ёж')
     """
-    if text.isascii() or not _ACCENTED.search(text) or _CYRILLIC.search(text):
+    if text.isascii() or not _ACCENTED.search(text):
         return text
-    return normalize("NFC", normalize("NFD", text).translate(_PLAIN))
+    apart = normalize("NFD", text)
+    if _CYRILLIC.search(apart):
+        return normalize("NFC", _MARK.sub(r"\1", apart.translate(_STROKED)))
+    return normalize("NFC", apart.translate(_PLAIN))
 
 
 def words_either_way(words: str, others: Collection[str] = ()) -> str:

@@ -29,6 +29,7 @@ def test_words_looked_up_one_by_one_are_those_of_the_text(database: Database, la
         @examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
         @given(TEXTS.filter(lambda text: "\0" not in text))
         @example("where did ann@example.org go / run -5 &amp; 你好")
+        @example("Ѐ À ёж Zoë")
         def same(text: str) -> None:
             found = prelude.read(connection, chat.chat_id, None, [text], logged=0, recent=0)
             assert found is not None

@@ -1,12 +1,12 @@
 """What each session says of when a memory holds, so that what one chat says of it is not shown in another.
 
-Revision: 0013
+Revision: 0014
 """
 
 from alembic import op
 
-revision = "0013"
-down_revision = "0012"
+revision = "0014"
+down_revision = "0013"
 branch_labels = None
 depends_on = None
 
