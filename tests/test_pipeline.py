@@ -21,7 +21,7 @@ from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.retention import prune, retention_of
 from pipeline.operations.sweep import sweep
-from pipeline.store import jobs
+from pipeline.store import backfills, jobs
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.errors import InvalidInput, NotFound, Permanent, ProviderRejected, ProviderUnavailable
@@ -442,6 +442,25 @@ def test_a_chat_that_cannot_be_cut_anew_is_given_up_and_the_others_are_done(
     assert state(two_sessions)[:3] == ("failed", 2, 2)
     (told,) = rows(two_sessions, "SELECT error FROM backfills")
     assert told == ("1 rows were given up: see the worker's log",)
+
+
+def test_a_backfill_whose_own_job_was_given_up_has_failed_until_it_is_resumed(
+    two_sessions: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    made = backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed"), current(rules))
+
+    def fails(_tenant: str, _claims: Sequence[runner.Claim]) -> set[str]:
+        raise Permanent("no luck")
+
+    run_once(two_sessions, "backfill", fails, policy)
+    with two_sessions.tenant(TENANT) as connection:
+        found = backfills.get(connection, made.id)
+    assert found is not None
+    assert (found.state, found.error) == ("failed", "Permanent: no luck")
+    assert backfill.progress(two_sessions) == []
+    backfill.change_state(two_sessions, TENANT, made.id, "running")
+    finish(two_sessions, rules, policy)
+    assert state(two_sessions)[0] == "completed"
 
 
 def test_a_limit_ends_a_backfill_early(two_sessions: Database, rules: SessionPolicy, policy: Policy) -> None:

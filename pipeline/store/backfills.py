@@ -12,7 +12,12 @@ from schemas.backfills import Backfill, BackfillRequest
 from schemas.facts import RULES
 from schemas.sessions import EXTRACTIVE
 
-_COLUMNS = 'id, filter, state, "cursor", total, seen, raised, error, created_at, updated_at, finished_at'
+# One whose own job was given up has failed.
+_DEAD = """SELECT 1 FROM jobs j WHERE j.tenant_id = backfills.tenant_id AND j.kind = 'backfill'
+    AND j.key = CAST(backfills.id AS text) AND j.dead_at IS NOT NULL"""
+_COLUMNS = f"""id, filter, "cursor", total, seen, raised, created_at, updated_at, finished_at,
+    CASE WHEN state = 'running' AND EXISTS ({_DEAD}) THEN 'failed' ELSE state END AS state,
+    CASE WHEN state = 'running' THEN ({_DEAD.replace("SELECT 1", "SELECT j.last_error")}) ELSE error END AS error"""
 _INSERT = text(f"""
     INSERT INTO backfills (tenant_id, kind, filter, batch_size, rate_per_second, total)
     VALUES (:tenant, :kind, :filter, :batch_size, :rate, :total) RETURNING {_COLUMNS}
@@ -27,11 +32,11 @@ _SET_STATE = text("""
 """)
 # all that it has enqueued and the workers have still to do
 _PENDING = text("SELECT count(*) FROM jobs WHERE due_at IS NOT NULL AND trace_id = 'backfill:' || :id")
-_RUNNING = text("""
+_RUNNING = text(f"""
     SELECT id, kind, total, seen, raised, created_at, updated_at,
-        (SELECT count(*) FROM jobs w WHERE w.tenant_id = b.tenant_id AND w.due_at IS NOT NULL
-            AND w.trace_id = 'backfill:' || b.id) AS pending
-    FROM backfills b WHERE state = 'running' ORDER BY id
+        (SELECT count(*) FROM jobs w WHERE w.tenant_id = backfills.tenant_id AND w.due_at IS NOT NULL
+            AND w.trace_id = 'backfill:' || backfills.id) AS pending
+    FROM backfills WHERE state = 'running' AND NOT EXISTS ({_DEAD}) ORDER BY id
 """)
 _RATE = text("""
     SELECT raised / extract(epoch FROM finished_at - created_at) FROM backfills
