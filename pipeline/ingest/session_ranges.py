@@ -122,13 +122,15 @@ def closed(
     if not (remembered and kinds):
         return []
     due = {session.id: session.chat_id for session in ended if session.chat_id in remembered}
-    due |= sessions.wanting_rollup(
-        connection,
-        remembered,
-        policy.rolling_messages,
-        policy.rolling_tokens,
-        named_messages=policy.named_rolling_messages,
-    )
+    if policy.summaries:
+        # how far it was summarized says how much it has grown: without, facts are learned when it is closed
+        due |= sessions.wanting_rollup(
+            connection,
+            remembered,
+            policy.rolling_messages,
+            policy.rolling_tokens,
+            named_messages=policy.named_rolling_messages,
+        )
     settling = chats.settling_seconds(connection, sorted(set(due.values()))) if due else {}
     waits = {each: max(policy.debounce_seconds, settling.get(each, 0.0)) for each in set(due.values())}
     return [

@@ -3,7 +3,8 @@
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import text
@@ -226,3 +227,21 @@ def test_a_thousand_sessions_are_cut_by_the_statements_of_two(
             session_ranges.sessionize_anew(connection, TENANT, chat, longer)
         counted[count] = len(statements), len(joining)
     assert counted[1000] == counted[2]
+
+
+def test_without_summaries_an_open_session_is_not_read_for_facts_with_every_message(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    of_facts = replace(rules, summaries=False, facts=True, rolling_messages=5)
+    began = datetime.now(UTC) - timedelta(minutes=20)
+    for minute in range(20):
+        said = message(minute, sent_at=began + timedelta(minutes=minute))
+        accept.accept(database, TENANT, CHAT, [said])
+        run(database, "ingest", placer(database, of_facts), policy)
+    due = "SELECT count(*) FROM jobs WHERE kind = 'extract'"
+    assert rows(database, due) == [(0,)]
+    # but where they are summarized as they grow, facts are learned with that
+    with_summaries = replace(of_facts, summaries=True)
+    accept.accept(database, TENANT, CHAT, [message(99, sent_at=datetime.now(UTC))])
+    run(database, "ingest", placer(database, with_summaries), policy)
+    assert rows(database, due) == [(1,)]
