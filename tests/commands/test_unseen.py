@@ -30,6 +30,7 @@ def misspelt(name: str) -> str:
         ("remember", "user", "{user}"),
         ("remember", "user", "{user}", "off"),
         ("users", "link", "{user}", "ann"),
+        ("users", "show", "{user}"),
         ("users", "merge", "{user}", "{there}"),
         ("users", "merge", "{there}", "{user}"),
         ("forget", "user", "{user}", "--yes"),

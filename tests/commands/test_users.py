@@ -15,7 +15,7 @@ def test_people_are_linked_and_parted_from_the_command_line(run: Run) -> None:
     assert "slack:U1, telegram:11" in run("users", "list").out
     assert [u["user_id"] for u in run("users", "list", "--json").json["users"]] == ["ann"]
     assert run("users", "unlink", "slack:U1").out.startswith("Unlinked.")
-    assert "nobody else" in run("users", "show", "slack:U1").out
+    assert "nobody else" in run("users", "show", "slack:U1", "--unseen").out
     refused = run("users", "link", "telegram:11", "x" * 256)
     assert (refused.code, "user_id" in refused.err, "255" in refused.err) == (2, True, True)
 

@@ -75,6 +75,7 @@ def show(
     chat: Annotated[str | None, "Only what may be shown in this chat when they ask there."] = None,
     after: AfterOption = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_PAGE, help="Memories at most.")] = PAGE,
+    unseen: UnseenOption = False,
 ) -> None:
     """Show the person to whom an id belongs: what is known of them, since when and from where.
 
@@ -83,8 +84,9 @@ def show(
     from pipeline.memories import pages
 
     wanted = parse_payload(UserFilter, {"chat_id": chat, "after": after, "limit": limit})
-    with call.opened() as (settings, database):
-        found = pages.of_user(database, settings.tenant, _both(user).user_id, wanted)
+    with call.opened() as opened:
+        opened.require_user(_both(user).user_id, unseen=unseen)
+        found = pages.of_user(opened.database, opened.settings.tenant, _both(user).user_id, wanted)
     known = [*found.current, *found.earlier]
     call.answer(
         found,
