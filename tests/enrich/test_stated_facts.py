@@ -14,26 +14,11 @@ from pipeline.enrich.protocols import FactExtractor, People, Source
 from pipeline.enrich.stated_facts.extractor import RuleExtractor
 from pipeline.enrich.stated_facts.rules import BY_LANGUAGE, LANGUAGES
 from pipeline.text.fencing import CLOSE, OPEN
-from schemas.facts import MAX_FACT_CHARS, RULES, Fact
+from schemas.facts import MAX_FACT_CHARS, RULES
+from tests.enrich.stated import DIRECT, GROUP, learned
 from tests.text.builders import conversation, message
 
 FIELD = re.compile(r"\{([a-z ]+)\}")
-DIRECT = People(kind="direct", names={"Ann": "telegram:Ann"}, agent="Pip")
-GROUP = People(
-    kind="group",
-    names={"Ann": "telegram:Ann", "Tom Miller": "telegram:Tom", "Bob": "telegram:Bob"},
-    agent="Pip",
-)
-
-
-def learned(
-    *lines: str, language: str = "english", people: People = GROUP, most: int = 9, role: str = "user"
-) -> list[Fact]:
-    """What is learned from what Ann says, on 2 March 2026, a Monday."""
-    said = [message(line, "Ann", minute=n, id=n, role=role) for n, line in enumerate(lines, start=1)]
-    return RuleExtractor().extract(said, people=people, source=Source(language=language), most=most)
-
-
 ENGLISH = [
     ("my name is Ann Lee", "Ann is called Ann Lee.", "name", "ann lee"),
     ("please call me Annie!", "Ann is called Annie.", "name", "annie"),

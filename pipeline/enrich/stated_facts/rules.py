@@ -46,6 +46,8 @@ class Rule:
     habit: bool = False
     # the object lost its article in the pattern
     article: bool = False
+    # its patterns have a word such as `not`, which otherwise denies what a clause says
+    negated: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from pipeline.enrich.stated_facts.dates import Said
 from pipeline.enrich.stated_facts.rules import CLAUSES, Rule
 from pipeline.enrich.stated_facts.wording import (
     core,
+    is_denied,
     is_sound,
     objects,
     of_them,
@@ -83,11 +84,27 @@ def facts(rule: Rule, match: re.Match[str], clause: str, whom: Subject, heard: H
         # `a table for tonight` loses its `for` as well
         raw = CLAUSES[language]["hanging"].sub("", raw.partition(there)[0].rstrip())
     whole = clause if rule.takes == "verbatim" else clause[: begin + len(raw)]
+    read = max(
+        len(raw),
+        when.end if when and there else 0,
+        match.end() - begin if key and match.end() > match.end(key) else 0,
+    )
+    if _denies(rule, clause[:begin].rstrip(), tail[:read], tail[read:], language):
+        return
     for text in objects(raw, rule, language):
         if is_sound(text, rule, whole, language):
             fact = _fact(rule, text, groups, match[0][match.start(key or 0) :], when, until, whom, heard)
             if fact is not None:
                 yield fact
+
+
+def _denies(rule: Rule, before: str, read: str, following: str, language: str) -> bool:
+    """Tell whether a clause denies what a rule reads in it; a decision may be not to do something."""
+    if rule.negated:
+        return False
+    if rule.takes == "verbatim":
+        return is_denied(before, "", language)
+    return is_denied(f"{before} {read}", following, language)
 
 
 def _fact(

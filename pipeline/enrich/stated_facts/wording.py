@@ -111,6 +111,12 @@ def is_sound(text: str, rule: Rule, clause: str, language: str) -> bool:
     return any(len(word) >= _FEWEST_LETTERS for word in words(text))
 
 
+def is_denied(said: str, following: str, language: str) -> bool:
+    """Tell whether what was read of a clause, or the word after it, denies what the clause says."""
+    denied = CLAUSES[language]["denied"]
+    return denied.search(said) is not None or denied.match(following.lstrip()) is not None
+
+
 def is_telling(text: str, language: str) -> bool:
     """Tell whether a decision says enough to be understood later."""
     found = words(text)
