@@ -93,3 +93,43 @@ def test_that_somebody_has_or_does_not_is_learned_as_such(
 ) -> None:
     (fact,) = learned(said, language=language)
     assert (fact.content, fact.value) == (content, value)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I don't think that I'm allergic to nuts",
+        "I doubt, frankly, that I'm allergic to nuts",
+        "I deny that I'm allergic to nuts and that I have asthma",
+        "it's not true that I'm allergic to nuts",
+        "don't assume that I'm allergic to nuts",
+        "she hates the rumour that I'm moving to Porto",
+        "my doctor ruled out that I have diabetes",
+        "there is no evidence that I have diabetes",
+        "it's not because I'm moving to Porto",
+        "it sounds as though I'm allergic to nuts",
+        "my exam is not tomorrow",
+        "my exam is no longer on Friday",
+    ],
+)
+def test_what_the_words_before_it_deny_or_doubt_is_not_learned(said: str) -> None:
+    assert learned(said) == []
+
+
+def test_nor_is_it_in_german() -> None:
+    assert learned("meine Prüfung ist nicht morgen", language="german") == []
+    assert learned("nicht weil ich bin allergisch gegen Nüsse", language="german") == []
+
+
+@pytest.mark.parametrize(
+    ("said", "content"),
+    [
+        ("I can't believe that I'm moving to Porto", "Ann is moving to Porto."),
+        ("don't forget that I'm moving to Porto", "Ann is moving to Porto."),
+        ("I can't come because I'm moving to Porto", "Ann is moving to Porto."),
+        ("I'm not sure about that, I'm moving to Porto", "Ann is moving to Porto."),
+        ("I doubt it, but you know that I'm moving to Porto", "Ann is moving to Porto."),
+    ],
+)
+def test_what_is_true_all_the_same_is_learned(said: str, content: str) -> None:
+    assert [fact.content for fact in learned(said)] == [content]

@@ -46,7 +46,10 @@ def said(content: str, language: str) -> Iterator[str]:
 
 
 def clauses(sentence: str, language: str) -> list[str]:
-    """Return the sentence from each place at which a clause may begin, also without what only leads in."""
+    """Return the sentence from each place at which a clause may begin, also without what only leads in.
+
+    A clause that the words before it deny or doubt is left out.
+    """
     patterns = CLAUSES[language]
     found = [sentence]
     while (opening := patterns["opening"].match(found[-1])) and opening.end() and len(found) < _MAX_CLAUSES:
@@ -61,6 +64,8 @@ def clauses(sentence: str, language: str) -> list[str]:
         rest = sentence[joint.end() :]
         while (opening := patterns["opening"].match(rest)) and opening.end():
             rest = rest[opening.end() :]
+        if patterns["doubted"].search(sentence, 0, len(sentence) - len(rest)):
+            continue
         found.append(rest)
         if len(found) >= _MAX_CLAUSES:
             break
