@@ -36,7 +36,7 @@ class Fact:
     importance: float
     # the messages that say it, at least one, all of people
     message_ids: tuple[int, ...]
-    # when it holds, where the conversation says so
+    # the first and the last moment at which it holds, where the conversation says so
     holds_from: datetime | None = None
     holds_until: datetime | None = None
     # known memories that it makes untrue

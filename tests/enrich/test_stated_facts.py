@@ -362,7 +362,30 @@ def test_an_absence_holds_until_its_day_ends_where_the_chat_is() -> None:
         [message("I'm away until Friday")], people=GROUP, time_zone=zone, source=Source(language="english")
     )
     assert fact.content == "Ann is away until 6 March 2026."
-    assert fact.holds_until == datetime(2026, 3, 7, tzinfo=zone)
+    assert fact.holds_until == datetime(2026, 3, 6, 23, 59, 59, 999999, tzinfo=zone)
+
+
+@pytest.mark.parametrize(
+    ("language", "said", "last"),
+    [
+        ("english", "I live in Rome until Friday", (2026, 3, 6)),
+        ("english", "I live in Rome until 10 March", (2026, 3, 10)),
+        ("english", "I live in Rome until May", (2026, 5, 31)),
+        ("english", "I live in Rome until December 2026", (2026, 12, 31)),
+        ("english", "I've been working at Acme until 2027", (2027, 12, 31)),
+        ("german", "ich wohne in Rom bis Mai", (2026, 5, 31)),
+    ],
+)
+def test_what_ends_on_a_day_to_come_holds_until_its_last_moment(
+    language: str, said: str, last: tuple[int, int, int]
+) -> None:
+    (fact,) = learned(said, language=language)
+    assert fact.holds_until == datetime(*last, 23, 59, 59, 999999, tzinfo=UTC)
+
+
+def test_what_began_on_a_day_of_the_past_has_held_since_then() -> None:
+    (fact,) = learned("I've been working at Acme since Friday")
+    assert (fact.holds_from, fact.holds_until) == (datetime(2026, 2, 27, tzinfo=UTC), None)
 
 
 def test_where_the_language_is_unknown_both_are_read() -> None:

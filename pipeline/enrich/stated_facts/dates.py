@@ -27,17 +27,17 @@ class Said:
     exact: bool = True
 
     @property
-    def after(self) -> date:
-        """Return the day after the last day of it."""
+    def last(self) -> date:
+        """Return the last day of it."""
         match self.unit:
             case "day":
-                return _moved(self.first, 1)
+                return self.first
             case "week":
-                return _moved(self.first, 7)
+                return _moved(self.first, 6)
             case "month":
-                return _month(self.first.year, self.first.month + 1)
+                return _moved(_month(self.first.year, self.first.month + 1), -1)
             case _:
-                return _month(self.first.year + 1, 1)
+                return date(self.first.year, 12, 31)
 
 
 def _alternatives(words: Mapping[str, Any]) -> str:
@@ -77,12 +77,17 @@ _EVERY = ByLanguage(lambda name: re.compile(BY_LANGUAGE[name].dates["every"], re
 
 
 def find(text: str, said: date, language: str, *, past: bool = False) -> Said | None:
-    """Return the first date that a text names, the nearest after the day on which it was said, or before if `past`."""
+    """Return the first date that a text names, the nearest after the day on which it was said, or before if `past`.
+
+    An end (`until Friday`) is always after it, a beginning (`since Friday`) before.
+    """
     words = BY_LANGUAGE[language].dates
     for match in _PATTERNS[language].finditer(text):
         lead = "until" if match["until"] else "since" if match["since"] else ""
+        # of a home that somebody has had for long, the end is yet to come
+        before = lead == "since" or (past and lead != "until")
         try:
-            unit, first, exact = _meant(match, said, words, past=past or lead == "since")
+            unit, first, exact = _meant(match, said, words, past=before)
         except (ValueError, OverflowError, KeyError):
             continue  # there is no such day, or it is written with letters that only look alike
         if not _EARLIEST <= first.year <= _LATEST:

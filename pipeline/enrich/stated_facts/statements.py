@@ -216,10 +216,13 @@ def _counted(text: str) -> str:
 def _holds(
     rule: Rule, when: Said | None, until: Said | None, heard: Heard
 ) -> tuple[datetime | None, datetime | None]:
-    """Return from when until when it holds, where that is said; a change holds from when it was said."""
+    """Return the first and the last moment at which it holds, where they are said.
+
+    A change holds from when it was said.
+    """
     if when is not None and when.lead == "until":
-        return None, datetime.combine(when.after, time(), heard.time_zone)
+        return None, datetime.combine(when.last, time.max, heard.time_zone)
     if when is not None and rule.takes not in ("birthday", "verbatim"):
-        ends = datetime.combine(until.after, time(), heard.time_zone) if until else None
+        ends = datetime.combine(until.last, time.max, heard.time_zone) if until else None
         return datetime.combine(when.first, time(), heard.time_zone), ends
     return (heard.message.sent_at if rule.changes else None), None
