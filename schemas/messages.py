@@ -21,6 +21,8 @@ MAX_BATCH = 1000
 """Messages in one request or one payload task."""
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """Their texts together; the HTTP API takes bodies of no more."""
+FORWARDED = "forwarded_from"
+"""The key of a message's metadata that says whose words it passes on: its sender states nothing by them."""
 
 Role = Literal["user", "assistant", "system", "tool"]
 ChatKind = Literal["group", "direct", "thread"]
@@ -224,4 +226,4 @@ class MessageIn(Closed):
     thread: IdOrEmpty | None = None
     """The platform's id of a forum topic or thread, a conversation of its own within the chat."""
     metadata: Metadata = Field(default_factory=dict)
-    """Further data, such as tool calls or captions."""
+    """Further data, such as tool calls or captions; with `forwarded_from` the words are not the sender's."""

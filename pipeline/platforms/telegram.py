@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from pipeline.platforms import fields, json_stream
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped, Times
-from schemas.messages import ChatIn, ChatKind
+from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 # one chat's export has its messages at the top; that of all has a list of chats, and one of chats left
 _LISTS = {
@@ -253,8 +253,9 @@ def _named(kind: str, path: object) -> dict[str, str]:
 
 def _metadata(raw: dict[str, Any]) -> dict[str, str]:
     metadata = {}
-    if isinstance(author := raw.get("forwarded_from"), str):
-        metadata["forwarded_from"] = author
+    if FORWARDED in raw:
+        # null: of a deleted account
+        metadata[FORWARDED] = fields.name_of(raw[FORWARDED])
     if isinstance(bot := raw.get("via_bot"), str):
         metadata["via_bot"] = bot
     if raw.get("edited_unixtime"):

@@ -22,6 +22,15 @@ def said(**fields: Any) -> dict[str, Any]:
     return message | {"text": "hi"} | fields
 
 
+def test_a_forwarded_message_says_so_also_where_its_author_has_left_telegram() -> None:
+    house = read(chat(said(forwarded_from="Lena"), said(id=2, forwarded_from=None), said(id=3)))
+    assert [each.metadata for each in house.messages] == [
+        {"forwarded_from": "Lena"},
+        {"forwarded_from": ""},
+        {},
+    ]
+
+
 def test_one_chats_export_is_read_whole() -> None:
     house = read_path("telegram/result.json")
     assert house.chats[0].chat_id == "telegram:-1001234567890"

@@ -11,14 +11,21 @@ from datetime import UTC, tzinfo
 from pipeline.enrich.protocols import NOWHERE, People, Source
 from pipeline.enrich.stated_facts import rules
 from pipeline.enrich.stated_facts.agreements import agreed
-from pipeline.enrich.stated_facts.relations import MAX_NAME_CHARS, introduced, owned, relation_of
+from pipeline.enrich.stated_facts.relations import (
+    MAX_NAME_CHARS,
+    introduced,
+    introduction,
+    owned,
+    relation_of,
+)
 from pipeline.enrich.stated_facts.rules import BY_LANGUAGE, CLAUSES, KIN, SAYS, SAYS_OF, Rule
 from pipeline.enrich.stated_facts.statements import Heard, Subject, facts
-from pipeline.enrich.stated_facts.wording import clauses, stated
+from pipeline.enrich.stated_facts.wording import clauses, own_words, stated
 from pipeline.text.cues import stop_words
 from pipeline.text.truncate import one_line, shortened
 from schemas.facts import RULES, Fact, KnownFact
 from schemas.languages import parts_of
+from schemas.messages import FORWARDED
 from schemas.sessions import Message
 
 _MAX_MESSAGES = 1000  # of a longer session the last ones are read
@@ -74,7 +81,8 @@ def _stated(
     """Yield the facts of each message of a person, in order."""
     agent = _name(people.agent)
     named = {language: _members(people, language) for language in languages}
-    messages = messages[-_MAX_MESSAGES:]
+    everybody = {part for name in people.names for part in (name.lower(), *name.lower().split()[:1])}
+    messages = [each for each in messages[-_MAX_MESSAGES:] if FORWARDED not in each.metadata]
     for index, message in enumerate(messages):
         speaker = _name(message.sender_name)
         if message.role != "user" or not speaker:
@@ -92,9 +100,9 @@ def _stated(
             if people.kind != "direct":
                 yield from agreed(messages, index, heard.day, language)
             meant: dict[str, Subject] = {}
-            for sentence in stated(message.content, language):
+            for sentence in stated(own_words(message.content, everybody, language), language):
                 for subject, fact in introduced(sentence, heard):
-                    named[language].setdefault(subject.name.lower(), subject)
+                    _introduce(subject, named[language])
                     yield fact
                 yield from owned(sentence, heard)
                 yield from _of_sentence(sentence, heard, meant)
@@ -104,7 +112,15 @@ def _name(name: str) -> str:
     return shortened(one_line(name), MAX_NAME_CHARS)
 
 
-def _members(people: People, language: str) -> dict[str, Subject]:
+def _introduce(subject: Subject, named: dict[str, Subject | None]) -> None:
+    """Let a name mean whom somebody introduces by it, or nobody where a member of the chat has it too."""
+    key = subject.name.lower()
+    before = named.setdefault(key, subject)
+    if before is not None and before.about == "person":
+        named[key] = None
+
+
+def _members(people: People, language: str) -> dict[str, Subject | None]:
     """Return the chat's people by their names and first names, without those that two of them have."""
     found: dict[str, list[str]] = {}
     for name in people.names:
@@ -171,7 +187,11 @@ def _pronoun(clause: str, heard: Heard, meant: Mapping[str, Subject]) -> tuple[S
 def _third_person(clause: str, heard: Heard) -> tuple[Subject, str] | None:
     """Return the person whom a clause begins with, and the rest of it."""
     kin = KIN[heard.language].match(clause)
-    if kin and not (kin["name"] or kin["called"]):
+    if kin and (kin["name"] or kin["called"]):
+        # a dog called Bob is not the Bob who talks here
+        introduced_as = introduction(kin, heard)
+        return (introduced_as[0], clause[kin.end() :]) if introduced_as else None
+    if kin:
         if (found := relation_of(kin["relation"], heard.language)) is None:
             return None
         _, relation, written = found
@@ -184,10 +204,7 @@ def _third_person(clause: str, heard: Heard) -> tuple[Subject, str] | None:
             prefix=f"{relation} ",
         )
         return subject, clause[kin.end() :]
-    name = (kin["name"] or kin["called"]) if kin else None
-    first = None if kin else _FIRST_WORD.match(clause)
-    key = name or (first[0] if first else "")
-    if key and (known := heard.named.get(key.lower())):
-        end = kin.end() if kin else first.end() if first else 0
-        return known, clause[end:]
+    first = _FIRST_WORD.match(clause)
+    if first and (known := heard.named.get(first[0].lower())):
+        return known, clause[first.end() :]
     return None

@@ -1,5 +1,6 @@
 """Learn whom people have: relations and pets that they introduce by name, or mention as theirs."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,34 +18,37 @@ _UNNAMED_IMPORTANCE = 4
 
 def introduced(sentence: str, heard: Heard) -> Iterator[tuple[Subject, Fact]]:
     """Yield whom the speaker introduces as theirs, such as `my sister Lena`."""
-    language = BY_LANGUAGE[heard.language]
     for match in KIN[heard.language].finditer(sentence):
-        name, found = match["name"] or match["called"], relation_of(match["relation"], heard.language)
-        if not name or found is None or len(name) > MAX_NAME_CHARS:
-            continue
-        if name.lower() in stop_words(heard.language).words:
-            continue
-        if dates.find(f"on {name}", heard.day, heard.language):
-            continue
-        kind, relation, written = found
-        name = name[0].upper() + name[1:]
-        fields = {"speaker": heard.speaker, "name": name, "relation": name, "kind": written}
-        subject = Subject(about="speaker", name=name, written=language.kin["named"].format(**fields))
-        attribute = kind if kind == "partner" else f"{relation if kind == 'person' else kind} {name.lower()}"
-        yield (
-            subject,
-            Fact(
-                content=harmless(language.kin["called"].format(**fields)),
-                category="relation",
-                about="speaker",
-                subject=heard.message.sender_name,
-                attribute=attribute,
-                value=name.lower() if kind == "partner" else "yes",
-                confidence=0.9,
-                importance=_KIN_IMPORTANCE[kind],
-                message_ids=(heard.message.id,),
-            ),
-        )
+        if found := introduction(match, heard):
+            yield found
+
+
+def introduction(match: re.Match[str], heard: Heard) -> tuple[Subject, Fact] | None:
+    """Return who is introduced where a sentence names a relation; None: by no name."""
+    language = BY_LANGUAGE[heard.language]
+    name, found = match["name"] or match["called"], relation_of(match["relation"], heard.language)
+    if not name or found is None or len(name) > MAX_NAME_CHARS:
+        return None
+    if name.lower() in stop_words(heard.language).words:
+        return None
+    if dates.find(f"on {name}", heard.day, heard.language):
+        return None
+    kind, relation, written = found
+    name = name[0].upper() + name[1:]
+    fields = {"speaker": heard.speaker, "name": name, "relation": name, "kind": written}
+    attribute = kind if kind == "partner" else f"{relation if kind == 'person' else kind} {name.lower()}"
+    fact = Fact(
+        content=harmless(language.kin["called"].format(**fields)),
+        category="relation",
+        about="speaker",
+        subject=heard.message.sender_name,
+        attribute=attribute,
+        value=name.lower() if kind == "partner" else "yes",
+        confidence=0.9,
+        importance=_KIN_IMPORTANCE[kind],
+        message_ids=(heard.message.id,),
+    )
+    return Subject(about="speaker", name=name, written=language.kin["named"].format(**fields)), fact
 
 
 def relation_of(said: str, language: str) -> tuple[str, str, str] | None:

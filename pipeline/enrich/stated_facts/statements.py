@@ -54,8 +54,8 @@ class Heard:
     time_zone: tzinfo
     # the name of the bot that is addressed, or empty
     agent: str
-    # whom the first word of a clause may mean, in lower case
-    named: Mapping[str, Subject]
+    # whom the first word of a clause may mean, in lower case; None: one of several
+    named: Mapping[str, Subject | None]
 
 
 def facts(rule: Rule, match: re.Match[str], clause: str, whom: Subject, heard: Heard) -> Iterator[Fact]:

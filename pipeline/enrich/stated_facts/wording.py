@@ -1,7 +1,7 @@
 """Take sentences apart into clauses, and cut what they say to a few words that mean the same anywhere else."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pipeline.enrich.stated_facts.rules import BY_LANGUAGE, CLAUSES, Rule
@@ -19,6 +19,8 @@ _FEWEST_LETTERS = 3
 _SHORT_PLURAL = 4  # letters, which `stem` leaves alone
 _FEWEST_ITEMS = 3  # where no `and` joins them
 _QUOTED = re.compile('["“„«][^"“”„«»\n]{0,300}["”“»]|`[^`\n]{0,300}`|^>.*$', re.MULTILINE)
+# also where a copied line begins with its time: `[18:30] Lena: …`
+_SPEAKER = re.compile(r"[\W\d]*(?:[ap]\.?m\b\W*)?(?P<name>[^\W\d_][^:\n]{0,39}?)\s?:(?:\s|\Z)", re.IGNORECASE)
 _EDGES = re.compile(r"\A[^\w+#]+|(?<=[\w)%€$])[^\w)%€$]+\Z")
 _WORD = re.compile(r"[^\W\d_]{2}")
 _CAPITAL = re.compile(r"[^\W\d_a-zß-öø-ÿ]")
@@ -33,6 +35,24 @@ def stated(content: str, language: str) -> Iterator[str]:
             and not CLAUSES[language]["hedged"].search(plain)
         ):
             yield plain
+
+
+def own_words(content: str, names: Collection[str], language: str) -> str:
+    """Drop what others have written: from a line such as `Lena: …`, of these names, or `she wrote: …` to an empty line.
+
+    >>> own_words("Lena: I am vegan", {"lena"}, "english"), own_words("PS: I am vegan", {"lena"}, "english")
+    ('', 'PS: I am vegan')
+    """
+    kept, theirs = [], False
+    for line in content.splitlines():
+        speaker = _SPEAKER.match(line)
+        if CLAUSES[language]["reported"].search(line) or (speaker and speaker["name"].lower() in names):
+            theirs = True
+        elif not line.strip():
+            theirs = False
+        if not theirs:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def said(content: str, language: str) -> Iterator[str]:
