@@ -383,6 +383,16 @@ def test_what_ends_on_a_day_to_come_holds_until_its_last_moment(
     assert fact.holds_until == datetime(*last, 23, 59, 59, 999999, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [("english", "my birthday is on 29 February"), ("german", "mein Geburtstag ist am 29. Februar")],
+)
+def test_a_birthday_on_29_february_is_learned_in_every_year(language: str, said: str) -> None:
+    (fact,) = learned(said, language=language)
+    assert (fact.attribute, fact.value) == ("birthday", "02-29")
+    assert learned(said.replace("29", "30"), language=language) == []
+
+
 def test_what_began_on_a_day_of_the_past_has_held_since_then() -> None:
     (fact,) = learned("I've been working at Acme since Friday")
     assert (fact.holds_from, fact.holds_until) == (datetime(2026, 2, 27, tzinfo=UTC), None)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pipeline.enrich.stated_facts.rules import BY_LANGUAGE, ByLanguage
 
 _EARLIEST, _LATEST = 1900, 2200  # no year of anybody's life is before or after
+_YEARS_TO_29_FEBRUARY = 8  # at most, as from 2096 to 2104
 Unit = Literal["day", "week", "month", "year"]
 
 
@@ -182,11 +183,15 @@ def _near(said: date, day: int, month: int, year: int, unit: Unit, *, past: bool
     """Return that day of the year that is said, else of the next year in which it is to come, or was."""
     if year:
         return date(year, month, day)
-    first = date(said.year, month, day)
-    if past:
-        return first if first <= said else date(said.year - 1, month, day)
     this = said if unit == "day" else said.replace(day=1)
-    return first if first >= this else date(said.year + 1, month, day)
+    for years in range(_YEARS_TO_29_FEBRUARY + 1):
+        try:
+            first = date(said.year + (-years if past else years), month, day)
+        except ValueError:
+            continue
+        if first <= said if past else first >= this:
+            return first
+    raise ValueError("no year has such a day")
 
 
 def _same_day(said: date, day: int, *, past: bool) -> date:
