@@ -270,6 +270,13 @@ def test_he_and_she_are_whom_the_same_message_has_named(said: str, contents: lis
             "Agreed: Mull instead of Slovenia",
         ),
         (["Ann: so saturday the 18th of april?", "Bob: no, I work"], ""),
+        (["Ann: so saturday the 18th of april?", "Bob: ok no way"], ""),
+        (["Ann: so saturday the 18th of april?", "Bob: yeah right"], ""),
+        (["Ann: so saturday the 18th of april?", "Bob: yeah, I can't"], ""),
+        (
+            ["Ann: so saturday the 18th of april?", "Bob: ok, no problem"],
+            "Agreed: saturday the 18th of april",
+        ),
         (["Ann: so saturday the 18th of april?", "Ann: yes"], ""),
         (["Ann: are you free on the 18th of april?", "Bob: yes"], ""),
         (["Ann: pizza?", "Bob: yes"], ""),
@@ -279,6 +286,16 @@ def test_what_somebody_proposes_and_somebody_else_agrees_to_is_decided(said: lis
     found = RuleExtractor().extract(conversation(*said), people=GROUP, source=Source(language="english"))
     assert [fact.content[: len(content)] for fact in found] == ([content] if content else [])
     assert all(len(fact.message_ids) == 2 for fact in found)
+
+
+@pytest.mark.parametrize(
+    ("answer", "agrees"),
+    [("ja passt", True), ("ja nein", False), ("passt mir nicht", False), ("ok, geht nicht", False)],
+)
+def test_a_yes_that_turns_into_a_no_agrees_to_nothing_in_german_either(answer: str, agrees: bool) -> None:
+    said = conversation("Ann: also Samstag der 18. April?", f"Bob: {answer}")
+    found = RuleExtractor().extract(said, people=GROUP, source=Source(language="german"))
+    assert bool(found) == agrees
 
 
 def test_nothing_is_learned_of_a_name_that_nobody_knows() -> None:
