@@ -11,10 +11,9 @@ from datetime import datetime
 
 from pipeline.question import names
 from pipeline.question.time_preference import Timed
-from pipeline.text import answer_types, calendar, exact_match
+from pipeline.text import answer_types, calendar, exact_match, figures
 from pipeline.text.cues import AnswerType
 from pipeline.text.exact_match import Verbatim
-from pipeline.text.moments import figures
 from pipeline.text.sentences import is_content
 from pipeline.text.spans import Span
 
@@ -71,7 +70,7 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
     """
     parts = {part.casefold() for person in people for part in (person, *_WORD.findall(person))}
     parts |= {part.lstrip("@") for part in parts}
-    exact, content, marked = exact_match.taken(text, parts | figures(text))
+    exact, content, marked = exact_match.taken(text, parts | figures.written_in(text))
     # the words of times that count from now stay: "the camping trip last year" may be called that in the talk
     times, content = calendar.times(content, earliest, now, language, parts)
     times = times[:MAX_SPANS]

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.text.calendars import KINDS, RELATIONS, Calendar
+from pipeline.text.figures import figure_dates
 
 MAX_CHARS = 8_000
 """Of a longer text the beginning is read: no question is longer, and no message is about so many times."""
@@ -14,14 +15,6 @@ _SENTENCE_CHARS = 8
 _TAKEN = "\0"
 # What may be one end of a time from one to another.
 _ENDS = frozenset(("date", "weekday", "step_weekday", "month", "years", "monthday", "day"))
-# Dates in figures, in every language: the year first; the day first, or where that cannot be the month.
-_ISO = re.compile(r"(?<![\w./-])(?P<y>\d{4})(?P<sep>[./-])(?P<n>\d{1,2})(?P=sep)(?P<d>\d{1,2})(?![\d-])")
-_FIGURES = re.compile(
-    r"(?<![\w./,:-])(?P<d>\d{1,2})(?P<sep>[./-])(?P<n>\d{1,2})(?P=sep)(?P<y>\d{4}|\d{2})(?![\w/-]|[.,]\d)"
-)
-_DAY_AND_MONTH = re.compile(
-    r"(?<![\w./,:-])(?P<d>\d{1,2})(?P<sep>[./])(?P<n>\d{1,2})(?P<dot>\.?)(?![\w/%]|[.,]\d)"
-)
 _SENTENCE_BEFORE = re.compile(r"(?:\A|[.!?:…]\s{0,3})\W{0,3}$")
 
 
@@ -63,12 +56,6 @@ def moments(text: str, calendars: Sequence[Calendar], kinds: Sequence[str] = KIN
     return _joined(text, sorted(found, key=lambda one: one[0].start))
 
 
-def figures(text: str) -> set[str]:
-    """Return the dates in figures of a text, as they are written and without a last full stop."""
-    found = {match[0] for form in (_ISO, _FIGURES, _DAY_AND_MONTH) for match in form.finditer(text)}
-    return found | {one.removesuffix(".") for one in found}
-
-
 _Found = tuple[Moment, Calendar]
 """A moment, and the calendar that it is of."""
 
@@ -92,35 +79,18 @@ def _searched(
 
 
 def _figures(text: str, left: str, calendars: Sequence[Calendar], found: list[_Found]) -> str:
-    def taken(match: re.Match[str]) -> str:
-        groups = match.groupdict()
-        day, month = int(match["d"]), int(match["n"])
-        year = int(groups["y"]) if groups.get("y") else None
-        if month > 12 >= day and match.re is not _ISO:
-            day, month = month, day
-        if not (1 <= month <= 12 and 1 <= day <= 31):
-            return match[0]
-        numbers = {"d": day, "n": month}
-        if year is not None:
-            numbers["y"] = year + 2000 if len(match["y"]) == 2 else year
-        read = Moment(start=match.start(), end=match.end(), kind="date", numbers=numbers)
+    """Add the dates in figures; return what is left of the text."""
+    characters = list(left)
+    for one in figure_dates(left, calendars):
+        read = Moment(start=one.start, end=one.end, kind="date", numbers=one.numbers)
         readings = ((_related(text, read, calendar), calendar) for calendar in calendars)
-        moment, calendar = max(readings, key=lambda one: one[0].before + one[0].after)
-        said = moment.led
-        short = year is None or (len(match["y"]) == 2 and len(match[0]) < len("01.02.03"))
-        dotted = (
-            match["sep"] == "." and bool(groups.get("dot")) and any(calendar.dotted for calendar in calendars)
-        )
-        if short and not said and not dotted:
-            return match[0]
-        # "on 4.5" may be a version as well
-        whole = not short or dotted or match["sep"] != "."
-        found.append((replace(moment, whole=whole), calendar))
-        return _TAKEN * len(match[0])
-
-    for form in (_ISO, _FIGURES, _DAY_AND_MONTH):
-        left = form.sub(taken, left)
-    return left
+        moment, calendar = max(readings, key=lambda of: of[0].before + of[0].after)
+        if one.short and not moment.led and not one.dotted:
+            continue
+        # "on 3/5" may be a share as well
+        found.append((replace(moment, whole=one.dotted or not one.short), calendar))
+        characters[one.start : one.end] = _TAKEN * (one.end - one.start)
+    return "".join(characters)
 
 
 def _read(match: re.Match[str], kind: str, calendar: Calendar) -> Moment | None:

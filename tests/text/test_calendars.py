@@ -87,6 +87,7 @@ STORIES = {
         "wer kam vor drei Tagen": THREE_DAYS_AGO,
         "was war am 3. Mai?": THIRD_OF_MAY,
         "was war am 3.5.?": THIRD_OF_MAY,
+        "was war am 3.5 los?": THIRD_OF_MAY,
         "was war am 03.05.2026": THIRD_OF_MAY,
         "was war zwischen dem 3. und 7. Mai": THREE_TO_SEVEN,
         "vom 3. bis 7. Mai": THREE_TO_SEVEN,
@@ -308,10 +309,32 @@ def test_every_language_has_its_stories() -> None:
         ("portuguese", "a segunda vez"),
         ("french", "les mars et mardis"),
         ("chinese", "三个苹果"),
+        ("english", "who cooks dinner at 5.30?"),
+        ("english", "until 6.30 who stays?"),
+        ("english", "which crash was fixed in 2.1?"),
+        ("english", "who waited for 4.5 hours?"),
+        ("english", "around 1.5 litres of milk"),
+        ("english", "who is elected by 2/3 of the votes?"),
+        ("english", "what happened in 12/24 hours"),
+        ("english", "who has support on 24/7?"),
+        ("german", "wer kommt um 19.10 Uhr?"),
+        ("german", "wer kommt um 5.10?"),
+        ("german", "bis 6.30 Uhr wer bleibt?"),
+        ("german", "seit 4.5 Stunden warten wir"),
+        ("french", "qui vient à 5.30 ?"),
+        ("italian", "eletto da 2/3 dei voti"),
+        ("dutch", "tot 6.10 uur"),
+        ("polish", "co działa w 3.11?"),
+        ("russian", "кто придёт в 5.10?"),
     ],
 )
 def test_words_that_only_look_like_times_are_none(language: str, text: str) -> None:
     assert spans(text, language) == set()
+
+
+def test_what_may_be_a_share_stays_in_the_text_when_it_is_read_as_a_day() -> None:
+    assert calendar.times("what was on 3/5?", EARLIEST, NOW)[1] == "what was on 3/5?"
+    assert calendar.times("was war am 3.5.?", EARLIEST, NOW, "german")[1] == "was war  ?"
 
 
 def test_of_a_mixed_chat_both_languages_are_read() -> None:

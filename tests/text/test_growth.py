@@ -181,7 +181,7 @@ def test_patterns_of_every_kind_are_tried() -> None:
     assert {
         "pipeline.text.sentences._END",
         "pipeline.text.fencing._OWN_TAG",
-        "pipeline.text.moments._FIGURES",
+        "pipeline.text.figures._FULL",
         "pipeline.platforms.formats._KEY['guild']",
         "schemas.messages._UNSTORABLE",
         "workers.signals.ACCEPTABLE_REQUEST_ID",

@@ -73,6 +73,9 @@ class Calendar:
     capitals: bool
     # `4.5.` is a date wherever it is said
     dotted: bool
+    # what two numbers are no day of a month after, as in "at 5.30", and before, as in "2/3 of the votes"
+    no_date_after: re.Pattern[str]
+    no_date_before: re.Pattern[str]
     # a day of the month is one without any word before it
     alone: bool
     shown: Shown
@@ -111,6 +114,10 @@ def _read(told: Mapping[str, Any]) -> Calendar:
     forms = _FORMS | {"period": ["{period}"], "day": ["{day}"]} | told["forms"]
     to, and_ = patterns.split(told["to"]), patterns.split(told["and"])
     end = told.get("suffix", "")
+    no_date_after, no_date_before = (
+        patterns.split(told.get("no_date", {}).get(side, "")) for side in ("after", "before")
+    )
+    no_date_before += meanings["units"]
     return Calendar(
         forms={
             kind: tuple(patterns.compiled(form, slots, spaced=spaced) for form in forms.get(kind, ()))
@@ -137,6 +144,8 @@ def _read(told: Mapping[str, Any]) -> Calendar:
         spaced=spaced,
         capitals=told.get("capitals", False),
         dotted=told.get("dotted", False),
+        no_date_after=pattern(rf"(?<!\w)(?:{patterns.alternatives(no_date_after)})\s{{1,3}}$", re.IGNORECASE),
+        no_date_before=pattern(rf"\s{{0,3}}(?:{patterns.alternatives(no_date_before)})(?!\w)", re.IGNORECASE),
         alone=told.get("forms", {}).get("alone", not spaced),
         shown=Shown(
             **told["shown"],
