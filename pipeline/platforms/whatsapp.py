@@ -175,6 +175,8 @@ def _entries(lines: Iterable[str], styles: list[whatsapp_time.Style]) -> Iterato
             if entry is not None:
                 yield entry
             entry = _Entry(line=number, start=start)
+            if start.unknown is not None:
+                entry.problem = f"no known part of the day is called {start.unknown!r}"
             entry.add(start.rest)
         elif entry is not None:
             entry.add(line)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Literal
 from zoneinfo import ZoneInfo
 
@@ -18,9 +18,21 @@ _SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u3000\t]")
 
 _DOTS = re.compile(r"[.\s]+")
 
-_AM = "a m|am|vorm|fm|ص|上午|凌晨|早上|오전|午前|π μ|πμ|öö|pg|पूर्वाह्न|сутра|д п|de|sa|ق ظ"
-_PM = "p m|pm|nachm|em|م|下午|晚上|中午|오후|午後|μ μ|μμ|ös|ptg|अपराह्न|поподне|п п|du|ch|ب ظ"
-_HALVES = dict.fromkeys(_AM.split("|"), "am") | dict.fromkeys(_PM.split("|"), "pm")
+_AM = (
+    "a m|am|vorm|fm|ص|上午|凌晨|清晨|早上|早晨|오전|새벽|아침|午前|朝|π μ|πμ|öö|pg|पूर्वाह्न|сутра|д п|de|sa|ق ظ"
+)
+_PM = (
+    "p m|pm|nachm|em|م|下午|晚上|傍晚|中午|正午|오후|정오|저녁|午後|昼|夕方|μ μ|μμ|ös|ptg|अपराह्न|поподне|п п"
+    "|du|ch|ب ظ"
+)
+# before and after midnight
+_NIGHT = "半夜|深夜|午夜|자정|밤|夜|夜中|真夜中"
+_HALVES = (
+    dict.fromkeys(_AM.split("|"), "am")
+    | dict.fromkeys(_PM.split("|"), "pm")
+    | dict.fromkeys(_NIGHT.split("|"), "night")
+)
+_DAWN = 6
 # `a. m.`, `a.m.`, `am` and `AM` are one word: dots count as spaces, at most one between two letters
 _HALF = "|".join(
     sorted((re.escape(word).replace(r"\ ", r"\.?\s?") + r"\.?" for word in _HALVES), key=len, reverse=True)
@@ -28,14 +40,28 @@ _HALF = "|".join(
 
 _DATE = r"(?P<a>\d{1,4})\s?[./\-年년]\s?(?P<b>\d{1,2})\s?[./\-月월]\s?(?P<c>\d{1,4})[日일]?\.?(?:\s?г\.)?"
 _BETWEEN = r"(?:\s?[,،、])?\s*(?:à|às|kl\.?|klo|um|at|u)?\s*"
-_TIME = (
-    rf"(?:(?P<before>{_HALF})\s?)?(?P<hour>\d{{1,2}})[:.](?P<minute>\d{{2}})(?:[:.](?P<second>\d{{2}}))?"
-    rf"(?:\s?(?P<after>{_HALF}))?(?:\s?(?:ч\.|uhr|h))?"
-)
-_STYLES: dict[Style, re.Pattern[str]] = {
-    "dash": re.compile(rf"{_DATE}{_BETWEEN}{_TIME}\s[-–]\s", re.IGNORECASE),
-    "bracket": re.compile(rf"\[{_DATE}{_BETWEEN}{_TIME}\]\s?", re.IGNORECASE),
-    "colon": re.compile(rf"{_DATE}{_BETWEEN}{_TIME}:\s", re.IGNORECASE),
+# A word that is none of these where one of them is expected, in a line that goes on with a name.
+_OTHER_WORD = r"[^\W\d_][^\d\s:,\[\]–-]{0,14}"
+_NAME_FOLLOWS = r"(?=[^:]{1,60}:\s)"
+
+
+def _starts(half: str, following: str = "") -> dict[Style, str]:
+    """Return the pattern of a message's beginning in each style."""
+    time = (
+        rf"(?:(?P<before>{half})\s?)?(?P<hour>\d{{1,2}})[:.](?P<minute>\d{{2}})(?:[:.](?P<second>\d{{2}}))?"
+        rf"(?:\s?(?P<after>{half}))?(?:\s?(?:ч\.|uhr|h))?"
+    )
+    said = f"{_DATE}{_BETWEEN}{time}"
+    return {
+        "dash": rf"{said}\s[-–]\s{following}",
+        "bracket": rf"\[{said}\]\s?{following}",
+        "colon": rf"{said}:\s{following}",
+    }
+
+
+_STYLES = {style: re.compile(start, re.IGNORECASE) for style, start in _starts(_HALF).items()}
+_STYLES_WITH_OTHER_WORD = {
+    style: re.compile(start, re.IGNORECASE) for style, start in _starts(_OTHER_WORD, _NAME_FOLLOWS).items()
 }
 # Longer than any beginning; a line of megabytes is not searched through.
 _LONGEST = 80
@@ -53,6 +79,8 @@ class Start:
     minute: int
     second: int
     half: Literal["am", "pm"] | None
+    # the word that should say the half of the day, if it is not known
+    unknown: str | None = None
     # the half of the day stands there as AM or PM, in capitals
     english: bool = False
     # what follows, with every mark that it had
@@ -65,29 +93,31 @@ def read_start(line: str, styles: Iterable[Style] = ("dash", "bracket", "colon")
     # would also take them out of the text, so the beginning is cleaned and measured by what it skipped.
     head = _SPACES.sub(" ", line[:_LONGEST])
     plain = _MARKS.sub("", head)
-    for style in styles:
-        if (found := _STYLES[style].match(plain)) is None:
+    for known, style in product((True, False), styles):
+        if (found := (_STYLES if known else _STYLES_WITH_OTHER_WORD)[style].match(plain)) is None:
             continue
-        before, after = found["before"], found["after"]
+        before, after, hour = found["before"], found["after"], int(found["hour"])
         return Start(
             style=style,
             date=(found["a"], found["b"], found["c"]),
             written=plain[found.start("a") : found.end("c")],
-            hour=int(found["hour"]),
+            hour=hour,
             minute=int(found["minute"]),
             second=int(found["second"] or 0),
-            half=_half(before or after),
+            half=_half(before or after, hour) if known else None,
+            unknown=None if known else before or after,
             english=after in {"AM", "PM"},
             rest=line[_raw_length(head, found.end()) :],
         )
     return None
 
 
-def _half(word: str | None) -> Literal["am", "pm"] | None:
+def _half(word: str | None, hour: int) -> Literal["am", "pm"] | None:
     if word is None:
         return None
     plain = _DOTS.sub(" ", word).strip().lower()
-    return "am" if _HALVES.get(plain) == "am" or _HALVES.get(plain.replace(" ", "")) == "am" else "pm"
+    half = _HALVES.get(plain) or _HALVES.get(plain.replace(" ", ""))
+    return "am" if half == "am" or (half == "night" and hour % 12 < _DAWN) else "pm"
 
 
 def _raw_length(head: str, visible: int) -> int:

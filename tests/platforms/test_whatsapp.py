@@ -133,6 +133,43 @@ def test_midnight_and_noon_on_a_twelve_hour_clock() -> None:
     assert [message.sent_at.hour for message in chat.messages] == [0, 12]
 
 
+@pytest.mark.parametrize(
+    ("said", "hour"),
+    [
+        ("2024/3/26 凌晨2:30", 2),
+        ("2024/3/26 清晨6:30", 6),
+        ("2024/3/26 中午12:30", 12),
+        ("2024/3/26 傍晚6:30", 18),
+        ("2024/3/26 深夜11:30", 23),
+        ("2024/3/26 半夜12:30", 0),
+        ("2024. 3. 26. 새벽 4:30", 4),
+        ("2024. 3. 26. 아침 7:30", 7),
+        ("2024. 3. 26. 저녁 7:30", 19),
+        ("2024. 3. 26. 밤 10:30", 22),
+        ("2024/3/26 朝7:30", 7),
+        ("2024/3/26 夕方5:30", 17),
+        ("2024/3/26 夜中1:30", 1),
+    ],
+)
+def test_a_twelve_hour_clock_may_name_more_than_two_parts_of_the_day(said: str, hour: int) -> None:
+    chat = read(f"{said} - 阿明: 你好")
+    assert [message.sent_at.hour for message in chat.messages] == [hour]
+
+
+def test_a_part_of_the_day_with_an_unknown_name_breaks_its_message_alone() -> None:
+    chat = read(
+        "2024/3/26 上午9:30 - 阿明: a\n"
+        "2024/3/26 昏時6:30 - 阿明: b\n"
+        "goes on\n"
+        "2024/3/26 下午7:30 - 阿明: c\n"
+        "2024/3/27 somewhere 9:30 - no name\n"
+    )
+    assert chat.contents == ["a", "c\n2024/3/27 somewhere 9:30 - no name"]
+    assert [(broken.where, broken.reason) for broken in chat.broken] == [
+        ("line 2", "no known part of the day is called '昏時'")
+    ]
+
+
 def test_dates_that_allow_two_readings_are_asked_for_and_nothing_else_is_read() -> None:
     chat = read("03/04/2024, 10:00 - Ana: hi\n03/04/2024, 10:01 - Ana: you\n05/04/2024, 10:00 - Ana: there")
     assert not chat.messages

@@ -64,6 +64,7 @@ BOUNDED = {
     "pipeline.enrich.stated_facts.agreements.CLAUSES",
     "pipeline.platforms.whatsapp_text._OMITTED_IPHONE",
     "pipeline.platforms.whatsapp_time._STYLES",
+    "pipeline.platforms.whatsapp_time._STYLES_WITH_OTHER_WORD",
     "pipeline.text.exact_match._IDENTIFIER",
     "pipeline.question.names._SENTENCE_START",
 }
