@@ -63,6 +63,11 @@ _STYLES = {style: re.compile(start, re.IGNORECASE) for style, start in _starts(_
 _STYLES_WITH_OTHER_WORD = {
     style: re.compile(start, re.IGNORECASE) for style, start in _starts(_OTHER_WORD, _NAME_FOLLOWS).items()
 }
+# Phones set to Thai count from Buddha's death.
+_BUDDHIST = 543
+# Nobody used WhatsApp before.
+_FIRST_YEAR = 2009
+_HANGUL = re.compile("[가-힣]")
 # Longer than any beginning; a line of megabytes is not searched through.
 _LONGEST = 80
 
@@ -83,6 +88,8 @@ class Start:
     unknown: str | None = None
     # the half of the day stands there as AM or PM, in capitals
     english: bool = False
+    # the half of the day stands there in Korean
+    korean: bool = False
     # what follows, with every mark that it had
     rest: str
 
@@ -107,6 +114,7 @@ def read_start(line: str, styles: Iterable[Style] = ("dash", "bracket", "colon")
             half=_half(before or after, hour) if known else None,
             unknown=None if known else before or after,
             english=after in {"AM", "PM"},
+            korean=_HANGUL.search(before or after or "") is not None,
             rest=line[_raw_length(head, found.end()) :],
         )
     return None
@@ -134,10 +142,10 @@ def local_time(start: Start, order: DateOrder) -> datetime:
     a, b, c = (int(part) for part in start.date)
     year, month, day = {"dmy": (c, b, a), "mdy": (c, a, b), "ymd": (a, b, c)}[order]
     if year < 100:
-        year += 2000
-    elif year > 2400:
-        # phones set to Thai count from Buddha's death
-        year -= 543
+        # 67 is no 2067, but 2567
+        year += 2000 if year < _FIRST_YEAR + _BUDDHIST - 2500 else 2500
+    if year > 2400:
+        year -= _BUDDHIST
     if year < 1970:
         raise ValueError(f"nobody sent messages in the year {year}")
     hour = start.hour
@@ -157,12 +165,15 @@ def instant(local: datetime, zone: ZoneInfo, after: datetime | None) -> datetime
 def guess_order(starts: Sequence[Start]) -> DateOrder | None:
     """Guess the order of day, month and year in these dates; None if they allow two readings.
 
-    Dots mean day first. Otherwise a number that cannot be a month decides, then that an export runs forward in time,
-    and last that only the United States write 12 hours with AM and PM in capitals and a month without a leading zero.
+    A year in two figures comes first if dates run forward in no other order, or if a Korean phone wrote them. Dots
+    mean day first. Otherwise a number that cannot be a month decides, then that an export runs forward in time, and
+    last that only the United States write 12 hours with AM and PM in capitals and a month without a leading zero.
     """
     if not starts:
         return None
     if any(len(start.date[0]) >= 3 or int(start.date[0]) > 31 for start in starts):
+        return "ymd"
+    if _is_year_first(starts):
         return "ymd"
     if all("." in start.written for start in starts):
         return "dmy"
@@ -176,6 +187,15 @@ def guess_order(starts: Sequence[Start]) -> DateOrder | None:
         return "mdy"
     # 3/3/24 is one day in every reading
     return None if examples(starts, 1) else "dmy"
+
+
+def _is_year_first(starts: Sequence[Start]) -> bool:
+    """Tell whether the first numbers are years in two figures: only so the dates run forward since WhatsApp began."""
+    if not all(len(start.date[0]) == 2 for start in starts):
+        return False
+    if any(start.korean for start in starts):
+        return True
+    return _may_be(starts, "ymd") and not any(_may_be(starts, order) for order in _TWO_READINGS)
 
 
 def examples(starts: Sequence[Start], limit: int = 3) -> list[tuple[str, date, date]]:
@@ -195,6 +215,11 @@ def examples(starts: Sequence[Start], limit: int = 3) -> list[tuple[str, date, d
 
 
 _TWO_READINGS: tuple[DateOrder, DateOrder] = ("dmy", "mdy")
+
+
+def _may_be(starts: Sequence[Start], order: DateOrder) -> bool:
+    """Tell whether dates run forward in an order, the first of them since there is WhatsApp."""
+    return _runs_forward(starts, order) and local_time(starts[0], order).year >= _FIRST_YEAR
 
 
 def _runs_forward(starts: Sequence[Start], order: DateOrder) -> bool:

@@ -204,6 +204,26 @@ def test_dots_are_day_first(start: str) -> None:
     assert (chat.messages[0].sent_at.month, chat.messages[0].sent_at.day) == (3, 12)
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "24. 3. 6. 오전 9:30 - 아나: a\n24. 12. 30. 오후 9:30 - 벤: b",
+        "24. 3. 6. 09:30 - 아나: a\n24. 12. 30. 21:30 - 벤: b",
+        "24/03/06 9:30 - Ana: a\n24/12/30 21:30 - Ben: b",
+        "24. 3. 10. 09:30 - 아나: x\n24. 4. 6. 09:30 - 아나: a\n24. 12. 30. 21:30 - 벤: b",
+    ],
+)
+def test_a_year_of_two_figures_may_come_first(lines: str) -> None:
+    days = [message.sent_at.date() for message in read(lines).messages]
+    assert days[0] in {date(2024, 3, 6), date(2024, 3, 10)}
+    assert days[-1] == date(2024, 12, 30)
+
+
+def test_a_year_of_two_figures_that_is_far_ahead_is_one_of_the_thai_calendar() -> None:
+    chat = read("6/3/67 05:30 - Ana: a\n16/3/67 05:30 - Ana: b")
+    assert [message.sent_at.date() for message in chat.messages] == [date(2024, 3, 6), date(2024, 3, 16)]
+
+
 def test_dates_are_quoted_as_they_stand() -> None:
     chat = read("12.03.24, 18:02 - Ana: hi\n45.03.24, 18:02 - Ana: odd", date_order="dmy")
     assert chat.broken[0].reason.startswith("45.03.24 is no date")
