@@ -32,7 +32,8 @@ def absolute(text: str, said: date, language: str = "english") -> str:
     'I went yesterday (7 May 2023), and two weeks ago (around 24 April 2023).'
     """
     parts, at = [], 0
-    for moment in moments(text, calendars_of(language), COUNTED_KINDS):
+    # what was "in the last week" was on no calendar's week
+    for moment in moments(text, calendars_of(language), ("counted", *COUNTED_KINDS)):
         if not text.startswith(" (", moment.end) and _has_one_meaning(moment):
             unit, first = spans.said(moment, said)
             parts += [text[at : moment.end], f" ({_shown(unit, first, language)})"]
@@ -102,7 +103,7 @@ def _read(
 
 def _has_one_meaning(moment: Moment) -> bool:
     """Tell whether everybody means the same: "next Friday" is another one for many."""
-    return moment.kind != "step_weekday" or moment.numbers["step"] == -1
+    return moment.kind != "counted" and (moment.kind != "step_weekday" or moment.numbers["step"] == -1)
 
 
 def _shown(unit: str, first: date, language: str) -> str:

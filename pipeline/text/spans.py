@@ -100,7 +100,8 @@ def _spans(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
             middle = moved(today, -numbers["count"] * length)
             return [(moved(middle, -(length // 2)), moved(middle, length // 2 + 1))]
         case "counted":
-            return [(moved(today, -numbers["count"] * _UNIT_DAYS[moment.unit]), moved(today, 1))]
+            # "in the last week" is of one
+            return [(moved(today, -numbers.get("count", 1) * _UNIT_DAYS[moment.unit]), moved(today, 1))]
         case "step" | "period":
             return [_period(moment.unit, numbers["step"], today)]
         case "monthday":

@@ -24,6 +24,8 @@ YESTERDAY = ("2026-05-12", "2026-05-13")
 TODAY = ("2026-05-13", "2026-05-14")
 THREE_DAYS_AGO = ("2026-05-10", "2026-05-11")
 LAST_THREE_DAYS = ("2026-05-10", "2026-05-14")
+LAST_SEVEN_DAYS = ("2026-05-06", "2026-05-14")
+LAST_THIRTY_DAYS = ("2026-04-13", "2026-05-14")
 LAST_MONTH = ("2026-04-01", "2026-05-01")
 LAST_YEAR = ("2025-01-01", "2026-01-01")
 THIRD_OF_MAY = ("2026-05-03", "2026-05-04")
@@ -47,6 +49,11 @@ STORIES = {
         "what did we agree on fri": LAST_FRIDAY,
         "anything new in the last three days?": LAST_THREE_DAYS,
         "anything new in the past 3 days?": LAST_THREE_DAYS,
+        "anything new in the last week?": LAST_SEVEN_DAYS,
+        "what did we do this past week?": LAST_SEVEN_DAYS,
+        "what did we spend over the past month?": LAST_THIRTY_DAYS,
+        "what did we do over the last weekend?": ("2026-05-09", "2026-05-11"),
+        "who moved in the last year?": ("2025-05-13", "2026-05-14"),
         "who came 3 days ago?": THREE_DAYS_AGO,
         "what was on May 3?": THIRD_OF_MAY,
         "what was on 3 May?": THIRD_OF_MAY,
@@ -84,6 +91,8 @@ STORIES = {
         "was hat Ana am Freitag gesagt?": LAST_FRIDAY,
         "was war am Fr los": LAST_FRIDAY,
         "was gab es in den letzten drei Tagen": LAST_THREE_DAYS,
+        "was gab es in der letzten Woche?": LAST_SEVEN_DAYS,
+        "was gab es im letzten Monat?": LAST_THIRTY_DAYS,
         "wer kam vor drei Tagen": THREE_DAYS_AGO,
         "was war am 3. Mai?": THIRD_OF_MAY,
         "was war am 3.5.?": THIRD_OF_MAY,
@@ -106,6 +115,7 @@ STORIES = {
         "la semaine dernière": WEEK_BEFORE,
         "le mois dernier": LAST_MONTH,
         "ces trois derniers jours": LAST_THREE_DAYS,
+        "au cours de la dernière semaine": LAST_SEVEN_DAYS,
         "il y a trois jours": THREE_DAYS_AGO,
         "le 3 mai": THIRD_OF_MAY,
         "entre le 3 et le 7 mai": THREE_TO_SEVEN,
@@ -123,6 +133,7 @@ STORIES = {
         "la semana pasada": WEEK_BEFORE,
         "el mes pasado": LAST_MONTH,
         "en los últimos tres días": LAST_THREE_DAYS,
+        "en la última semana": LAST_SEVEN_DAYS,
         "hace tres días": THREE_DAYS_AGO,
         "el 3 de mayo": THIRD_OF_MAY,
         "entre el 3 y el 7 de mayo": THREE_TO_SEVEN,
@@ -139,6 +150,7 @@ STORIES = {
         "na semana passada": WEEK_BEFORE,
         "no mês passado": LAST_MONTH,
         "nos últimos três dias": LAST_THREE_DAYS,
+        "no último mês": LAST_THIRTY_DAYS,
         "há três dias": THREE_DAYS_AGO,
         "três dias atrás": THREE_DAYS_AGO,
         "em 3 de maio": THIRD_OF_MAY,
@@ -158,6 +170,7 @@ STORIES = {
         "la settimana scorsa": WEEK_BEFORE,
         "il mese scorso": LAST_MONTH,
         "negli ultimi tre giorni": LAST_THREE_DAYS,
+        "nell'ultima settimana": LAST_SEVEN_DAYS,
         "tre giorni fa": THREE_DAYS_AGO,
         "il 3 maggio": THIRD_OF_MAY,
         "tra il 3 e il 7 maggio": THREE_TO_SEVEN,
@@ -174,6 +187,7 @@ STORIES = {
         "vorige week": WEEK_BEFORE,
         "afgelopen maand": LAST_MONTH,
         "de afgelopen drie dagen": LAST_THREE_DAYS,
+        "in de laatste week": LAST_SEVEN_DAYS,
         "drie dagen geleden": THREE_DAYS_AGO,
         "op 3 mei": THIRD_OF_MAY,
         "tussen 3 en 7 mei": THREE_TO_SEVEN,
@@ -190,6 +204,7 @@ STORIES = {
         "w zeszłym tygodniu": WEEK_BEFORE,
         "w zeszłym miesiącu": LAST_MONTH,
         "w ostatnich trzech dniach ostatnie trzy dni": LAST_THREE_DAYS,
+        "w ostatnim tygodniu": LAST_SEVEN_DAYS,
         "trzy dni temu": THREE_DAYS_AGO,
         "3 maja": THIRD_OF_MAY,
         "między 3 a 7 maja": THREE_TO_SEVEN,
@@ -222,6 +237,7 @@ STORIES = {
         "на прошлой неделе": WEEK_BEFORE,
         "в прошлом месяце": LAST_MONTH,
         "за последние три дня": LAST_THREE_DAYS,
+        "за последнюю неделю": LAST_SEVEN_DAYS,
         "три дня назад": THREE_DAYS_AGO,
         "3 мая": THIRD_OF_MAY,
         "3.5.": THIRD_OF_MAY,
@@ -389,6 +405,7 @@ def test_a_date_is_written_as_people_write_it(language: str, day: str) -> None:
         ("polish", "w zeszłym miesiącu", "w zeszłym miesiącu (kwiecień 2023)"),
         ("chinese", "昨天下雨了", "昨天 (2023年5月7日)下雨了"),
         ("japanese", "来週行く", "来週 (2023年5月15日の週)行く"),
+        ("english", "it rained in the last week", "it rained in the last week"),
     ],
 )
 def test_what_was_meant_is_added_in_the_language_it_was_said_in(
