@@ -39,6 +39,8 @@ class Moment:
     unit: str = ""
     # written in full, so that it is nothing else: it need not be looked up
     whole: bool = True
+    # the text is about the past
+    past: bool = False
     # the other end, of a time from one to another
     last: "Moment | None" = None
 
@@ -53,7 +55,9 @@ def moments(text: str, calendars: Sequence[Calendar], kinds: Sequence[str] = KIN
         for calendar in calendars:
             for form in calendar.forms[kind]:
                 left = _searched(text, left, kind, form, calendar, found)
-    return _joined(text, sorted(found, key=lambda one: one[0].start))
+    past = any(calendar.past.search(text) for calendar in calendars)
+    joined = _joined(text, sorted(found, key=lambda one: one[0].start))
+    return [replace(moment, past=past) for moment in joined]
 
 
 _Found = tuple[Moment, Calendar]

@@ -18,7 +18,10 @@ def asked(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
     """Return the times that a question means, the newest first; none for a date that does not exist.
 
     A date without a year is of every year from `earliest` to `now`. What is open begins at `earliest` or ends `now`.
+    A deadline, as in "what must be ready before Friday?", is still to come.
     """
+    if _is_deadline(moment):
+        return _open([(earliest, now)])
     spans = list(_closed(moment, earliest, now))
     match moment.relation:
         case "before":
@@ -58,6 +61,12 @@ def moved(day: Day, days: int) -> Day:
     ordinal = min(max(day.toordinal() + days, 2), date.max.toordinal() - 1)
     there = type(day).fromordinal(ordinal)
     return datetime.combine(there, time(), day.tzinfo) if isinstance(day, datetime) else there
+
+
+def _is_deadline(moment: Moment) -> bool:
+    """Tell whether a weekday or a day of the month is the next one, until which something may happen."""
+    bare = moment.kind in {"weekday", "monthday"} and moment.last is None
+    return bare and moment.relation in {"before", "until"} and not moment.past
 
 
 def _open(spans: Iterable[Span]) -> list[Span]:

@@ -34,6 +34,8 @@ IN_MAY = ("2026-05-01", "2026-06-01")
 BEFORE_MAY = ("2025-06-10", "2026-05-01")
 SINCE_APRIL = ("2026-04-01", "2026-05-13")
 UNTIL_FRIDAY = ("2025-06-10", "2026-05-09")
+# the next one: until now
+BY_FRIDAY = ("2025-06-10", "2026-05-13")
 LAST_FRIDAY = ("2026-05-08", "2026-05-09")
 AFTER_THE_THIRD = ("2026-05-04", "2026-05-13")
 
@@ -76,6 +78,9 @@ STORIES = {
         "what changed since April?": SINCE_APRIL,
         "what was done until Friday?": UNTIL_FRIDAY,
         "what was due by Friday?": UNTIL_FRIDAY,
+        "what must be ready before Friday?": BY_FRIDAY,
+        "what must be ready before the 20th?": BY_FRIDAY,
+        "what do we need until Sunday?": BY_FRIDAY,
         "what happened after the 3rd?": AFTER_THE_THIRD,
         "what happened since last week?": ("2026-05-04", "2026-05-13"),
         "what was said before yesterday?": ("2025-06-10", "2026-05-12"),
@@ -102,7 +107,8 @@ STORIES = {
         "vom 3. bis 7. Mai": THREE_TO_SEVEN,
         "was wurde vor Mai beschlossen": BEFORE_MAY,
         "was ist seit April neu?": SINCE_APRIL,
-        "bis Freitag": UNTIL_FRIDAY,
+        "bis Freitag": BY_FRIDAY,
+        "was war bis Freitag fertig?": UNTIL_FRIDAY,
         "was kam nach dem 3. noch?": AFTER_THE_THIRD,
         "im Mai": IN_MAY,
         "was war letzten Monat": LAST_MONTH,
@@ -122,7 +128,8 @@ STORIES = {
         "du 3 au 7 mai": THREE_TO_SEVEN,
         "avant mai": BEFORE_MAY,
         "depuis avril": SINCE_APRIL,
-        "jusqu'à vendredi": UNTIL_FRIDAY,
+        "jusqu'à vendredi": BY_FRIDAY,
+        "avant vendredi": BY_FRIDAY,
         "en mai": IN_MAY,
         "après le 3 ?": AFTER_THE_THIRD,
     },
@@ -140,7 +147,7 @@ STORIES = {
         "del 3 al 7 de mayo": THREE_TO_SEVEN,
         "antes de mayo": BEFORE_MAY,
         "desde abril": SINCE_APRIL,
-        "hasta el viernes": UNTIL_FRIDAY,
+        "hasta el viernes": BY_FRIDAY,
         "en mayo": IN_MAY,
     },
     "portuguese": {
@@ -159,7 +166,7 @@ STORIES = {
         "de 3 a 7 de maio": THREE_TO_SEVEN,
         "antes de maio": BEFORE_MAY,
         "desde abril": SINCE_APRIL,
-        "até sexta-feira": UNTIL_FRIDAY,
+        "até sexta-feira": BY_FRIDAY,
         "em maio": IN_MAY,
         "depois do dia 3": AFTER_THE_THIRD,
     },
@@ -177,7 +184,7 @@ STORIES = {
         "dal 3 al 7 maggio": THREE_TO_SEVEN,
         "prima di maggio": BEFORE_MAY,
         "da aprile": SINCE_APRIL,
-        "fino a venerdì": UNTIL_FRIDAY,
+        "fino a venerdì": BY_FRIDAY,
         "a maggio": IN_MAY,
     },
     "dutch": {
@@ -193,7 +200,7 @@ STORIES = {
         "tussen 3 en 7 mei": THREE_TO_SEVEN,
         "van 3 tot 7 mei": THREE_TO_SEVEN,
         "sinds april": SINCE_APRIL,
-        "tot vrijdag": UNTIL_FRIDAY,
+        "tot vrijdag": BY_FRIDAY,
         "in mei": IN_MAY,
         "na 3 mei": AFTER_THE_THIRD,
     },
@@ -211,7 +218,7 @@ STORIES = {
         "od 3 do 7 maja": THREE_TO_SEVEN,
         "przed majem przed maj": BEFORE_MAY,
         "od kwietnia": SINCE_APRIL,
-        "do piątku": UNTIL_FRIDAY,
+        "do piątku": BY_FRIDAY,
         "w maju": IN_MAY,
     },
     "turkish": {
@@ -226,7 +233,7 @@ STORIES = {
         "3-7 Mayıs arasında": THREE_TO_SEVEN,
         "Mayıs'tan önce": BEFORE_MAY,
         "Nisan'dan beri": SINCE_APRIL,
-        "cumaya kadar": UNTIL_FRIDAY,
+        "cumaya kadar": BY_FRIDAY,
         "Mayıs'ta": IN_MAY,
         "3 Mayıs'tan sonra": AFTER_THE_THIRD,
     },
@@ -280,7 +287,7 @@ STORIES = {
         "5月3日から7日": THREE_TO_SEVEN,
         "5月より前": BEFORE_MAY,
         "4月から": SINCE_APRIL,
-        "金曜日まで": UNTIL_FRIDAY,
+        "金曜日まで": BY_FRIDAY,
         "5月3日以降": AFTER_THE_THIRD,
         "5月に": IN_MAY,
     },

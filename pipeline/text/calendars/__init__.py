@@ -76,6 +76,8 @@ class Calendar:
     # what two numbers are no day of a month after, as in "at 5.30", and before, as in "2/3 of the votes"
     no_date_after: re.Pattern[str]
     no_date_before: re.Pattern[str]
+    # words that say that a text is about the past
+    past: re.Pattern[str]
     # a day of the month is one without any word before it
     alone: bool
     shown: Shown
@@ -146,6 +148,9 @@ def _read(told: Mapping[str, Any]) -> Calendar:
         dotted=told.get("dotted", False),
         no_date_after=pattern(rf"(?<!\w)(?:{patterns.alternatives(no_date_after)})\s{{1,3}}$", re.IGNORECASE),
         no_date_before=pattern(rf"\s{{0,3}}(?:{patterns.alternatives(no_date_before)})(?!\w)", re.IGNORECASE),
+        past=pattern(
+            rf"(?<!\w)(?:{patterns.alternatives(patterns.split(told.get('past', '')))})(?!\w)", re.IGNORECASE
+        ),
         alone=told.get("forms", {}).get("alone", not spaced),
         shown=Shown(
             **told["shown"],
