@@ -111,12 +111,25 @@ def _spans(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
         case "counted":
             # "in the last week" is of one
             return [(moved(today, -numbers.get("count", 1) * _UNIT_DAYS[moment.unit]), moved(today, 1))]
+        case "weekend":
+            return _weekends(today, last_only=moment.past)
+        case "step" if moment.unit == "weekend" and numbers["step"] == 0 and moment.past:
+            return _weekends(today)
         case "step" | "period":
             return [_period(moment.unit, numbers["step"], today)]
         case "monthday":
             return _days_of_months(numbers["d"], earliest, today)
         case _:
             return _dated(moment, earliest, now)
+
+
+def _weekends(today: datetime, *, last_only: bool = False) -> list[Span]:
+    """Return the weekend of this week; before it has begun, also or only the last one."""
+    coming = _period("weekend", 0, today)
+    if coming[0] <= today:
+        return [coming]
+    last = _period("weekend", -1, today)
+    return [last] if last_only else [coming, last]
 
 
 def _period(unit: str, step: int, today: datetime) -> Span:

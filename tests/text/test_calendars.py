@@ -24,6 +24,9 @@ YESTERDAY = ("2026-05-12", "2026-05-13")
 TODAY = ("2026-05-13", "2026-05-14")
 THREE_DAYS_AGO = ("2026-05-10", "2026-05-11")
 LAST_THREE_DAYS = ("2026-05-10", "2026-05-14")
+LAST_WEEKEND = ("2026-05-09", "2026-05-11")
+COMING_WEEKEND = ("2026-05-16", "2026-05-18")
+WEEKEND_BEFORE = ("2026-05-02", "2026-05-04")
 LAST_SEVEN_DAYS = ("2026-05-06", "2026-05-14")
 LAST_THIRTY_DAYS = ("2026-04-13", "2026-05-14")
 LAST_MONTH = ("2026-04-01", "2026-05-01")
@@ -54,7 +57,13 @@ STORIES = {
         "anything new in the last week?": LAST_SEVEN_DAYS,
         "what did we do this past week?": LAST_SEVEN_DAYS,
         "what did we spend over the past month?": LAST_THIRTY_DAYS,
-        "what did we do over the last weekend?": ("2026-05-09", "2026-05-11"),
+        "what did we do over the last weekend?": LAST_WEEKEND,
+        "what happened over the weekend?": LAST_WEEKEND,
+        "where were you at the weekend?": LAST_WEEKEND,
+        "what happened the weekend before last?": WEEKEND_BEFORE,
+        "what happened the week before last?": ("2026-04-27", "2026-05-04"),
+        "what was said on the Friday before last": ("2026-05-01", "2026-05-02"),
+        "what is planned for this weekend?": COMING_WEEKEND,
         "who moved in the last year?": ("2025-05-13", "2026-05-14"),
         "who came 3 days ago?": THREE_DAYS_AGO,
         "what was on May 3?": THIRD_OF_MAY,
@@ -97,6 +106,7 @@ STORIES = {
         "was war am Fr los": LAST_FRIDAY,
         "was gab es in den letzten drei Tagen": LAST_THREE_DAYS,
         "was gab es in der letzten Woche?": LAST_SEVEN_DAYS,
+        "was war am Wochenende?": LAST_WEEKEND,
         "was gab es im letzten Monat?": LAST_THIRTY_DAYS,
         "wer kam vor drei Tagen": THREE_DAYS_AGO,
         "was war am 3. Mai?": THIRD_OF_MAY,
@@ -121,6 +131,7 @@ STORIES = {
         "la semaine dernière": WEEK_BEFORE,
         "le mois dernier": LAST_MONTH,
         "ces trois derniers jours": LAST_THREE_DAYS,
+        "l'avant-dernier week-end": WEEKEND_BEFORE,
         "au cours de la dernière semaine": LAST_SEVEN_DAYS,
         "il y a trois jours": THREE_DAYS_AGO,
         "le 3 mai": THIRD_OF_MAY,
@@ -140,6 +151,7 @@ STORIES = {
         "la semana pasada": WEEK_BEFORE,
         "el mes pasado": LAST_MONTH,
         "en los últimos tres días": LAST_THREE_DAYS,
+        "el penúltimo fin de semana": WEEKEND_BEFORE,
         "en la última semana": LAST_SEVEN_DAYS,
         "hace tres días": THREE_DAYS_AGO,
         "el 3 de mayo": THIRD_OF_MAY,
@@ -157,6 +169,7 @@ STORIES = {
         "na semana passada": WEEK_BEFORE,
         "no mês passado": LAST_MONTH,
         "nos últimos três dias": LAST_THREE_DAYS,
+        "no penúltimo fim de semana": WEEKEND_BEFORE,
         "no último mês": LAST_THIRTY_DAYS,
         "há três dias": THREE_DAYS_AGO,
         "três dias atrás": THREE_DAYS_AGO,
@@ -177,6 +190,7 @@ STORIES = {
         "la settimana scorsa": WEEK_BEFORE,
         "il mese scorso": LAST_MONTH,
         "negli ultimi tre giorni": LAST_THREE_DAYS,
+        "il penultimo weekend": WEEKEND_BEFORE,
         "nell'ultima settimana": LAST_SEVEN_DAYS,
         "tre giorni fa": THREE_DAYS_AGO,
         "il 3 maggio": THIRD_OF_MAY,
@@ -194,6 +208,7 @@ STORIES = {
         "vorige week": WEEK_BEFORE,
         "afgelopen maand": LAST_MONTH,
         "de afgelopen drie dagen": LAST_THREE_DAYS,
+        "wat deden we in het weekend": LAST_WEEKEND,
         "in de laatste week": LAST_SEVEN_DAYS,
         "drie dagen geleden": THREE_DAYS_AGO,
         "op 3 mei": THIRD_OF_MAY,
@@ -358,6 +373,17 @@ def test_words_that_only_look_like_times_are_none(language: str, text: str) -> N
 def test_what_may_be_a_share_stays_in_the_text_when_it_is_read_as_a_day() -> None:
     assert calendar.times("what was on 3/5?", EARLIEST, NOW)[1] == "what was on 3/5?"
     assert calendar.times("was war am 3.5.?", EARLIEST, NOW, "german")[1] == "was war  ?"
+
+
+def test_a_weekend_that_may_be_the_last_or_the_coming_one_is_both() -> None:
+    assert spans("what did we do this weekend?", "english") == {LAST_WEEKEND, COMING_WEEKEND}
+    assert spans("who is away at the weekend?", "english") == {LAST_WEEKEND, COMING_WEEKEND}
+
+
+def test_on_a_sunday_the_weekend_is_the_one_that_has_begun() -> None:
+    sunday = NOW - timedelta(days=3)
+    found, _ = calendar.times("what did we do over the weekend?", EARLIEST, sunday)
+    assert [str(start.date()) for start, _ in found] == ["2026-05-09"]
 
 
 def test_of_a_mixed_chat_both_languages_are_read() -> None:

@@ -16,7 +16,7 @@ FOLDER = files(__name__)
 DEFAULT = "english"
 # The kinds of times, in the order in which a text is searched for them: the more words say it, the earlier.
 KINDS = (
-    *("range", "date", "ago", "counted", "week_weekday", "step_weekday", "period", "step", "day"),
+    *("range", "date", "ago", "counted", "week_weekday", "step_weekday", "period", "step", "weekend", "day"),
     *("month", "years", "weekday", "monthday"),
 )
 COUNTED_KINDS = ("ago", "step_weekday", "period", "step", "day")
@@ -110,7 +110,7 @@ def _read(told: Mapping[str, Any]) -> Calendar:
         numbers |= _han_numbers()
     meanings: dict[str, dict[str, Any]] = {
         key: {word: meaning for meaning, words in told.get(key, {}).items() for word in patterns.split(words)}
-        for key in ("units", "steps", "days", "periods")
+        for key in ("units", "steps", "steps_after", "days", "periods")
     }
     slots = patterns.slots(told, months, weekdays, numbers, meanings, spaced=spaced)
     forms = _FORMS | {"period": ["{period}"], "day": ["{day}"]} | told["forms"]
@@ -129,7 +129,9 @@ def _read(told: Mapping[str, Any]) -> Calendar:
         weekdays=_folded(weekdays),
         numbers=_folded(numbers),
         units=_folded(meanings["units"]),
-        steps={word: int(step) for word, step in _folded(meanings["steps"]).items()},
+        steps={
+            word: int(step) for word, step in _folded(meanings["steps"] | meanings["steps_after"]).items()
+        },
         days={word: int(days) for word, days in _folded(meanings["days"]).items()},
         periods={
             word: (meaning.split()[0], int(meaning.split()[1]))

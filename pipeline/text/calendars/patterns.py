@@ -61,6 +61,7 @@ def slots(
         "n": rf"(?<![\d.,])(?P<n>\d{{1,3}}|{alternatives(numbers)})",
         "unit": rf"(?P<unit>{alternatives(meanings['units'])})",
         "step": rf"(?P<step>{alternatives(meanings['steps'])})",
+        "step_after": rf"(?P<step>{alternatives(meanings['steps_after'])})",
         "day": rf"(?P<day>{alternatives(meanings['days'])})",
         "period": rf"(?P<period>{alternatives(meanings['periods'])})",
         "th": told.get("ordinal", ""),
