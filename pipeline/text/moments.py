@@ -171,7 +171,7 @@ def _counts(text: str, match: re.Match[str], moment: Moment, calendar: Calendar)
             if word.casefold() in calendar.short:
                 # "so", "do" and "mi" are words
                 return (
-                    said
+                    (said or _is_last_of_two(text, match.start(), calendar))
                     and not moment.article
                     and (len(word) > 2 or not calendar.capitals or word[0].isupper())
                 )
@@ -183,6 +183,16 @@ def _counts(text: str, match: re.Match[str], moment: Moment, calendar: Calendar)
             return bool(moment.before or moment.after) or calendar.alone or not match[0][0].isdigit()
         case _:
             return True
+
+
+def _is_last_of_two(text: str, start: int, calendar: Calendar) -> bool:
+    """Tell whether a month or weekday follows the first of two, as in "from Nov to Jan"."""
+    around = text[max(0, start - 2 * _AROUND_CHARS) : start]
+    first = calendar.first.search(around)
+    if first is None:
+        return False
+    lead = calendar.lead.search(around[: first.start()])
+    return lead is not None and bool(_relation(lead))
 
 
 def _joined(text: str, found: Sequence[_Found]) -> list[Moment]:

@@ -66,6 +66,8 @@ class Calendar:
     # what is said before a time, at the end of a text; what is said after it, at the beginning
     lead: re.Pattern[str]
     trail: re.Pattern[str]
+    # a month or weekday and what follows it as the first of two, at the end of a text
+    first: re.Pattern[str]
     # what is said between the first and the last of a time
     joins: re.Pattern[str]
     spaced: bool
@@ -105,6 +107,7 @@ def _read(told: Mapping[str, Any]) -> Calendar:
     months = {word: n for n, words in enumerate(told["months"], start=1) for word in patterns.split(words)}
     weekdays = {word: n for n, words in enumerate(told["weekdays"]) for word in patterns.split(words)}
     numbers = {word: n for n, words in enumerate(told["numbers"], start=1) for word in patterns.split(words)}
+    ordinals = {word: n for n, word in enumerate(told.get("ordinals", "").split(), start=1)}
     spaced, article = told.get("spaced", True), patterns.split(told.get("article", ""))
     if not spaced:
         numbers |= _han_numbers()
@@ -113,6 +116,7 @@ def _read(told: Mapping[str, Any]) -> Calendar:
         for key in ("units", "steps", "steps_after", "days", "periods")
     }
     slots = patterns.slots(told, months, weekdays, numbers, meanings, spaced=spaced)
+    slots["nth"] = rf"(?P<d>{patterns.alternatives(ordinals)})"
     forms = _FORMS | {"period": ["{period}"], "day": ["{day}"]} | told["forms"]
     to, and_ = patterns.split(told["to"]), patterns.split(told["and"])
     end = told.get("suffix", "")
@@ -127,7 +131,7 @@ def _read(told: Mapping[str, Any]) -> Calendar:
         },
         months=_folded(months),
         weekdays=_folded(weekdays),
-        numbers=_folded(numbers),
+        numbers=_folded(numbers | ordinals),
         units=_folded(meanings["units"]),
         steps={
             word: int(step) for word, step in _folded(meanings["steps"] | meanings["steps_after"]).items()
@@ -140,6 +144,11 @@ def _read(told: Mapping[str, Any]) -> Calendar:
         short=_short(told, spaced=spaced),
         lead=patterns.relations(told.get("leads", {}), article, spaced=spaced, trail=False, suffix=""),
         trail=patterns.relations(told.get("trails", {}), [], spaced=spaced, trail=True, suffix=end),
+        first=pattern(
+            rf"(?<!\w)(?:{patterns.alternatives([*months, *weekdays])})\.?(?:\s\d{{4}})?"
+            rf"\s{{0,3}}(?:[-–—]|(?:{patterns.alternatives(to + and_)})(?=\s))\s{{0,3}}$",
+            re.IGNORECASE,
+        ),
         joins=pattern(
             rf"{end}\s{{0,3}}(?:(?P<to>[-–—]|{patterns.alternatives(to)})|(?P<and>{patterns.alternatives(and_)}))\s{{0,3}}"
             rf"(?:(?:{patterns.alternatives(article)})\s{{1,3}})?",
