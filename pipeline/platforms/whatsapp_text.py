@@ -49,12 +49,13 @@ _NOUNS: dict[str, MediaKind] = {
     **dict.fromkeys(("document", "dokument", "documento", "документ", "belge"), "document"),
     **dict.fromkeys(("contact card", "kontaktkarte", "tarjeta de contacto", "fiche contact"), "contact"),
 }
-_OMITTED_IPHONE = re.compile(
-    rf"(?:(?P<name>\S.*?\.\w{{2,5}})\s.*?)?(?P<noun>{'|'.join(_NOUNS)}) "
+_OMITTED_NOUN = (
+    rf"(?P<noun>{'|'.join(_NOUNS)}) "
     "(?:omitted|weggelassen|omitid[oa]|ocultad[oa]|absente?|omise?|manquant|omess[oa]|weggelaten"
-    "|пропущено|dahil edilmedi)",
-    re.IGNORECASE,
+    "|пропущено|dahil edilmedi)"
 )
+_OMITTED_IPHONE = re.compile(rf"(?:(?P<name>\S.*?\.\w{{2,5}})\s.*?)?{_OMITTED_NOUN}", re.IGNORECASE)
+_OMITTED_BEHIND = re.compile(rf"{LTR}{_OMITTED_NOUN}$", re.IGNORECASE)
 
 # On Android a system line has no `Name: `, but these may hold a colon.
 _SYSTEM = re.compile(rf"\b(?:{_PHRASES['system']})", re.IGNORECASE)
@@ -124,8 +125,12 @@ def read_text(raw: str, *, iphone: bool) -> Said:
         if (media := _media(line, iphone=iphone)) is not None:
             return Said(text=caption, media=(media,), edited=edited)
     # the iPhone can put the attachment behind the caption, on one line
-    if iphone and (found := _ATTACHED_BEHIND.search(text, max(0, len(text) - _LONGEST_PHRASE))):
+    end = max(0, len(text) - _LONGEST_PHRASE)
+    if iphone and (found := _ATTACHED_BEHIND.search(text, end)):
         return Said(text=trim(text[: found.start()]), media=(_attachment(found["name"]),), edited=edited)
+    if iphone and (found := _OMITTED_BEHIND.search(text, end)):
+        sent = attachment(_NOUNS[found["noun"].lower()], "")
+        return Said(text=trim(text[: found.start()]), media=(sent,), edited=edited)
     # Polls have several lines and places a link; every other marked text is WhatsApp's own sentence.
     system = marked and "\n" not in text and "https://" not in text
     return Said(text=text.replace(LTR, "") if iphone else text, edited=edited, system=system)

@@ -360,6 +360,15 @@ def test_what_was_sent_stays_visible_on_the_iphone(placeholder: str, content: st
     assert read(f"\u200e[13/01/24, 10:00:00] Ana: \u200e{placeholder}").contents == [content]
 
 
+def test_a_caption_before_a_picture_is_one_message_with_and_without_the_media() -> None:
+    start = "[13/01/24, 10:00:00] Ana: the new boiler \u200e"
+    without, attached = read(f"{start}image omitted"), read(f"{start}<attached: 00000012-PHOTO-2024.jpg>")
+    assert without.contents == attached.contents == ["[image] the new boiler"]
+    assert without.ids == attached.ids
+    typed = "why is there an image omitted"
+    assert read(f"[13/01/24, 10:00:00] Ana: {typed}").contents == [typed]
+
+
 def test_a_tag_that_somebody_typed_is_text() -> None:
     assert read("13/01/24, 10:00 - Ana: <html>").contents == ["<html>"]
 
