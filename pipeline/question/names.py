@@ -10,8 +10,15 @@ from pipeline.text.accents import without_accents
 _WORD = re.compile(r"@?[^\W_]+(?:[._'’-][^\W_]+)*")
 _PART = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 # A name of scripts without spaces: two or three of its characters are the family's or the given name.
-_SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff]{2,}")
+_SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u3005\u3040-\u30ff\u3400-\u9fff]{2,}")
 _HAN = re.compile(r"[\u3400-\u9fff]{3,4}")
+# The family's name in characters and the given one in syllables, as in 田中さくら.
+_RUNS = re.compile(r"[\u3005\u3400-\u9fff]+|[\u3040-\u309f]+|[\u30a0-\u30ff]+")
+# What is said of somebody, after the family's name.
+_HONORED = re.compile(
+    r"(?<![\u3005\u3400-\u9fff])([\u3005\u3400-\u9fff]{1,4}?)(?:さん|さま|くん|ちゃん|様|君|氏|先生)"
+)
+_HONORIFICS = frozenset(("さん", "さま", "くん", "ちゃん"))
 _SENTENCE_START = re.compile(r"(?:\A|[.!?:;…])\W*\Z")
 # Looked at to see whether a sentence begins.
 _BEFORE_CHARS = 6
@@ -161,13 +168,13 @@ def _spaceless(text: str, people: Sequence[str], naming: Naming, found: _Found) 
     for person in people:
         for name in _SPACELESS.findall(person):
             whole.add(name)
-            parts = {name}
+            parts = {name, *(run for run in _RUNS.findall(name) if run not in _HONORIFICS)}
             if _HAN.fullmatch(name):
                 parts |= {name[1:], name[:2], name[2:]} if len(name) == 4 else {name[1:]}
             for part in parts:
                 if len(part) > 1:
                     holders.setdefault(part, []).append(person)
-    taken: list[tuple[int, int]] = []
+    taken = _honored(text, whole, holders, found)
     for name in sorted(holders, key=len, reverse=True):
         at = text.find(name)
         if at < 0 or name in naming.words or any(start <= at < end for start, end in taken):
@@ -178,6 +185,20 @@ def _spaceless(text: str, people: Sequence[str], naming: Naming, found: _Found) 
             if name in whole:
                 found.sure.append((at, at + len(name)))
             at = text.find(name, at + len(name))
+
+
+def _honored(
+    text: str, whole: Iterable[str], holders: Mapping[str, Sequence[str]], found: _Found
+) -> list[tuple[int, int]]:
+    """Find those whose family's name is said with what honors them; return where."""
+    taken = []
+    for match in _HONORED.finditer(text):
+        family = match[1]
+        named = [name for name in sorted(whole) if name.startswith(family) and len(name) > len(family)]
+        if named and family not in whole:
+            found.add([person for name in named for person in holders[name]], family)
+            taken.append(match.span(1))
+    return taken
 
 
 def _is_name(text: str, words: Sequence[_Word], at: int, base: str, naming: Naming, *, lower: bool) -> bool:

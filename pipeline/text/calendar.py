@@ -1,5 +1,6 @@
 """Dates in a text: relative dates made absolute, and the times that a question names, in the words of its language."""
 
+import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from datetime import date, datetime
@@ -12,6 +13,8 @@ from pipeline.text.spans import Span
 MONTHS = tuple(name.lower() for name in calendars_of("english")[0].shown.months)
 # A time of the calendar leaves the text that is searched; one that counts from now may be said there as well.
 _OF_CALENDAR = frozenset(("range", "date", "month", "years"))
+# The word after a name, or the ending of an owner.
+_FOLLOWING = re.compile(r"['’]s?(?!\w)|\s{1,3}([^\W_]+)")
 _LENGTHS = {"day": 1, "weekend": 2, "week": 7}
 
 
@@ -66,7 +69,7 @@ def times(
     """Read the times that a question names: `(each once, in their order, the text without those of the calendar)`.
 
     "Before", "after", "since" and "until" a time mean from `earliest` or until `now`, in the time zone of `now`. A
-    month that is one of `names` (in lower case) as well stays in the text.
+    month that is one of `names` (in lower case) as well stays in the text, unless the word before it is of a month.
     """
     counted, dated, left = _read(text, earliest, now, language, names)
     return list(dict.fromkeys([*counted, *dated])), left
@@ -95,10 +98,19 @@ def _read(
         meant = spans.asked(moment, earliest, now)
         of_calendar = moment.kind in _OF_CALENDAR
         (dated if of_calendar else counted).extend(meant)
-        if of_calendar and moment.whole and text[moment.start : moment.end].casefold() not in names:
+        if of_calendar and moment.whole and not _may_name(text, moment, names):
             left += [text[at : max(at, moment.start - moment.before)], " "]
             at = moment.end + moment.after
     return counted, dated, "".join((*left, text[at:]))
+
+
+def _may_name(text: str, moment: Moment, names: Collection[str]) -> bool:
+    """Tell whether a month may as well be somebody's name: "in May Chen's flat", but not "in May"."""
+    if text[moment.start : moment.end].casefold() not in names:
+        return False
+    following = _FOLLOWING.match(text, moment.end)
+    is_whole_name = following is not None and (following[1] is None or following[1].casefold() in names)
+    return is_whole_name or not moment.surely_month
 
 
 def _has_one_meaning(moment: Moment) -> bool:

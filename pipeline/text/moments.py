@@ -39,6 +39,8 @@ class Moment:
     unit: str = ""
     # written in full, so that it is nothing else: it need not be looked up
     whole: bool = True
+    # a word before it says that it is a month, and not somebody who is called like one
+    surely_month: bool = False
     # the text is about the past
     past: bool = False
     # the other end, of a time from one to another
@@ -134,11 +136,12 @@ def _related(text: str, read: Moment, calendar: Calendar) -> Moment:
     def lead_before(end: int) -> re.Match[str] | None:
         return calendar.lead.search(text[max(0, end - _AROUND_CHARS) : end])
 
-    relation, before, after, article = "", 0, 0, False
+    relation, before, after, article, surely_month = "", 0, 0, False, False
     lead = lead_before(read.start)
     if lead:
         article = bool(lead.groupdict().get("article"))
         relation, before = _relation(lead), len(lead[0])
+        surely_month = read.kind == "month" and calendar.before_months.search(lead[0]) is not None
         if relation == "week" and (more := lead_before(read.start - before)):
             before += len(more[0])
     trail = calendar.trail.match(text[read.end : read.end + _AROUND_CHARS])
@@ -148,7 +151,15 @@ def _related(text: str, read: Moment, calendar: Calendar) -> Moment:
     led = bool(relation)
     if read.kind == "range" and relation in {"since", "until"}:
         relation = "in"  # "from" is the first of two words
-    return replace(read, before=before, after=after, relation=relation or "in", led=led, article=article)
+    return replace(
+        read,
+        before=before,
+        after=after,
+        relation=relation or "in",
+        led=led,
+        article=article,
+        surely_month=surely_month,
+    )
 
 
 def _relation(match: re.Match[str]) -> str:

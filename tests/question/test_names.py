@@ -74,6 +74,22 @@ def test_a_name_is_found_with_and_without_its_accents(text: str, person: str) ->
     assert asked.names
 
 
+@pytest.mark.parametrize(
+    ("text", "people", "content"),
+    [
+        ("what did we buy in May?", {}, "what did we buy ?"),
+        ("what did May buy in May?", {"May Chen": 1}, "what did May buy ?"),
+        ("what did we paint in May Chen's flat?", {"May Chen": 1}, "what did we paint in flat?"),
+        ("what changed since May's birthday?", {"May Chen": 1}, "what changed since May's birthday?"),
+        ("who has a message from May?", {"May Chen": 1}, "who has a message from May?"),
+    ],
+)
+def test_a_month_is_nobody_who_is_called_like_it(text: str, people: dict[str, float], content: str) -> None:
+    asked = read(text, ["May Chen", "Ben"])
+    assert asked.speakers == people
+    assert asked.content == content
+
+
 def test_of_two_with_one_name_each_is_named_by_half() -> None:
     asked = read("what did Ana say?", GROUP)
     assert asked.speakers == {"Ana Silva": 0.5, "Ana Costa": 0.5}
@@ -139,6 +155,11 @@ def test_a_month_that_is_a_name_is_both() -> None:
         ("chinese", ["李明", "高兴"], "今天高兴吗", set()),
         ("japanese", ["田中太郎", "佐藤"], "田中さんはいつ来る?", {"田中太郎"}),
         ("japanese", ["田中太郎", "佐藤"], "佐藤が言ったことは?", {"佐藤"}),
+        ("japanese", ["佐藤健", "林"], "佐藤さんは何を買った?", {"佐藤健"}),
+        ("japanese", ["佐々木健", "林太郎"], "佐々木さんと小林さんは?", {"佐々木健"}),
+        ("japanese", ["田中さくら", "健"], "さくらは何を言った?", {"田中さくら"}),
+        ("japanese", ["田中さん", "健"], "鈴木さんは?", set()),
+        ("chinese", ["李明", "王小红"], "王先生说了什么", {"王小红"}),
         ("german+english", ["Olek", "Koch"], "what did Olek say, wann kocht der Koch", {"Olek"}),
         ("no such language", ["Olek", "Ann"], "what did Olek say", {"Olek"}),
     ],

@@ -68,6 +68,8 @@ class Calendar:
     trail: re.Pattern[str]
     # a month or weekday and what follows it as the first of two, at the end of a text
     first: re.Pattern[str]
+    # of what is said before a time, what makes a month of a word that is also a name
+    before_months: re.Pattern[str]
     # what is said between the first and the last of a time
     joins: re.Pattern[str]
     spaced: bool
@@ -144,6 +146,10 @@ def _read(told: Mapping[str, Any]) -> Calendar:
         short=_short(told, spaced=spaced),
         lead=patterns.relations(told.get("leads", {}), article, spaced=spaced, trail=False, suffix=""),
         trail=patterns.relations(told.get("trails", {}), [], spaced=spaced, trail=True, suffix=end),
+        before_months=pattern(
+            rf"(?:{patterns.alternatives(patterns.split(told.get('before_months', '')))})\s{{1,3}}$",
+            re.IGNORECASE,
+        ),
         first=pattern(
             rf"(?<!\w)(?:{patterns.alternatives([*months, *weekdays])})\.?(?:\s\d{{4}})?"
             rf"\s{{0,3}}(?:[-–—]|(?:{patterns.alternatives(to + and_)})(?=\s))\s{{0,3}}$",
