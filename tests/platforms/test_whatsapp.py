@@ -237,6 +237,22 @@ def test_a_long_export_of_few_days_is_read_until_a_date_tells(monkeypatch: pytes
     assert chat.contents == ["04", "04", "04", "05", "05", "06", "13"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        'Ana renamed the group "House" to "House: new"',
+        "Ana hat den Gruppennamen von „Haus“ zu „Haus: neu“ geändert",
+        "Ana ha cambiato il nome del gruppo da “Casa” a “Casa: nuova”",
+        "Ana a changé le nom du groupe : « Maison: neuve »",
+        "Ana a renommé le groupe « Maison: neuve »",
+    ],
+)
+def test_a_groups_new_name_with_a_colon_is_nobodys_message(line: str) -> None:
+    chat = read(f"13/01/24, 10:00 - {line}\n13/01/24, 10:01 - Ana: ok")
+    assert chat.contents == ["ok"]
+    assert [skipped.reason for skipped in chat.skipped] == ["system line"]
+
+
 def test_null_is_what_whatsapp_does_not_export_and_is_counted() -> None:
     chat = read("13/01/24, 10:00 - Ana: null\n13/01/24, 10:01 - Ana: null and void")
     assert chat.contents == ["null and void"]
