@@ -483,6 +483,7 @@ def test_old_messages_go_with_their_vectors_and_sessions_keep_what_they_say(
     two_sessions: Database, settings: Settings, policy: Policy
 ) -> None:
     run(two_sessions, "summarize", summarizer(two_sessions), policy)
+    run(two_sessions, "extract", learns(two_sessions), policy)
     run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
     kept = settings.model_copy(update={"retention_messages_per_chat": 2})
     assert prune(two_sessions, TENANT, retention_of(kept), dry_run=True)["messages_by_count"] == 5
@@ -538,11 +539,13 @@ def test_cutting_anew_keeps_the_sessions_whose_messages_retention_has_removed(
     accept.accept(database, TENANT, CHAT, given)
     place(database, rules, policy)
     run(database, "summarize", summarizer(database), policy)
+    run(database, "extract", learns(database), policy)
     kept = "SELECT id, status, started_at, message_count, summary_text FROM conversation_sessions ORDER BY id"
     before = rows(database, kept)
     assert [row[1] for row in before] == ["summarized"] * 3
     # the first session has lost all its messages, the second some
-    prune(database, TENANT, retention_of(settings.model_copy(update={"retention_messages_per_chat": 6})))
+    six = retention_of(settings.model_copy(update={"retention_messages_per_chat": 6}))
+    assert prune(database, TENANT, six)["messages_by_count"] == 6
     with database.tenant(TENANT) as connection:
         session_ranges.sessionize_anew(connection, TENANT, CHAT.chat_id, rules)
     assert rows(database, kept) == before

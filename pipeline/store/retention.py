@@ -4,23 +4,58 @@ from sqlalchemy import Connection, text
 
 from pipeline.store import pruned_senders
 from pipeline.store.statements import number, run
-from schemas.kinds import EMBED
+from schemas.kinds import EMBED, EXTRACT, SUMMARIZE
 
 # Each statement finds at most :batch rows of one tenant; `WITH doomed AS (…)` serves counting and deleting.
-# Messages that wait for their place are none of them: they would stand before all others.
-_PLACED = "NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = messages.tenant_id AND a.message_id = id)"
+HELD_DAYS = 7
+"""Since it was received, a message waits for its session at most: some never end, and budgets are spent every day."""
+
+
+def _is_placed(message: str) -> str:
+    """Return the condition that a message has its place. The others would stand before all that may go."""
+    return f"""NOT EXISTS (
+        SELECT 1 FROM arrivals a WHERE a.tenant_id = {message}.tenant_id AND a.message_id = {message}.id)"""
+
+
+def _may_go(message: str) -> str:
+    """Return the condition that a message has its place, and its session is summarized and learned from.
+
+    Sessions of a key do not overlap: the last one that begins before a message is its own. (Of jobs the latest time is
+    asked for, as `EXISTS` would be planned as a hash of all jobs, made again for each message.)
+    """
+    return f"""{_is_placed(message)}
+        AND NOT ({message}.received_at > now() - interval '{HELD_DAYS} days' AND EXISTS (
+            SELECT 1 FROM (
+                SELECT s.id, s.status, s.ended_at FROM conversation_sessions s
+                WHERE s.tenant_id = {message}.tenant_id AND s.chat_id = {message}.chat_id
+                    AND s.session_key = {message}.session_key AND s.status <> 'merged'
+                    AND s.started_at <= {message}.sent_at
+                ORDER BY s.started_at DESC LIMIT 1) own
+            WHERE own.ended_at >= {message}.sent_at AND (own.status = 'open' OR (
+                SELECT max(j.due_at) FROM jobs j
+                WHERE j.tenant_id = {message}.tenant_id AND j.kind IN ('{SUMMARIZE}', '{EXTRACT}')
+                    AND j.key = 'session:' || own.id) IS NOT NULL)))"""
+
+
 # Chat by chat, as the index goes.
 MESSAGES_BY_AGE = f"""
     SELECT m.id, m.chat_id FROM chats c CROSS JOIN LATERAL (
         SELECT id, chat_id FROM messages
-        WHERE tenant_id = c.tenant_id AND chat_id = c.chat_id AND sent_at < :before AND {_PLACED}
+        WHERE tenant_id = c.tenant_id AND chat_id = c.chat_id AND sent_at < :before AND {_may_go("messages")}
         ORDER BY sent_at LIMIT :batch) m
     LIMIT :batch
 """
+# The newest message beyond those that are kept, then from the oldest on: what is held is rarely among them.
 MESSAGES_BY_COUNT = f"""
     SELECT m.id, m.chat_id FROM chats c CROSS JOIN LATERAL (
-        SELECT id, chat_id FROM messages WHERE tenant_id = c.tenant_id AND chat_id = c.chat_id AND {_PLACED}
-        ORDER BY sent_at DESC, id DESC OFFSET :keep LIMIT :batch) m
+        SELECT sent_at, id FROM messages
+        WHERE tenant_id = c.tenant_id AND chat_id = c.chat_id AND {_is_placed("messages")}
+        ORDER BY sent_at DESC, id DESC OFFSET :keep LIMIT 1) beyond
+    CROSS JOIN LATERAL (
+        SELECT id, chat_id FROM messages
+        WHERE tenant_id = c.tenant_id AND chat_id = c.chat_id AND (sent_at, id) <= (beyond.sent_at, beyond.id)
+            AND {_may_go("messages")}
+        ORDER BY sent_at LIMIT :batch) m
     WHERE c.message_count > :keep LIMIT :batch
 """
 MEMORIES_EXPIRED = """
@@ -137,8 +172,7 @@ _KEYS = {
 _LOCK_CHATS = text("SELECT 1 FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR NO KEY UPDATE")
 _DELETE_MESSAGES = text(f"""
     WITH gone AS (
-        DELETE FROM messages t WHERE t.id = ANY(:ids) AND NOT EXISTS (SELECT 1 FROM arrivals a
-            WHERE a.tenant_id = t.tenant_id AND a.message_id = t.id)
+        DELETE FROM messages t WHERE t.id = ANY(:ids) AND {_may_go("t")}
         RETURNING t.tenant_id, t.chat_id, t.id, length(t.tsv) AS lexemes
     ), dropped_jobs AS (
         DELETE FROM jobs w USING gone

@@ -277,7 +277,7 @@ def test_summaries_of_pruned_messages_that_quote_a_forgotten_user_go_too(
     remembered: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     keep = retention_of(Settings(_env_file=None, retention_days=1))
-    place(remembered, rules, policy)
+    work(remembered, rules, policy)
     assert prune(remembered, TENANT, keep)["messages_by_age"] == 165
     assert {"conversation_sessions.summary_text", "entity_aliases.alias"} <= set(
         everywhere(remembered, "zebrafish")

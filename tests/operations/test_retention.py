@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -40,12 +41,17 @@ def keep() -> Retention:
     return retention_of(Settings(_env_file=None, retention_days=1))
 
 
+def nothing_made(rules: SessionPolicy) -> SessionPolicy:
+    """Messages wait for no summary, and for nobody to learn from them."""
+    return replace(rules, summaries=False, facts=False)
+
+
 def test_messages_that_wait_for_their_place_do_not_stand_before_those_that_may_go(
     database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
 ) -> None:
     # Given old messages that are placed, and more and older ones that are not
     accept.accept(database, TENANT, OLD, [message(n, id=f"p{n}") for n in range(8)])
-    place(database, rules, policy)
+    place(database, nothing_made(rules), policy)
     accept.accept(database, TENANT, OLDER, [message(n - 100, id=f"w{n}") for n in range(8)])
     accept.accept(database, TENANT, OLD, [message(n - 50, id=f"v{n}") for n in range(8)])
     # When they are pruned in batches that these would fill
@@ -60,7 +66,7 @@ def test_a_chat_is_locked_before_its_messages_as_whoever_edits_one_does(
     database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
 ) -> None:
     accept.accept(database, TENANT, OLD, [message(n) for n in range(3)])
-    place(database, rules, policy)
+    place(database, nothing_made(rules), policy)
     pruned: list[int] = []
     with database.tenant(TENANT) as editing:
         # Given somebody who has the chat and comes to its messages next
