@@ -1,6 +1,6 @@
 """Summarize the messages of one session, part by part, going on from its stored summary where that is possible."""
 
-from datetime import timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -23,8 +23,7 @@ def summarize_session(
 ) -> Summary:
     """Summarize a session's messages part by part. Raises `Permanent` if there are none left."""
     with database.tenant(source.tenant_id) as connection:
-        summary = _carried_on(connection, row, client.model, version)
-    start = row.started_at if summary is None else row.summary_ended_at - OVERLAP
+        summary, start = _carried_on(connection, row, client.model, version)
     last: Message | None = None
     while True:
         with database.tenant(source.tenant_id) as connection:
@@ -61,21 +60,44 @@ def stored_summary(row: Row[Any]) -> Summary | None:
     )
 
 
-def _carried_on(connection: Connection, row: Row[Any], model: str, version: int) -> Summary | None:
-    """Return the stored summary if the new one goes on from it; None if everything is read again.
+def count_left(connection: Connection, row: Row[Any]) -> int:
+    """Count the messages of a session that are still stored; fewer than it counts itself, if retention removed some."""
+    return messages.count_in_range(connection, row.chat_id, row.session_key, row.started_at, row.ended_at)
+
+
+def _carried_on(
+    connection: Connection, row: Row[Any], model: str, version: int
+) -> tuple[Summary | None, datetime]:
+    """Return the stored summary if the new one goes on from it, and since when messages are read.
+
+    None if everything is read again. Where retention has removed messages the stored summary is all that is left of
+    them, whoever made it: the new one goes on from it with the messages that are left.
+    """
+    stored = stored_summary(row)
+    if stored is None:
+        return None, row.started_at
+    if _reads_on(connection, row, model, version):
+        return stored, row.summary_ended_at - OVERLAP
+    if count_left(connection, row) >= row.message_count:
+        return None, row.started_at
+    reads_on = row.status == "open" and row.summary_ended_at is not None
+    return stored, row.summary_ended_at - OVERLAP if reads_on else row.started_at
+
+
+def _reads_on(connection: Connection, row: Row[Any], model: str, version: int) -> bool:
+    """Tell whether only those messages are read that came since the stored summary was made.
 
     It must be by the same model. A closed session is carried on by a language model only, and only where every message
     since came later than what the summary has read: extraction costs nothing, and is better of the whole.
     """
     if row.summary_ended_at is None or row.summary_model != model:
-        return None
-    if row.status != "open":
-        if model == EXTRACTIVE or row.summary_revision is None or row.summary_version != version:
-            return None
-        read = messages.count_in_range(
-            connection, row.chat_id, row.session_key, row.started_at, row.summary_ended_at
-        )
-        # fewer: retention has removed some, which the summary remembers
-        if read > row.summary_message_count:
-            return None
-    return stored_summary(row)
+        return False
+    if row.status == "open":
+        return True
+    if model == EXTRACTIVE or row.summary_revision is None or row.summary_version != version:
+        return False
+    read = messages.count_in_range(
+        connection, row.chat_id, row.session_key, row.started_at, row.summary_ended_at
+    )
+    # fewer: retention has removed some, which the summary remembers
+    return read <= int(row.summary_message_count)

@@ -6,7 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline.store import counters, messages, sessions
+from pipeline.enrich.session_summary import count_left
+from pipeline.store import counters, sessions
 from schemas.sessions import EXTRACTIVE, is_named
 
 QUIET_TIME, QUIET_SESSIONS = timedelta(days=7), 7
@@ -66,9 +67,14 @@ def is_due(connection: Connection, tenant_id: str, row: Row[Any], policy: Summar
     is_current = (row.summary_revision, row.summary_version) == (row.revision, policy.version)
     # what retention has left of a session makes no better summary
     if is_current and (
-        row.summary_model != EXTRACTIVE or model == EXTRACTIVE or not _is_whole(connection, row)
+        row.summary_model != EXTRACTIVE
+        or model == EXTRACTIVE
+        or count_left(connection, row) < row.message_count
     ):
         sessions.set_status(connection, row.id, row.revision, "summarized")
+        return False
+    if row.status != "open" and row.summary_text and not count_left(connection, row):
+        sessions.keep_summary(connection, row.id, row.revision, policy.version)
         return False
     enough = policy.named_rolling_messages if is_named(row.session_key) else policy.rolling_messages
     return bool(
@@ -76,9 +82,3 @@ def is_due(connection: Connection, tenant_id: str, row: Row[Any], policy: Summar
         or row.message_count - (row.summary_message_count or 0) >= enough
         or row.token_count - (row.summary_token_count or 0) >= policy.rolling_tokens
     )
-
-
-def _is_whole(connection: Connection, row: Row[Any]) -> bool:
-    """Tell whether all messages of a session are still stored."""
-    place = row.chat_id, row.session_key, row.started_at, row.ended_at
-    return messages.count_in_range(connection, *place) >= int(row.message_count)

@@ -51,6 +51,10 @@ _ADVANCE = text("""
 _OF_CHAT = "(CAST(:chat AS text) IS NULL OR t.{chat} = :chat)"
 _SINCE = "(CAST(:since AS timestamptz) IS NULL OR t.{time} >= :since)"
 _UNTIL = "(CAST(:until AS timestamptz) IS NULL OR t.{time} < :until)"
+# A model does not summarize what retention has left of a session that has a summary.
+_WHOLE = """t.message_count <= (
+    SELECT count(*) FROM messages m WHERE m.tenant_id = t.tenant_id AND m.chat_id = t.chat_id
+        AND m.session_key = t.session_key AND m.sent_at BETWEEN t.started_at AND t.ended_at)"""
 
 
 def _as_backfill(row: Row[Any]) -> Backfill:
@@ -144,7 +148,8 @@ SOURCES = {
             (t.status = 'failed' OR t.summary_revision IS DISTINCT FROM t.revision
                 OR t.summary_version IS DISTINCT FROM :version
                 OR (:by_model AND t.summary_model = '{EXTRACTIVE}' AND (
-                    t.chat_id = ANY(CAST(:model_chats AS text[])) OR cardinality(CAST(:model_chats AS text[])) = 0))
+                    t.chat_id = ANY(CAST(:model_chats AS text[])) OR cardinality(CAST(:model_chats AS text[])) = 0)
+                    AND {_WHOLE})
             ) AS missing
         FROM conversation_sessions t
         WHERE t.status IN ('closed', 'summarized', 'failed', 'skipped') AND t.message_count >= :min_messages

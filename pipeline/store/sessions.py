@@ -133,6 +133,11 @@ _SET_STATUS = text("""
     UPDATE conversation_sessions SET status = :status, failure_reason = :reason
     WHERE id = :id AND revision = :revision AND status NOT IN ('open', 'merged')
 """)
+_KEEP_SUMMARY = text("""
+    UPDATE conversation_sessions SET summary_revision = revision, summary_version = :version,
+        status = 'summarized', failure_reason = NULL
+    WHERE id = :id AND revision = :revision AND status NOT IN ('open', 'merged')
+""")
 _BEFORE = text("""
     SELECT count(*) AS all_before, count(*) FILTER (WHERE ended_at > CAST(:start AS timestamptz) - :within) AS lately
     FROM conversation_sessions
@@ -261,6 +266,12 @@ def set_status(
     """Set a closed session's status (`skipped`, `failed`) unless it has changed since that revision."""
     given = {"id": session_id, "revision": revision, "status": status, "reason": reason}
     return run(connection, _SET_STATUS, **given).rowcount == 1
+
+
+def keep_summary(connection: Connection, session_id: int, revision: int, version: int) -> bool:
+    """Count a closed session's stored summary as one of this revision and version: there is nothing left to read."""
+    given = {"id": session_id, "revision": revision, "version": version}
+    return run(connection, _KEEP_SUMMARY, **given).rowcount == 1
 
 
 def count_before(

@@ -8,13 +8,18 @@ from sqlalchemy import text
 
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.operations import backfill
+from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.retention import Retention, prune, retention_of
 from pipeline.operations.sweep import sweep
 from pipeline.store.database import Database
+from schemas.backfills import BackfillRequest
 from schemas.messages import MessageIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
+from tests.enrich.test_summarize import ROLLING, Reading, rolls
 from tests.test_pipeline import CHAT, learns, place, rows, run, summarizer
 
 SETTLE = timedelta(minutes=10)
@@ -127,3 +132,101 @@ def test_messages_of_which_nothing_is_made_do_not_wait(
     accept.accept(database, TENANT, CHAT, boat())
     place(database, replace(rules, summaries=False, facts=False), policy)
     assert prune(database, TENANT, keep)["messages_by_age"] == 8
+
+
+# Summaries
+
+
+SUMMARIES = "SELECT status, summary_text || decisions FROM conversation_sessions"
+
+
+def long_received(database: Database) -> None:
+    """All that is stored came weeks ago, so that it waits for nothing."""
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE messages SET received_at = received_at - interval '30 days'"))
+
+
+def the_summary(database: Database) -> str:
+    ((status, summary),) = rows(database, SUMMARIES)
+    assert status == "summarized"
+    return str(summary)
+
+
+def test_a_chat_that_has_not_rested_for_weeks_remembers_at_the_end_what_was_decided_at_first(
+    database: Database, rules: SessionPolicy, policy: Policy, few: Retention
+) -> None:
+    # Given a session that is summarized as it goes on, and of which only the last messages are left
+    rolling = replace(rules, rolling_messages=ROLLING, rolling_tokens=10**6)
+    began = datetime.now(UTC) - timedelta(minutes=20)
+    said = [
+        each.model_copy(update={"sent_at": began + timedelta(seconds=10 * n)})
+        for n, each in enumerate(boat())
+    ]
+    for part in (said[:4], said[4:]):
+        accept.accept(database, TENANT, CHAT, part)
+        place(database, rolling, policy)
+        run(database, "summarize", rolls(database, Reading()), policy)
+    long_received(database)
+    assert prune(database, TENANT, few)["messages_by_count"] == 4
+    # When something else is said, and it ends
+    last = message(0, "ok, bye", id="last").model_copy(update={"sent_at": began + timedelta(seconds=90)})
+    accept.accept(database, TENANT, CHAT, [last])
+    place(database, rolling, policy)
+    sweep(database, replace(rolling, gap=timedelta(minutes=5)), 5)
+    run(database, "summarize", rolls(database, Reading()), policy)
+    # Then its summary says what was decided
+    assert "Beatriz" in the_summary(database)
+    assert rows(database, "SELECT summary_message_count FROM conversation_sessions") == [(9,)]
+
+
+@pytest.mark.parametrize("minute", [2.5, 9])
+def test_a_late_message_does_not_make_a_summary_forget_what_has_been_pruned(
+    database: Database, rules: SessionPolicy, policy: Policy, few: Retention, minute: float
+) -> None:
+    accept.accept(database, TENANT, CHAT, boat())
+    place(database, rules, policy)
+    all_made(database, policy)
+    assert prune(database, TENANT, few)["messages_by_count"] == 4
+    accept.accept(database, TENANT, CHAT, [message(minute, "The plumber is called Joaquim.", id="late")])
+    place(database, rules, policy)
+    all_made(database, policy)
+    assert "Beatriz" in the_summary(database)
+    assert "Joaquim" in the_summary(database)
+
+
+@pytest.mark.parametrize("left", [0, 4])
+def test_a_new_version_of_summaries_keeps_those_of_sessions_that_were_pruned(
+    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention, few: Retention, left: int
+) -> None:
+    accept.accept(database, TENANT, CHAT, boat())
+    place(database, rules, policy)
+    all_made(database, policy)
+    before = the_summary(database)
+    prune(database, TENANT, few if left else keep)
+    # When all summaries are to be made again
+    current = Current(rules=rules, summary_version=2, min_messages=4)
+    backfill.start(database, TENANT, BackfillRequest(kind="summarize"), current)
+    for _ in range(4):
+        time_passes(database)
+        runner.run(database, "backfill", backfill.backfiller(database, current), policy)
+        run(database, "summarize", summarizer(database, 2), policy)
+    # Then the pruned session is done, too, and its summary says what it said
+    assert rows(database, "SELECT state, raised FROM backfills") == [("completed", 1)]
+    assert backfill.plan(database, TENANT, BackfillRequest(kind="summarize"), current).missing == 0
+    assert "Beatriz" in the_summary(database)
+    if not left:
+        assert the_summary(database) == before
+
+
+@pytest.mark.parametrize("left", [0, 4])
+def test_a_language_model_is_not_asked_for_summaries_of_what_is_not_there_any_more(
+    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention, few: Retention, left: int
+) -> None:
+    accept.accept(database, TENANT, CHAT, boat())
+    place(database, rules, policy)
+    all_made(database, policy)
+    current = Current(rules=rules, summary_version=1, min_messages=4, summary_model="gpt-5-mini")
+    plan = BackfillRequest(kind="summarize")
+    assert backfill.plan(database, TENANT, plan, current).missing == 1
+    prune(database, TENANT, few if left else keep)
+    assert backfill.plan(database, TENANT, plan, current).missing == 0
