@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from pipeline.text.cues import plain, stop_words
+from pipeline.text.calendars import month_names
+from pipeline.text.cues import ANY_LANGUAGE, plain, stop_words
 from pipeline.text.scripts import FIRST_UNSPACED, UNSPACED
 
 # After closing punctuation and a space; after an ideographic full stop; at the end of a line.
@@ -11,8 +12,14 @@ _END = re.compile("(?<=[.!?\u2026\u061f\u0964])[\"'\u201d\u2019\u00bb)]*\\s+|(?<
 # What looks like an end but is none: abbreviations and initials, of no more characters than these …
 _NO_END = re.compile(r"\b(?:mr|mrs|ms|dr|st|sr|sra|prof|no|vs|e\.g|i\.e|etc|approx|ca|[A-Z])\.$", re.I)
 _LONGEST_NO_END = len("approx.")
-# … and the number of a list item.
+# … the number of a list item …
 _ITEM_NUMBER = re.compile(r"\s*\d+\.")
+# … and what is inside of a date: `3.` May, `11.12.`, `8 feb.` 12:05.
+_DAY = re.compile(r"(?<![\w.,:/])\d{1,2}\.$")
+_DAY_AND_MONTH = re.compile(r"(?<![\w.,:/])(?:3[01]|[12]\d|0?[1-9])\.(?:1[0-2]|0?[1-9])\.$")
+_SHORT_MONTH = re.compile(r"(?:(?<!\d)\d{1,2}\.? |\b(?=[A-Z]))([^\W\d_]{3,4})\.$")
+_LONGEST_OF_DATE = len("30. sept.")
+_FIRST_WORD = re.compile(r"[^\W\d_]+")
 # A number with its fraction and unit sign, or a run of letters with inner apostrophes and hyphens.
 _WORD = re.compile("\\d+(?:[.,:]\\d+)*|[^\\W\\d_]+(?:['\u2019-][^\\W\\d_]+)*[0-9]*")
 _HIRAGANA = re.compile("[\u3040-\u309f]+")
@@ -50,6 +57,9 @@ def _sentences(text: str) -> Iterator[str]:
         if "\n" not in match[0] and (
             (number is not None and number.end() == end)
             or _NO_END.search(text, max(start, end - _LONGEST_NO_END), end)
+            or (
+                match[0].isspace() and _is_in_date(text, max(start, end - _LONGEST_OF_DATE), end, match.end())
+            )
         ):
             continue
         sentence, start = text[start : match.end()].strip(), match.end()
@@ -59,6 +69,22 @@ def _sentences(text: str) -> Iterator[str]:
             number = _ITEM_NUMBER.match(text, start)
     if rest := text[start:].strip():
         yield rest
+
+
+def _is_in_date(text: str, start: int, end: int, after: int) -> bool:
+    """Tell whether the full stop at the end of `start` … `end` is inside of a date, and no sentence begins `after` it.
+
+    Only a language's small words are capital at the beginning of a sentence alone: `4.5. Abgabe` may be one date.
+    """
+    if not text[start : end - 1][-1:].isdigit():
+        month = _SHORT_MONTH.search(text, start, end) if text[after : after + 1].isdigit() else None
+        return month is not None and month[1].casefold() in month_names(dotted=False)
+    word = _FIRST_WORD.match(text, after)
+    if _DAY.search(text, start, end):
+        return word is not None and (word[0].islower() or word[0].casefold() in month_names(dotted=True))
+    if not _DAY_AND_MONTH.search(text, start, end):
+        return False
+    return not (word and word[0][0].isupper() and plain(word[0]) in stop_words(ANY_LANGUAGE).words)
 
 
 def words(text: str) -> list[str]:

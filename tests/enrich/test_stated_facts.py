@@ -348,6 +348,23 @@ def test_what_a_group_decides_is_about_all(said: str, content: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "content"),
+    [
+        (
+            "Also beschlossen: Weihnachtsfeier am 11.12. beim Bowling, 19 Uhr",
+            "Beschlossen: Weihnachtsfeier am 11.12. (11. Dezember 2026) beim Bowling, 19 Uhr.",
+        ),
+        (
+            "Also beschlossen: Grillen am 3. Juli beim Bootshaus",
+            "Beschlossen: Grillen am 3. Juli (3. Juli 2026) beim Bootshaus.",
+        ),
+    ],
+)
+def test_a_decision_in_german_keeps_its_date_and_what_comes_after_it(said: str, content: str) -> None:
+    assert [fact.content for fact in learned(said, language="german")] == [content]
+
+
 def test_a_day_of_meeting_is_an_attribute_that_can_change() -> None:
     (fact,) = learned("the meeting is on Mondays", "the meeting is now on Thursdays")
     assert (fact.attribute, fact.value) == ("meeting day", "thursdays")

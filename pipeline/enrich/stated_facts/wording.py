@@ -59,7 +59,7 @@ def said(content: str, language: str) -> Iterator[str]:
     """Yield the sentences of a message in the sender's own words."""
     text = spoken(fencing.without_recalled(fencing.visible(content)))[:_MAX_MESSAGE_CHARS]
     text = "\n".join(text.split("```")[::2])
-    for sentence in sentences(CLAUSES[language]["no_end"].sub("", text)):
+    for sentence in sentences(text):
         plain = " ".join(_QUOTED.sub(" ", sentence).split()).replace("’", "'")[:_MAX_SENTENCE_CHARS]
         if plain:
             yield plain

@@ -96,6 +96,20 @@ def calendars_of(language: str) -> tuple[Calendar, ...]:
     return tuple(_calendar(name) for name in known or [DEFAULT])
 
 
+@cache
+def month_names(*, dotted: bool) -> frozenset[str]:
+    """Return the names of months of every language, or of those that write `3. Mai`, in lower case."""
+    files = [each for each in FOLDER.iterdir() if each.name.endswith(".toml")]
+    told = [tomllib.loads(each.read_text(encoding="utf-8")) for each in files]
+    return frozenset(
+        word.casefold()
+        for one in told
+        if one.get("dotted") or not dotted
+        for words in one["months"]
+        for word in patterns.split(words)
+    )
+
+
 def _is_known(name: str) -> bool:
     return name.isidentifier() and FOLDER.joinpath(f"{name}.toml").is_file()
 

@@ -1,0 +1,43 @@
+"""Messages are taken apart where people end their sentences, and nowhere else."""
+
+import pytest
+
+from pipeline.text.sentences import sentences
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Wir treffen uns am 3. Mai um 8 Uhr im Hof.",
+        "Weihnachtsfeier am 11.12. beim Bowling, 19 Uhr",
+        "Denkt dran: bis 4.5. Abgabe der Trikots!",
+        "vom 11.12. bis 13.12. Hütte",
+        "Kino am 11.12. 19 Uhr",
+        "am 3. und 4. juli ist Turnier",
+        "Wir sehen uns am 30. um acht.",
+        "Vergadering op 12. maart in de kantine.",
+        "3. Mayıs günü buluşalım.",
+        "Vuelo IB6401 sale 8 feb. 12:05 de la T4",
+        "We fly on Dec. 5 in the evening.",
+    ],
+)
+def test_a_date_is_not_torn_apart(said: str) -> None:
+    assert sentences(said) == [said]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Das Fest ist am 11.12.", "Wer kommt mit?"),
+        ("Das Fest ist am 11.12.\n", "Bowling wird teuer."),
+        ("The flight is on 8.12.", "We must be there at six."),
+        ("Abgabe war am 4.5.2026.", "Steffi hat sie."),
+        ("Wir sind 12.", "Kommst du auch?"),
+        ("It costs 46.50.", "Bob pays."),
+        ("I am 30.", "Bob is 31."),
+        ("He said “at 8.”", "then he left."),
+        ("Meet me in Dec.", "Bring 5 friends."),
+    ],
+)
+def test_a_sentence_ends_after_a_number_as_well(first: str, second: str) -> None:
+    assert sentences(f"{first} {second}") == [first.strip(), second]
