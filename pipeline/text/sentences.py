@@ -22,6 +22,11 @@ _LONGEST_OF_DATE = len("30. sept.")
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
 # A number with its fraction and unit sign, or a run of letters with inner apostrophes and hyphens.
 _WORD = re.compile("\\d+(?:[.,:]\\d+)*|[^\\W\\d_]+(?:['\u2019-][^\\W\\d_]+)*[0-9]*")
+# What people utter, of one or two letters: a letter three times, hmm, haha, ohh, aww, lol, yay, pff, grr, shh.
+_SOUND = re.compile(
+    r".*(.)\1\1.*|[hm]+|[ha]+|[he]+|[hi]+|[ho]+|[hu]+|[ja]+|[je]+|[aw]+|[ew]+|[ow]+|lo+l[lo]*|y+[ae]+y+"
+    r"|p+f+|u+f+|[bg]r+|s+h+|(?:ts)+s*|(?:xo)+x?|o+k+|(?:ok)+"
+)
 _HIRAGANA = re.compile("[\u3040-\u309f]+")
 
 # What importers write in the place of what is no text; a document's name was chosen by people, and stays.
@@ -139,7 +144,7 @@ def is_content(word: str, language: str) -> bool:
             or all(map(stop.words.__contains__, low))
         )
     if low.isascii() and low.isalpha():
-        return len(low) > 2 and len(set(low)) > 2  # no "hmm", "aaah"
+        return len(low) > 2 and (len(set(low)) > 2 or not _SOUND.fullmatch(low))
     return len(low) > 1 or not low.isascii()
 
 
