@@ -192,7 +192,7 @@ HANDLERS: dict[str, Callable[[Resources], Handler]] = {
     ROLLUP.name: _roller,
     EXTRACT.name: _learner,
     BACKFILL.name: _backfiller,
-    LANGUAGE.name: lambda held: languages.labeller(held.database),
+    LANGUAGE.name: lambda held: languages.labeller(held.database, held.rules),
     FORGET.name: lambda held: forget.forgetter(held.database, held.rules),
 }
 

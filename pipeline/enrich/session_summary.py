@@ -87,14 +87,15 @@ def _carried_on(
 def _reads_on(connection: Connection, row: Row[Any], model: str, version: int) -> bool:
     """Tell whether only those messages are read that came since the stored summary was made.
 
-    It must be by the same model. A closed session is carried on by a language model only, and only where every message
-    since came later than what the summary has read: extraction costs nothing, and is better of the whole.
+    It must be by the same model, and not outdated. A closed session is carried on by a language model only, and only
+    where every message since came later than what the summary has read: extraction costs nothing, and is better of the
+    whole.
     """
-    if row.summary_ended_at is None or row.summary_model != model:
+    if row.summary_ended_at is None or row.summary_model != model or row.summary_revision is None:
         return False
     if row.status == "open":
         return True
-    if model == EXTRACTIVE or row.summary_revision is None or row.summary_version != version:
+    if model == EXTRACTIVE or row.summary_version != version:
         return False
     read = messages.count_in_range(
         connection, row.chat_id, row.session_key, row.started_at, row.summary_ended_at

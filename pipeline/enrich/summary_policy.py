@@ -77,8 +77,10 @@ def is_due(connection: Connection, tenant_id: str, row: Row[Any], policy: Summar
         sessions.keep_summary(connection, row.id, row.revision, policy.version)
         return False
     enough = policy.named_rolling_messages if is_named(row.session_key) else policy.rolling_messages
+    is_outdated = row.summary_text is not None and row.summary_revision is None
     return bool(
         row.status != "open"
+        or is_outdated
         or row.message_count - (row.summary_message_count or 0) >= enough
         or row.token_count - (row.summary_token_count or 0) >= policy.rolling_tokens
     )

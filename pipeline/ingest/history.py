@@ -174,7 +174,9 @@ class _Import:
             there = chats.followed(connection, chat_id)
             chat_id = there.chat_id if there else chat_id
             mixed = chat_languages.words_after(connection, chat_id) is not None
-        if mixed and (changed := languages.change(self.database, self.tenant_id, chat_id, language)):
+        if mixed and (
+            changed := languages.change(self.database, self.tenant_id, chat_id, language, self.policy)
+        ):
             yield Notice(
                 text=f"{changed:,} messages of {chat_id} that were there are searched as {language} now."
             )

@@ -1,23 +1,29 @@
 """Detect the languages of chats, and index the words of those whose language has changed anew, in slices.
 
 A chat's language is declared, or detected from its texts: when it has its first messages and each time that it has
-several times as many. Until then it is the default one.
+several times as many. Until then it is the default one. What was made of its sessions in another one is made again.
 """
 
 import time
 from collections.abc import Sequence
 from functools import partial
 
+from sqlalchemy import Connection
+
 from pipeline.ingest import cues
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.session_ranges import AFTER_SUMMARY_SECONDS
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.store import chat_languages as store
-from pipeline.store import chats, message_cues
-from pipeline.store.chat_languages import DECLARED, DETECTED
+from pipeline.store import chats, jobs, message_cues, sessions
+from pipeline.store.chat_languages import DECLARED, DETECTED, IndexedSessions
+from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from pipeline.store.transactions import persistently
 from pipeline.text import language as texts
 from schemas.errors import NotFound
+from schemas.kinds import EXTRACT, SUMMARIZE
 from schemas.languages import AUTO, parts_of
 
 FIRST_LOOK, TIMES_MORE = 20, 5
@@ -51,20 +57,20 @@ def looks_like(some: Sequence[str], declared: str) -> str | None:
     return None if found is None or set(parts_of(found)) & set(parts_of(declared)) else found
 
 
-def labeller(database: Database) -> runner.Handler:
+def labeller(database: Database, policy: SessionPolicy) -> runner.Handler:
     """Make the handler of `language` jobs: each claim is a chat."""
     # before anything is claimed: a second or more of reading would count against a lease
     texts.load_model()
 
     def handle(_: str, claims: Sequence[Claim]) -> set[str]:
         for claim in claims:
-            _label(database, claim)
-        return set()
+            _label(database, claim, policy)
+        return {SUMMARIZE.name, EXTRACT.name}
 
     return handle
 
 
-def change(database: Database, tenant_id: str, chat_id: str, language: str) -> int:
+def change(database: Database, tenant_id: str, chat_id: str, language: str, policy: SessionPolicy) -> int:
     """Declare a chat's language, or have it detected with `auto`; index its words, and count the messages that differ.
 
     The same call goes on where one was broken off. Raises `NotFound`.
@@ -81,7 +87,7 @@ def change(database: Database, tenant_id: str, chat_id: str, language: str) -> i
     changed = 0
     more = True
     while more:
-        more, messages = persistently(partial(_index, database, tenant_id, chat_id))
+        more, messages = persistently(partial(_index, database, tenant_id, chat_id, policy))
         changed += messages
     return changed
 
@@ -105,7 +111,7 @@ def detect(database: Database, tenant_id: str, chat_id: str) -> None:
         store.note(connection, chat_id, found and DETECTED)
 
 
-def _label(database: Database, claim: Claim) -> None:
+def _label(database: Database, claim: Claim, policy: SessionPolicy) -> None:
     """Detect a chat's language and index its words, or a part of them."""
     tenant_id, chat_id = claim.tenant_id, claim.key
     ends_at = time.monotonic() + TURN_SECONDS
@@ -113,14 +119,17 @@ def _label(database: Database, claim: Claim) -> None:
     with database.tenant(tenant_id) as connection:
         # what was accepted before its language was changed has been stored by now
         chats.lock_exclusively(connection, chat_id)
-    more, _ = persistently(partial(_index, database, tenant_id, chat_id, claim))
+    index = partial(_index, database, tenant_id, chat_id, policy, claim)
+    more, _ = persistently(index)
     while more and time.monotonic() < ends_at:
-        more, _ = persistently(partial(_index, database, tenant_id, chat_id, claim))
+        more, _ = persistently(index)
     with database.tenant(tenant_id) as connection:
         runner.finish(connection, [claim], again_in=0 if more else None)
 
 
-def _index(database: Database, tenant_id: str, chat_id: str, claim: Claim | None = None) -> tuple[bool, int]:
+def _index(
+    database: Database, tenant_id: str, chat_id: str, policy: SessionPolicy, claim: Claim | None = None
+) -> tuple[bool, int]:
     """Index the next words of a chat that are not in its language; return `(whether there are more, messages)`."""
     with database.tenant(tenant_id) as connection:
         chat = chats.lock(connection, chat_id)
@@ -133,9 +142,39 @@ def _index(database: Database, tenant_id: str, chat_id: str, claim: Claim | None
         cues.store_cues(connection, tenant_id, ((each, chat.language) for each in texts))
         if done.lexemes:
             chats.count_placed(connection, chat_id, 0, done.lexemes)
-        more = done.more or store.index_made(connection, chat_id, chat.language, INDEXED_AT_ONCE)
+        more = done.more
+        if not more:
+            indexed = store.index_sessions(connection, chat_id, chat.language, INDEXED_AT_ONCE)
+            _redo(connection, tenant_id, chat, indexed, policy.for_chat(chat))
+            weeks = store.index_weeks(connection, chat_id, chat.language, INDEXED_AT_ONCE)
+            more = indexed.more or weeks
         if not more:
             store.indexed(connection, chat_id)
         if claim is not None:
             runner.keep(connection, claim)
     return more, done.messages
+
+
+def _redo(
+    connection: Connection, tenant_id: str, chat: Chat, indexed: IndexedSessions, policy: SessionPolicy
+) -> None:
+    """Have sessions summarized and read again that were in another language, as far as that is switched on."""
+    if not policy.memory:
+        return
+    jobs.fence(connection, tenant_id, [f"session:{each}" for each in indexed.changed])
+    for kind, ids, outdate, wanted, delay in (
+        (SUMMARIZE, indexed.summarized, sessions.outdate_summaries, policy.summaries, 0.0),
+        (EXTRACT, indexed.read, sessions.outdate_facts, policy.facts, AFTER_SUMMARY_SECONDS),
+    ):
+        if wanted and ids:
+            outdate(connection, ids)
+            keys = [f"session:{each}" for each in ids]
+            jobs.enqueue(
+                connection,
+                tenant_id,
+                kind.name,
+                keys,
+                lane=chat.chat_id,
+                priority=jobs.LATER,
+                delay_seconds=delay,
+            )

@@ -6,8 +6,10 @@ from sqlalchemy import Connection, text
 
 from pipeline.store import jobs
 from pipeline.store.statements import column, run
+from schemas.facts import RULES
 from schemas.kinds import LANGUAGE
 from schemas.languages import AUTO
+from schemas.sessions import EXTRACTIVE
 
 DECLARED, DETECTED = "declared", "detected"
 """Who says a chat's language."""
@@ -48,14 +50,33 @@ _INDEX_MESSAGES = text("""
         (SELECT coalesce(sum(gained), 0) FROM changed c WHERE NOT EXISTS (
             SELECT 1 FROM arrivals a WHERE a.tenant_id = c.tenant_id AND a.message_id = c.id))
 """)
-_INDEX_MADE = """
-    UPDATE {table} SET language = :language WHERE id = ANY(ARRAY(
-        SELECT id FROM {table}
-        WHERE chat_id = :chat AND (language <> :language OR tsv IS DISTINCT FROM words_of(:language, search_text))
-        ORDER BY id LIMIT :limit FOR NO KEY UPDATE))
-"""
-_INDEX_SESSIONS = text(_INDEX_MADE.format(table="conversation_sessions"))
-_INDEX_ROLLUPS = text(_INDEX_MADE.format(table="rollups"))
+_OTHER = """WHERE chat_id = :chat AND (language <> :language OR tsv IS DISTINCT FROM words_of(:language, search_text))
+        ORDER BY id LIMIT :limit FOR NO KEY UPDATE"""
+# A language model reads every language, and costs something; what retention has left of a session says less.
+_INDEX_SESSIONS = text(f"""
+    WITH next AS MATERIALIZED (
+        SELECT id, language <> :language AS differs FROM conversation_sessions
+        {_OTHER}
+    ), changed AS (
+        UPDATE conversation_sessions s SET language = :language FROM next
+        WHERE s.chat_id = :chat AND s.id = next.id
+        RETURNING s.id, session_key, started_at, ended_at, message_count,
+            next.differs AND status <> 'merged' AS differs,
+            summary_revision IS NOT NULL AND summary_model = '{EXTRACTIVE}' AS summarized,
+            facts_revision IS NOT NULL AND facts_model = '{RULES}' AS read
+    ), whole AS (
+        SELECT c.id FROM changed c WHERE c.differs AND (c.summarized OR c.read) AND c.message_count <= (
+            SELECT count(*) FROM messages m WHERE m.chat_id = :chat AND m.session_key = c.session_key
+                AND m.sent_at BETWEEN c.started_at AND c.ended_at)
+    )
+    SELECT c.id, c.differs, c.summarized AND whole.id IS NOT NULL AS summarized, c.read AND whole.id IS NOT NULL AS read
+    FROM changed c LEFT JOIN whole ON whole.id = c.id
+""")
+_INDEX_ROLLUPS = text(f"""
+    UPDATE rollups SET language = :language WHERE id = ANY(ARRAY(
+        SELECT id FROM rollups
+        {_OTHER}))
+""")
 _DONE = text("UPDATE chats SET words_after = NULL WHERE chat_id = :chat")
 _SHARES = text("""
     SELECT language, sum(message_count)::bigint FROM chats WHERE moved_to IS NULL AND message_count > 0
@@ -72,6 +93,17 @@ class Indexed(NamedTuple):
     messages: int
     # how many distinct lexemes the placed ones gained
     lexemes: int
+
+
+class IndexedSessions(NamedTuple):
+    """What a slice of sessions did."""
+
+    # whether there may be more
+    more: bool
+    # those that were in another language: all, those summarized in it, and those read for facts in it, without a model
+    changed: list[int]
+    summarized: list[int]
+    read: list[int]
 
 
 def enqueue(connection: Connection, tenant_id: str, chat_id: str, *, priority: int = jobs.LATER) -> None:
@@ -128,10 +160,21 @@ def index_messages(connection: Connection, chat_id: str, language: str, after: s
     return Indexed(more=seen == limit, messages=int(changed), lexemes=int(gained))
 
 
-def index_made(connection: Connection, chat_id: str, language: str, limit: int) -> bool:
-    """Index sessions and weeks of a chat in a language; tell whether there may be more."""
+def index_sessions(connection: Connection, chat_id: str, language: str, limit: int) -> IndexedSessions:
+    """Index the next sessions of a chat in a language."""
+    rows = run(connection, _INDEX_SESSIONS, chat=chat_id, language=language, limit=limit).all()
+    return IndexedSessions(
+        more=len(rows) == limit,
+        changed=[row.id for row in rows if row.differs],
+        summarized=[row.id for row in rows if row.summarized],
+        read=[row.id for row in rows if row.read],
+    )
+
+
+def index_weeks(connection: Connection, chat_id: str, language: str, limit: int) -> bool:
+    """Index the next weeks of a chat in a language; tell whether there may be more."""
     given = {"chat": chat_id, "language": language, "limit": limit}
-    return any(run(connection, each, **given).rowcount == limit for each in (_INDEX_SESSIONS, _INDEX_ROLLUPS))
+    return run(connection, _INDEX_ROLLUPS, **given).rowcount == limit
 
 
 def indexed(connection: Connection, chat_id: str) -> None:

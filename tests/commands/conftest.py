@@ -103,7 +103,7 @@ class Workers:
                 database, SpaceEmbedders(lambda space: DeterministicEmbedder(dimensions=space.dimensions))
             ),
             "backfill": backfill.backfiller(database, current),
-            "language": languages.labeller(database),
+            "language": languages.labeller(database, rules),
         }
 
     def step(self) -> int:

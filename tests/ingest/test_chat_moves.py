@@ -440,7 +440,7 @@ def test_everything_else_goes_on_while_chats_are_merged(
         "extract": learns(database),
         "embed": embed.embedder(database, DeterministicEmbedder()),
         "forget": forget.forgetter(database, rules),
-        "language": languages.labeller(database),
+        "language": languages.labeller(database, rules),
     }
     small = Policy(batch=20, lease_seconds=60, max_attempts=5)
 

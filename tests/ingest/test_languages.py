@@ -1,6 +1,8 @@
 """A chat is found in the language that it is in: declared, or detected once it has some messages."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import cycle, islice
 
@@ -25,8 +27,8 @@ from schemas.errors import NotFound
 from schemas.messages import ChatIn
 from schemas.search import SearchQuery
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
-from tests.test_pipeline import place, run
+from tests.conftest import EPOCH, TENANT, message
+from tests.test_pipeline import learns, place, rows, run, summarizer
 
 CHAT = "test:1"
 GERMAN = (
@@ -52,9 +54,9 @@ def say(database: Database, texts: Sequence[str], *, count: int | None = None, s
     accept(database, TENANT, ChatIn(chat_id=CHAT), some)
 
 
-def label(database: Database, policy: Policy) -> int:
+def label(database: Database, policy: Policy, rules: SessionPolicy) -> int:
     """Do the jobs of languages that are due; how many there were."""
-    return run(database, "language", languages.labeller(database), policy)
+    return run(database, "language", languages.labeller(database, rules), policy)
 
 
 def stored(database: Database, chat_id: str = CHAT) -> Chat:
@@ -190,12 +192,12 @@ def test_a_chat_of_which_nobody_says_the_language_is_stemmed_by_it_after_twenty_
     # Given nineteen messages
     say(database, GERMAN, count=19)
     place(database, rules, policy)
-    assert label(database, policy) == 0
+    assert label(database, policy, rules) == 0
     assert not found(database, "Gibt es eine Rechnung?")
     # When there is one more
     say(database, GERMAN, count=1, start=100)
     place(database, rules, policy)
-    assert label(database, policy) == 1
+    assert label(database, policy, rules) == 1
     # Then another form of a word finds it, and what comes is in that language
     chat = stored(database)
     assert (chat.language, chat.language_by, chat.language_at) == ("german", "detected", 20)
@@ -207,19 +209,92 @@ def test_a_chat_of_which_nobody_says_the_language_is_stemmed_by_it_after_twenty_
     assert counted(database)
 
 
+TOLD = ("Ich bin Veganerin.", "Ich wohne in Graz.", *GERMAN)
+
+
+def enrich(database: Database, policy: Policy) -> None:
+    """Summarize and read the sessions that are due, without waiting."""
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL"))
+    run(database, "summarize", summarizer(database), policy)
+    run(database, "extract", learns(database), policy)
+
+
+def known(database: Database) -> set[object]:
+    return {row[0] for row in rows(database, "SELECT content FROM memories")}
+
+
+def summaries(database: Database) -> list[object]:
+    return [row[0] for row in rows(database, "SELECT summary_text FROM conversation_sessions ORDER BY id")]
+
+
+def test_what_was_said_before_the_language_was_known_is_summarized_and_learned_then(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    # Given a German chat that was read in the default language, one session closed and one open
+    say(database, TOLD)
+    say(database, GERMAN, count=12, start=(datetime.now(UTC) - EPOCH) // timedelta(minutes=1) - 12)
+    place(database, rules, policy)
+    assert rows(database, "SELECT status FROM conversation_sessions ORDER BY id") == [("closed",), ("open",)]
+    with database.tenant(TENANT) as connection:
+        jobs.enqueue(connection, TENANT, "summarize", ["session:2"])
+        jobs.enqueue(connection, TENANT, "extract", ["session:2"])
+    enrich(database, policy)
+    assert known(database) == set()
+    before = summaries(database)
+    # When its language is found
+    assert label(database, policy, rules) == 1
+    enrich(database, policy)
+    # Then it is read in it, and nothing is left to do
+    assert any("Graz" in str(each) for each in known(database))
+    assert len(known(database)) == 2
+    after = summaries(database)
+    assert len(after) == 2
+    assert all(old and new and old != new for old, new in zip(before, after, strict=True))
+    assert languages.change(database, TENANT, CHAT, "german", rules) == 0
+    assert rows(database, "SELECT kind, key FROM jobs WHERE kind IN ('summarize', 'extract')") == []
+
+
+@pytest.mark.parametrize("off", ["summaries", "facts", "memory"])
+def test_what_is_switched_off_is_not_done_in_another_language_either(
+    database: Database, rules: SessionPolicy, policy: Policy, off: str
+) -> None:
+    say(database, TOLD)
+    say(database, GERMAN, count=12, start=1000)
+    place(database, rules, policy)
+    enrich(database, policy)
+    label(database, policy, replace(rules, **{off: False}))
+    due = {row[0] for row in rows(database, "SELECT kind FROM jobs WHERE kind IN ('summarize', 'extract')")}
+    assert due == {"summaries": {"extract"}, "facts": {"summarize"}, "memory": set()}[off]
+
+
+def test_a_session_that_retention_has_taken_some_of_keeps_what_was_made_of_it(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    say(database, TOLD)
+    say(database, GERMAN, count=12, start=1000)
+    place(database, rules, policy)
+    enrich(database, policy)
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("DELETE FROM messages WHERE external_id = 'm0'"))
+    label(database, policy, rules)
+    due = rows(database, "SELECT kind, key FROM jobs WHERE kind IN ('summarize', 'extract') ORDER BY kind")
+    assert due == [("extract", "session:2"), ("summarize", "session:2")]
+
+
 def test_a_chat_that_becomes_another_is_looked_at_again_and_then_less_and_less(
     database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     say(database, ENGLISH, count=20)
     place(database, rules, policy)
-    label(database, policy)
+    label(database, policy, rules)
     assert (stored(database).language, stored(database).language_by) == ("english", "detected")
     say(database, GERMAN, count=79, start=100)
     place(database, rules, policy)
-    assert label(database, policy) == 0
+    assert label(database, policy, rules) == 0
     say(database, GERMAN, count=200, start=1000)
     place(database, rules, policy)
-    assert label(database, policy) == 1
+    assert label(database, policy, rules) == 1
     assert "german" in stored(database).language
 
 
@@ -228,7 +303,7 @@ def test_two_languages_that_are_mixed_are_both_stemmed(
 ) -> None:
     say(database, [each for pair in zip(GERMAN, ENGLISH, strict=False) for each in pair], count=30)
     place(database, rules, policy)
-    label(database, policy)
+    label(database, policy, rules)
     assert set(stored(database).language.split("+")) == {"german", "english"}
     assert "Rechnungen" in found(database, "Rechnung")[0]
     assert "drinks" in found(database, "drinking")[0]
@@ -241,9 +316,9 @@ def test_what_is_declared_stays_until_it_is_to_be_detected(
     accept(database, TENANT, ChatIn(chat_id=CHAT, language="pt"), [message(-1, "Olá")])
     say(database, GERMAN, count=30)
     place(database, rules, policy)
-    assert label(database, policy) == 0
+    assert label(database, policy, rules) == 0
     assert (stored(database).language, stored(database).language_by) == ("portuguese", "declared")
-    assert languages.change(database, TENANT, CHAT, "auto") == 31
+    assert languages.change(database, TENANT, CHAT, "auto", rules) == 31
     assert (stored(database).language, stored(database).language_by) == ("german", "detected")
     # what a bot says with every message counts, too, also when it is what was detected
     accept(database, TENANT, ChatIn(chat_id=CHAT, language="german"), [message(500, "Gut")])
@@ -257,7 +332,7 @@ def test_a_language_that_a_bot_declares_late_is_that_of_what_is_there(
     place(database, rules, policy)
     accept(database, TENANT, ChatIn(chat_id=CHAT, language="german"), [message(100, "Die Häuser sind alt.")])
     place(database, rules, policy)
-    assert label(database, policy) == 1
+    assert label(database, policy, rules) == 1
     assert "Rechnungen" in found(database, "Rechnung")[0]
     assert in_languages(database) == {"german"}
     assert counted(database)
@@ -281,16 +356,16 @@ def test_a_change_that_was_broken_off_goes_on_where_it_was(
     with monkeypatch.context() as patched:
         patched.setattr(chat_languages, "index_messages", ends)
         with pytest.raises(KeyboardInterrupt):
-            languages.change(database, TENANT, CHAT, "german")
+            languages.change(database, TENANT, CHAT, "german", rules)
     assert in_languages(database) == {"german", "english"}
     assert counted(database)
     # When a worker takes the job that the change left
-    assert label(database, policy) == 1
+    assert label(database, policy, rules) == 1
     # Then the rest is done, and nothing is left to do
     assert in_languages(database) == {"german"}
     assert len(found(database, "Rechnung")) == 2
     assert counted(database)
-    assert languages.change(database, TENANT, CHAT, "german") == 0
+    assert languages.change(database, TENANT, CHAT, "german", rules) == 0
 
 
 def test_a_job_goes_on_in_its_next_turn(
@@ -301,21 +376,23 @@ def test_a_job_goes_on_in_its_next_turn(
     monkeypatch.setattr(languages, "INDEXED_AT_ONCE", 8)
     monkeypatch.setattr(languages, "TURN_SECONDS", 0)
     # the first turn ends before all is done, and the job stays due
-    runner.run(database, "language", languages.labeller(database), policy)
+    runner.run(database, "language", languages.labeller(database, rules), policy)
     assert in_languages(database) == {"german", "english"}
     monkeypatch.setattr(languages, "TURN_SECONDS", 60)
-    assert label(database, policy) == 1
+    assert label(database, policy, rules) == 1
     assert in_languages(database) == {"german"}
 
 
-def test_a_chat_that_is_gone_has_no_language(database: Database, policy: Policy) -> None:
+def test_a_chat_that_is_gone_has_no_language(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
     with database.tenant(TENANT) as connection:
         chats.ensure_tenant(connection, TENANT)
         jobs.enqueue(connection, TENANT, "language", [CHAT])
-    assert label(database, policy) == 1
-    assert label(database, policy) == 0
+    assert label(database, policy, rules) == 1
+    assert label(database, policy, rules) == 0
     with pytest.raises(NotFound, match=CHAT):
-        languages.change(database, TENANT, CHAT, "german")
+        languages.change(database, TENANT, CHAT, "german", rules)
 
 
 def test_texts_of_the_declared_language_or_of_none_look_like_no_other() -> None:

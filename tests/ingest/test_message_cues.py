@@ -74,9 +74,9 @@ def test_what_is_deleted_takes_them_with_it(said: Database, rules: SessionPolicy
     assert "m1" not in stored(said)
 
 
-def test_another_language_of_the_chat_reads_them_anew(said: Database) -> None:
+def test_another_language_of_the_chat_reads_them_anew(said: Database, rules: SessionPolicy) -> None:
     assert stored(said)["m2"].asks == 0
-    languages.change(said, TENANT, "test:1", "german")
+    languages.change(said, TENANT, "test:1", "german", rules)
     assert stored(said) == {name: message_cues.read(each, "german") for name, each in TEXTS.items()}
     assert stored(said)["m2"].asks == 1
 

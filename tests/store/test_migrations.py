@@ -135,7 +135,7 @@ def test_what_was_stored_before_languages_were_detected_stays_found_and_is_index
         by = {row.chat_id: row.language_by for row in connection.execute(text("SELECT * FROM chats"))}
         assert by == {"test:1": None, "test:2": "declared"}
     # And a job that is there indexes the rest anew
-    assert run(database, "language", languages.labeller(database), policy) == 2
+    assert run(database, "language", languages.labeller(database, rules), policy) == 2
     assert found("test:1", "english", "公园在哪里") == chinese[:1]
     assert counted() == [True, True]
 
@@ -187,7 +187,7 @@ def test_what_was_stored_with_its_accents_is_found_without_them_after_an_upgrade
     # When the database is upgraded, and the job that is there has run
     command.upgrade(config, "head")
     assert holding("reuniao") == [0, 0, 1]
-    assert run(database, "language", languages.labeller(database), policy) == 1
+    assert run(database, "language", languages.labeller(database, rules), policy) == 1
     # Then all are found without their accents
     assert holding("votacao reuniao") == holding("votação reunião") == [1, 1, 1]
     with database.tenant(TENANT) as connection:

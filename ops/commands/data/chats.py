@@ -188,6 +188,7 @@ def language(
     that. Meanwhile everything is found, what is not rebuilt yet by its old words. Interrupted, the workers finish it.
     """
     from pipeline.ingest import languages
+    from pipeline.ingest.policy import SessionPolicy
     from pipeline.store import chats as store
 
     try:
@@ -196,7 +197,7 @@ def language(
         raise InvalidInput(f"LANGUAGE {error}", field="language") from error
     with call.opened() as opened:
         tenant_id, chat_id = opened.settings.tenant, opened.find_chat(chat).chat_id
-        changed = languages.change(opened.database, tenant_id, chat_id, to)
+        changed = languages.change(opened.database, tenant_id, chat_id, to, SessionPolicy.of(opened.settings))
         with opened.database.tenant(tenant_id) as connection:
             now = store.get(connection, chat_id)
     searched, by = (now.language, now.language_by) if now else (to, None)
