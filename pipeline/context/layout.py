@@ -14,6 +14,7 @@ from pipeline.retrieval.memory_search import RetrievedMemory
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.profiles import Parameters
 from pipeline.text import truncate
+from pipeline.text.duplicates import Bag
 from pipeline.text.excerpt import Wanted
 from schemas.context import BlockKind
 from schemas.payloads import ContextQuery
@@ -69,7 +70,7 @@ class Layout:
         return Wanted.of(said, self.prepared.request.chat.language)
 
     @cached_property
-    def _bag_of(self) -> Callable[[str], frozenset[str]]:
+    def _bag_of(self) -> Callable[[str], Bag]:
         """Read the words of a text once, however often the page is filled."""
         return cache(memory_block.bag_of)
 

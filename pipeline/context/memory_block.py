@@ -16,6 +16,7 @@ from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.memory_search import RetrievedMemory
 from pipeline.retrieval.profiles import Parameters
 from pipeline.text import duplicates, excerpt, truncate
+from pipeline.text.duplicates import Bag
 from pipeline.text.excerpt import Wanted
 from pipeline.text.fencing import CLOSE, OPEN
 from pipeline.text.sentences import words
@@ -67,7 +68,7 @@ def choose(
     about_asker = _FIRST_PERSON.search(question.text) is not None
     about_people = not asked.terms
     of_scope: Counter[str] = Counter()
-    seen: dict[bool, dict[int, list[frozenset[str]]]] = {True: {}, False: {}}
+    seen: dict[bool, dict[int, list[Bag]]] = {True: {}, False: {}}
 
     def drop(memory: RetrievedMemory, reason: DropReason, detail: str) -> None:
         chosen.dropped.append(Dropped(kind="memory", id=memory.id, reason=reason, detail=detail))
@@ -106,7 +107,7 @@ def choose(
         else:
             kept.append(memory)
             of_scope[memory.scope] += 1
-            seen[is_passage].setdefault(len(bag), []).append(bag)
+            seen[is_passage].setdefault(len(bag.words), []).append(bag)
     return chosen
 
 
@@ -115,7 +116,7 @@ def repeats(
     messages: Mapping[int, str],
     passages: Iterable[str],
     jaccard: float,
-    bag: Callable[[str], frozenset[str]],
+    bag: Callable[[str], Bag],
 ) -> dict[str, str]:
     """Return which of these statements, by id, repeat a message or passage that the context shows, and why.
 
@@ -123,9 +124,9 @@ def repeats(
     """
     if not statements:
         return {}
-    shown: dict[int, list[frozenset[str]]] = {}
+    shown: dict[int, list[Bag]] = {}
     for read in map(bag, (*messages.values(), *passages)):
-        shown.setdefault(len(read), []).append(read)
+        shown.setdefault(len(read.words), []).append(read)
     why = {}
     for memory in statements:
         if not messages.keys().isdisjoint(memory.evidence):
@@ -135,9 +136,9 @@ def repeats(
     return why
 
 
-def bag_of(text: str) -> frozenset[str]:
-    """Return the words of a text, each once."""
-    return frozenset(words(text.casefold()))
+def bag_of(text: str) -> Bag:
+    """Return the words of a text, each once, as statements are compared by."""
+    return Bag(text, frozenset(words(text.casefold())))
 
 
 def _is_related(

@@ -13,6 +13,7 @@ from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.profiles import Parameters
 from pipeline.text import duplicates, excerpt
+from pipeline.text.duplicates import Bag
 from pipeline.text.excerpt import Wanted
 from pipeline.text.tokens import Count, estimate_line
 from schemas.context import ContextItem, Dropped, DropReason
@@ -112,7 +113,7 @@ def exchanges(
     `shown` are messages of other blocks, by id, with the block's name; `is_question` recognizes the question itself.
     """
     taken: set[int] = set()
-    seen: dict[int, list[frozenset[str]]] = {}
+    seen: dict[int, list[Bag]] = {}
     chosen = 0
     per_session: Counter[int] = Counter()
 
@@ -149,11 +150,11 @@ def exchanges(
         if per_session[candidate.session] >= parameters.messages_per_session:
             yield dropped(hit, "cap", f"more than {parameters.messages_per_session} of one session")
             continue
-        bag = frozenset(candidate.text.casefold().split())
+        bag = Bag(candidate.text, frozenset(candidate.text.casefold().split()))
         if duplicates.is_said(bag, seen, parameters.duplicate_jaccard):
             yield dropped(hit, "duplicate", "says the same as a better hit")
             continue
-        seen.setdefault(len(bag), []).append(bag)
+        seen.setdefault(len(bag.words), []).append(bag)
         chosen += 1
         per_session[candidate.session] += 1
         yield entry(candidate, hit.score, partial(_why, rank, hit))

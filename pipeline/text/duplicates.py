@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 
 from pipeline.text.cues import ANY_LANGUAGE
@@ -11,20 +12,38 @@ from pipeline.text.sentences import terms, words
 SAME_JACCARD = 0.6
 """Two statements with such a share of their content words in common say the same."""
 _NEGATION = re.compile(
-    r"\b(?:not?|never|none|neither|without|cannot|former(?:ly)?|ex|nicht|kein\w*|nie(?:mals)?|ohne|früher)\b|n['’]t\b",
+    r"\b(?:not?|never|none|neither|without|cannot|former(?:ly)?|ex|nicht|kein\w*|nie(?:mals)?|ohne|früher"
+    r"|pas|non|não|nunca|niet|geen|değil|не|нет)\b|n['’]t\b",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\d+")
 
 
-def is_said(words: frozenset[str], said: Mapping[int, Sequence[frozenset[str]]], jaccard: float) -> bool:
-    """Tell whether a set of words in `said`, which is by size, has a Jaccard index with these above `jaccard`."""
-    size = len(words)
+@dataclass(frozen=True, eq=False)
+class Bag:
+    """The words of a text, each once, for one that is compared with many."""
+
+    text: str
+    words: frozenset[str]
+
+    @cached_property
+    def claims(self) -> tuple[Sequence[str], bool]:
+        """Its numbers, and whether it denies something; read only of a text whose words are like another's."""
+        return _claims(self.text)
+
+
+def is_said(bag: Bag, said: Mapping[int, Sequence[Bag]], jaccard: float) -> bool:
+    """Tell whether a text repeats one of `said`, which are by the number of their words.
+
+    The Jaccard index of their words is above `jaccard`, they have the same numbers, and both or neither deny something:
+    the same announcement with another time is news.
+    """
+    size = len(bag.words)
     for its_size, others in said.items():
         if size > jaccard * its_size and its_size > jaccard * size:
             for other in others:
-                common = len(words & other)
-                if common > jaccard * (size + its_size - common):
+                common = len(bag.words & other.words)
+                if common > jaccard * (size + its_size - common) and bag.claims == other.claims:
                     return True
     return False
 

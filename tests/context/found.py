@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import fields as dataclass_fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -11,11 +12,13 @@ from pipeline.question import parse
 from pipeline.ranking.model import Candidate, Scored, Statistics, Weights
 from pipeline.retrieval.candidates import CandidateSet
 from pipeline.retrieval.gather import RetrievalResult
+from pipeline.retrieval.memory_search import RetrievedMemory
 from pipeline.retrieval.prepare import ParsedQuestion, PreparedQuery
 from pipeline.retrieval.profiles import parameters_for
 from pipeline.retrieval.request import RetrievalRequest, SearchTerms
 from pipeline.retrieval.sessions import RetrievedSession
 from pipeline.store.chats import Chat
+from pipeline.store.memory_candidates import FoundMemory
 from pipeline.store.prelude import Prelude
 from pipeline.text import message_cues
 from schemas.context import Context
@@ -61,6 +64,22 @@ def recent(number: int, text: str, **fields: Any) -> Message:
     return Message(id=number, content=text, **given)
 
 
+def memory(number: int, content: str, score: float, **fields: Any) -> RetrievedMemory:
+    """A statement about Ann, known since `START`."""
+    unset: dict[str, Any] = dict.fromkeys(each.name for each in dataclass_fields(FoundMemory))
+    given = unset | {
+        "id": str(number),
+        "scope": "user",
+        "type": "fact",
+        "content": content,
+        "source": "test",
+        "about": "Ann",
+        "since": START,
+        "evidence": (),
+    }
+    return RetrievedMemory(**given | fields, score=score)
+
+
 def session(number: int, summary: str, score: float, **fields: Any) -> RetrievedSession:
     """A session of an hour, `number` days after the first one."""
     began = START + timedelta(days=number)
@@ -80,6 +99,7 @@ def assembled(
     ranked: Sequence[Scored] = (),
     *,
     sessions: Sequence[RetrievedSession] = (),
+    memories: Sequence[RetrievedMemory] = (),
     latest: Sequence[Message] = (),
     budget: int = 2000,
     profile: str = "balanced",
@@ -148,6 +168,7 @@ def assembled(
         ),
         ranked=ordered,
         sessions=sessions,
+        memories=memories,
         recent=latest,
     )
     prepared = PreparedQuery(parsed=parsed, question=read, terms=SearchTerms(lexemes=[]))
