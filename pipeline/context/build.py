@@ -1,19 +1,19 @@
 """Build a context from what was found: the blocks within the budget, and the answer."""
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 
 from pipeline.context import packing
 from pipeline.context.explain import explanation
 from pipeline.context.layout import Layout
 from pipeline.context.page import Page
+from pipeline.context.posted_question import PostedQuestion
 from pipeline.context.prompt import Prompt, chat_messages, prompt
 from pipeline.context.wording import DEFAULT, Wording, wording_of
 from pipeline.retrieval.gather import RetrievalResult
 from pipeline.retrieval.prepare import PreparedQuery
-from pipeline.text import addressing, truncate
+from pipeline.text import truncate
 from pipeline.text.tokens import ESTIMATE, Count, Tokenizer
 from schemas.context import Block, Context, Dropped, MemoryPreview
 from schemas.errors import InvalidInput
@@ -66,11 +66,9 @@ def assemble(
     if not page.put(guardrails):
         degraded.append("guardrails: the budget has no room for them")
 
-    is_question = _question_matcher(
-        query.query, prepared.request.chat.language, found, prepared.request.prelude.names
-    )
-    recent = [m for m in found.recent if m.content.strip() and not is_question(m.content)]
-    page = Layout(query, prepared, found, budget, wording, recent, is_question).fill(page)
+    posted = PostedQuestion.of(query.query, prepared.request.prelude, found)
+    recent = [m for m in found.recent if m.content.strip() and not posted.is_recent(m)]
+    page = Layout(query, prepared, found, budget, wording, recent, posted).fill(page)
 
     ordered = page.ordered()
     shown = {item.id for item in page.items("memories")}
@@ -104,24 +102,3 @@ def _prompt(prepared: PreparedQuery, wording: Wording, rooms: Sequence[int], cou
     forms = (whole, replace(whole, today=""), alone)
     fitting = (form for room in rooms for form in forms if count(form.text) <= room)
     return next(fitting, alone)
-
-
-def _question_matcher(
-    question: str, language: str, found: RetrievalResult, people: Sequence[str]
-) -> Callable[[str], bool]:
-    """Recognize messages that are the question itself, also with a mention of the bot that was cut off."""
-    bots = {hit.candidate.speaker for hit in found.ranked if hit.candidate.role == "assistant"}
-    names = addressing.names_of(bots | {m.speaker for m in found.recent if m.role == "assistant"})
-    names |= addressing.written_apart(people)
-    asked = addressing.said(question, language, names)
-    last = asked.rpartition(" ")[2]
-
-    # of one request: a page is filled several times
-    @cache
-    def is_question(text: str) -> bool:
-        # what is much longer is something else, and most lacks its last word: neither need be taken apart
-        if len(text) > 2 * len(asked) + 80 or last not in text.casefold():
-            return False
-        return addressing.said(text, language, names) == asked
-
-    return is_question

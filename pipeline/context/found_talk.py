@@ -1,6 +1,6 @@
 """Fill a page with what was found of earlier talk: summaries of sessions, messages, and related sessions. Pure."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -11,6 +11,7 @@ from pipeline.context.decided import newest_first
 from pipeline.context.message_block import Lines, exchanges, in_budget_order
 from pipeline.context.packing import UNCAPPED, Section
 from pipeline.context.page import Page
+from pipeline.context.posted_question import PostedQuestion
 from pipeline.context.wording import Wording
 from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.similarity import Scale
@@ -35,7 +36,7 @@ class FoundTalk:
     prepared: PreparedQuery
     found: RetrievalResult
     wording: Wording
-    is_question: Callable[[str], bool]
+    question: PostedQuestion
     # what long messages are excerpted about
     asked: Wanted
 
@@ -83,7 +84,7 @@ class FoundTalk:
     def _recent(self) -> list[tuple[Message, str]]:
         """The newest messages, each with its line; none where it need not be shown."""
         return [
-            (message, "" if self.is_question(message.content) else truncate.displayed(message.content))
+            (message, "" if self.question.is_recent(message) else truncate.displayed(message.content))
             for message in self.found.recent
         ]
 
@@ -193,7 +194,7 @@ class FoundTalk:
             lines,
             {int(item.id): "the recent messages" for item in page.items("history")},
             self.prepared.request.parameters,
-            self.is_question,
+            self.question.is_found,
             self.scale,
         )
         heading = self.wording.exchanges if beside else self.wording.earlier

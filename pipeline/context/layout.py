@@ -8,6 +8,7 @@ from functools import cache, cached_property
 from pipeline.context import blocks, memory_block, recent_talk
 from pipeline.context.found_talk import FoundTalk
 from pipeline.context.page import Page
+from pipeline.context.posted_question import PostedQuestion
 from pipeline.context.wording import Wording
 from pipeline.retrieval.gather import RetrievalResult
 from pipeline.retrieval.memory_search import RetrievedMemory
@@ -41,7 +42,7 @@ class Layout:
     wording: Wording
     # the latest messages that may be shown, newest first
     recent: Sequence[Message]
-    is_question: Callable[[str], bool]
+    question: PostedQuestion
 
     @property
     def parameters(self) -> Parameters:
@@ -77,7 +78,7 @@ class Layout:
     @cached_property
     def talk(self) -> FoundTalk:
         """What was found of earlier talk."""
-        return FoundTalk(self.prepared, self.found, self.wording, self.is_question, self.asked)
+        return FoundTalk(self.prepared, self.found, self.wording, self.question, self.asked)
 
     def fill(self, page: Page) -> Page:
         """Fill a page: first with recent talk as far as it matters, then with what is found, then with more of it."""

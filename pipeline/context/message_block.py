@@ -105,7 +105,7 @@ def exchanges(
     lines: Lines,
     shown: Mapping[int, str],
     parameters: Parameters,
-    is_question: Callable[[str], bool],
+    is_question: Callable[[Candidate], bool],
     scale: Scale,
 ) -> Iterator[Entry | Dropped]:
     """Offer the best messages, given with their ranks, with their neighbours; say what is left out whatever the budget.
@@ -138,7 +138,7 @@ def exchanges(
         if candidate.id in shown:
             yield dropped(hit, "covered", f"shown in {shown[candidate.id]}")
             continue
-        if is_question(candidate.text):
+        if is_question(candidate):
             yield dropped(hit, "duplicate", "the question itself")
             continue
         similar = scale.similarity(candidate.best_cosine)

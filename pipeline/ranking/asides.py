@@ -4,10 +4,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
 from pipeline.ranking.model import Candidate, QueryMatch
+from pipeline.text import answer_types
 from pipeline.text.addressing import ASKS, called_bots, is_put_to_a_bot, names_of, said, written_apart
 from pipeline.text.cues import plain
 
@@ -18,8 +20,10 @@ _TIME = itemgetter(0)
 
 @dataclass(frozen=True, kw_only=True)
 class Questions:
-    """The question at hand, normalized by `said`, and those of the query log."""
+    """The question at hand, and those of the query log."""
 
+    query: str
+    # the same, normalized by `said`
     itself: str
     # of the chat
     language: str
@@ -27,6 +31,10 @@ class Questions:
     logged: Sequence[tuple[datetime, str]] = ()
     # what may be mentioned with spaces in it, in lower case
     names: frozenset[str] = frozenset()
+    # what the asker is called; None: nobody is named
+    asker: str | None = None
+    # the id of the chat's newest message
+    newest: int | None = None
 
     @classmethod
     def of(
@@ -35,12 +43,32 @@ class Questions:
         language: str,
         log: Iterable[tuple[str, datetime]] = (),
         people: Iterable[str] = (),
+        *,
+        asker: str | None = None,
+        newest: int | None = None,
     ) -> "Questions":
         """Normalize the question at hand, beside those of the log with their times; `people` are who is in the chat."""
-        logged = sorted((at, one) for one, at in log)
         return cls(
-            itself=said(query, language), language=language, logged=logged, names=written_apart(people)
+            query=query,
+            itself=said(query, language),
+            language=language,
+            logged=sorted((at, one) for one, at in log),
+            names=written_apart(people),
+            asker=asker,
+            newest=newest,
         )
+
+    @cached_property
+    def asks(self) -> bool:
+        """Whether the question asks something in its words."""
+        return answer_types.asks(self.query, self.language) >= ASKS
+
+    def may_be(self, candidate: Candidate) -> bool:
+        """Tell whether a message that has the question's words is the question, and not what others say as well.
+
+        It is if they ask something, if the asker said it, or if it is the newest message.
+        """
+        return self.asks or candidate.speaker == self.asker or candidate.id == self.newest
 
     def are_logged(self, candidate: Candidate) -> bool:
         """Tell whether a message only asks what the log has for about its time."""
@@ -72,7 +100,7 @@ def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
             if candidate.cues.says_nothing:
                 found.append(_aside(candidate, keeps_words=False))
                 continue
-            asks = is_put_to_a_bot(candidate.text, language, bots) or _is_it(candidate.text, asked, mentioned)
+            asks = is_put_to_a_bot(candidate.text, language, bots) or _is_it(candidate, asked, mentioned)
             logged = not asks and asked.are_logged(candidate)
             if not asks and not logged:
                 found.append(candidate)
@@ -96,12 +124,13 @@ def _aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
     return candidate._replace(aside=True, cosine=None, terms={}, length=0, others=others)
 
 
-def _is_it(text: str, asked: Questions, names: Collection[str]) -> bool:
-    question = asked.itself
+def _is_it(candidate: Candidate, asked: Questions, names: Collection[str]) -> bool:
+    question, text = asked.itself, candidate.text
     # what is much longer is something else, and most lacks its last word: neither need be taken apart
     last = question.rpartition(" ")[2]
     return (
-        len(text) <= 2 * len(question) + 80
+        asked.may_be(candidate)
+        and len(text) <= 2 * len(question) + 80
         and last in plain(text)
         and said(text, asked.language, names) == question
     )

@@ -94,7 +94,14 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     asked = (
         None
         if request.finds_questions
-        else Questions.of(request.text, chat.language, prelude.logged, prelude.names)
+        else Questions.of(
+            request.text,
+            chat.language,
+            prelude.logged,
+            prelude.names,
+            asker=prelude.asker,
+            newest=prelude.newest,
+        )
     )
 
     def terms(one: Question, words: Sequence[str]) -> SearchTerms:

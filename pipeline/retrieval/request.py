@@ -138,7 +138,8 @@ class Stopwatch:
 def for_context(connection: Connection, query: ContextQuery, settings: Settings) -> RetrievalRequest:
     """Make the request of a context. Raises `NotFound` for an unknown chat, `InvalidInput` for its parameters."""
     parameters, weights = parameters_of(query, settings)
-    recent = 0
+    # the newest may be the question itself
+    recent = 1
     if query.include_history and parameters.history_tokens:
         recent = min(max(RECENT_READ, parameters.history_tokens // SHORT_MESSAGE_TOKENS), MAX_RECENT)
     elif query.include_history and parameters.brief_words:

@@ -96,6 +96,11 @@ class Prelude:
     # of words of the question
     _lexemes: Mapping[str, list[str]]
 
+    @property
+    def newest(self) -> int | None:
+        """The id of the newest message that was read."""
+        return self.recent[0].id if self.recent else None
+
     def lexemes(self, content: str) -> list[str] | None:
         """Return the lexemes of a text of words that were looked up; None: there are others in it."""
         words = content.split()

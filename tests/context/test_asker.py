@@ -175,6 +175,66 @@ def test_with_no_room_for_more_the_question_stands_alone_and_the_context_says_so
     assert "question: the budget has no room for today's date" in found.degraded
 
 
+# The question itself
+
+
+@pytest.mark.parametrize("word", ["yes", "+1", "the 28th"])
+def test_the_same_short_answer_of_others_is_shown_and_only_the_askers_own_is_the_question(
+    trip: Database, settings: Settings, word: str
+) -> None:
+    # Given a question to all, and equal answers, the asker's among them
+    poll = [
+        said(DAY + 2, "Eve", word),
+        said(DAY + 3, "Ana", "who is in for the 28th?"),
+        *(said(DAY + 4 + n, name, word) for n, name in enumerate(("Bob", "Cid", "Eve"))),
+    ]
+    accept.accept(trip, TENANT, CHAT, poll)
+    # When the bot asks with the last one, whether it says for whom or not
+    for fields in ({"user_id": "test:eve"}, {}):
+        recent = [
+            i for b in ask(trip, settings, word, **fields).blocks if b.kind == "history" for i in b.items
+        ]
+        # Then the others' are there, and what Eve said before Ana asked
+        assert [i.speaker for i in recent if i.text.endswith(f": {word}")][-3:] == ["Eve", "Bob", "Cid"]
+        assert sum(i.speaker == "Eve" for i in recent) == 1
+    # and they are found as earlier talk
+    alone = ask(trip, settings, word, user_id="test:eve", include_history=False)
+    assert any(i.text.endswith(f": {word}") for b in alone.blocks if b.kind == "exchanges" for i in b.items)
+
+
+@pytest.mark.parametrize(
+    ("posted", "question"),
+    [
+        ("@tripbot who pays for the ferry?", "who pays for the ferry?"),
+        ("tell me about the ferry", "tell me about the ferry"),
+    ],
+)
+@pytest.mark.parametrize("fields", [{"user_id": "test:ben"}, {}, {"include_history": False}])
+def test_a_question_that_was_stored_as_a_message_is_not_found_for_itself(
+    trip: Database, settings: Settings, posted: str, question: str, fields: dict[str, Any]
+) -> None:
+    accept.accept(trip, TENANT, CHAT, [said(DAY + 2, "Ben", posted)])
+    found = ask(trip, settings, question, **fields)
+    assert found.text.count(question) == 1
+    assert "and the ferry" in found.text
+
+
+def test_the_asker_asked_the_same_before_and_the_bots_answer_is_shown(
+    trip: Database, settings: Settings
+) -> None:
+    asked = [
+        said(DAY + 2, "Ben", "tell me about the ferry"),
+        said(DAY + 3, "Bot", "It leaves at nine.", role="assistant"),
+        said(DAY + 4, "Ben", "tell me about the ferry"),
+        said(DAY + 5, "Ana", "good morning"),
+    ]
+    accept.accept(trip, TENANT, CHAT, asked)
+    found = ask(trip, settings, "tell me about the ferry", user_id="test:ben")
+    recent = [i.text.split(": ", 1)[1] for b in found.blocks if b.kind == "history" for i in b.items]
+    assert recent[-3:] == ["tell me about the ferry", "It leaves at nine.", "good morning"]
+    assert not [b for b in found.blocks if b.kind == "exchanges"]
+
+
 # Messages for a chat model
 
 

@@ -149,6 +149,13 @@ def test_the_question_at_hand_is_an_aside_wherever_it_was_posted() -> None:
     assert asides(found) == [0, 2]
 
 
+def test_an_answer_of_others_in_the_words_of_the_question_is_as_good_as_any() -> None:
+    lines = ("Ana: who is in?", "Bob: yes", "Cid: yes", "Eve: yes", "Ana: fine")
+    assert asides(marked(talk(*lines), Questions.of("yes", "english", asker="Eve"))) == [3]
+    assert asides(marked(talk(*lines), Questions.of("yes", "english", newest=2))) == [2]
+    assert asides(marked(talk(*lines), Questions.of("yes", "english"))) == []
+
+
 def test_what_the_log_has_is_an_aside_if_it_was_asked_then_and_not_answered() -> None:
     lines = (
         "Davi: who found the key?",
