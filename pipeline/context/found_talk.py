@@ -100,14 +100,16 @@ class FoundTalk:
         return {str(each.id): each.session for each in self._candidates}
 
     @cached_property
-    def _began(self) -> dict[int, datetime]:
-        """When each session began, as far as is known."""
-        began: dict[int, datetime] = {}
+    def _times(self) -> dict[int, list[datetime]]:
+        """When each session began, as far as is known, and when its messages were said, in order."""
+        times: dict[int, list[datetime]] = {
+            session.id: [session.started_at] for session in self.found.sessions
+        }
         for candidate in self._candidates:
-            known = began.get(candidate.session)
-            if known is None or candidate.sent_at < known:
-                began[candidate.session] = candidate.sent_at
-        return began | {session.id: session.started_at for session in self.found.sessions}
+            times.setdefault(candidate.session, []).append(candidate.sent_at)
+        for of_session in times.values():
+            of_session.sort()
+        return times
 
     @property
     def _candidates(self) -> Iterable[Candidate]:
@@ -181,7 +183,7 @@ class FoundTalk:
             beside = "sessions" in page.blocks
         lines = Lines(
             by_place=self._by_place,
-            began=self._began,
+            times=self._times,
             zone=self.prepared.parsed.zone,
             wording=self.wording,
             asked=self.asked,

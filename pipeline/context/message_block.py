@@ -1,9 +1,10 @@
 """Choose the messages that a context may show, the best first, with their neighbours. Pure."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, tzinfo
+from datetime import date, datetime, tzinfo
 from functools import partial
 
 from pipeline.context.packing import Entry
@@ -33,8 +34,8 @@ class Lines:
 
     # every candidate, by its session and its place in it
     by_place: Mapping[tuple[int, int], Candidate]
-    # when each session began
-    began: Mapping[int, datetime]
+    # when each session began, and when its messages were said, in order
+    times: Mapping[int, Sequence[datetime]]
     zone: tzinfo
     wording: Wording
     # what long messages are excerpted about
@@ -44,18 +45,15 @@ class Lines:
     # decisions that a later one replaced
     changed: Collection[int] = ()
     count: Count = estimate_line
-    # the headings so far, by session
-    headings: dict[int, str] = field(default_factory=dict)
+    # the headings so far, by session and day
+    headings: dict[tuple[int, date], str] = field(default_factory=dict)
 
     def entry(
         self, candidate: Candidate, answered: RepliedTo | None, score: float | None, reason: Callable[[], str]
     ) -> Entry:
         """Write a message, cut to its share of the room; the `reason` is asked for if it is shown."""
-        session, is_match = candidate.session, score is not None
-        if session not in self.headings or not session:
-            began = self.began.get(session, candidate.sent_at)
-            self.headings[session] = self.wording.at(began.astimezone(self.zone))
-        before = self.by_place.get((session, candidate.place - 1))
+        is_match = score is not None
+        before = self.by_place.get((candidate.session, candidate.place - 1))
 
         def write(tokens: int | None) -> str:
             share, least = (MATCH_SHARE, MIN_MATCH_TOKENS) if is_match else (BESIDE_SHARE, MIN_BESIDE_TOKENS)
@@ -83,10 +81,22 @@ class Lines:
             write=write,
             make=make,
             score=score,
-            group=self.headings[session],
+            group=self._heading(candidate),
             neighbour_of=_place(before) if before else (),
             may_be_cut=is_match,
         )
+
+    def _heading(self, candidate: Candidate) -> str:
+        """Write the day on which a message was said, with the time at which its session began or went on that day."""
+        session, said = candidate.session, candidate.sent_at.astimezone(self.zone)
+        if not session:
+            return self.wording.at(said)
+        key = (session, said.date())
+        if key not in self.headings:
+            times, midnight = self.times[session], said.replace(hour=0, minute=0, second=0, microsecond=0)
+            first = times[bisect_left(times, midnight)]
+            self.headings[key] = self.wording.at(first.astimezone(self.zone))
+        return self.headings[key]
 
 
 def in_budget_order(ranked: Sequence[tuple[int, Scored]], most: int) -> list[tuple[int, Scored]]:

@@ -104,6 +104,7 @@ def assembled(
     budget: int = 2000,
     profile: str = "balanced",
     language: str = "english",
+    time_zone: str = "UTC",
     brief: Sequence[str] = (),
     explain: bool = False,
     **parameters: float,
@@ -117,7 +118,7 @@ def assembled(
         platform="test",
         kind="group",
         title="Talk",
-        time_zone="UTC",
+        time_zone=time_zone,
         language=language,
         message_count=len(ranked),
         lexeme_count=0,
@@ -152,7 +153,7 @@ def assembled(
         event=None,
         others=(),
         brief=list(brief),
-        zone=ZoneInfo("UTC"),
+        zone=ZoneInfo(time_zone),
     )
     ordered = sorted(ranked, key=lambda each: -each.score)
     frequency = Counter(term for each in ranked for term in each.candidate.terms)
