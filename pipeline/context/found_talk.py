@@ -12,6 +12,7 @@ from pipeline.context.message_block import Lines, exchanges, in_budget_order
 from pipeline.context.packing import UNCAPPED, Section
 from pipeline.context.page import Page
 from pipeline.context.posted_question import PostedQuestion
+from pipeline.context.recent_talk import is_whole
 from pipeline.context.wording import Wording
 from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.similarity import Scale
@@ -191,10 +192,13 @@ class FoundTalk:
             changed=changed,
             count=page.count,
         )
+        recent = {int(item.id): item.text for item in page.items("history")}
+        shown = (message for message in self.found.recent if message.id in recent)
         entries = exchanges(
             ranked,
             lines,
-            {int(item.id): "the recent messages" for item in page.items("history")},
+            dict.fromkeys(recent, "the recent messages"),
+            {message.id for message in shown if not is_whole(recent[message.id], message)},
             self.prepared.request.parameters,
             self.question.is_found,
             self.scale,
@@ -225,7 +229,7 @@ def shown_whole(
 
     def is_shown(message: Message, line: str) -> bool:
         # it may be cut
-        return not line or lines.get(str(message.id), "\n").endswith(line)
+        return line in lines.get(str(message.id), "")
 
     def count(session: RetrievedSession) -> int:
         found = elsewhere.get(session.id, set())

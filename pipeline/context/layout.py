@@ -14,7 +14,6 @@ from pipeline.retrieval.gather import RetrievalResult
 from pipeline.retrieval.memory_search import RetrievedMemory
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.profiles import Parameters
-from pipeline.text import truncate
 from pipeline.text.duplicates import Bag
 from pipeline.text.excerpt import Wanted
 from schemas.context import BlockKind
@@ -25,10 +24,6 @@ MESSAGES: tuple[BlockKind, ...] = ("history", "exchanges")
 """The blocks that show messages."""
 # Recent talk with one of so many of the best messages has to do with the question.
 BEST = 10
-# With fewer tokens left there is no room for more of the recent talk.
-LEAST_SPARE = 64
-# A guess at what the speaker of a line takes.
-_SPEAKER_TOKENS = 8
 
 
 @dataclass(frozen=True)
@@ -81,11 +76,20 @@ class Layout:
         return FoundTalk(self.prepared, self.found, self.wording, self.question, self.asked)
 
     def fill(self, page: Page) -> Page:
-        """Fill a page: first with recent talk as far as it matters, then with what is found, then with more of it."""
-        first = self._claimed()
-        filled = self._filled(page, first)
-        more = self._fitting(filled, first)
-        return self._filled(page, more) if more > first else filled
+        """Fill a page: first with recent talk as far as it matters, then with what is found, then with more of it.
+
+        A message of recent talk that is cut there and found whole is shown where it is whole.
+        """
+        recent = self.recent[: self._claimed()]
+        filled = self._filled(page, recent)
+        more, whole = recent_talk.fitting(self.recent, len(recent), filled, self.history_cap)
+        if more > len(recent) or whole:
+            recent = self.recent[:more]
+            filled = self._filled(page, recent, whole)
+        while twice := _ids(filled, "history") & _ids(filled, "exchanges"):
+            recent = [message for message in recent if str(message.id) not in twice]
+            filled = self._filled(page, recent, whole)
+        return filled
 
     def _claimed(self) -> int:
         """Return how many of the latest messages come before what is found."""
@@ -97,29 +101,7 @@ class Layout:
         leans = bool(parsed.brief)
         return recent_talk.claimed(self.recent, asked, best, leans=leans, now=self.now)
 
-    def _fitting(self, page: Page, first: int) -> int:
-        """Return how many of the latest messages there is room for when all else is in."""
-        room, cap = page.room, self.history_cap
-        if "history" in page.blocks:
-            cap -= page.blocks["history"].tokens
-        if first >= len(self.recent) or room < LEAST_SPARE:
-            return first
-        shown = {item.id: item.text for item in page.items("exchanges")}
-        number = first
-        for message in self.recent[first:]:
-            # what is shown already takes no more tokens there
-            tokens = (
-                page.count(shown.get(str(message.id)) or truncate.displayed(message.content))
-                + _SPEAKER_TOKENS
-            )
-            cap -= tokens
-            room -= 0 if str(message.id) in shown else tokens
-            if min(room, cap) < 0:
-                break
-            number += 1
-        return number
-
-    def _filled(self, page: Page, recent: int) -> Page:
+    def _filled(self, page: Page, recent: Sequence[Message], whole: Collection[int] = ()) -> Page:
         """Fill a page with the latest messages, and then with memories, documents, weeks, sessions and messages.
 
         A memory makes way for a message or passage that says the same, and the tokens go to others.
@@ -127,13 +109,13 @@ class Layout:
         page = page.copy()
         page.fill(
             recent_talk.history(
-                self.recent,
+                recent,
                 self.history_cap,
                 self.zone,
                 self.wording,
                 asked=self.asked,
                 changed=self.talk.in_order[1],
-                most=recent,
+                whole=whole,
                 count=page.count,
             )
         )
@@ -231,3 +213,7 @@ class Layout:
         rollup_cap = int(self.budget * parameters.rollup_share)
         filled.fill(blocks.rollups(self.found.weeks, parameters, rollup_cap, wording))
         return filled, known
+
+
+def _ids(page: Page, kind: BlockKind) -> set[str]:
+    return {item.id for item in page.items(kind)}

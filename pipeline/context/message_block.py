@@ -13,7 +13,7 @@ from pipeline.context.wording import Wording
 from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.profiles import Parameters
-from pipeline.text import duplicates, excerpt
+from pipeline.text import duplicates, excerpt, truncate
 from pipeline.text.duplicates import Bag
 from pipeline.text.excerpt import Wanted
 from pipeline.text.tokens import Count, estimate_line
@@ -56,10 +56,8 @@ class Lines:
         before = self.by_place.get((candidate.session, candidate.place - 1))
 
         def write(tokens: int | None) -> str:
-            share, least = (MATCH_SHARE, MIN_MATCH_TOKENS) if is_match else (BESIDE_SHARE, MIN_BESIDE_TOKENS)
-            head = f"{said_by(candidate.speaker, answered, self.wording)}: "
-            mark = f" {self.wording.changed}" if candidate.id in self.changed else ""
-            room = (tokens or max(self.room // share, least)) - self.count(head + mark)
+            head, mark = self._around(candidate, answered)
+            room = (tokens or self._share(is_match=is_match)) - self.count(head + mark)
             return head + excerpt.shown(candidate.text, self.asked, max(room, 1), self.count) + mark
 
         def make(text: str) -> ContextItem:
@@ -85,6 +83,21 @@ class Lines:
             neighbour_of=_place(before) if before else (),
             may_be_cut=is_match,
         )
+
+    def holds(self, candidate: Candidate) -> bool:
+        """Tell whether a match is not longer than its share of the room."""
+        around = self.count("".join(self._around(candidate, candidate.answered)))
+        return around + self.count(truncate.displayed(candidate.text)) <= self._share(is_match=True)
+
+    def _around(self, candidate: Candidate, answered: RepliedTo | None) -> tuple[str, str]:
+        """Return what is written before and after what was said."""
+        mark = f" {self.wording.changed}" if candidate.id in self.changed else ""
+        return f"{said_by(candidate.speaker, answered, self.wording)}: ", mark
+
+    def _share(self, *, is_match: bool) -> int:
+        """Return the tokens that a message may take."""
+        share, least = (MATCH_SHARE, MIN_MATCH_TOKENS) if is_match else (BESIDE_SHARE, MIN_BESIDE_TOKENS)
+        return max(self.room // share, least)
 
     def _heading(self, candidate: Candidate) -> str:
         """Write the day on which a message was said, with the time at which its session began or went on that day."""
@@ -114,13 +127,15 @@ def exchanges(
     ranked: Sequence[tuple[int, Scored]],
     lines: Lines,
     shown: Mapping[int, str],
+    cut: Collection[int],
     parameters: Parameters,
     is_question: Callable[[Candidate], bool],
     scale: Scale,
 ) -> Iterator[Entry | Dropped]:
     """Offer the best messages, given with their ranks, with their neighbours; say what is left out whatever the budget.
 
-    `shown` are messages of other blocks, by id, with the block's name; `is_question` recognizes the question itself.
+    `shown` are messages of other blocks, by id, with the block's name; those that are `cut` there are offered if they
+    are whole here. `is_question` recognizes the question itself.
     """
     taken: set[int] = set()
     seen: dict[int, list[Bag]] = {}
@@ -145,8 +160,9 @@ def exchanges(
             break
         if not candidate.text.strip() or candidate.id in taken:
             continue
-        if candidate.id in shown:
-            yield dropped(hit, "covered", f"shown in {shown[candidate.id]}")
+        if candidate.id in shown and not (candidate.id in cut and lines.holds(candidate)):
+            part = "a part of it is " if candidate.id in cut else ""
+            yield dropped(hit, "covered", f"{part}shown in {shown[candidate.id]}")
             continue
         if is_question(candidate):
             yield dropped(hit, "duplicate", "the question itself")

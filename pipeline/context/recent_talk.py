@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
 
 from pipeline.context.packing import Entry, Section, entry_of
+from pipeline.context.page import Page
 from pipeline.context.wording import Wording, clock
 from pipeline.question.followup import JUST_NOW
 from pipeline.text import excerpt, truncate
@@ -26,6 +27,10 @@ QUOTED_CHARS = 60
 # The share of the block that one message may take: the newest, any other. No message is cut to less than a few words.
 NEWEST_SHARE, OTHER_SHARE = 2, 4
 MIN_MESSAGE_TOKENS = 24
+# With fewer tokens left there is no room for more of the recent talk.
+LEAST_SPARE = 64
+# A guess at what the time and the speaker of a line take.
+SPEAKER_TOKENS = 8
 # What a question's words are looked for in, of a longer message.
 _READ_CHARS = 2_000
 
@@ -56,6 +61,38 @@ def claimed(
     return reach
 
 
+def fitting(recent: Sequence[Message], first: int, page: Page, cap: int) -> tuple[int, frozenset[int]]:
+    """Return how many of the latest messages there is room for when all else is in, and which of them whole.
+
+    Whole are those of the `first` that the page shows cut, if there is room, and all after them.
+    """
+    room, there = page.room, {item.id: item.text for item in page.items("history")}
+    cap -= page.blocks["history"].tokens if there else 0
+    found = {item.id: item.text for item in page.items("exchanges")}
+    number, whole = first, set[int]()
+    if room < LEAST_SPARE:
+        return number, frozenset()
+    for place, message in enumerate(recent):
+        key, is_more = str(message.id), place >= first
+        if not is_more and (key not in there or is_whole(there[key], message)):
+            continue
+        tokens = page.count(truncate.displayed(message.content)) + SPEAKER_TOKENS
+        # what is shown already takes no more tokens there
+        stub = page.count(there.get(key, ""))
+        spent = max(tokens - stub - page.count(found.get(key, "")), 0)
+        if spent <= room and tokens - stub <= cap:
+            room, cap, number = room - spent, cap - tokens + stub, max(number, place + 1)
+            whole.add(message.id)
+        elif is_more:
+            break
+    return number, frozenset(whole)
+
+
+def is_whole(line: str, message: Message) -> bool:
+    """Tell whether a line shows all of a message."""
+    return truncate.displayed(message.content) in line
+
+
 def history(
     recent: Sequence[Message],
     cap: int,
@@ -64,12 +101,12 @@ def history(
     *,
     asked: Wanted = NOTHING,
     changed: Collection[int] = (),
-    most: int | None = None,
+    whole: Collection[int] = (),
     count: Count = estimate_line,
 ) -> Section:
     """Offer the newest messages that fit, without a gap; of a long one the part that is about what is `asked`.
 
-    `recent` is newest first; of it `most` are shown. `changed` are decisions that were replaced.
+    `recent` is newest first. `changed` are decisions that were replaced; `whole` are messages that are not cut.
     """
     around = [
         wording.history,
@@ -78,7 +115,7 @@ def history(
         *(wording.day_heading(m.sent_at.astimezone(zone)) for m in recent[:1]),
     ]
     room = cap - sum(map(count, around))
-    entries = _entries(recent[:most], room, zone, wording, asked, changed, count)
+    entries = _entries(recent, room, zone, wording, asked, changed, whole, count)
     return Section(kind="history", heading=wording.history, entries=entries, cap=cap, contiguous=True)
 
 
@@ -89,6 +126,7 @@ def _entries(
     wording: Wording,
     asked: Wanted,
     changed: Collection[int],
+    whole: Collection[int],
     count: Count,
 ) -> Iterator[Entry]:
     for number, message in enumerate(recent):
@@ -98,6 +136,7 @@ def _entries(
         # the last one may take all that a small block has
         least = MIN_MESSAGE_TOKENS if number else room
         share = max(room // (OTHER_SHARE if number else NEWEST_SHARE), min(least, MIN_MESSAGE_TOKENS * 4))
+        share = room if message.id in whole else share
         text = head + excerpt.shown(message.content, asked, max(share - count(head + mark), 1), count) + mark
         item = ContextItem(
             kind="message",

@@ -88,6 +88,60 @@ def test_talk_of_two_threads_at_once_keeps_the_budget() -> None:
     assert found.used_tokens == tokens.estimate_line(found.text) <= 500
 
 
+LEGAL = (
+    "legal says no to the yearly contract because of the budget freeze that was announced last week by the new board. "
+    "So we stay on the Team plan for now and ask again in June, the contact for that is Olga Petrova"
+)
+
+
+def test_a_long_recent_message_is_written_whole_where_the_budget_has_room_for_it() -> None:
+    found = assembled(
+        "and then?", [hit(1, "hello", 1.0)], latest=[recent(9, "ok"), recent(8, LEGAL)], budget=400
+    )
+    assert f": {LEGAL}" in "\n".join(lines(found, "history"))
+    # and next to what is found it is cut, as before
+    hits = [
+        hit(n, f"the plan number {n} of the year is fine with everybody here", 3 - n / 100) for n in range(60)
+    ]
+    full = assembled("which plan?", hits, latest=[recent(199, "ok"), recent(198, LEGAL)], budget=400)
+    assert "…" in "\n".join(lines(full, "history"))
+    assert len(lines(full, "exchanges")) > 5
+
+
+def test_a_message_that_recent_talk_has_no_room_for_is_found_instead_and_stands_there_alone() -> None:
+    latest = [recent(9, "ok then"), recent(8, LEGAL), recent(7, "any news?")]
+    found = assembled(
+        "who is the contact?", [hit(8, LEGAL, 2.0), hit(1, "hello", 1.0)], latest=latest, history_tokens=80
+    )
+    assert lines(found, "exchanges")[-1] == f"Ann: {LEGAL}"
+    assert [line.partition(": ")[2] for line in lines(found, "history")] == ["any news?", "ok then"]
+    # if it is too long for that as well, its part about the question stays where it was said
+    long = f"{FILLER}The contact is Olga Petrova. {FILLER}"
+    latest = [recent(9, "ok then"), recent(8, long)]
+    found = assembled("who is the contact?", [hit(8, long, 2.0), hit(1, "hello", 1.0)], latest=latest)
+    assert "The contact is Olga Petrova." in "\n".join(lines(found, "history"))
+    assert lines(found, "exchanges") == ["Ann: hello"]
+
+
+@given(
+    st.lists(st.sampled_from(["ok", "which plan?", LEGAL, LONG, f"{LEGAL} {LEGAL}"]), min_size=1, max_size=9),
+    st.integers(200, 1500),
+    st.integers(80, 800),
+)
+def test_no_message_stands_twice_and_the_newest_is_always_there(
+    said: list[str], budget: int, history: int
+) -> None:
+    # Given recent talk that is also found
+    said = [f"{text} {n}" for n, text in enumerate(said)]
+    hits = [hit(n, text, 1 + n % 3) for n, text in enumerate(said)]
+    latest = [recent(n, text) for n, text in reversed(list(enumerate(said)))]
+    found = assembled("which plan and contact?", hits, latest=latest, budget=budget, history_tokens=history)
+    shown = [item.id for block in found.blocks for item in block.items]
+    assert len(shown) == len(set(shown))
+    assert str(len(said) - 1) in shown
+    assert found.used_tokens == tokens.estimate_line(found.text) <= budget
+
+
 # Recent talk
 
 CHATTER = [
