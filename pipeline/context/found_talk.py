@@ -138,7 +138,7 @@ class FoundTalk:
         reserve = packing.fill(related, filled.room // 10, filled.count).block
         keep_free = reserve.tokens if reserve else 0
         if parameters.blend is None:
-            filled.fill(summaries)
+            filled.fill(summaries, keep_free=self.best_alone(filled))
             filled.fill(self._exchanges(filled, filled.room - keep_free), keep_free=keep_free)
         else:
             # one list: what ranks best takes its tokens first, be it a summary or a message
@@ -176,6 +176,12 @@ class FoundTalk:
                 break
             found.append(hit.candidate)
         return found
+
+    def best_alone(self, page: Page) -> int:
+        """Return the tokens of a block with nothing but the best message that the page does not show yet."""
+        if self.found.retrieved is None:
+            return 0
+        return packing.least(self._exchanges(page, page.room, beside=True), page.count)
 
     def _exchanges(self, page: Page, room: int, *, beside: bool | None = None) -> Section:
         """Offer the best messages; `beside` summaries, by default if the page has some."""

@@ -197,6 +197,7 @@ class Layout:
         known = self._chosen_memories(repeated)
         filled.dropped.extend(known.dropped)
         cap = int(self.budget * parameters.memory_share)
+        keep_free = self.talk.best_alone(page)
         filled.fill(
             memory_block.memories(
                 known.statements,
@@ -207,11 +208,14 @@ class Layout:
                 wording,
                 self.asked,
                 page.count,
-            )
+            ),
+            keep_free=keep_free,
         )
-        filled.fill(memory_block.documents(known.passages, cap, self.asked, wording, page.count))
+        documents = memory_block.documents(known.passages, cap, self.asked, wording, page.count)
+        filled.fill(documents, keep_free=keep_free)
         rollup_cap = int(self.budget * parameters.rollup_share)
-        filled.fill(blocks.rollups(self.found.weeks, parameters, rollup_cap, wording))
+        rollups = blocks.rollups(self.found.weeks, parameters, rollup_cap, wording)
+        filled.fill(rollups, keep_free=keep_free)
         return filled, known
 
 

@@ -26,6 +26,8 @@ from schemas.context import ContextItem, Dropped, DropReason
 # In a chat with few messages there is hardly a scale; a lower cosine than this means nothing in common with any model:
 # many place everything closer.
 MIN_COSINE = 0.2
+# Of a statement or passage no fewer tokens are shown: a few words of it say nothing.
+MIN_STATEMENT_TOKENS = 24
 # First-person pronouns, by language.
 _PRONOUNS = (
     "i|me|my|mine|myself|i'm|i've|i'd|i'll",
@@ -232,6 +234,7 @@ def _entry(
     reason: str,
     count: Count,
 ) -> Entry:
-    text = head + excerpt.shown(memory.content, asked, max(tokens - count(head), 1), count)
+    room = max(tokens - count(head), MIN_STATEMENT_TOKENS)
+    text = head + excerpt.shown(memory.content, asked, room, count)
     item = ContextItem(kind=kind, id=memory.id, text=text, score=memory.score, reason=reason)
     return entry_of(item, (number,))

@@ -71,6 +71,15 @@ class PackedBlock:
     dropped: list[Dropped] = field(default_factory=list)
 
 
+def least(section: Section, count: Count = estimate_line) -> int:
+    """Return the tokens of a block that shows the first entry of a section alone; 0 if it has none."""
+    first = next((entry for entry in section.entries if isinstance(entry, Entry)), None)
+    if first is None:
+        return 0
+    around = [section.heading, *((OPEN, CLOSE) if section.fenced else ()), first.group]
+    return sum(map(count, filter(None, (*around, first.write(None)))))
+
+
 def fill(section: Section, room: int, count: Count = estimate_line, *, explained: bool = True) -> PackedBlock:
     """Pack the block that fits into `room` tokens and the section's own cap; no block if nothing fits.
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.context.recent_talk import GOING_ON, KEPT
 from pipeline.text import fencing, tokens
-from tests.context.found import NOW, assembled, hit, lines, recent, session
+from tests.context.found import NOW, assembled, hit, lines, memory, recent, session
 
 FILLER = "The weather was fine and nobody had a care in the world. " * 60
 LONG = f"{FILLER}The ferry leaves at eight from pier four. {FILLER}"
@@ -140,6 +140,45 @@ def test_no_message_stands_twice_and_the_newest_is_always_there(
     assert len(shown) == len(set(shown))
     assert str(len(said) - 1) in shown
     assert found.used_tokens == tokens.estimate_line(found.text) <= budget
+
+
+# Statements
+
+
+DECIDED = (
+    "Decided: we hold the Christmas party on Saturday the twelfth of December in the hall of the club, everybody "
+    "brings a salad or a cake, and the club pays for the drinks, which Jon gets on the Friday before it"
+)
+
+
+@pytest.mark.parametrize("budget", [180, 220, 260, 300, 340])
+def test_a_small_budget_shows_no_stub_of_a_statement(budget: int) -> None:
+    statements = [memory(n, f"{DECIDED} {n}", 3.0 - n) for n in range(3)]
+    found = assembled("when is the party?", memories=statements, budget=budget, memory_similarity=0)
+    for line in lines(found, "memories"):
+        assert len(line.partition("] ")[2].split()) >= 12
+    short = [memory(1, "Ann is allergic to hazelnuts and walnuts.", 3.0)]
+    (line,) = lines(assembled("party?", memories=short, budget=budget, memory_similarity=0), "memories")
+    assert line.endswith("Ann is allergic to hazelnuts and walnuts.")
+
+
+def test_statements_and_summaries_leave_room_for_the_best_message() -> None:
+    best = hit(1, "the party is at ours on the twelfth, we start at seven", 3.0)
+    statements = [memory(n, f"{DECIDED} {n}", 3.0 - n) for n in range(3)]
+    summaries = [session(n, f"They spoke about party number {n} and about the music.", 2.0) for n in (1, 2)]
+    for budget in range(200, 400, 20):
+        found = assembled(
+            "when is the party?",
+            [best],
+            memories=statements,
+            sessions=summaries,
+            latest=CHATTER[:5],
+            budget=budget,
+            memory_similarity=0,
+            duplicate_jaccard=1.0,
+        )
+        assert lines(found, "exchanges") == [f"Ann: {best.candidate.text}"]
+    assert lines(found, "memories")
 
 
 # Recent talk
