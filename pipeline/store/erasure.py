@@ -29,8 +29,9 @@ _UNNAME_MERGED = text("""
     UPDATE conversation_sessions SET participants = '{}'
     WHERE status = 'merged' AND participants && CAST(:names AS text[])
 """)
-# Whose a memory is, or was before it was promoted.
-OF_PERSON = "(user_id = ANY(:senders) OR promoted_from = ANY(:senders))"
+# Memories that are a person's, or were before they were promoted: one index for each of the three.
+OF_PERSON = """(scope = 'user' AND user_id = ANY(:senders)
+    OR scope = 'session' AND session_id IS NOT NULL AND user_id = ANY(:senders) OR promoted_from = ANY(:senders))"""
 # Which memories go with a subject; `IS NULL` of both is a tenant's.
 _MEMORIES = f"""
     created_at <= :until AND (CAST(:senders AS text[]) IS NULL OR {OF_PERSON})

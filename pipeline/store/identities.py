@@ -45,6 +45,8 @@ _IS_NAMED = text("""
     SELECT EXISTS (SELECT 1 FROM chat_members WHERE sender_id = :id)
         OR EXISTS (SELECT 1 FROM user_senders WHERE sender_id = :id OR user_id = :id)
         OR EXISTS (SELECT 1 FROM memories WHERE scope = 'user' AND user_id = :id)
+        OR EXISTS (SELECT 1 FROM memories WHERE promoted_from = :id)
+        OR EXISTS (SELECT 1 FROM pruned_senders WHERE sender_id = :id)
 """)
 _HAS_WRITTEN = text("SELECT EXISTS (SELECT 1 FROM messages WHERE sender_id = :id)")
 _SOME_SEEN = text("""
@@ -105,7 +107,7 @@ SEEN = 20_000
 
 
 def is_named(connection: Connection, any_id: str) -> bool:
-    """Tell whether an id has spoken as a user, was named or linked, or has a memory."""
+    """Tell whether an id has spoken as a user, was named or linked, or has or had a memory."""
     return holds(connection, _IS_NAMED, id=any_id)
 
 

@@ -13,8 +13,9 @@ from pipeline.store.sessions import COLUMNS, as_session
 from pipeline.store.statements import arrays, column, run
 from schemas.sessions import Session
 
+# Without `OFFSET 0` Postgres reads all that is noted of the tenant instead.
 _IS_NOTED = """EXISTS (
-    SELECT 1 FROM pruned_senders noted WHERE noted.tenant_id = s.tenant_id AND noted.session_id = s.id)"""
+    SELECT 1 FROM pruned_senders noted WHERE noted.tenant_id = s.tenant_id AND noted.session_id = s.id OFFSET 0)"""
 _PLACED = """(
     SELECT count(*) FROM messages m
     WHERE m.chat_id = s.chat_id AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at

@@ -10,6 +10,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories import manual_changes
 from pipeline.memories.statements import remember
+from pipeline.store import identities
 from pipeline.store.database import Database
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn
@@ -61,3 +62,14 @@ def test_what_corrects_it_is_theirs_too(
     )
     assert forgotten(database, ANN, rules, policy).counts["memories"] == 2
     assert everywhere(database, "diabetes") == []
+
+
+def test_an_id_that_is_known_by_a_promoted_memory_alone_is_not_taken_for_a_misspelt_one(
+    database: Database,
+) -> None:
+    written = remember(database, TENANT, MemoryIn(scope="user", user_id="test:bob", content="Bob is away."))
+    assert written.id is not None
+    manual_changes.promote(database, TENANT, written.id, TO_ALL)
+    with database.tenant(TENANT) as connection:
+        assert identities.is_named(connection, "test:bob")
+        assert not identities.is_named(connection, "test:bop")
