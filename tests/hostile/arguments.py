@@ -720,7 +720,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "rollout": lambda _: Rollout(),
     # a session of the victim's, as if it had no summary
     "row: sqlalchemy.engine.row.Row[typing.Any]": lambda a: SimpleNamespace(
-        **next(iter(a.known.rows["conversation_sessions"])) | {"summary_model": None}
+        **next(iter(a.known.rows["conversation_sessions"])) | {"summary_model": None, "summary_text": None}
     ),
     "source: pipeline.enrich.protocols.Source": lambda a: Source(tenant_id=a.tenant, chat_id=a.chat_id),
     "time_zone: datetime.tzinfo": lambda _: UTC,
