@@ -135,7 +135,8 @@ def counted(tally: Tally) -> str:
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in tally.skipped.most_common())
     skipped = f"skipped {tally.skipped.total():,}" + (f" ({reasons})" if reasons else "")
     # both are rare, so they are left out if zero
-    kept_out = f"kept out as forgotten or not to be remembered {tally.kept_out:,}, " if tally.kept_out else ""
+    reason = "kept out as forgotten, pruned or not to be remembered"
+    kept_out = f"{reason} {tally.kept_out:,}, " if tally.kept_out else ""
     moved = f"moved {tally.moved:,}, " if tally.moved else ""
     return f"new {tally.new:,}, {moved}already there {tally.duplicates:,}, {kept_out}broken {tally.broken:,}, {skipped}"
 

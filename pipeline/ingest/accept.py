@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from pipeline.ingest import chat_moves
+from pipeline.ingest.pruned import UNLIMITED, MessageLimits
 from pipeline.jobs.batches import batched
 from pipeline.people import suppression
 from pipeline.store import accepting, chats, edits, jobs, membership, sessions
@@ -33,7 +34,7 @@ class Accepted:
     new: int
     # already there by their platform's id
     duplicates: int
-    # forgotten, or of somebody who is not to be remembered
+    # forgotten, pruned, or of somebody who is not to be remembered
     kept_out: int = 0
 
 
@@ -44,19 +45,20 @@ def accept(
     given: Sequence[MessageIn],
     *,
     settle: timedelta | None = None,
+    limits: MessageLimits = UNLIMITED,
     trace_id: str | None = None,
 ) -> Accepted:
     """Store messages of one chat, in slices of a transaction each.
 
     `settle` says that they belong to a history being imported: live messages go before them, and summaries may
-    wait that long. Raises `Retryable`: `DatabaseUnavailable` in an outage. Slices before it are stored then, and the
-    same call may be made again.
+    wait that long. What was pruned by these `limits` and comes again is kept out. Raises `Retryable`:
+    `DatabaseUnavailable` in an outage. Slices before it are stored then, and the same call may be made again.
     """
     unique = _unique(given)
     new = out = 0
     for some in batched(unique.values(), SLICE_MESSAGES, SLICE_BYTES, lambda m: len(m.content.encode())):
         stored, kept_out = persistently(
-            partial(_accept, database, tenant_id, chat, some, settle=settle, trace_id=trace_id)
+            partial(_accept, database, tenant_id, chat, some, settle=settle, limits=limits, trace_id=trace_id)
         )
         new, out = new + stored, out + kept_out
     if out == len(unique):
@@ -65,11 +67,17 @@ def accept(
 
 
 async def try_accept(
-    database: Database, tenant_id: str, chat: ChatIn, given: Sequence[MessageIn], *, trace_id: str | None
+    database: Database,
+    tenant_id: str,
+    chat: ChatIn,
+    given: Sequence[MessageIn],
+    *,
+    limits: MessageLimits = UNLIMITED,
+    trace_id: str | None,
 ) -> Accepted | None:
     """Store a few small live messages as `accept` does, from the event loop; None if `accept` is to store them."""
     unique = _unique(given)
-    if any(message.closes_session for message in unique.values()):
+    if any(message.closes_session for message in unique.values()) or limits.may_concern(given):
         return None
     statements = _at_once(tenant_id, chat, list(unique.values()), trace_id)
     new, stored = await database.try_trip(statements) or (0, False)
@@ -99,15 +107,19 @@ def _accept(
     given: Sequence[MessageIn],
     *,
     settle: timedelta | None,
+    limits: MessageLimits,
     trace_id: str | None,
 ) -> tuple[int, int]:
     """Store a slice in one transaction; return `(new, kept out)`."""
-    if settle is None and not any(message.closes_session for message in given):
+    closes = any(message.closes_session for message in given)
+    if settle is None and not closes and not limits.may_concern(given):
         trip = _at_once(tenant_id, chat, given, trace_id)
         new, stored = database.one_trip(trip, keeps_ready=True) or (0, False)
         if stored:
             return int(new), 0
-    return _accept_step_by_step(database, tenant_id, chat, given, settle=settle, trace_id=trace_id)
+    return _accept_step_by_step(
+        database, tenant_id, chat, given, settle=settle, limits=limits, trace_id=trace_id
+    )
 
 
 # The tenants' suppression keys as they were read last; Postgres compares them, so that none is read each time.
@@ -121,9 +133,10 @@ def _accept_step_by_step(
     given: Sequence[MessageIn],
     *,
     settle: timedelta | None,
+    limits: MessageLimits,
     trace_id: str | None,
 ) -> tuple[int, int]:
-    """Store a slice that is suppressed in part, or whose chat is new or moved; return `(new, kept out)`."""
+    """Store a slice that is suppressed or old in part, or whose chat is new or moved; return `(new, kept out)`."""
     out, unnamed = 0, False
     with database.undecided() as connection:
         key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
@@ -138,28 +151,29 @@ def _accept_step_by_step(
             chat = ChatIn(chat_id=stored.moved_to)
             key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
         admitted = suppression.admit(connection, key, chat.chat_id, given)
-        if admitted.kept_out:
-            edits.drop_pending(connection, chat.chat_id, admitted.kept_out)
+        pruned = limits.came_again(connection, chat.chat_id, admitted.messages)
+        kept_out = [*admitted.kept_out, *pruned]
+        if kept_out:
+            edits.drop_pending(connection, chat.chat_id, kept_out)
         if admitted.unnamed or unnamed:
             membership.note_unknown(connection, tenant_id, chat.chat_id)
-        out += len(admitted.kept_out)
-        if not admitted.messages:
+        out += len(kept_out)
+        messages = [message for message in admitted.messages if message.external_id not in pruned]
+        if not messages:
             return 0, out
         if stored is None or not chats.is_as_said(stored, chat):
             chats.ensure(connection, tenant_id, chat)
             accepting.hold(connection, chat.chat_id)
         if settle is not None:
             chats.settle(connection, chat.chat_id, settle)
-        closing = [
-            (m.session_key, m.sent_at) for m in admitted.messages if m.closes_session and m.session_key
-        ]
+        closing = [(m.session_key, m.sent_at) for m in messages if m.closes_session and m.session_key]
         if closing:
             sessions.add_closes(connection, tenant_id, chat.chat_id, closing)
         new = accepting.put(
             connection,
             tenant_id,
             chat.chat_id,
-            _sized(admitted.messages),
+            _sized(messages),
             closing=bool(closing),
             priority=jobs.LIVE if settle is None else jobs.LATER,
             trace_id=trace_id,

@@ -14,6 +14,7 @@ from pipeline.ingest import languages, reimport
 from pipeline.ingest.accept import Accepted, accept
 from pipeline.ingest.import_tally import Event, Stored
 from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.pruned import UNLIMITED, MessageLimits
 from pipeline.ingest.reimport import SortedOut
 from pipeline.platforms.identity import PREFIX
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Parsed, Record, Skipped, Times
@@ -39,15 +40,16 @@ def store(
     policy: SessionPolicy,
     *,
     settle: timedelta,
+    limits: MessageLimits = UNLIMITED,
 ) -> Iterator[Event]:
     """Accept the messages that a parser yields; yield each accepted batch, and what was no message.
 
     After a `Stored` with anything new wake up the workers of `ingest`, after one with anything moved those of
     `summarize`. `policy` says how sessions are split that messages are moved out of. `settle` is how long after its
-    last message a chat's sessions wait for their summaries. Raises what `parsed` raises, and `DatabaseUnavailable`;
-    what was yielded as `Stored` by then stays.
+    last message a chat's sessions wait for their summaries. What was pruned by these `limits` is not stored again.
+    Raises what `parsed` raises, and `DatabaseUnavailable`; what was yielded as `Stored` by then stays.
     """
-    importing = _Import(database=database, tenant_id=tenant_id, policy=policy, settle=settle)
+    importing = _Import(database=database, tenant_id=tenant_id, policy=policy, settle=settle, limits=limits)
     chats_of: dict[str, _Chat] = {}
     held = 0
     for item in parsed:
@@ -114,6 +116,7 @@ class _Import:
     tenant_id: str
     policy: SessionPolicy
     settle: timedelta
+    limits: MessageLimits
 
     def flush(self, held: _Chat) -> Stored:
         """Accept a chat's batch, and move what is there at another time."""
@@ -147,7 +150,9 @@ class _Import:
         messages = [record.message for record in found.records]
         accepted = Accepted(new=0, duplicates=0)
         if messages:
-            accepted = accept(self.database, self.tenant_id, held.chat, messages, settle=self.settle)
+            accepted = accept(
+                self.database, self.tenant_id, held.chat, messages, settle=self.settle, limits=self.limits
+            )
         with self.database.tenant(self.tenant_id) as connection:
             there = chats.followed(connection, held.chat.chat_id)
             # none when all of it was kept out

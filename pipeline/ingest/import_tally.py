@@ -27,7 +27,7 @@ class Stored:
     duplicates: int
     # there, and moved to the time that is read now
     moved: int
-    # forgotten, or of somebody who is not to be remembered
+    # forgotten, pruned, or of somebody who is not to be remembered
     kept_out: int
     # of a time at which the chat already has messages from another source (see `ChatTally`)
     overlapping: int = 0

@@ -3,7 +3,9 @@
 import json
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -12,9 +14,14 @@ import redis as redis_client
 from sqlalchemy import text
 
 from ops.local.embedded.postgres import EmbeddedPostgres
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs.runner import Policy
+from pipeline.operations.retention import prune, retention_of
 from pipeline.store.database import Database
+from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
+from tests.test_pipeline import place
 from workers.api.wake_ups import APART_SECONDS
 from workers.queues import INGEST
 
@@ -176,3 +183,22 @@ def test_the_victim_of_a_deadlock_is_tried_again_unseen_by_its_sender(
     assert stored(database) == ["m1", "m2", "m3"]
     with database.tenant(TENANT) as connection:
         assert set(connection.scalars(text("SELECT sender_id FROM messages"))) == {"test:ann"}
+
+
+def test_what_was_pruned_and_is_sent_again_is_kept_out(
+    serve: Callable[[Settings], httpx.Client],
+    settings: Settings,
+    database: Database,
+    rules: SessionPolicy,
+    policy: Policy,
+) -> None:
+    days = settings.model_copy(update={"retention_days": 30})
+    client = serve(days)
+    old = body(said(1), said(2))
+    assert client.post("/v1/messages", json=old).json()["accepted"] == 2
+    assert client.post("/v1/messages", json=old).json()["duplicates"] == 2
+    place(database, replace(rules, summaries=False, facts=False), policy)
+    assert prune(database, TENANT, retention_of(days))["messages_by_age"] == 2
+    answer = client.post("/v1/messages", json=old).json()
+    assert (answer["accepted"], answer["duplicates"], answer["kept_out"]) == (0, 0, 2)
+    assert stored(database) == []

@@ -85,7 +85,7 @@ def test_a_forgetting_that_cannot_go_on_ends_with_its_error_and_what_to_do(
     assert "backscroll jobs replay forget 1" in ended.err
     # nothing comes back meanwhile, and an import says so
     assert run("import", SAMPLE, "--json").json["kept_out"] == 418
-    assert "kept out as forgotten or not to be remembered 418" in run("import", SAMPLE).out
+    assert "kept out as forgotten, pruned or not to be remembered 418" in run("import", SAMPLE).out
     assert run("jobs", "replay", "forget", 1).code == 0
     again = run("forget", "chat", CHAT, "--yes", "--json").json
     assert again["finished_at"]

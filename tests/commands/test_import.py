@@ -623,7 +623,7 @@ def test_a_chat_that_was_forgotten_is_not_made_again_by_what_is_told_of_it_at_th
     assert f"by design: {CHAT}" in again["notices"][-1]
     told = run("import", path)
     assert told.out.startswith("Times: ")
-    assert "kept out as forgotten or not to be remembered 500" in told.out
+    assert "kept out as forgotten, pruned or not to be remembered 500" in told.out
     assert "Next:" not in told.out
     assert "backscroll chats remove" in told.err
     assert run("import", path, "--chat", "whatsapp:again", "--json").json["new"] == 500

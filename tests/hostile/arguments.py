@@ -24,6 +24,7 @@ from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summary_policy import Rollout, SummaryPolicy
 from pipeline.ingest.import_tally import ChatTally, Tally
 from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.pruned import MessageLimits
 from pipeline.ingest.reimport import Move
 from pipeline.jobs import dead_letters
 from pipeline.jobs.runner import Policy
@@ -59,6 +60,7 @@ from pipeline.store.memory_changes import Owner as MemoryOwner
 from pipeline.store.memory_conditions import MemoryConditions
 from pipeline.store.message_cues import MessageText
 from pipeline.store.messages import Arrival
+from pipeline.store.pruned import Sent
 from pipeline.store.query_log import Served
 from pipeline.store.ranges import Begun, Shape, Window
 from pipeline.store.rollups import Week
@@ -307,6 +309,9 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "session_ids": lambda a: a.ids("conversation_sessions"),
     "into": lambda a: {each: a.id("conversation_sessions") for each in a.ids("conversation_sessions")},
     "session": lambda a: a.sessions[0],
+    "sent": lambda a: [Sent(each, "", LONG_AGO) for each in a.names("messages", "external_id")],
+    "age": lambda _: timedelta(days=1),
+    "per_chat": lambda _: 1,
     "store.summary_memories.put.session": lambda a: SimpleNamespace(
         id=a.id("conversation_sessions"), chat_id=a.chat_id
     ),
@@ -637,6 +642,9 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     ],
     "budget": lambda _: Budget(tokens=1),
     "limits": lambda _: Limits(),
+    "limits: pipeline.ingest.pruned.MessageLimits": lambda _: MessageLimits(
+        age=timedelta(days=1), per_chat=1
+    ),
     "by": lambda _: "model",
     "counted": lambda _: backfills.Tokens(rows=1, tokens=1),
     # work, backfills, receipts

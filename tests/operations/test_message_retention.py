@@ -7,7 +7,9 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.ingest import accept
+from pipeline.ingest.accept import Accepted
 from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.pruned import MessageLimits
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill
@@ -230,3 +232,67 @@ def test_a_language_model_is_not_asked_for_summaries_of_what_is_not_there_any_mo
     assert backfill.plan(database, TENANT, plan, current).missing == 1
     prune(database, TENANT, few if left else keep)
     assert backfill.plan(database, TENANT, plan, current).missing == 0
+
+
+# What comes again
+
+BY_AGE, BY_COUNT = MessageLimits(age=timedelta(days=30)), MessageLimits(per_chat=4)
+
+
+@pytest.mark.parametrize("settle", [None, SETTLE], ids=["live", "imported"])
+@pytest.mark.parametrize("limits", [BY_AGE, BY_COUNT], ids=["by age", "by count"])
+def test_an_export_that_has_grown_brings_only_what_is_new(
+    database: Database,
+    rules: SessionPolicy,
+    policy: Policy,
+    keep: Retention,
+    few: Retention,
+    settle: timedelta | None,
+    limits: MessageLimits,
+) -> None:
+    # Given a history that was imported and pruned
+    accept.accept(database, TENANT, CHAT, boat(), settle=settle, limits=limits)
+    place(database, rules, policy)
+    all_made(database, policy)
+    pruned = 8 if limits is BY_AGE else 4
+    assert sum(prune(database, TENANT, keep if limits is BY_AGE else few).values()) == pruned
+    made = "SELECT id, revision, message_count, summary_text FROM conversation_sessions ORDER BY id"
+    before = rows(database, made)
+    # When a longer export of the same chat is imported, and the same once more
+    now = datetime.now(UTC) - timedelta(hours=1)
+    new = [message(0, "The boiler is fixed.", id="new").model_copy(update={"sent_at": now})]
+    grown = [*boat(), message(10_000, "Who has the key?", id="old and new"), *new]
+    for again in (False, True):
+        accepted = accept.accept(database, TENANT, CHAT, grown, settle=settle, limits=limits)
+        place(database, rules, policy)
+        # Then what was pruned stays away, and the rest is stored once
+        there = len(grown) - pruned
+        fresh = 0 if again else 2
+        assert accepted == Accepted(new=fresh, duplicates=there - fresh, kept_out=pruned)
+    assert rows(database, made)[: len(before)] == before
+    assert rows(database, "SELECT message_count FROM chats") == [(there,)]
+
+
+def test_an_older_history_than_what_is_kept_is_new_the_first_time(
+    database: Database, rules: SessionPolicy, policy: Policy, few: Retention
+) -> None:
+    accept.accept(database, TENANT, CHAT, boat(1000), limits=BY_COUNT)
+    place(database, rules, policy)
+    all_made(database, policy)
+    prune(database, TENANT, few)
+    # a history of before, and a text of then by somebody who was offline
+    late = message(1900, "I was on the train.", id="late")
+    assert accept.accept(database, TENANT, CHAT, [*boat(), late], limits=BY_COUNT).new == 9
+    place(database, rules, policy)
+    all_made(database, policy)
+    assert rows(database, "SELECT count(*) FROM conversation_sessions WHERE status = 'summarized'") == [(2,)]
+
+
+def test_messages_come_back_in_full_once_retention_is_off(
+    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
+) -> None:
+    accept.accept(database, TENANT, CHAT, boat(), limits=BY_AGE)
+    place(database, rules, policy)
+    all_made(database, policy)
+    prune(database, TENANT, keep)
+    assert accept.accept(database, TENANT, CHAT, boat()).new == 8

@@ -14,6 +14,7 @@ from celery.worker.request import Request
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.ingest import accept as pipeline_ingest
+from pipeline.ingest.pruned import MessageLimits
 from pipeline.jobs.failures import reason_of
 from pipeline.store import chats, quarantine
 from pipeline.store.database import Database
@@ -78,7 +79,13 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
         return
     trace_id = current_request_id()
     accept = partial(
-        pipeline_ingest.accept, held.database, tenant_id, parsed.chat, parsed.messages, trace_id=trace_id
+        pipeline_ingest.accept,
+        held.database,
+        tenant_id,
+        parsed.chat,
+        parsed.messages,
+        limits=MessageLimits.of(held.settings),
+        trace_id=trace_id,
     )
     try:
         accepted = _after_outages(accept)

@@ -176,9 +176,11 @@ def _import(
     from pipeline.ingest import history
     from pipeline.ingest.import_tally import Stored, Tally
     from pipeline.ingest.policy import SessionPolicy
+    from pipeline.ingest.pruned import MessageLimits
 
     tally, rules, settle = Tally(), SessionPolicy.of(settings), timedelta(seconds=settings.settle_seconds)
-    events = history.store(database, settings.tenant, source.records(), rules, settle=settle)
+    limits = MessageLimits.of(settings)
+    events = history.store(database, settings.tenant, source.records(), rules, settle=settle, limits=limits)
     try:
         with (
             connection.wake_ups(settings, report.console) as wake_up,

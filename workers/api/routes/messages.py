@@ -10,6 +10,7 @@ from pipeline.erasure.edits import Changed
 from pipeline.ingest import accept
 from pipeline.ingest.accept import Accepted
 from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.pruned import MessageLimits
 from schemas.base import Frozen
 from schemas.errors import InvalidInput
 from schemas.messages import Id
@@ -34,7 +35,7 @@ class MessagesReceipt(Frozen):
     duplicates: int
     """Those that were there already, by their external_id."""
     kept_out: int
-    """Those that were not stored: forgotten, or of a sender who is not to be remembered."""
+    """Those that were not stored: forgotten, pruned, or of a sender who is not to be remembered."""
     request_id: str
 
 
@@ -82,7 +83,12 @@ async def _try_accept(api: ApiState, tenant: str, body: bytes) -> MessagesReceip
     payload = _payload(tenant, body)
     api.backlog.require_room()
     accepted = await accept.try_accept(
-        api.database, tenant, payload.chat, payload.messages, trace_id=request_id()
+        api.database,
+        tenant,
+        payload.chat,
+        payload.messages,
+        limits=MessageLimits.of(api.settings),
+        trace_id=request_id(),
     )
     return None if accepted is None else _accepted(api, accepted)
 
@@ -90,7 +96,14 @@ async def _try_accept(api: ApiState, tenant: str, body: bytes) -> MessagesReceip
 def _accept(api: ApiState, tenant: str, body: bytes) -> MessagesReceipt:
     payload = _payload(tenant, body)
     api.backlog.require_room()
-    accepted = accept.accept(api.database, tenant, payload.chat, payload.messages, trace_id=request_id())
+    accepted = accept.accept(
+        api.database,
+        tenant,
+        payload.chat,
+        payload.messages,
+        limits=MessageLimits.of(api.settings),
+        trace_id=request_id(),
+    )
     return _accepted(api, accepted)
 
 

@@ -1,0 +1,49 @@
+"""Tell messages that retention has removed and that come again, as with a longer export, from new ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection
+
+from pipeline.store import pruned as store
+from pipeline.store.pruned import Sent
+from schemas.messages import MessageIn
+from schemas.sessions import key_of
+from schemas.settings import Settings
+
+RECENT = timedelta(days=1)
+"""A younger message is new: retention is by days, and live messages take no other way because of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageLimits:
+    """The messages that retention keeps; None: all of them."""
+
+    # by the sender's time
+    age: timedelta | None = None
+    # the newest of a chat
+    per_chat: int | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> "MessageLimits":
+        """Return the limits that the settings ask for."""
+        age = timedelta(days=settings.retention_days) if settings.retention_days else None
+        return cls(age=age, per_chat=settings.retention_messages_per_chat)
+
+    def may_concern(self, given: Sequence[MessageIn]) -> bool:
+        """Tell whether any of these may have been pruned."""
+        if self.age is None and self.per_chat is None:
+            return False
+        until = datetime.now(UTC) - RECENT
+        return any(message.sent_at < until for message in given)
+
+    def came_again(self, connection: Connection, chat_id: str, given: Sequence[MessageIn]) -> set[str]:
+        """Return the ids of messages that would be pruned, inside sessions that have lost messages already."""
+        if not self.may_concern(given):
+            return set()
+        sent = [Sent(m.external_id, key_of(m.session_key, m.thread), m.sent_at) for m in given]
+        return store.pruned(connection, chat_id, sent, age=self.age, per_chat=self.per_chat)
+
+
+UNLIMITED = MessageLimits()
