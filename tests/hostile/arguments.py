@@ -61,6 +61,7 @@ from pipeline.store.memory_conditions import MemoryConditions
 from pipeline.store.message_cues import MessageText
 from pipeline.store.messages import Arrival
 from pipeline.store.pruned import Sent
+from pipeline.store.pruned_senders import PrunedPerson
 from pipeline.store.query_log import Served
 from pipeline.store.ranges import Begun, Shape, Window
 from pipeline.store.rollups import Week
@@ -388,6 +389,9 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "wanted: schemas.memory_changes.MemoryCorrection": lambda a: MemoryCorrection(content=a.text or None),
     "session_lifetime": lambda _: timedelta(minutes=60),
     "own_documents": lambda _: True,
+    "person: pipeline.store.pruned_senders.PrunedPerson": lambda a: PrunedPerson(
+        a.names("messages", "sender_id"), a.names("messages", "sender_name"), a.names("chats", "chat_id")
+    ),
     "users: Sequence[str]": lambda a: a.names("users", "user_id"),
     "lives_for": lambda _: timedelta(minutes=60),
     "metadata": lambda a: {a.text[:100]: a.text},
