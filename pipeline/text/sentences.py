@@ -24,8 +24,8 @@ _FIRST_WORD = re.compile(r"[^\W\d_]+")
 _WORD = re.compile("\\d+(?:[.,:]\\d+)*|[^\\W\\d_]+(?:['\u2019-][^\\W\\d_]+)*[0-9]*")
 # What people utter, of one or two letters: a letter three times, hmm, haha, ohh, aww, lol, yay, pff, grr, shh.
 _SOUND = re.compile(
-    r".*(.)\1\1.*|[hm]+|[ha]+|[he]+|[hi]+|[ho]+|[hu]+|[ja]+|[je]+|[aw]+|[ew]+|[ow]+|lo+l[lo]*|y+[ae]+y+"
-    r"|p+f+|u+f+|[bg]r+|s+h+|(?:ts)+s*|(?:xo)+x?|o+k+|(?:ok)+"
+    r"(.)\1\1|\A(?:[hm]+|[ha]+|[he]+|[hi]+|[ho]+|[hu]+|[ja]+|[je]+|[aw]+|[ew]+|[ow]+|lo+l[lo]*|y+[ae]+y+"
+    r"|p+f+|u+f+|[bg]r+|s+h+|(?:ts)+s*|(?:xo)+x?|o+k+|(?:ok)+)\Z"
 )
 _HIRAGANA = re.compile("[\u3040-\u309f]+")
 
@@ -144,7 +144,7 @@ def is_content(word: str, language: str) -> bool:
             or all(map(stop.words.__contains__, low))
         )
     if low.isascii() and low.isalpha():
-        return len(low) > 2 and (len(set(low)) > 2 or not _SOUND.fullmatch(low))
+        return len(low) > 2 and (len(set(low)) > 2 or not _SOUND.search(low))
     return len(low) > 1 or not low.isascii()
 
 
