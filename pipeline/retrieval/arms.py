@@ -21,7 +21,7 @@ from pipeline.store.session_search import SessionLimits
 
 
 class ArmLimits(NamedTuple):
-    """The most that the arms find in a chat: more in a large one, where more is like the answer."""
+    """The most that the arms find in a chat: more in a large one, where more is like the answer, and in a small one."""
 
     # messages that the arms of words and vectors find
     best: int
@@ -29,13 +29,14 @@ class ArmLimits(NamedTuple):
     sessions: SessionLimits
 
 
-LARGE = 20_000
-"""Messages from which on a chat is large."""
+SMALL, LARGE = 400, 20_000
+"""Messages below which a chat is small, so that nearly all of it is ranked, and from which on it is large."""
 # By the messages that a chat has at least, the largest first.
 LIMITS: Mapping[int, ArmLimits] = {
     LARGE: ArmLimits(50, SessionLimits(read=1500, nearest=150, looked_into=16, messages=12)),
     5_000: ArmLimits(50, SessionLimits(read=1000, nearest=150, looked_into=12, messages=12)),
-    0: ArmLimits(35, SessionLimits(read=500, nearest=75, looked_into=8, messages=8)),
+    SMALL: ArmLimits(35, SessionLimits(read=500, nearest=75, looked_into=8, messages=8)),
+    0: ArmLimits(150, SessionLimits(read=500, nearest=75, looked_into=8, messages=8)),
 }
 # In a large chat, where the asker's affinity to others is known: less of what anybody says, more of what was said among
 # the asker's people.

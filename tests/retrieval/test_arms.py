@@ -11,6 +11,7 @@ from pipeline.context import build_context
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.retrieval import arms, candidates
+from pipeline.retrieval.candidates import CandidateSet
 from pipeline.retrieval.prepare import parse_question, prepare_query
 from pipeline.retrieval.request import SearchTerms, Stopwatch, for_context
 from pipeline.store.database import Database
@@ -81,6 +82,15 @@ def ask(database: Database, settings: Settings, question: str, **fields: object)
     return build_context(database, TENANT, query, embedder=None, settings=settings)
 
 
+def retrieved(database: Database, settings: Settings, query: ContextQuery) -> CandidateSet:
+    """What is ranked for a question, by words and by vectors."""
+    with database.tenant(TENANT) as connection:
+        parsed = parse_question(connection, for_context(connection, query, settings))
+    prepared = prepare_query(database, TENANT, parsed, DeterministicEmbedder(), Stopwatch())
+    with database.tenant(TENANT) as connection:
+        return candidates.retrieve(connection, prepared.request, prepared.terms)
+
+
 def messages(found: Context) -> Sequence[Hit]:
     assert found.explain is not None
     return found.explain.messages
@@ -88,6 +98,22 @@ def messages(found: Context) -> Sequence[Hit]:
 
 def hit(found: Context, external_id: str) -> Hit:
     return next(one for one in messages(found) if one.external_id == external_id)
+
+
+def test_in_a_small_chat_an_answer_is_ranked_that_much_else_is_more_like_the_question(
+    database: Database, settings: Settings
+) -> None:
+    # Given a chat of 121 messages, of which 120 have more of the question's words than its answer
+    chat = ChatIn(chat_id="test:quay", title="The quay", time_zone="UTC", language="english")
+    often = [said(day, 0, f"the last ferry, again late, number {day}", f"late{day}") for day in range(120)]
+    answer = (
+        "after the storm, and while the crane is being mended, every ferry but one is gone by nine o'clock"
+    )
+    accept.accept(database, TENANT, chat, [*often, said(60, 500, answer, "answer", "Cy")])
+    do_all(database, SessionPolicy.of(settings), POLICY)
+    # When it is asked for, then it is among what is ranked
+    query = ContextQuery(chat_id=chat.chat_id, query="how late is the last ferry?")
+    assert "answer" in {one.external_id for one in retrieved(database, settings, query).candidates}
 
 
 def test_a_day_that_is_named_is_found_by_its_day(database: Database, settings: Settings) -> None:
@@ -134,12 +160,7 @@ def test_what_somebody_said_is_found_by_its_speaker(
 ) -> None:
     # among the nearest messages, however many these are
     monkeypatch.setattr(arms, "NAMED_WITHIN", 5000)
-    query = ContextQuery(chat_id=CHAT.chat_id, query="what about Olek?")
-    with database.tenant(TENANT) as connection:
-        parsed = parse_question(connection, for_context(connection, query, settings))
-    prepared = prepare_query(database, TENANT, parsed, DeterministicEmbedder(), Stopwatch())
-    with database.tenant(TENANT) as connection:
-        found = candidates.retrieve(connection, prepared.request, prepared.terms)
+    found = retrieved(database, settings, ContextQuery(chat_id=CHAT.chat_id, query="what about Olek?"))
     pie = next(one for one in found.candidates if one.external_id == "pie")
     assert pie.id in found.arms["named"]
 
