@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from pipeline.text import chunking, truncate
@@ -13,6 +14,8 @@ Part = tuple[int, int]
 """A sentence or line, from … until."""
 # A sentence that is longer than the room is taken apart into pieces of this share of it.
 _PIECES = 2
+# What a word counts that the first part holds: it is what the whole text is about.
+_OF_TOPIC = 0.25
 # A word is looked for without its last letter, which other forms of it may not have, but no shorter than this.
 _SHORTEST = 3
 
@@ -59,7 +62,9 @@ def shown(text: str, wanted: Wanted, tokens: int, count: Count = estimate_line) 
 
 
 def about(text: str, wanted: Wanted, tokens: int, count: Count = estimate) -> str:
-    """Return the run of sentences with most of the wanted words, within `tokens` by `count`.
+    """Return the run of sentences that holds most of the wanted words, within `tokens` by `count`.
+
+    A word counts the less, the more sentences hold it, and little if the first one does: it is the topic of the text.
 
     On one line, but for code, whose lines are what sentences are elsewhere; with an ellipsis where something is left
     out. Where no word of the question occurs it is the beginning.
@@ -94,19 +99,24 @@ def about(text: str, wanted: Wanted, tokens: int, count: Count = estimate) -> st
 
 
 def _best_run(whole: str, parts: Sequence[Part], wanted: Wanted, room: int, count: Count) -> tuple[int, int]:
-    """Return the run with most of the wanted words, from … until: the middle one of those with as many."""
+    """Return the run that holds most of the wanted words, from … until: the middle one of those with as much."""
     found = [wanted.held(whole[start:stop]) for start, stop in parts]
+    weights = {
+        term: (_OF_TOPIC if term in found[0] else 1.0) / times
+        for term, times in Counter(chain(*found)).items()
+    }
     costs = [count(whole[start:stop]) for start, stop in parts]
     inside: Counter[str] = Counter()
     spent = hits = end = 0
-    best, first, last = (0, 0), 0, 0
+    best, first, last = (0.0, 0), 0, 0
     ends: list[int] = []
     for start in range(len(parts)):
         while end < len(parts) and (end == start or spent + costs[end] <= room):
             spent, hits, end = spent + costs[end], hits + len(found[end]), end + 1
             inside.update(found[end - 1])
         ends.append(end)
-        worth = (len(inside), hits)
+        # in one order, so that the same words are worth the same
+        worth = (sum(weights[term] for term in sorted(inside)), hits)
         if worth > best:
             best, first, last = worth, start, start
         elif worth == best and last == start - 1:

@@ -32,6 +32,27 @@ def test_the_sentences_with_the_questions_words_are_shown_with_a_mark_where_some
     assert shown.endswith(" …")
 
 
+MINUTES = """
+Minutes of the assembly of the garden club. Present were nineteen members and two guests from the town hall. The report
+of last year was read and nobody had anything to add to it. The shed needs a new roof before winter, and the offers are
+still too high. Olga took over as treasurer because Tim moves away. The fees stay as they are for another year. The
+water is turned off in the first week of November. The next assembly of the garden club is in spring.
+"""
+
+
+def test_the_line_that_answers_is_shown_and_not_those_that_repeat_what_all_is_about() -> None:
+    for tokens in (30, 60, 90):
+        shown = about(MINUTES, "Who became treasurer at the assembly of the garden club?", tokens)
+        assert "Olga took over as treasurer" in shown
+
+
+def test_of_the_words_of_a_question_the_rare_ones_lead_to_its_answer() -> None:
+    rules = [f"Rule {n}: the boat at the pier stays locked." for n in range(12)]
+    rules[7] = "Rule 7: the key hangs in the kitchen."
+    shown = about(" ".join(rules), "where is the key of the boat at the pier?", 18)
+    assert "the key hangs in the kitchen" in shown
+
+
 def test_without_a_word_of_the_question_the_beginning_is_shown() -> None:
     assert about(HANDBOOK, "parrots?", 40).startswith("Rule 0 is about the garden")
 
