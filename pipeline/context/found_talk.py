@@ -40,6 +40,8 @@ class FoundTalk:
     question: PostedQuestion
     # what long messages are excerpted about
     asked: Wanted
+    # whether messages are offered that recent talk shows cut
+    offers_cut: bool
 
     @cached_property
     def scale(self) -> Scale:
@@ -199,7 +201,7 @@ class FoundTalk:
             count=page.count,
         )
         recent = {int(item.id): item.text for item in page.items("history")}
-        shown = (message for message in self.found.recent if message.id in recent)
+        shown = [message for message in self.found.recent if message.id in recent] if self.offers_cut else []
         entries = exchanges(
             ranked,
             lines,

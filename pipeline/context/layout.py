@@ -1,7 +1,7 @@
 """Lay out the blocks of a context within its budget: which of them takes tokens first, and what makes way. Pure."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import cache, cached_property
 
@@ -38,6 +38,8 @@ class Layout:
     # the latest messages that may be shown, newest first
     recent: Sequence[Message]
     question: PostedQuestion
+    # whether what is cut in recent talk may be shown with what is found
+    moves: bool = True
 
     @property
     def parameters(self) -> Parameters:
@@ -73,7 +75,7 @@ class Layout:
     @cached_property
     def talk(self) -> FoundTalk:
         """What was found of earlier talk."""
-        return FoundTalk(self.prepared, self.found, self.wording, self.question, self.asked)
+        return FoundTalk(self.prepared, self.found, self.wording, self.question, self.asked, self.moves)
 
     def fill(self, page: Page) -> Page:
         """Fill a page: first with recent talk as far as it matters, then with what is found, then with more of it.
@@ -86,10 +88,15 @@ class Layout:
         if more > len(recent) or whole:
             recent = self.recent[:more]
             filled = self._filled(page, recent, whole)
+        moved = set[str]()
         while twice := _ids(filled, "history") & _ids(filled, "exchanges"):
-            recent = [message for message in recent if str(message.id) not in twice]
+            moved |= twice
+            recent = [message for message in recent if str(message.id) not in moved]
             filled = self._filled(page, recent, whole)
-        return filled
+        if moved <= _ids(filled, "exchanges"):
+            return filled
+        # what was to be shown there made way for something else
+        return replace(self, moves=False).fill(page)
 
     def _claimed(self) -> int:
         """Return how many of the latest messages come before what is found."""
