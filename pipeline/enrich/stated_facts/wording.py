@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from pipeline.enrich.stated_facts.corrections import without_taken_back
 from pipeline.enrich.stated_facts.rules import BY_LANGUAGE, CLAUSES, Rule
 from pipeline.text import answer_types, fencing
 from pipeline.text.sentences import is_content, sentences, spoken, stem, words
@@ -27,8 +28,8 @@ _CAPITAL = re.compile(r"[^\W\d_a-zß-öø-ÿ]")
 
 
 def stated(content: str, language: str) -> Iterator[str]:
-    """Yield the sentences of a message that state something: no question, nothing supposed, quoted or recalled."""
-    for plain in said(content, language):
+    """Yield the sentences of a message that state something: nothing asked, supposed, quoted or taken back."""
+    for plain in without_taken_back(said(content, language), language):
         if (
             _WORD.search(plain)
             and not answer_types.asks(plain, language)
