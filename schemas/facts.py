@@ -13,6 +13,17 @@ About = Literal["speaker", "person", "agent", "organization"]
 RULES = "rules-v1"
 """The extractor of facts that are stated explicitly, without a language model."""
 MAX_FACT_CHARS = 140
+DENIAL = "not "
+"""What the value of a statement begins with that denies the rest of it."""
+
+
+def denies_another(value: str, known: str) -> bool:
+    """Tell whether a value only denies another one than what is known: who is not in Lisbon may be in Porto.
+
+    >>> denies_another("not lisbon", "porto"), denies_another("not lisbon", "lisbon")
+    (True, False)
+    """
+    return value.startswith(DENIAL) and value != DENIAL + known
 
 
 @dataclass(frozen=True, kw_only=True)

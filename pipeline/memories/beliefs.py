@@ -16,9 +16,7 @@ from functools import cached_property
 from uuid import UUID
 
 from pipeline.text.duplicates import Gist
-
-DENIAL = "not "
-"""What the value of a statement begins with that denies the rest of it."""
+from schemas.facts import denies_another
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,21 +79,12 @@ def believed(
             later = tuple(
                 place
                 for run, its_places in zip(runs[number + 1 :], places[number + 1 :], strict=True)
-                if not _denies_another(run[0].value, runs[number][0].value)
+                if not denies_another(run[0].value, runs[number][0].value)
                 for place in its_places
             )
             for place in earlier if later else ():
                 found[place] = replace(found[place], superseded_by=later)
     return found
-
-
-def _denies_another(value: str, known: str) -> bool:
-    """Tell whether a value only denies another one than what is known: who is not in Lisbon may be in Porto.
-
-    >>> _denies_another("not lisbon", "porto"), _denies_another("not lisbon", "lisbon")
-    (True, False)
-    """
-    return value.startswith(DENIAL) and value != DENIAL + known
 
 
 def repeats(content: str, known: Iterable[Statement]) -> Statement | None:

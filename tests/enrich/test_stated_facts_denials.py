@@ -21,7 +21,7 @@ DENIED = [
     ("german", "ich wohne nicht in Graz"),
     ("german", "nicht mehr in Graz wohne ich"),
     ("german", "ich bin doch nicht nach Bonn gezogen"),
-    ("german", "ich ziehe nicht nach Köln"),
+    ("german", "ich ziehe nicht im Mai nach Köln"),
     ("german", "ich fange nicht bei Siemens an"),
     ("german", "ich bin nicht Arzt"),
     ("german", "ich bin kein Arzt"),

@@ -23,7 +23,7 @@ from pipeline.enrich.stated_facts.statements import Heard, Subject, facts
 from pipeline.enrich.stated_facts.wording import clauses, own_words, stated
 from pipeline.text.cues import stop_words
 from pipeline.text.truncate import one_line, shortened
-from schemas.facts import RULES, Fact, KnownFact
+from schemas.facts import RULES, Fact, KnownFact, denies_another
 from schemas.languages import parts_of
 from schemas.messages import FORWARDED
 from schemas.sessions import Message
@@ -55,14 +55,16 @@ class RuleExtractor:
     ) -> list[Fact]:
         """Return at most `most` facts of messages in order of time, the most important first.
 
-        Of two about the same attribute the one that was said last is returned.
+        Of two about the same attribute the last is returned, and the other with it if the last only denies another.
         """
         spoken = tuple(part for part in parts_of(source.language) if part in BY_LANGUAGE)
         languages = spoken or tuple(BY_LANGUAGE)
         found: dict[tuple[str, ...], Fact] = {}
         for fact in _stated(messages, people, languages, time_zone):
             named = (fact.about, fact.subject, fact.attribute)
-            key = named if fact.attribute else (fact.content.lower(),)
+            key: tuple[str, ...] = named if fact.attribute else (fact.content.lower(),)
+            if key in found and denies_another(fact.value, found[key].value):
+                key = *named, fact.value
             before = found.pop(key, None)
             found[key] = _repeated(before, fact) if before and before.value == fact.value else fact
         newest = reversed(found.values())
