@@ -435,6 +435,24 @@ def test_what_began_on_a_day_of_the_past_has_held_since_then() -> None:
     assert (fact.holds_from, fact.holds_until) == (datetime(2026, 2, 27, tzinfo=UTC), None)
 
 
+@pytest.mark.parametrize(
+    ("language", "said", "first", "last"),
+    [
+        ("english", "I live in Rome from May until July", (2026, 5, 1), (2026, 7, 31)),
+        ("english", "I work at Bosch from 1 May until 30 June", (2026, 5, 1), (2026, 6, 30)),
+        ("english", "I live in Rome from December until February", (2026, 12, 1), (2027, 2, 28)),
+        ("english", "I live in Rome from January until July", (2026, 1, 1), (2026, 7, 31)),
+        ("german", "ich wohne in Rom von Mai bis Juli", (2026, 5, 1), (2026, 7, 31)),
+    ],
+)
+def test_what_ends_on_a_day_to_come_began_less_than_a_year_before(
+    language: str, said: str, first: tuple[int, int, int], last: tuple[int, int, int]
+) -> None:
+    (fact,) = learned(said, language=language)
+    assert fact.holds_from == datetime(*first, tzinfo=UTC)
+    assert fact.holds_until == datetime(*last, 23, 59, 59, 999999, tzinfo=UTC)
+
+
 def test_where_the_language_is_unknown_both_are_read() -> None:
     found = learned("I live in Porto", "ich spreche Polnisch", language="simple")
     assert {fact.attribute for fact in found} == {"home", "speaks polnisch"}

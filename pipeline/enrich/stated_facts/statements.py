@@ -74,8 +74,9 @@ def facts(rule: Rule, match: re.Match[str], clause: str, whom: Subject, heard: H
         there = ""
     if when is None and (rule.dated or rule.takes == "birthday"):
         return
-    until = dates.find(tail[when.end :], when.first, language) if when and there else None
-    until = until if until is not None and until.lead == "until" else None
+    until = None
+    if when and there:
+        when, until = _period(tail, when, rule, heard)
     if rule.takes == "verbatim":
         raw = dates.with_day(raw, heard.day, language)
     elif rule.takes == "birthday":
@@ -96,6 +97,21 @@ def facts(rule: Rule, match: re.Match[str], clause: str, whom: Subject, heard: H
             fact = _fact(rule, text, groups, match[0][match.start(key or 0) :], when, until, whom, heard)
             if fact is not None:
                 yield fact
+
+
+def _period(tail: str, when: Said, rule: Rule, heard: Heard) -> tuple[Said, Said | None]:
+    """Return the beginning that a clause names, and the end where it names one.
+
+    What somebody does `from May until July` ends in the next July, and begins in the last May before it.
+    """
+    rest, language = tail[when.end :], heard.language
+    until = dates.find(rest, when.first, language)
+    if until is None or until.lead != "until":
+        return when, None
+    if rule.tense == "past" and not rule.changes and when.lead != "since" and not when.exact:
+        until = dates.find(rest, heard.day, language) or until
+        when = dates.find(tail, until.first, language, past=True) or when
+    return when, until
 
 
 def _denies(rule: Rule, before: str, read: str, following: str, language: str) -> bool:
