@@ -17,6 +17,11 @@ DENIED = [
     ("english", "we have not decided to meet at the Red Lion"),
     ("english", "Tom hasn't moved to Graz"),
     ("english", "he is not my brother"),
+    ("english", "I love no olives"),
+    ("english", "Tom likes no olives"),
+    ("english", "I'm allergic to no nuts"),
+    ("english", "I don't have a new car"),
+    ("english", "I have no car keys"),
     ("german", "ich heiße nicht Bob"),
     ("german", "ich wohne nicht in Graz"),
     ("german", "nicht mehr in Graz wohne ich"),
@@ -75,6 +80,11 @@ def test_what_somebody_denies_is_not_learned(language: str, said: str) -> None:
         ("english", "I have no dog", "Ann has no dog.", "no"),
         ("english", "we don't have any cats", "Ann has no cats.", "no"),
         ("english", "I have no kids", "Ann has no kids.", "no"),
+        ("english", "I don't have a car", "Ann has no car.", "no"),
+        ("english", "we have no car", "Ann has no car.", "no"),
+        ("english", "Tom doesn't have a car", "Tom Miller has no car.", "no"),
+        ("english", "I don't have a car any more", "Ann has no car any more.", "no"),
+        ("english", "I sold my car", "Ann has no car any more.", "no"),
         ("english", "I'm planning to never fly again", "Ann wants to never fly.", "yes"),
         ("english", "I live in Rome, not in Paris", "Ann lives in Rome.", "rome"),
         ("english", "I'm not sure why but I live in Rome", "Ann lives in Rome.", "rome"),
@@ -93,6 +103,10 @@ def test_that_somebody_has_or_does_not_is_learned_as_such(
 ) -> None:
     (fact,) = learned(said, language=language)
     assert (fact.content, fact.value) == (content, value)
+
+
+def test_what_the_family_likes_is_not_what_they_like_none_of() -> None:
+    assert [fact.attribute for fact in learned("my kids like no olives")] == ["relation children"]
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,8 @@ def is_sound(text: str, rule: Rule, clause: str, language: str) -> bool:
         return bool(text) or "{object}" not in rule.content
     if not text or len(text.split()) > _MAX_WORDS[rule.takes] or patterns["deictic"].search(text):
         return False
+    if rule.takes == "list" and not rule.negated and patterns["none"].match(text):
+        return False
     if rule.habit and patterns["situational"].search(text):
         return False
     if rule.takes in ("place", "proper") and not _is_name(text, clause, patterns["article"]):
