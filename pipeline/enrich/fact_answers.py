@@ -149,7 +149,8 @@ class _Reader:
             return "speaker", own, self._by(sender, evidence)
         if agent and name.casefold() == agent.casefold():
             return "agent", agent, evidence
-        if member := _match(name, self._people.names):
+        member = _match(name, (*self._people.names, *self._people.shared))
+        if member and member in self._people.names:
             return "person", member, evidence
         if not self._said.names(name):
             return None

@@ -61,6 +61,8 @@ class People:
     kind: str
     # sender ids by display name, of the chat's people
     names: Mapping[str, str] = field(default_factory=dict)
+    # display names that several of them have, which mean none of them
+    shared: frozenset[str] = frozenset()
     # the name of the bot; empty: none has spoken
     agent: str = ""
 

@@ -1,6 +1,5 @@
 """Read a session for the facts in it: its messages, who talks, what is known of them, and what it has said so far."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from pipeline.enrich.protocols import People
 from pipeline.store import chats, evidence, identities, learned, membership, messages, sessions
 from pipeline.store.chats import Chat
 from pipeline.store.evidence import Evidence
+from pipeline.store.membership import Member
 from schemas.facts import KnownFact
 from schemas.sessions import Message
 
@@ -43,25 +43,29 @@ def read(connection: Connection, session_id: int) -> SessionRead | None:
     if chat is None or not chat.memory or messages.count_in_range(connection, *place) < row.message_count:
         return None
     said = messages.in_range(connection, *place, limit=MAX_MESSAGES)
-    speaking = {each.speaker: each.sender_id for each in said if each.role == "user"}
-    members = membership.names(connection, row.chat_id)
-    shared = Counter(each.sender_name for each in members)
-    # of two with the same name nobody is meant but who speaks
-    names = {
-        each.sender_name: each.sender_id
-        for each in members
-        if each.sender_name and shared[each.sender_name] == 1
-    }
+    names, shared = _named(membership.names(connection, row.chat_id), said)
     bots = [each for each in said if each.role == "assistant"]
     speakers = sorted({each.sender_id for each in said if each.role == "user"})
     return SessionRead(
         row=row,
         chat=chat,
         messages=said,
-        people=People(kind=chat.kind, names=names | speaking, agent=bots[-1].speaker if bots else ""),
+        people=People(kind=chat.kind, names=names, shared=shared, agent=bots[-1].speaker if bots else ""),
         known=_known(connection, row, speakers),
         agent_id=(bots[-1].agent_id or bots[-1].sender_id) if bots else None,
     )
+
+
+def _named(members: Sequence[Member], said: Sequence[Message]) -> tuple[dict[str, str], frozenset[str]]:
+    """Return the sender that each name means, and the names, whatever their case, that several people have."""
+    persons = {each.sender_id: each.person for each in members}
+    pairs = [(each.sender_name, each.sender_id) for each in members if each.sender_name]
+    pairs += [(each.speaker, each.sender_id) for each in said if each.role == "user"]
+    bearers: dict[str, set[str]] = {}
+    for name, sender_id in pairs:
+        bearers.setdefault(name.casefold(), set()).add(persons.get(sender_id, sender_id))
+    shared = frozenset(name for name, _ in pairs if len(bearers[name.casefold()]) > 1)
+    return {name: sender_id for name, sender_id in pairs if name not in shared}, shared
 
 
 def said(connection: Connection, session_id: int) -> list[KnownFact]:

@@ -281,6 +281,10 @@ def test_whom_a_fact_is_about_follows_from_who_said_it() -> None:
     few = replace(PEOPLE, names={"Ann": "test:Ann", "Ben": "test:Ben"})
     (fact,) = read(GOOD | tom | {"subject": "Tom", "about": "person"}, people=few)
     assert (fact.about, fact.subject, fact.message_ids) == ("speaker", "Tom", (103,))
+    # as is whoever has the name of two members, even where another's begins with it
+    two = replace(PEOPLE, shared=frozenset({"Tom"}))
+    (fact,) = read(GOOD | tom | {"subject": "Tom", "about": "person"}, people=two)
+    assert (fact.about, fact.subject, fact.message_ids) == ("speaker", "Tom", (103,))
     pastries = {"content": "There are no pastries with nuts for all.", "messages": [2]}
     assert whom(**pastries, about="organization", subject="Us") == ("organization", "", (101,))
     assert whom(**pastries, about="agent", subject="bot") == ("agent", "Harbour", (101,))

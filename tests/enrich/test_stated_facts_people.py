@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.enrich.protocols import Source
+from pipeline.enrich.protocols import People, Source
 from pipeline.enrich.stated_facts.extractor import RuleExtractor
 from tests.enrich.stated import GROUP, learned
 from tests.text.builders import conversation, message
@@ -35,6 +35,13 @@ def test_a_name_that_a_member_and_a_pet_have_means_neither() -> None:
     assert pet.content == "Bob is Ann's dog."
     (fact,) = learned("Bob is allergic to nuts")
     assert (fact.about, fact.subject) == ("person", "Bob")
+
+
+@pytest.mark.parametrize("names", [{}, {"Max Miller": "telegram:Max"}])
+def test_a_name_that_two_members_have_means_neither_and_is_known_all_the_same(names: dict[str, str]) -> None:
+    people = People(kind="group", names={"Ann": "telegram:Ann"} | names, shared=frozenset({"Max"}))
+    assert learned("Max is vegan", people=people) == []
+    assert learned("Max: I live in Porto", people=people) == []
 
 
 @pytest.mark.parametrize("author", ["Lena", ""])

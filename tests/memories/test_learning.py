@@ -70,10 +70,11 @@ class Talk:
         self.reading: Any = Reading()
 
     def say(self, hour: int, content: str, *, chat: ChatIn = GROUP, who: str = "Ann", **fields: Any) -> None:
+        name = fields.pop("name", who)
         identity = fields.pop("id", f"{chat.chat_id}-{hour}")
         said = MessageIn.model_validate(
             message(60 * hour, content, id=identity, **fields).model_dump()
-            | {"sender_id": f"test:{who.lower()}", "sender_name": who}
+            | {"sender_id": f"test:{who.lower()}", "sender_name": name}
         )
         accept.accept(self.database, TENANT, chat, [said])
 
@@ -125,6 +126,15 @@ def test_a_fact_is_learned_about_who_says_it_who_is_named_the_agent_and_the_grou
         ("test:bob", "Bob: home faro."),
         ("test:bob", "Lena: home braga."),
     ]
+
+
+def test_what_is_said_of_a_name_that_two_people_have_is_learned_of_neither(talk: Talk) -> None:
+    talk.say(0, "hello", who="u7", name="Max", id="first")
+    talk.say(0, "hi", who="u8", name="Max", id="second")
+    talk.say(6, "Max | home | rome", who="Ann")
+    talk.say(6, "me | home | faro", who="u8", name="Max", id="own")
+    talk.learn()
+    assert talk.known() == [("test:ann", "Max: home rome."), ("test:u8", "me: home faro.")]
 
 
 def test_a_change_supersedes_what_was_known_in_whatever_order_it_comes(talk: Talk) -> None:

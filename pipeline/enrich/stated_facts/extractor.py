@@ -83,7 +83,7 @@ def _stated(
     """Yield the facts of each message of a person, in order."""
     agent = _name(people.agent)
     named = {language: _members(people, language) for language in languages}
-    everybody = {part for name in people.names for part in (name.lower(), *name.lower().split()[:1])}
+    everybody = {each for name in (*people.names, *people.shared) for each in _called(name)}
     messages = [each for each in messages[-_MAX_MESSAGES:] if FORWARDED not in each.metadata]
     for index, message in enumerate(messages):
         speaker = _name(message.sender_name)
@@ -126,13 +126,19 @@ def _members(people: People, language: str) -> dict[str, Subject | None]:
     """Return the chat's people by their names and first names, without those that two of them have."""
     found: dict[str, list[str]] = {}
     for name in people.names:
-        for key in {name.lower(), name.lower().split()[0] if name.split() else ""}:
+        for key in _called(name):
             found.setdefault(key, []).append(name)
+    several = {key for name in people.shared for key in _called(name)}
     return {
         key: Subject(about="person", name=names[0], written=_name(names[0]))
         for key, names in found.items()
-        if len(names) == 1 and len(key) > 1 and key not in stop_words(language).words
+        if len(names) == 1 and len(key) > 1 and key not in several | stop_words(language).words
     }
+
+
+def _called(name: str) -> set[str]:
+    """Return a name and its first name, in lower case."""
+    return {name.lower(), *name.lower().split()[:1]}
 
 
 def _is_addressed(content: str, agent: str, kind: str) -> bool:
