@@ -30,6 +30,8 @@ def test_words_looked_up_one_by_one_are_those_of_the_text(database: Database, la
         @given(TEXTS.filter(lambda text: "\0" not in text))
         @example("where did ann@example.org go / run -5 &amp; 你好")
         @example("Ѐ À ёж Zoë")
+        @example("\u0300")
+        @example("Zoë \u0301\u0300 и \u0306 l\u0327eau")
         def same(text: str) -> None:
             found = prelude.read(connection, chat.chat_id, None, [text], logged=0, recent=0)
             assert found is not None
@@ -51,6 +53,8 @@ def test_words_looked_up_one_by_one_are_those_of_the_text(database: Database, la
         ("l’eau Zoë’s", ["l", "eau", "zoe", "s"]),
         ("soft\u00adhyphen zero\u200bwidth", ["softhyphen", "zero", "width"]),
         ("hi，你好。ok", ["hi", "你好", "ok"]),
+        ("\u0300", []),
+        ("Zoë \u0301\u0300", ["zoe"]),
     ],
 )
 def test_signs_beyond_ascii_are_no_letters_of_a_word_in_any_locale(
