@@ -111,6 +111,7 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
         "pipeline.question.naming._told",
         "pipeline.text.calendars._calendar",
         "pipeline.text.calendars.calendars_of",
+        "pipeline.text.calendars.month_names",
         "pipeline.text.cues._made",
         "pipeline.text.cues._parts",
         "pipeline.text.cues._read",
