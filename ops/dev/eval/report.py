@@ -117,7 +117,7 @@ def group_tables(found: Mapping[str, Any]) -> Iterator[Table]:
     size = f"{found['people']} people, {found['messages']:,} messages"
     title = f"{found['questions']} questions in small chats, and in a group of {size}; shares in %"
     table = _table(
-        title, ("", "way"), ["n", *(f"{head} {place}" for head in heads for place in ("", "group", "±"))]
+        title, ("", "way"), ["n", *(f"{head}\n{place}" for head in heads for place in ("", "group", "±"))]
     )
     for name, part in rows.items():
         label, count = name, str(part["questions"])
