@@ -88,7 +88,6 @@ def run(
     Tenants whose turn has not come after half of the lease are left for another run. Only errors of the statements here
     (Postgres is away) are raised.
     """
-    deadline = monotonic() + policy.lease_seconds / 2
     with database.maintenance() as connection:
         claimed = store_claims.claim(
             connection,
@@ -107,6 +106,7 @@ def run(
     follows: set[str] = set()
     failed = 0
     left: list[Claim] = []
+    deadline = monotonic() + policy.lease_seconds / 2
     for _, group in groupby(claims, key=lambda c: c.tenant_id):
         if monotonic() > deadline:
             left += group
