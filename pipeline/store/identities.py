@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, text
 
 from pipeline.store import chats
 from pipeline.store.membership import Visible
+from pipeline.store.memory_conditions import learned_visibly
 from pipeline.store.statements import column, holds, run
 
 _USER_OF = text("SELECT user_id FROM user_senders WHERE sender_id = :id")
@@ -34,12 +35,11 @@ _LISTING = text("""
     JOIN user_senders s ON s.tenant_id = u.tenant_id AND s.user_id = u.user_id
     GROUP BY u.user_id, u.created_at ORDER BY u.user_id
 """)
-_KNOWN = text("""
+_KNOWN = text(f"""
     SELECT (SELECT count(DISTINCT chat_id) FROM chat_members
             WHERE sender_id = ANY(:ids) AND (:everywhere OR chat_id = ANY(:chats))) AS chats,
-        (SELECT count(*) FROM memories WHERE scope = 'user' AND user_id = ANY(:ids) AND type <> 'document'
-            AND (:everywhere OR learned_in IS NULL OR learned_in = ANY(:chats)
-                OR also_in && CAST(:chats AS text[]))) AS memories
+        (SELECT count(*) FROM memories m WHERE scope = 'user' AND user_id = ANY(:ids) AND type <> 'document'
+            AND {learned_visibly("m")}) AS memories
 """)
 _IS_NAMED = text("""
     SELECT EXISTS (SELECT 1 FROM chat_members WHERE sender_id = :id)

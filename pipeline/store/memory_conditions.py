@@ -26,6 +26,12 @@ def visible(memory: str) -> str:
             OR (:alone AND {memory}.user_id = ANY(:asker)))"""
 
 
+def learned_visibly(memory: str) -> str:
+    """Return the condition that a memory of one person was learned in a chat that may be shown, or in none."""
+    return f"""(:everywhere OR {memory}.learned_in IS NULL OR {memory}.learned_in = ANY(:chats)
+        OR {memory}.also_in && CAST(:chats AS text[]))"""
+
+
 def since(memory: str) -> str:
     """Return since when a memory is known in a place: what was said elsewhere before does not count."""
     return f"""CASE WHEN :everywhere OR cardinality({memory}.also_in) = 0

@@ -7,11 +7,9 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.membership import Visible
-from pipeline.store.memory_conditions import since
+from pipeline.store.memory_conditions import learned_visibly, since
 from pipeline.store.statements import run
 
-_SHOWN = """(:everywhere OR {m}.learned_in IS NULL OR {m}.learned_in = ANY(:chats)
-        OR {m}.also_in && CAST(:chats AS text[]))"""
 # Only what may be shown in the place supersedes there.
 _PAGE = text(f"""
     WITH known AS (
@@ -22,10 +20,10 @@ _PAGE = text(f"""
                 'id', n.id, 'content', n.content, 'since', n.since) ORDER BY n.since, n.id) AS superseded_by
             FROM memory_supersessions e CROSS JOIN LATERAL (
                 SELECT n.id, n.content, {since("n")} AS since FROM memories n
-                WHERE n.tenant_id = e.tenant_id AND n.id = e.superseded_by AND {_SHOWN.format(m="n")}) n
+                WHERE n.tenant_id = e.tenant_id AND n.id = e.superseded_by AND {learned_visibly("n")}) n
             WHERE e.tenant_id = m.tenant_id AND e.memory_id = m.id AND n.since <= now()) newer
         WHERE m.scope = 'user' AND m.user_id = ANY(:users) AND m.type <> 'document'
-            AND (m.expires_at IS NULL OR m.expires_at > now()) AND {_SHOWN.format(m="m")}
+            AND (m.expires_at IS NULL OR m.expires_at > now()) AND {learned_visibly("m")}
     ), last AS (
         SELECT is_earlier, since, id FROM known WHERE id = CAST(:after AS uuid)
     )

@@ -57,7 +57,9 @@ def _statement(*, of_key: bool) -> TextClause:
                 ON i.indexrelid = to_regclass('{vectors.INDEX_PREFIX}' || s.id)
                 WHERE status = 'active') AS is_indexed,
             CASE WHEN :remembers AND EXISTS (SELECT 1 FROM memories) THEN ({_WHO}) END AS who,
-            CASE WHEN CAST(:of_key AS text) IS NOT NULL THEN ({sessions.messages_of(":of_key")}) END AS of_key,
+            CASE WHEN CAST(:of_key AS text) IS NOT NULL THEN (
+                SELECT sum(message_count) FROM conversation_sessions
+                WHERE chat_id = :chat AND session_key = :of_key AND status <> 'merged') END AS of_key,
             (SELECT key FROM tenant_keys) AS key,
             (SELECT json_object_agg(word, tsvector_to_array(words_of(c.language, word)))
                 FROM unnest(CAST(:words AS text[])) AS word) AS lexemes

@@ -223,12 +223,6 @@ NAMES_WITHIN = 1000
 """The newest messages of a chat, `:within`, in which the asker's name is looked for: most have just said something."""
 
 
-def messages_of(key: str) -> str:
-    """Return SQL of how many placed messages of `:chat` have a session key, an expression."""
-    return f"""SELECT sum(message_count) FROM conversation_sessions
-        WHERE chat_id = :chat AND session_key = {key} AND status <> 'merged'"""
-
-
 def wanting_rollup(
     connection: Connection, chat_ids: Collection[str], messages: int, tokens: int, *, named_messages: int
 ) -> dict[int, str]:

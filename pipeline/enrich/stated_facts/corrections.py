@@ -38,6 +38,6 @@ def without_taken_back(sentences: Iterable[str], language: str) -> list[str]:
 
 
 def _put_right(said: str, correction: str) -> str:
-    """Return what was said with its one name replaced by that of the correction, else the correction alone."""
+    """Return a statement with the correction in the place of its one name, else the correction itself."""
     name, place = _ONLY_A_NAME.fullmatch(correction), _ONE_NAME.fullmatch(said)
     return f"{place['before']}{name['name']}" if name and place else correction
