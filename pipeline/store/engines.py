@@ -5,7 +5,8 @@ from functools import partial
 from typing import Any
 
 import psycopg
-from pydantic_core import from_json
+from psycopg.types.json import set_json_dumps
+from pydantic_core import from_json, to_json
 from sqlalchemy import Engine, ExceptionContext, create_engine, event
 from sqlalchemy.exc import InvalidatePoolError
 
@@ -23,6 +24,9 @@ _KEEPALIVE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
+
+# as UTF-8: the standard library's `\uXXXX` makes a text that is not Latin three times as long on its way
+set_json_dumps(to_json)
 
 
 def make_engine(url: str, pool_size: int) -> Engine:

@@ -1,29 +1,34 @@
 """Send several statements in one write, as one transaction, and read their answers at once.
 
-psycopg's own pipeline writes, waits and makes a cursor for each statement: half of what the process pays for a message.
+psycopg's own pipeline makes a cursor for each statement and waits for each answer: three times the processor time. Only
+that is left out here; what writes, reads and waits is psycopg's.
 """
 
-import asyncio
 import re
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from itertools import count
 from typing import Any
 
 import psycopg
-from psycopg import generators
+from psycopg import generators, waiting
+from psycopg.abc import PQGen
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
-from psycopg.pq.abc import PGresult
 from psycopg.sql import Literal
 
 Statement = tuple[str, Mapping[str, Any]]
 """SQL with `%(name)s` for each parameter, and the parameters."""
 Prepared = dict[tuple[str, tuple[int, ...]], bytes]
 """The names of the statements that a connection has prepared, by their text and the types of their parameters."""
+Row = tuple[Any, ...] | None
 
+TRIP_SECONDS = 60.0
+"""Time for all answers: two locks are waited for at most 15 s each, and the statements take under a second."""
+
+# How often a wait looks for Ctrl-C, in seconds.
+_INTERVAL = 0.1
 _NUMBERS = count()
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 
@@ -40,120 +45,68 @@ def begin(driver: "psycopg.Connection[Any]", command: str, *values: Any) -> None
             raise error_from_result(result)
 
 
-def send(
-    driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequence[Statement]
-) -> tuple[Any, ...] | None:
+def send(driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequence[Statement]) -> Row:
     """Run statements in one transaction, committed when this returns; the last one's first row.
 
-    The connection must be idle; after an error it must be closed. Raises `psycopg.Error`.
+    The connection must be idle; after an error it must be closed. Raises `psycopg.Error`, after `TRIP_SECONDS` at the
+    latest.
     """
     try:
-        return _send(driver, prepared, statements)
+        return driver.wait(_exchange(driver, prepared, statements), timeout=TRIP_SECONDS)
     except psycopg.errors.InvalidSqlStatementName:
         # psycopg has deallocated all statements, as it does after a rollback; of this transaction nothing was done
         driver.pgconn.exit_pipeline_mode()
         prepared.clear()
-        return _send(driver, prepared, statements)
+        return driver.wait(_exchange(driver, prepared, statements), timeout=TRIP_SECONDS)
 
 
 async def send_from_loop(
     driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequence[Statement]
-) -> tuple[Any, ...] | None:
+) -> Row:
     """Run small statements as `send` does, from the event loop, which goes on meanwhile.
 
     The connection must serve nothing else, ever; after an error, or when this is cancelled, it must be closed.
     """
-    trip, connection, loop = _Trip(driver, prepared, statements), driver.pgconn, asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def read() -> None:
-        try:
-            connection.consume_input()
-            if trip.take_answers() and not done.done():
-                done.set_result(None)
-        except Exception as error:  # noqa: BLE001 - it is raised where the answers are awaited
-            if not done.done():
-                done.set_exception(error)
-
-    connection.enter_pipeline_mode()
-    trip.write()
-    while connection.flush():
-        await asyncio.sleep(0)
-    socket = connection.socket
-    loop.add_reader(socket, read)
-    try:
-        await done
-    finally:
-        loop.remove_reader(socket)
-    return trip.row()
+    exchange = _exchange(driver, prepared, statements)
+    return await waiting.wait_async(exchange, driver.pgconn.socket, _INTERVAL, TRIP_SECONDS)
 
 
-def _send(
+def _exchange(
     driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequence[Statement]
-) -> tuple[Any, ...] | None:
-    trip = _Trip(driver, prepared, statements)
-    driver.pgconn.enter_pipeline_mode()
-    trip.answers = driver.wait(generators.pipeline_communicate(driver.pgconn, deque([trip.write])))
-    while len(trip.answers) < len(trip.commands):
-        trip.answers.append(driver.wait(generators.fetch_many(driver.pgconn)))
-    return trip.row()
-
-
-class _Trip:
-    """The commands of statements that are sent together, and the answers that have come."""
-
-    def __init__(
-        self, driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequence[Statement]
-    ) -> None:
-        self.commands: list[Callable[[], None]] = []
-        self.answers: list[list[PGresult]] = []
-        self._connection, self._prepared = driver.pgconn, prepared
-        self._new: Prepared = {}
-        # of the answer under way
-        self._results: list[PGresult] = []
-        for sql, values in statements:
-            text, names = _numbered(sql)
-            self._adapt = Transformer(driver)
-            given = self._adapt.dump_sequence([values[name] for name in names], [PyFormat.AUTO] * len(names))
-            key = sql, self._adapt.types or ()
-            if key not in prepared and key not in self._new:
-                self._new[key] = b"trip%d" % next(_NUMBERS)
-                self.commands.append(partial(self._connection.send_prepare, self._new[key], text, key[1]))
-            name = prepared.get(key) or self._new[key]
-            self.commands.append(
-                partial(self._connection.send_query_prepared, name, given, self._adapt.formats)
-            )
-        self.commands.append(self._connection.pipeline_sync)
-
-    def write(self) -> None:
-        """Put all commands into the connection's buffer."""
-        for command in self.commands:
-            command()
-
-    def take_answers(self) -> bool:
-        """Take the answers that were read, and tell whether these are all."""
-        while len(self.answers) < len(self.commands):
-            if self._connection.is_busy():
-                return False
-            result = self._connection.get_result()
-            if result is not None:
-                self._results.append(result)
-            if result is None or result.status == ExecStatus.PIPELINE_SYNC:
-                self.answers.append(self._results)
-                self._results = []
-        return True
-
-    def row(self) -> tuple[Any, ...] | None:
-        """Return the last statement's first row, when all answers have come. Raises `psycopg.Error`."""
-        for answer in self.answers:
-            if answer and answer[0].status == ExecStatus.FATAL_ERROR:
-                raise error_from_result(answer[0])
-        if not self.answers[-1] or self.answers[-1][0].status != ExecStatus.PIPELINE_SYNC:
-            raise psycopg.OperationalError("the connection was lost before the commit was answered")
-        self._connection.exit_pipeline_mode()
-        self._prepared |= self._new
-        self._adapt.set_pgresult(self.answers[-2][0])
-        return self._adapt.load_row(0, tuple)
+) -> PQGen[Row]:
+    """Send statements and read their answers, as psycopg's waits want it: what it yields is to be waited for."""
+    connection = driver.pgconn
+    new: Prepared = {}
+    commands: list[Callable[[], None]] = []
+    for sql, values in statements:
+        text, names = _numbered(sql)
+        adapt = Transformer(driver)
+        parameters = adapt.dump_sequence([values[name] for name in names], [PyFormat.AUTO] * len(names))
+        key = sql, adapt.types or ()
+        name = prepared.get(key) or new.get(key)
+        if name is None:
+            name = new[key] = b"trip%d" % next(_NUMBERS)
+            commands.append(partial(connection.send_prepare, name, text, key[1]))
+        commands.append(partial(connection.send_query_prepared, name, parameters, adapt.formats))
+    commands.append(connection.pipeline_sync)
+    connection.enter_pipeline_mode()
+    for command in commands:
+        command()
+    # nothing is awaited before all is written, and what is answered meanwhile is read: neither side blocks the other
+    yield from generators.send(connection)
+    answers = []
+    for _ in commands:
+        answer = yield from generators.fetch_many(connection)
+        answers.append(answer)
+    for answer in answers:
+        if answer and answer[0].status == ExecStatus.FATAL_ERROR:
+            raise error_from_result(answer[0])
+    if not answers[-1] or answers[-1][0].status != ExecStatus.PIPELINE_SYNC:
+        raise psycopg.OperationalError("the connection was lost before the commit was answered")
+    connection.exit_pipeline_mode()
+    prepared |= new
+    adapt.set_pgresult(answers[-2][0])
+    return adapt.load_row(0, tuple)
 
 
 @cache

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from celery import Celery
 
 from ops.console import broker
+from ops.dev.scripts import batch
 from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter
 from tests.api.conftest import served
@@ -231,3 +233,17 @@ def events(deployment: Deployment) -> Iterator[list[dict[str, Any]]]:
         finally:
             receiver.should_stop = True
             listening.join()
+
+
+@pytest.mark.parametrize("script", ["cyrillic", "chinese", "emoji"])
+def test_large_payloads_of_any_script_hold_up_no_other_bot(deployment: Deployment, script: str) -> None:
+    kilobyte = 1024
+    for size in (200 * kilobyte, 1000 * kilobyte):
+        deployment.send(f"test:{script}-{size}", batch(script, size))
+    deployment.send(f"test:{script}-beside", talk(5))
+    stored = "SELECT count(*) FROM messages WHERE chat_id LIKE :chats"
+    until(
+        lambda: deployment.query(stored, chats=f"test:{script}-%")[0][0] == 2 * 150 + 5,
+        "all of them are stored",
+        SECONDS,
+    )

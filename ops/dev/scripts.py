@@ -1,0 +1,52 @@
+"""Texts in many scripts and of any length, for stories, chaos and load: what is ASCII only proves little."""
+
+import random
+
+SENTENCES = {
+    "latin": "Žofie našla u řeky modrou loďku a Jürgen den Schlüssel.",
+    "cyrillic": "Аня нашла у реки синюю лодку, а Богдан потерял ключ от дома.",
+    "greek": "Η Άννα βρήκε μια μπλε βάρκα στο ποτάμι και ένα κλειδί.",
+    "arabic": "وجدت آنا قاربًا أزرق عند النهر وفقد بدر مفتاح البيت.",
+    "devanagari": "अंजलि को नदी के पास नीली नाव मिली और भरत ने चाबी खो दी।",
+    "chinese": "安娜在河边找到了一条蓝色的小船，小明把家里的钥匙弄丢了。",
+    "japanese": "アンナは川で青いボートを見つけ、ケンは家の鍵をなくした。",
+    "emoji": "🚣🏽‍♀️🌊 🔑❓ 👨‍👩‍👧 🏠💙 👍🏿 🎉",
+}
+"""A sentence in each script; several characters of `emoji` are more than one code point."""
+_LEAST_CHARS, _LONG = 100, 0.01
+
+
+def of_bytes(script: str, size: int) -> str:
+    """Return a text of a script with at most `size` bytes in UTF-8, and at least all but one character of them.
+
+    >>> [len(of_bytes(script, 1000).encode()) > 996 for script in SENTENCES] == [True] * len(SENTENCES)
+    True
+    """
+    sentence = SENTENCES[script] + " "
+    repeated = sentence.encode() * (size // len(sentence.encode()) + 1)
+    return repeated[:size].decode(errors="ignore")
+
+
+def any_text(rng: random.Random, most_bytes: int) -> str:
+    """Return a sentence of a random script, or, once in a hundred, a text of any length up to `most_bytes`.
+
+    Of those that are long, each order of magnitude is as frequent as another.
+    """
+    script = rng.choice(list(SENTENCES))
+    if rng.random() >= _LONG:
+        return SENTENCES[script]
+    return of_bytes(script, int(_LEAST_CHARS * (most_bytes / _LEAST_CHARS) ** rng.random()))
+
+
+def batch(script: str, size: int, messages: int = 150) -> list[dict[str, str]]:
+    """Return messages as a bot writes them, of a script and with texts of at most `size` bytes in all."""
+    return [
+        {
+            "external_id": f"{script}-{number}",
+            "sender_id": f"scripts:{number % 3}",
+            "sender_name": SENTENCES[script].split()[0][:12],
+            "content": of_bytes(script, size // messages),
+            "sent_at": "2026-03-02T18:00:00Z",
+        }
+        for number in range(messages)
+    ]
