@@ -38,6 +38,7 @@ hypothesis_settings.load_profile("any machine")
 
 CHECKOUT = Path(__file__).parents[1]
 TENANT = "default"
+HELLO = "hello, привет, 你好 👋🏽"
 EPOCH = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
 MIGRATED = "backscroll"
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
@@ -269,7 +270,7 @@ def policy() -> Policy:
     return POLICY
 
 
-def message(minute: float, content: str = "hello", *, id: str | None = None, **fields: object) -> MessageIn:  # noqa: A002
+def message(minute: float, content: str = HELLO, *, id: str | None = None, **fields: object) -> MessageIn:  # noqa: A002
     """A message said so many minutes after `EPOCH`."""
     given = {
         "external_id": id or f"m{minute}",

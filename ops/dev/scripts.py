@@ -13,7 +13,7 @@ SENTENCES = {
     "emoji": "🚣🏽‍♀️🌊 🔑❓ 👨‍👩‍👧 🏠💙 👍🏿 🎉",
 }
 """A sentence in each script; several characters of `emoji` are more than one code point."""
-_LEAST_CHARS, _LONG = 100, 0.01
+_LEAST_BYTES, _LONG = 100, 0.01
 
 
 def of_bytes(script: str, size: int) -> str:
@@ -22,20 +22,20 @@ def of_bytes(script: str, size: int) -> str:
     >>> [len(of_bytes(script, 1000).encode()) > 996 for script in SENTENCES] == [True] * len(SENTENCES)
     True
     """
-    sentence = SENTENCES[script] + " "
-    repeated = sentence.encode() * (size // len(sentence.encode()) + 1)
-    return repeated[:size].decode(errors="ignore")
+    return _repeated(SENTENCES[script] + " ", size)
 
 
 def any_text(rng: random.Random, most_bytes: int) -> str:
-    """Return a sentence of a random script, or, once in a hundred, a text of any length up to `most_bytes`.
+    """Return some words of a random script, or, once in a hundred, a text of any length up to `most_bytes`.
 
     Of those that are long, each order of magnitude is as frequent as another.
     """
-    script = rng.choice(list(SENTENCES))
+    sentence = SENTENCES[rng.choice(list(SENTENCES))]
+    between = " " if " " in sentence else ""
+    words = between.join(rng.choices(sentence.split() if between else sentence, k=rng.randint(3, 12)))
     if rng.random() >= _LONG:
-        return SENTENCES[script]
-    return of_bytes(script, int(_LEAST_CHARS * (most_bytes / _LEAST_CHARS) ** rng.random()))
+        return words
+    return _repeated(words + " ", int(_LEAST_BYTES * (most_bytes / _LEAST_BYTES) ** rng.random()))
 
 
 def batch(script: str, size: int, messages: int = 150) -> list[dict[str, str]]:
@@ -50,3 +50,8 @@ def batch(script: str, size: int, messages: int = 150) -> list[dict[str, str]]:
         }
         for number in range(messages)
     ]
+
+
+def _repeated(text: str, size: int) -> str:
+    encoded = text.encode()
+    return (encoded * (size // len(encoded) + 1))[:size].decode(errors="ignore")

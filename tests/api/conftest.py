@@ -15,7 +15,7 @@ import uvicorn
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from schemas.settings import Settings
-from tests.conftest import copied
+from tests.conftest import HELLO, copied
 from workers.api.app import make_web_app
 from workers.api.protocol import Protocol
 from workers.queues import INGEST
@@ -98,7 +98,7 @@ def hints(settings: Settings) -> Iterator[redis_client.Redis]:
         broker.delete(INGEST.full_name)
 
 
-def said(number: int, content: str = "hello", **fields: Any) -> dict[str, Any]:
+def said(number: int, content: str = HELLO, **fields: Any) -> dict[str, Any]:
     """A message as a bot writes it."""
     return {
         "external_id": f"m{number}",

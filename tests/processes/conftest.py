@@ -235,7 +235,7 @@ def talk(count: int, *, word: str = "lighthouse") -> list[dict[str, Any]]:
                 "external_id": f"m{number}",
                 "sender_id": f"test:{'ann' if number % 2 else 'bob'}",
                 "sender_name": "Ann" if number % 2 else "Bob",
-                "content": f"We meet at the {word} number {number}, shall we?",
+                "content": f"We meet at the {word} number {number}, shall we? Встретимся, 好吗 👍🏽",
                 "sent_at": (EPOCH + timedelta(hours=2 * session, minutes=place)).isoformat(),
             }
         )

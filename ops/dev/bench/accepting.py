@@ -31,6 +31,9 @@ LEAD_SECONDS = 0.3
 BESIDE_SECONDS = 12.0
 SMALL_PAUSE, DELETE_PAUSE, HEALTH_PAUSE = 0.01, 0.02, 0.01
 SMALL_P99_MS, HEALTH_MS = 50.0, 100.0
+BATCH_BYTES = (200_000, 1_000_000, 7_900_000)
+SCRIPTS = ("cyrillic", "chinese", "emoji")
+SENDERS_AT_ONCE, BATCHES_OF_A_KIND = 16, 2
 AT_LEAST = 0.4
 """Of the bare insert and commit: what an HTTP API may cost."""
 
@@ -48,6 +51,7 @@ def measure(say: Say) -> list[Figure]:
             *_beside_bare(cast, clients, say),
             _beside_large(cast, clients, say),
             _beside_worst(cast, clients, say),
+            *_batches(cast, clients, say),
         ]
 
 
@@ -131,6 +135,30 @@ def _beside_worst(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> Figure:
     sending.result()
     slowest = 1000 * max(answered)
     return Figure("/healthz beside the worst messages and questions, slowest", slowest, "ms", limit=HEALTH_MS)
+
+
+def _batches(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> Iterator[Figure]:
+    """Batches of many scripts, one and sixteen at a time, and `/healthz` beside them."""
+    for at_once in (1, SENDERS_AT_ONCE):
+        say(f"batches of {' and '.join(SCRIPTS)}, {at_once} at a time")
+        sent = [
+            (f"bench:{script}-{size}-{at_once}-{number}", script, size)
+            for size in BATCH_BYTES
+            for script in SCRIPTS
+            for number in range(BATCHES_OF_A_KIND)
+        ]
+        sending = clients.submit(senders.post_batches, cast.port, cast.key, sent, at_once)
+        answered = senders.ask_health(cast.port, time.time(), HEALTH_PAUSE, lambda: not sending.done())  # noqa: B023
+        accepted = sum(sending.result())
+        yield Figure(
+            f"accepted in batches of many scripts, {at_once} at a time",
+            accepted,
+            "messages",
+            limit=len(sent) * senders.MESSAGES_IN_A_BATCH,
+            more_is_better=True,
+        )
+        named = f"/healthz beside batches, {at_once} at a time, slowest"
+        yield Figure(named, 1000 * max(answered), "ms", limit=HEALTH_MS)
 
 
 def _post(to: tuple[int, str], chat: str, messages: int) -> None:

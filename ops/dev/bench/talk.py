@@ -1,5 +1,6 @@
 """Made-up talk to measure with: words as frequent as in real talk, and vectors that know the words."""
 
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,9 +13,17 @@ from schemas.vectors import Vector
 
 # Long enough ago that a chat of 100,000 messages, nine years of it, ends in the past.
 START = datetime(2010, 1, 4, 8, 0, tzinfo=UTC)
-PEOPLE = ("Ann", "Bob", "Cy", "Dee", "Eve", "Fay")
+PEOPLE = ("Ann", "Боб", "小明", "Δήμητρα", "Ève", "Fay")
 _SYLLABLES = [a + b for a in "btkmsrldgpf" for b in ("a", "o", "in", "u", "er")]
-VOCABULARY = [a + b for a in _SYLLABLES for b in _SYLLABLES]
+_LETTERS = "btkmsrldgpfaoinue"
+_IN_SCRIPT = [
+    str.maketrans(_LETTERS, letters) for letters in (_LETTERS, "бткмсрлдгпфаоинуе", "βτκμσρλδγπφαοινυε")
+]
+# of words that are used equally often each is in another script
+VOCABULARY = [
+    (first + second).translate(_IN_SCRIPT[number % len(_IN_SCRIPT)])
+    for number, (first, second) in enumerate(itertools.product(_SYLLABLES, repeat=2))
+]
 # Zipf's law: the n-th word is used 1/n times as often as the first.
 WEIGHTS = [1 / rank for rank in range(1, len(VOCABULARY) + 1)]
 

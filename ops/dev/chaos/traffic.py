@@ -1,5 +1,7 @@
 """The messages of a run: many chats of two tenants, out of order, with duplicates; made from a seed only.
 
+Their texts are in many scripts, and of any length that a message may have.
+
 In the tenant of the HTTP API some are edited or deleted, before they come or after; one person and one chat are
 forgotten.
 """
@@ -11,16 +13,19 @@ from datetime import UTC, datetime, timedelta
 
 from ops.dev.chaos.cast import API_TENANT, PAYLOAD_TENANT
 from ops.dev.observe import batches
-from schemas.messages import MessageIn
+from ops.dev.scripts import any_text
+from schemas.messages import MAX_CONTENT_BYTES, MessageIn
 
 START = datetime(2025, 1, 6, 8, 0, tzinfo=UTC)
-PEOPLE = ("Ann", "Bob", "Cy", "Dee", "Eve")
+PEOPLE = ("Ann", "Боб", "小明", "Δήμητρα", "Ève")
 # Says one message in a hundred, and is forgotten.
 FORGOTTEN = "Fay"
 FORGOTTEN_SENDER = "chaos:fay"
 FORGOTTEN_CHAT = "chaos:0"
-WORDS = "boat lamp river garden train piano soup letter winter market bridge ticket song paint key".split()
-PLACES = "Porto Faro Braga Lisbon Coimbra".split()
+SHORT = ("ok", "спасибо", "明天见", "👍🏽", "see you tomorrow")
+PLACES = "Porto Évora Łódź Москва 東京".split()
+# Room for what is put around a text.
+_MOST_BYTES = MAX_CONTENT_BYTES - 100
 MESSAGES_PER_CHAT = 80
 LARGEST_BATCH = 12
 DUPLICATES = 0.1
@@ -159,10 +164,10 @@ def _text(rng: random.Random) -> str:
     if kind < 0.03:
         return ""
     if kind < 0.15:
-        return rng.choice(["ok", "thank you", "see you tomorrow"])
+        return rng.choice(SHORT)
     if kind < 0.2:
         return f"I live in {rng.choice(PLACES)}."
-    return f"{rng.choice(PEOPLE)} found the {' and the '.join(rng.choices(WORDS, k=rng.randint(2, 6)))}."
+    return any_text(rng, _MOST_BYTES)
 
 
 def _disordered(rng: random.Random, said: Sequence[MessageIn]) -> list[MessageIn]:
