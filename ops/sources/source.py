@@ -108,15 +108,15 @@ def _source(path: Path, container: Container, options: ImportOptions, wanted: Fo
 
 
 def _titled(path: Path, member: str, options: ImportOptions) -> ImportOptions:
-    """Complete the options by the chat's title, which is in WhatsApp's name of the file or zip."""
+    """Complete the options by WhatsApp's name of the file or zip, which holds the chat's title."""
     # any folder can hold a `_chat.txt`; the name of a zip is the phone's, or was meant for the chat
     around = path.name if path.is_file() or "whatsapp" in path.name.lower() else ""
     folder, _, file = member.rpartition("/")
     names = (file, folder if "whatsapp" in folder.lower() else "", around)
-    title = options.title or next(filter(None, map(whatsapp.title_from_name, names)), None)
-    if title is None and options.chat_id is None:
+    file_name = next(filter(whatsapp.title_from_name, names), None)
+    if not (file_name or options.title or options.chat_id):
         raise InvalidInput(
             f"the name of {path} does not say which chat it is; name it, as in --chat 'Harbour House'",
             field="chat",
         )
-    return replace(options, title=title)
+    return replace(options, file_name=file_name)

@@ -25,6 +25,8 @@ class ImportOptions:
     chat_id: str | None = None
     # what the chat is called, where the file does not say (a WhatsApp export says it in its name)
     title: str | None = None
+    # the name of a WhatsApp export, which says what the chat is called if nobody does
+    file_name: str | None = None
     # the clock of times without an offset, an IANA name; when it is needed and missing, that of the stored chat, else
     # UTC with a notice
     time_zone: str | None = None

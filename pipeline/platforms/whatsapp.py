@@ -5,10 +5,11 @@ are counted and left out. A picture without a caption stays as `[image]`, since 
 """
 
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain, islice
 from typing import get_args
@@ -36,27 +37,33 @@ from schemas.messages import MAX_CONTENT_BYTES, ChatIn, ChatKind
 HEAD_LINES = 10_000
 _HEAD_CHARS = 4_000_000
 
-_TITLE = re.compile(
-    r"(?>.*?whats\s?app).*?(?:\s(?:with|mit|con|avec|com|met|с контактом|с|ile)\s|\s-\s)(?P<title>.+)",
-    re.IGNORECASE,
-)
 # browsers number what is downloaded twice
 _SUFFIX = re.compile(r"\.(?:txt|zip)$", re.IGNORECASE)
 _COPY = re.compile(r"\s?\(\d{1,2}\)$")
 
 
-def title_from_name(file_name: str) -> str | None:
+def title_from_name(file_name: str, speakers: Collection[str] = ()) -> str | None:
     """Return the chat's title from the file's name, or the bare name; None for `_chat.txt`.
 
     >>> title_from_name("WhatsApp Chat with Harbour House (1).txt"), title_from_name("_chat.txt")
     ('Harbour House', None)
-    >>> title_from_name("WhatsApp-Chat mit Jörg.txt"), title_from_name("WhatsApp Chat - Ana.zip")
+    >>> title_from_name("Jörg ile WhatsApp Sohbeti.txt"), title_from_name("WhatsApp Chat - Ana.zip")
     ('Jörg', 'Ana')
     """
-    stem = _COPY.sub("", _SUFFIX.sub("", file_name)).strip()
+    stem = _stem(file_name)
     if stem.strip("_").lower() in {"chat", ""}:
         return None
-    return found["title"].strip() if (found := _TITLE.match(stem)) else stem
+    # in a form that is not known it may name one of two speakers
+    named = [name for name in speakers if f" {name} ".casefold() in f" {stem} ".casefold()]
+    unknown = named[0] if "whatsapp" in stem.lower() and len(speakers) <= 2 and len(named) == 1 else stem
+    return whatsapp_text.title_in(stem) or unknown
+
+
+def _stem(file_name: str) -> str:
+    # a Mac takes letters and their accents apart
+    stem = unicodedata.normalize("NFC", _COPY.sub("", _SUFFIX.sub("", file_name)))
+    spaced = stem.replace("_", " ") if "whatsapp_" in stem.lower() and " " not in stem else stem
+    return whatsapp_text.trim(spaced)
 
 
 @dataclass(kw_only=True)
@@ -82,18 +89,21 @@ class _Entry:
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     """Parse the chat and its messages from the lines of the export (with or without their line ends).
 
-    `options` names the chat by `chat_id` or `title`. Yields only `Ambiguous` if its dates can be read in two ways;
-    else the chat, its messages, and the chat once more if the speakers tell its kind.
+    `options` names the chat by `chat_id`, `title` or `file_name`. Yields only `Ambiguous` if its dates can be read in
+    two ways; else the chat, its messages, and the chat once more if the speakers tell its kind.
     """
-    if not (options.chat_id or options.title):
+    beginning = _read_beginning(iter(lines), options.date_order)
+    spoken = [said for said in (whatsapp_text.split_sender(s.rest) for s in beginning.starts) if said]
+    speakers = Counter(name for name, _ in spoken)
+    title = options.title or title_from_name(options.file_name or "", speakers)
+    if not (options.chat_id or title):
         yield Broken(where="the file", reason="nothing says which chat this is: name it with --chat")
         return
     try:
-        chat = fields.chat_of("whatsapp", options.chat_id or str(options.title), options)
+        chat = fields.chat_of("whatsapp", options.chat_id or str(title), replace(options, title=title))
     except ValidationError as error:
         yield Broken(where="the chat", reason=fields.sentence(error))
         return
-    beginning = _read_beginning(iter(lines), options.date_order)
     if beginning.order is None:
         yield Ambiguous(examples=tuple(whatsapp_time.examples(beginning.starts)))
         return
@@ -105,11 +115,24 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
         )
     if beginning.starts:
         yield Times(text=_times(beginning.starts, beginning.order, zone))
-    reader = _WhatsAppReader(chat=chat, zone=ZoneInfo(zone or "UTC"), order=beginning.order)
+    reader = _WhatsAppReader(chat, ZoneInfo(zone or "UTC"), beginning.order, speakers)
+    if len(speakers) > 2 and beginning.starts[0].style != "dash":
+        name, text = spoken[0]
+        by_group = whatsapp_text.same_name(name, title or "") or whatsapp_text.ENCRYPTION.match(
+            whatsapp_text.trim(text)
+        )
+        # it says little: whoever says a fifth of all is somebody, called as the chat is
+        reader.group = name if by_group and speakers[name] < len(spoken) / 5 + 3 else None
     for entry in _entries(beginning.lines, beginning.styles):
         yield reader.read(entry) if isinstance(entry, _Entry) else entry
     if kind := options.kind or _kind(chat.title or "", reader.senders):
         yield chat.model_copy(update={"kind": kind})
+    stem = "" if options.title else _stem(options.file_name or "")
+    if stem and not whatsapp_text.title_in(stem) and ("whatsapp" in stem.lower() or not kind):
+        yield Notice(
+            text=f"The file's name, {stem!r}, has no form known of WhatsApp: its chat is taken for {title!r}, "
+            f"{kind or 'group'}. If that is wrong, import it with --title and --kind."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +186,7 @@ def _kind(title: str, senders: Mapping[str, str]) -> ChatKind | None:
     """Return the chat's kind: more than two people are a group; a chat named like one of two is direct."""
     if len(senders) > 2:
         return "group"
-    return "direct" if title.casefold() in {name.casefold() for name in senders.values()} else None
+    return "direct" if any(whatsapp_text.same_name(title, name) for name in senders.values()) else None
 
 
 def _entries(lines: Iterable[str], styles: list[whatsapp_time.Style]) -> Iterator[_Entry | Broken]:
@@ -189,9 +212,12 @@ def _entries(lines: Iterable[str], styles: list[whatsapp_time.Style]) -> Iterato
 class _WhatsAppReader:
     """Entries to messages; keeps what came before, for ids, order and the clock."""
 
-    def __init__(self, *, chat: ChatIn, zone: ZoneInfo, order: DateOrder) -> None:
+    def __init__(self, chat: ChatIn, zone: ZoneInfo, order: DateOrder, speakers: Mapping[str, int]) -> None:
         # names by id
         self.senders: dict[str, str] = {}
+        # the name in which a group itself speaks
+        self.group: str | None = None
+        self._speakers = speakers
         self._chat = chat
         self._order: DateOrder = order
         self._zone = zone
@@ -210,20 +236,14 @@ class _WhatsAppReader:
             return Broken(
                 where=where, reason=f"{date} is no date in the order {self._order}: {error}; see --date-order"
             )
-        name, colon, first = entry.lines[0].partition(": ")
-        if not colon and whatsapp_text.trim(name).endswith(":"):
-            name, colon = whatsapp_text.trim(name)[:-1], ":"
-        sender = whatsapp_text.sender_name(name)
-        if not colon or not sender or whatsapp_text.quotes_a_colon(name):
-            return Skipped(where=where, reason="system line")
-        iphone = entry.start.style != "dash"
-        said = whatsapp_text.read_text("\n".join([first, *entry.lines[1:]]), iphone=iphone)
-        if said.system or said.deleted:
-            return Skipped(where=where, reason="deleted message" if said.deleted else "system line")
-        if said.withheld:
-            return Skipped(where=where, reason="kind that WhatsApp does not export")
-        if not said.text and not said.media:
-            return Skipped(where=where, reason="message without text")
+        spoken = whatsapp_text.split_sender(entry.lines[0], self._speakers)
+        if spoken is None or spoken[0] == self.group:
+            text = spoken[1] if spoken else entry.lines[0]
+            return Skipped(where=where, reason=whatsapp_text.counted_as(text) or "system line")
+        sender, iphone = spoken[0], entry.start.style != "dash"
+        said = whatsapp_text.read_text("\n".join([spoken[1], *entry.lines[1:]]), iphone=iphone, sender=sender)
+        if said.counted or not (said.text or said.media):
+            return Skipped(where=where, reason=said.counted or "message without text")
         return self._message(where, sender, local, self._other_times(entry.start), said)
 
     def _other_times(self, start: whatsapp_time.Start) -> list[str]:

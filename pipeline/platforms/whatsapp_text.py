@@ -4,65 +4,77 @@ A phrase that is not listed stays text, so a missing language loses nothing.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
 from pipeline.platforms.fields import attachment, media_kind
-from pipeline.platforms.records import MediaKind
 
 LTR = "\u200e"
 """The iPhone puts this mark in front of whatever nobody has typed."""
 
-_EDGE_MARKS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
+_EDGE_MARKS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 
-_HEADING = re.compile(r"\[([\w ]+)\]")
+_HEADING = re.compile(r"\[(?P<name>\w+)\](?: (?P<fate>kept|counted) as (?P<what>.+))?")
+
+PHRASES: dict[str, list[str]] = {}
+_FATES: dict[str, dict[str, str]] = {"kept": {}, "counted": {}}
+"""What becomes of what the phrases stand for: the attachment that it is kept as, what it is counted as."""
 
 
-def _phrases() -> dict[str, str]:
-    """Return the phrases under each `[heading]` of the file as alternatives of one pattern."""
-    found: dict[str, list[str]] = {}
-    name = ""
+def _read_phrases() -> None:
     text = (files("pipeline.platforms") / "whatsapp_phrases.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
         if heading := _HEADING.fullmatch(line):
-            name = heading[1]
+            phrases = PHRASES.setdefault(heading["name"], [])
+            if heading["fate"]:
+                _FATES[heading["fate"]][heading["name"]] = heading["what"]
         elif line and not line.startswith("#"):
-            found.setdefault(name, []).append(line)
-    return {name: "|".join(alternatives) for name, alternatives in found.items()}
+            phrases.append(line)
 
 
-_PHRASES = _phrases()
-_DELETED = re.compile(_PHRASES["deleted"], re.IGNORECASE)
-_EDITED = re.compile(rf"<(?:{_PHRASES['edited']})\.?>$", re.IGNORECASE)
-_OMITTED = re.compile(f"<(?:{_PHRASES['omitted']})>", re.IGNORECASE)
-_ATTACHED_ANDROID = re.compile(rf"(?P<name>\S.*\.\w{{2,5}}) \((?:{_PHRASES['attached']})\)", re.IGNORECASE)
+_read_phrases()
+
+
+def _any(*names: str) -> str:
+    return f"(?:{'|'.join(phrase for name in names for phrase in PHRASES[name])})"
+
+
+_COUNTED = {what: re.compile(_any(name), re.IGNORECASE) for name, what in _FATES["counted"].items()}
+# at the beginning of a word, where words are written apart
+_WORD = r"(?<![^\W\u3040-\ufaff])"
+_KEPT = {what: re.compile(_WORD + _any(name), re.IGNORECASE) for name, what in _FATES["kept"].items()}
+_OMISSION = re.compile(_any("omission"), re.IGNORECASE)
+# A mark in front tells it from a tag that somebody typed, in any language.
+_EDITED = re.compile(rf"(?:<{_any('edited')}\.?>|[{LTR}\u200f]<[^<>:]{{4,60}}>)$", re.IGNORECASE)
+_ATTACHED_ANDROID = re.compile(rf"(?P<name>\S.*\.\w{{2,5}}) \({_any('attached')}\)", re.IGNORECASE)
 # `<attached: 00000012-PHOTO-2023-12-31-21-41-07.jpg>` in any language: only the iPhone writes it so
 _ATTACHED_IPHONE = re.compile(r"<[^:<>]{3,25}:\s?(?P<name>\S[^<>]*\.\w{2,5})>")
 _ATTACHED_BEHIND = re.compile(rf"{LTR}{_ATTACHED_IPHONE.pattern}$")
 
-_NOUNS: dict[str, MediaKind] = {
-    **dict.fromkeys(("image", "bild", "imagen", "imagem", "immagine", "afbeelding"), "image"),
-    **dict.fromkeys(("изображение", "görüntü", "gif"), "image"),
-    **dict.fromkeys(("video", "vídeo", "vidéo", "видео", "video note", "videonotiz"), "video"),
-    **dict.fromkeys(("audio", "áudio", "аудио", "ses"), "audio"),
-    **dict.fromkeys(("sticker", "figurinha", "стикер", "çıkartma"), "sticker"),
-    **dict.fromkeys(("document", "dokument", "documento", "документ", "belge"), "document"),
-    **dict.fromkeys(("contact card", "kontaktkarte", "tarjeta de contacto", "fiche contact"), "contact"),
-}
-_OMITTED_NOUN = (
-    rf"(?P<noun>{'|'.join(_NOUNS)}) "
-    "(?:omitted|weggelassen|omitid[oa]|ocultad[oa]|absente?|omise?|manquant|omess[oa]|weggelaten"
-    "|пропущено|dahil edilmedi)"
+_NOUN, _VERB = _any(*_FATES["kept"]), _any("omission")
+_OMITTED_IPHONE = re.compile(
+    rf"(?:(?P<name>\S.*?\.\w{{2,5}})\s(?:•.*?\s)?)?(?:{_NOUN}\s?{_VERB}|{_VERB}\s?{_NOUN})", re.IGNORECASE
 )
-_OMITTED_IPHONE = re.compile(rf"(?:(?P<name>\S.*?\.\w{{2,5}})\s.*?)?{_OMITTED_NOUN}", re.IGNORECASE)
-_OMITTED_BEHIND = re.compile(rf"{LTR}{_OMITTED_NOUN}$", re.IGNORECASE)
+_OMITTED_BEHIND = re.compile(rf"{LTR}(?P<placeholder>[^{LTR}\n]{{3,80}})$")
 
 # On Android a system line has no `Name: `, but these may hold a colon.
-_SYSTEM = re.compile(rf"\b(?:{_PHRASES['system']})", re.IGNORECASE)
+_SYSTEM = re.compile(r"\b" + _any("system"), re.IGNORECASE)
+_GROUP, _COMMUNITY = (re.compile(_WORD + _any(name), re.IGNORECASE) for name in ("group", "community"))
+_NOTICE = re.compile(_any("encryption", "notice"), re.IGNORECASE)
+ENCRYPTION = re.compile(_any("encryption"), re.IGNORECASE)
+"""The notice that begins an iPhone's export, in a group by the group itself."""
+_TITLES = [re.compile(form.replace(" ", r"[\s-]+"), re.IGNORECASE) for form in PHRASES["titles"]]
 # Placeholders are short, file names within them too; a text of 64 KB is not searched for them.
 _LONGEST_PHRASE = 400
+_LONGEST_PLACEHOLDER = 80
 
-_PHONE = re.compile(r"\+[\d\s().\-]{6,25}")
+# With any blanks, dashes, brackets and marks between the figures: phones differ, and so do their versions.
+_PHONE = re.compile(r"[+\uff0b]\W*(?:\d\W*){6,15}")
+_COLON = re.compile(rf":(?:\s|[{_EDGE_MARKS}]*$)")
+# neither of a time or an address nor in a quoted name
+_COLON_WITHOUT_SPACE = re.compile(r"[^:\"“„«「]{1,60}:(?![\d/\s])")
+_BLANKS_OF_A_NAME = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +86,8 @@ class Said:
     # [{"kind": …, "name": …}] as far as the export tells
     media: tuple[dict[str, str], ...] = ()
     edited: bool = False
-    deleted: bool = False
-    # something that was shown once, or of a kind that is not exported: `null` stands in its place
-    withheld: bool = False
-    system: bool = False
+    # what it is counted as, if it is not kept
+    counted: str | None = None
 
 
 def trim(text: str) -> str:
@@ -85,9 +95,43 @@ def trim(text: str) -> str:
     return text.strip(_EDGE_MARKS + " \t\r\n\u00a0\u202f")
 
 
-def quotes_a_colon(before_colon: str) -> bool:
-    """Tell whether the part before the first `: ` is WhatsApp's own sentence and not a name."""
-    return _SYSTEM.search(before_colon, 0, _LONGEST_PHRASE) is not None
+def title_in(file_name: str) -> str | None:
+    """Return the chat's name from the name of an exported file, if it has a form that WhatsApp gives it."""
+    forms = _TITLES if len(file_name) <= _LONGEST_PHRASE else []
+    return next((trim(found[1]) for form in forms if (found := form.fullmatch(file_name))), None)
+
+
+def split_sender(line: str, speakers: Mapping[str, int] | None = None) -> tuple[str, str] | None:
+    """Return who speaks and what is said; None if nobody does, so that the line is WhatsApp's own.
+
+    `speakers` counts the lines of each, which tells whose a colon without a space behind it is.
+
+    >>> split_sender("~ Rita: see you: soon"), split_sender('Ana changed the subject to "Trip: Rome"')
+    (('Rita', 'see you: soon'), None)
+    """
+    spaced = _COLON.search(line)
+    name, text = (sender_name(line[: spaced.start()]), line[spaced.end() :]) if spaced else ("", "")
+    if glued := _COLON_WITHOUT_SPACE.match(line):
+        before = sender_name(line[: glued.end() - 1])
+        likely = not spaced and before.count(" ") <= _BLANKS_OF_A_NAME
+        if likely or (speakers and speakers.get(before, 0) > speakers.get(name, 0)):
+            name, text = before, line[glued.end() :]
+    sentence = _SYSTEM.search(name, 0, _LONGEST_PHRASE) or (
+        name.count(" ") > _BLANKS_OF_A_NAME and _COMMUNITY.search(name) and _GROUP.search(name)
+    )
+    return None if sentence or not name else (name, text)
+
+
+def counted_as(text: str) -> str | None:
+    """Return what kind of thing a whole text or system line stands for, if that is not kept."""
+    plain = trim(text).rstrip(".。।") if len(text) <= _LONGEST_PHRASE else ""
+    return next((what for what, phrases in _COUNTED.items() if phrases.fullmatch(plain)), None)
+
+
+def same_name(one: str, other: str) -> bool:
+    """Compare names by letters and figures, since others may not stand in the name of a file."""
+    plain, *others = ("".join(filter(str.isalnum, name)).casefold() for name in (one, other))
+    return one == other or [plain] == others != [""]
 
 
 def sender_name(raw: str) -> str:
@@ -102,51 +146,58 @@ def sender_id(name: str) -> str:
     ('whatsapp:Ana Lima', 'whatsapp:491701234567')
     """
     if _PHONE.fullmatch(name):
-        return "whatsapp:" + "".join(character for character in name if character.isdigit())
+        return "whatsapp:" + "".join(str(int(character)) for character in name if character.isdecimal())
     return f"whatsapp:{name}"
 
 
-def read_text(raw: str, *, iphone: bool) -> Said:
+def read_text(raw: str, *, iphone: bool, sender: str = "") -> Said:
     """Interpret a whole message text."""
     marked = iphone and raw.startswith(LTR)
     text = trim(raw)
-    tail = _EDITED.search(text, max(0, len(text) - _LONGEST_PHRASE))
+    tail = _EDITED.search(text, max(1, len(text) - _LONGEST_PHRASE))
     edited = tail is not None
     if tail is not None:
         text = trim(text[: tail.start()])
-    if _DELETED.fullmatch(text.rstrip(".")):
-        return Said(text="", deleted=True)
-    if text == "null":
-        return Said(text="", withheld=True)
+    # on Android calls are in nobody's mouth, and who writes of one means something
+    if (what := counted_as(text)) and (iphone or what != "call"):
+        return Said(text="", counted=what)
     # the placeholder stands on the first line with the caption below, or on the last with the caption above
     before, _, last = text.rpartition("\n")
     first, _, after = text.partition("\n")
     for line, caption in ((trim(first), trim(after)), (trim(last), trim(before))):
-        if (media := _media(line, iphone=iphone)) is not None:
+        if (media := _media(line, iphone=iphone, marked=marked and line == text)) is not None:
             return Said(text=caption, media=(media,), edited=edited)
     # the iPhone can put the attachment behind the caption, on one line
     end = max(0, len(text) - _LONGEST_PHRASE)
     if iphone and (found := _ATTACHED_BEHIND.search(text, end)):
         return Said(text=trim(text[: found.start()]), media=(_attachment(found["name"]),), edited=edited)
-    if iphone and (found := _OMITTED_BEHIND.search(text, end)):
-        sent = attachment(_NOUNS[found["noun"].lower()], "")
-        return Said(text=trim(text[: found.start()]), media=(sent,), edited=edited)
+    if iphone and (found := _OMITTED_BEHIND.search(text, end)) and (kind := _omitted(found["placeholder"])):
+        return Said(text=trim(text[: found.start()]), media=(attachment(kind, ""),), edited=edited)
     # Polls have several lines and places a link; every other marked text is WhatsApp's own sentence.
-    system = marked and "\n" not in text and "https://" not in text
-    return Said(text=text.replace(LTR, "") if iphone else text, edited=edited, system=system)
+    if iphone and "\n" not in text and "https://" not in text:
+        own = text.startswith(sender or "\n") and _SYSTEM.search(text, len(sender), _LONGEST_PHRASE)
+        if marked or own or _NOTICE.match(text[:_LONGEST_PHRASE]):
+            return Said(text="", counted="system line")
+    return Said(text=text.replace(LTR, "") if iphone else text, edited=edited)
 
 
-def _media(line: str, *, iphone: bool) -> dict[str, str] | None:
+def _omitted(placeholder: str) -> str | None:
+    """Return the kind of what a placeholder says was left out."""
+    if _OMISSION.search(placeholder) is None:
+        return None
+    return next((kind for kind, noun in _KEPT.items() if noun.search(placeholder)), None)
+
+
+def _media(line: str, *, iphone: bool, marked: bool) -> dict[str, str] | None:
     if len(line) > _LONGEST_PHRASE:
         return None
-    if _OMITTED.fullmatch(line):
-        return {"kind": "media"}
-    if found := _ATTACHED_ANDROID.fullmatch(line):
+    if found := _ATTACHED_ANDROID.fullmatch(line) or (_ATTACHED_IPHONE.fullmatch(line) if iphone else None):
         return _attachment(trim(found["name"]))
-    if iphone and (found := _ATTACHED_IPHONE.fullmatch(line)):
-        return _attachment(trim(found["name"]))
-    if iphone and (found := _OMITTED_IPHONE.fullmatch(line.replace(LTR, ""))):
-        return attachment(_NOUNS[found["noun"].lower()], trim(found["name"] or ""))
+    plain = line.replace(LTR, "") if iphone else line
+    bare = _OMITTED_IPHONE.fullmatch(plain) if iphone else None
+    told = len(line) <= _LONGEST_PLACEHOLDER and (marked or (line[0:1] == "<" and line[-1:] == ">"))
+    if (bare or told) and (kind := _omitted(plain)):
+        return attachment(kind, trim((bare and bare["name"]) or ""))
     return None
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from pipeline.platforms.records import DateOrder
+from pipeline.platforms.whatsapp_text import PHRASES
 
 Style = Literal["dash", "bracket", "colon"]
 """Android's `date, time - `, the iPhone's `[date, time] `, the old iPhone's `date time: `."""
@@ -18,20 +19,7 @@ _SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u3000\t]")
 
 _DOTS = re.compile(r"[.\s]+")
 
-_AM = (
-    "a m|am|vorm|fm|ص|上午|凌晨|清晨|早上|早晨|오전|새벽|아침|午前|朝|π μ|πμ|öö|pg|पूर्वाह्न|сутра|д п|de|sa|ق ظ"
-)
-_PM = (
-    "p m|pm|nachm|em|م|下午|晚上|傍晚|中午|正午|오후|정오|저녁|午後|昼|夕方|μ μ|μμ|ös|ptg|अपराह्न|поподне|п п"
-    "|du|ch|ب ظ"
-)
-# before and after midnight
-_NIGHT = "半夜|深夜|午夜|자정|밤|夜|夜中|真夜中"
-_HALVES = (
-    dict.fromkeys(_AM.split("|"), "am")
-    | dict.fromkeys(_PM.split("|"), "pm")
-    | dict.fromkeys(_NIGHT.split("|"), "night")
-)
+_HALVES = {word: half for half in ("am", "pm", "night") for word in "|".join(PHRASES[half]).split("|")}
 _DAWN = 6
 # `a. m.`, `a.m.`, `am` and `AM` are one word: dots count as spaces, at most one between two letters
 _HALF = "|".join(

@@ -409,6 +409,150 @@ def test_the_files_name_tells_the_chat(name: str, title: str | None) -> None:
     assert whatsapp.title_from_name(name) == title
 
 
+@pytest.mark.parametrize("start", ["31/01/26, 21:41 - ", "[31/01/26, 21:41:07] "], ids=["android", "iphone"])
+@pytest.mark.parametrize(
+    ("line", "sender", "content"),
+    [
+        ("Øyvind:Båten koster 340 kroner", "Øyvind", "Båten koster 340 kroner"),
+        ("Øyvind:Pris: 340, kl. 8:30", "Øyvind", "Pris: 340, kl. 8:30"),
+        ("~\u202fМаша 🌻:🚤", "Маша 🌻", "🚤"),
+        ("+47 21 55 66 77:hei", "+47 21 55 66 77", "hei"),
+        ("Øyvind:\u00a0hei", "Øyvind", "hei"),
+        ("Ana:Work: from a contact with a colon", "Ana:Work", "from a contact with a colon"),
+    ],
+)
+def test_a_colon_without_a_space_ends_a_name_too(start: str, line: str, sender: str, content: str) -> None:
+    chat = read("\n".join(start + each for each in ("Øyvind: hei", "Øyvind: ja", "Ana:Work: a", line)))
+    assert (chat.messages[-1].sender_name, chat.messages[-1].content) == (sender, content)
+    assert not chat.skipped
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Ana left at 10:30", "Learn more at https://faq.example", 'Ana changed the subject to "Trip:Rome"'],
+)
+def test_a_time_an_address_and_a_quoted_name_hold_no_colon_of_a_speaker(line: str) -> None:
+    chat = read(f"31/01/26, 21:41 - {line}\n31/01/26, 21:41 - Ana: ok")
+    assert [message.sender_name for message in chat.messages] == ["Ana"]
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "\u202a+44 (20) 7946\u20110958\u202c",
+        "+44\u00a0(20)\u00a07946\u00a00958",
+        "+44\u202f20\u201379\u2212460958",
+        "\u2068+44 20 7946 0958\u2069",
+        "\u200e~\u202f+44\u2009207946\u2010\u200e0958",
+        "\uff0b44 20 7946-0958",
+        "+٤٤ ٢٠ ٧٩٤٦ ٠٩٥٨",
+    ],
+)
+def test_a_number_is_one_whatever_stands_between_its_figures(number: str) -> None:
+    chat = read(f"[31/01/26, 21:41:07] {number}: 好的")
+    assert chat.messages[0].sender_id == "whatsapp:442079460958"
+
+
+def test_what_an_iphone_group_says_itself_is_nobodys_with_and_without_marks() -> None:
+    for mark in ("\u200e", ""):
+        chat = read(
+            f"[31/01/26, 21:41:00] Βάρκα: {mark}Τα μηνύματα και οι κλήσεις κρυπτογραφούνται πλήρως.\n"
+            f"[31/01/26, 21:41:01] Eva: {mark}Eva created this group\n"
+            f"[31/01/26, 21:41:02] Βάρκα: {mark}Η Eva σάς πρόσθεσε\n"
+            "[31/01/26, 21:42:00] Eva: Eva created a cake, come\n"
+            f"[31/01/26, 21:43:00] Jo: {mark}You turned on disappearing messages.\n"
+            f"[31/01/26, 21:44:00] Jo: {mark}Your security code with Eva changed. Tap to learn more.\n"
+            "[31/01/26, 21:45:00] Jo: komme ⛵\n"
+            "[31/01/26, 21:46:00] Li: 好",
+            title="Βάρκα",
+        )
+        assert chat.contents == ["Eva created a cake, come", "komme ⛵", "好"]
+        assert [skipped.reason for skipped in chat.skipped] == ["system line"] * 5
+        assert chat.chats[-1].kind == "group"
+
+
+def test_somebody_called_as_the_group_is_heard() -> None:
+    lines = [f"[31/01/26, 21:4{n}:00] {name}: {n}" for n in range(6) for name in ("Eva", "Jo", "Eva", "Li")]
+    assert len(read("\n".join(lines), title="Eva").messages) == 24
+
+
+@pytest.mark.parametrize(
+    ("line", "counted"),
+    [
+        ("13/01/24, 10:00 - Missed voice call", "call"),
+        ("[13/01/24, 10:00:00] Ana: \u200eVoice call, \u200e5 min", "call"),
+        ("[13/01/24, 10:00:00] Ana: Cevapsız görüntülü arama", "call"),
+        ("[13/01/24, 10:00:00] Ana: \u200e부재중 전화", "call"),
+        ("13/01/24, 10:00 - Ana: live location shared", "live location"),
+        ("13/01/24, 10:00 - Ana: Геоданные отправлены", "live location"),
+        ("13/01/24, 10:00 - Ana: 共享实时位置", "live location"),
+        ("13/01/24, 10:00 - Ana: Warte auf diese Nachricht", "message that the phone had not received"),
+        ("13/01/24, 10:00 - Ana: null", "kind that WhatsApp does not export"),
+        ("13/01/24, 10:00 - Ana: Bạn đã xoá tin nhắn này", "deleted message"),
+        ("13/01/24, 10:00 - Ana: ", "message without text"),
+        ("13/01/24, 10:00 - Ana entfernte Ben", "system line"),
+    ],
+)
+def test_what_is_not_kept_is_counted_by_what_it_is(line: str, counted: str) -> None:
+    chat = read(f"{line}\n{line}")
+    assert not chat.messages
+    assert [skipped.reason for skipped in chat.skipped] == [counted] * 2
+
+
+def read_file(name: str, *speakers: str, **options: Any) -> Read:
+    lines = [f"13/01/24, 10:00 - {speaker}: ок" for speaker in speakers]
+    given = ImportOptions(file_name=name, time_zone="UTC", **options)
+    return sort(whatsapp.parse(lines, given))
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "kind"),
+    [
+        # Basque, Georgian and words of no language: nobody has listed their forms
+        ("WhatsApp txata Ane Ortizekin.txt", "Ane Ortizekin", "direct"),
+        ("ნინო — WhatsApp საუბარი.zip", "ნინო", "direct"),
+        ("Blorb WhatsApp Łucja Żak plim.txt", "Łucja Żak", "direct"),
+        ("Blorb WhatsApp Bootsverein.txt", "Blorb WhatsApp Bootsverein", None),
+    ],
+)
+def test_a_files_name_in_an_unknown_form_names_a_speaker_or_is_kept_and_that_is_said(
+    name: str, title: str, kind: str | None
+) -> None:
+    chat = read_file(name, "Ane Ortizekin" if kind is None else title, "Бен")
+    assert (chat.chats[-1].title, chat.chats[-1].kind) == (title, kind)
+    assert len(chat.notices) == 1
+    assert repr(title) in chat.notices[0]
+    assert "--title" in chat.notices[0]
+    assert "--kind" in chat.notices[0]
+    assert not read_file(name, title, "Бен", title="Лодка", kind="group").notices
+
+
+def test_a_group_is_not_taken_for_one_of_its_people() -> None:
+    chat = read_file("Blorb WhatsApp Fest für Ane.txt", "Ane", "Бен", "Jo")
+    assert (chat.chats[-1].title, chat.chats[-1].kind) == ("Blorb WhatsApp Fest für Ane", "group")
+    chat = read_file("Blorb WhatsApp Ane & Бен.txt", "Ane", "Бен")
+    assert (chat.chats[-1].title, chat.chats[-1].kind) == ("Blorb WhatsApp Ane & Бен", None)
+
+
+def test_a_name_that_tells_nothing_about_the_kind_says_so_only_if_nobody_else_does() -> None:
+    assert "--kind" in read_file("Urlaub.txt", "Ane", "Бен").notices[0]
+    assert not read_file("Urlaub.txt", "Ane", "Бен", "Jo").notices
+    assert not read_file("WhatsApp Chat with Urlaub.txt", "Ane", "Бен").notices
+
+
+@pytest.mark.parametrize(
+    ("file", "sender"),
+    [
+        ("WhatsApp Chat with Ana _ Jo.txt", "Ana / Jo"),
+        ("WhatsApp Chat - +44 20 7946-0958.zip", "\u202a+44\u00a020\u00a07946\u20110958\u202c"),
+        ("WhatsApp_Chat_with_Ana_Lima.txt", "Ana Lima"),
+        ("WhatsApp Chat with 🌻.txt", "🌻"),
+    ],
+)
+def test_a_direct_chat_is_known_though_a_files_name_has_other_signs(file: str, sender: str) -> None:
+    assert read_file(file, sender, "Бен").chats[-1].kind == "direct"
+
+
 def test_without_any_name_for_the_chat_nothing_is_made_up() -> None:
     unnamed = sort(whatsapp.parse(["13/01/24, 10:00 - Ana: hi"], ImportOptions()))
     assert not unnamed.messages
