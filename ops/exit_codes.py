@@ -34,8 +34,9 @@ OF_ERROR: dict[type[BackscrollError], int] = {
 MEANINGS = """\
 **Exit codes:** 0 done · 1 failed or not confirmed, may work later (Postgres, Redis or a provider does not answer;
 it runs already) · 2 wrong usage or input · 3 not found · 4 a setting, the data folder, a port or the database's tables
-are not as they must be · 5 done, but a check failed (of a demo or a measurement, an imported file that is cut off, a
-dead job, a warning of the doctor) · 6 the doctor found an error · 70 a defect in Backscroll · 130 ended by Ctrl-C
+are not as they must be · 5 done, but a check failed (of a demo or a measurement, an imported file that is cut off or
+was not read whole, a dead job, a warning of the doctor) · 6 the doctor found an error · 70 a defect in Backscroll ·
+130 ended by Ctrl-C
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
@@ -15,7 +16,7 @@ from ops.console import rendering
 from ops.console.command import repeated
 from ops.sources.exports import Export
 from ops.sources.source import Source
-from pipeline.platforms.records import Ambiguous, Broken, Notice, Times
+from pipeline.platforms.records import Ambiguous, Broken, Notice, Times, Unread
 from schemas.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 BROKEN_SHOWN = 20
 CHATS_SHOWN = 50
+KINDS_SHOWN = 20
 
 
 def commands(ctx: typer.Context, exports: tuple[Export, ...]) -> str:
@@ -66,6 +68,7 @@ class ImportReport:
         self._ctx = ctx
         self.times: list[str] = []
         self.broken = 0
+        self.unread = Counter[tuple[str, str, bool]]()
         # those that were printed
         self.shown: list[Broken] = []
         self.notices: list[str] = []
@@ -80,6 +83,8 @@ class ImportReport:
                     self.say(f"{name}, {where}: {reason}")
                 elif self.broken == BROKEN_SHOWN + 1:
                     self.say("… further broken lines are only counted")
+            case Unread(platform=platform, kind=kind, known=known):
+                self.unread[platform, kind, known] += 1
             case Notice(text=text):
                 self.notice(text)
             case Times(text=text) if text not in self.times:
@@ -138,7 +143,26 @@ def counted(tally: Tally) -> str:
     reason = "kept out as forgotten, pruned or not to be remembered"
     kept_out = f"{reason} {tally.kept_out:,}, " if tally.kept_out else ""
     moved = f"moved {tally.moved:,}, " if tally.moved else ""
-    return f"new {tally.new:,}, {moved}already there {tally.duplicates:,}, {kept_out}broken {tally.broken:,}, {skipped}"
+    unread = f", not read {tally.unread.total():,}" if tally.unread else ""
+    return (
+        f"new {tally.new:,}, {moved}already there {tally.duplicates:,}, {kept_out}broken {tally.broken:,}, "
+        f"{skipped}{unread}"
+    )
+
+
+def not_read(counts: Counter[tuple[str, str, bool]]) -> list[str]:
+    """Say what people wrote or sent that was not read, a line for each kind.
+
+    >>> print(*not_read(Counter({("Slack", "list", True): 3, ("Slack", "huddle_v2", False): 1})), sep="\\n")
+    Slack: 3 lists not read
+    Slack: unknown kind huddle_v2: of 1 message only the text was read; please report the kind
+    """
+    lines = []
+    for (platform, kind, known), count in counts.most_common(KINDS_SHOWN):
+        of = f"{count:,} " + (kind if known else "message") + ("" if count == 1 else "s")
+        unknown = f"unknown kind {kind}: of {of} only the text was read; please report the kind"
+        lines.append(f"{platform}: " + (f"{of} not read" if known else unknown))
+    return lines + ["… and further kinds: see --json"] * (len(counts) > KINDS_SHOWN)
 
 
 def print_summary(tally: Tally, now: Mapping[str, StoredChat], report: ImportReport) -> None:
@@ -187,6 +211,11 @@ def as_json(
         "kept_out": tally.kept_out,
         "broken": tally.broken,
         "skipped": dict(tally.skipped),
+        # what people wrote or sent and no parser reads: the exit code is 5 then
+        "unread": [
+            {"platform": platform, "kind": kind, "known": known, "count": count}
+            for (platform, kind, known), count in tally.unread.most_common()
+        ],
         "chats": [_chat_as_json(chat, now.get(chat.chat_id)) for chat in tally.chats.values()],
         # the first of them
         "broken_lines": [{"where": item.where, "reason": item.reason} for item in report.shown],

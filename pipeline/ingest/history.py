@@ -17,7 +17,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.pruned import UNLIMITED, MessageLimits
 from pipeline.ingest.reimport import SortedOut
 from pipeline.platforms.identity import PREFIX
-from pipeline.platforms.records import Ambiguous, Broken, Notice, Parsed, Record, Skipped, Times
+from pipeline.platforms.records import Ambiguous, Broken, Notice, Parsed, Record, Skipped, Times, Unread
 from pipeline.store import accepting, chat_languages, chats, stats
 from pipeline.store.database import Database
 from schemas.languages import AUTO
@@ -64,7 +64,7 @@ def store(
                     longest = max(chats_of.values(), key=lambda c: len(c.records))
                     held -= len(longest.records)
                     yield importing.flush(longest)
-            case Skipped() | Broken() | Notice() | Times() | Ambiguous():
+            case Skipped() | Unread() | Broken() | Notice() | Times() | Ambiguous():
                 yield item
             case _:
                 assert_never(item)

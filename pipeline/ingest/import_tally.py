@@ -7,7 +7,7 @@ from heapq import nlargest
 from typing import assert_never
 
 from pipeline.ingest import languages
-from pipeline.platforms.records import Ambiguous, Broken, Notice, Skipped, Times
+from pipeline.platforms.records import Ambiguous, Broken, Notice, Skipped, Times, Unread
 from pipeline.store import stats
 from pipeline.store.chat_languages import DECLARED
 from pipeline.store.database import Database
@@ -37,7 +37,7 @@ class Stored:
     texts: list[str] = field(default_factory=list)
 
 
-Event = Stored | Skipped | Broken | Notice | Times | Ambiguous
+Event = Stored | Skipped | Unread | Broken | Notice | Times | Ambiguous
 """What an import yields, in the order of the source."""
 
 
@@ -70,6 +70,8 @@ class Tally:
     kept_out: int = 0
     # by reason
     skipped: Counter[str] = field(default_factory=Counter)
+    # by (platform, kind, whether the kind is known)
+    unread: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     broken: int = 0
     # where the source breaks off, so that something is missing that is not counted
     breaks_off: list[str] = field(default_factory=list)
@@ -89,6 +91,8 @@ class Tally:
                 of_chat.texts += event.texts
             case Skipped(reason=reason):
                 self.skipped[reason] += 1
+            case Unread(platform=platform, kind=kind, known=known):
+                self.unread[platform, kind, known] += 1
             case Broken(where=where, breaks_off=breaks_off):
                 self.broken += 1
                 if breaks_off:

@@ -83,6 +83,18 @@ class Skipped:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unread:
+    """Something that people wrote or sent and that was not read; see `kinds`."""
+
+    where: str
+    # as people write it, as in Telegram
+    platform: str
+    # what it is, a noun in the singular; of an unknown kind the platform's own name, and its text is kept
+    kind: str
+    known: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class Broken:
     """Something that should have been a message and could not be read."""
 
@@ -116,4 +128,4 @@ class Ambiguous:
     orders: tuple[DateOrder, DateOrder] = ("dmy", "mdy")
 
 
-Parsed = ChatIn | Record | Skipped | Broken | Notice | Times | Ambiguous
+Parsed = ChatIn | Record | Skipped | Unread | Broken | Notice | Times | Ambiguous

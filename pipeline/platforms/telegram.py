@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from pipeline.platforms import fields, json_stream
+from pipeline.platforms import fields, json_stream, kinds
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped, Times
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
@@ -37,6 +37,7 @@ _MEDIA_TYPES = {
     "audio_file": "audio",
 }
 _POSITIONS = 2**31
+_KINDS, _ACTIONS = kinds.of("telegram"), kinds.of("telegram_service")
 
 
 def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
@@ -72,7 +73,7 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
                 yield Notice(
                     text="This old export writes times without a zone; they are read as UTC. Say --tz."
                 )
-        yield reader.read(value, where)
+        yield from reader.read(value, where)
 
 
 def _title(header: Mapping[str, Any]) -> str:
@@ -115,13 +116,27 @@ class _TelegramReader:
         self._topics: dict[int, int] = {}
         self._bot = f"user{raw_id}" if chat_type == "bot_chat" else None
 
-    def read(self, raw: Any, where: str) -> Parsed:
+    def read(self, raw: Any, where: str) -> Iterator[Parsed]:
         if not isinstance(raw, dict):
-            return Broken(where=where, reason="is no JSON object")
-        if raw.get("type") != "message":
-            if raw.get("action") == "topic_created" and isinstance(topic := raw.get("id"), int):
-                self._topics[topic] = topic
-            return Skipped(where=where, reason="service message")
+            yield Broken(where=where, reason="is no JSON object")
+            return
+        if raw.get("action") == "topic_created" and isinstance(topic := raw.get("id"), int):
+            self._topics[topic] = topic
+        service = raw.get("type") == "service"
+        reported = (
+            _ACTIONS.report(where, str(raw.get("action", "information_text")))
+            if service
+            else _KINDS.report(where, str(raw.get("type")))
+        )
+        if reported is not None:
+            yield reported
+        if not isinstance(reported, Skipped):
+            message = self._message(raw, where)
+            # what is not read may hold no text
+            if reported is None or not isinstance(message, Skipped):
+                yield message
+
+    def _message(self, raw: dict[str, Any], where: str) -> Parsed:
         try:
             reply_to, thread = self._answered(raw)
             text, media = _text(raw), _media(raw)

@@ -745,3 +745,41 @@ def test_a_language_that_nobody_knows_and_a_chat_that_is_not_there_are_refused(r
 def test_the_kind_of_a_chat_can_be_said(run: Run, whatsapp: Write) -> None:
     run("import", whatsapp(*lines(0, 1)), "--kind", "direct")
     assert run("chats", "show", CHAT, "--json").json["kind"] == "direct"
+
+
+TELEGRAM = {"type": "message", "from": "Ярослава", "from_id": "user11", "date_unixtime": "1788256860"}
+
+
+def telegram(tmp_path: Path, *messages: dict[str, Any]) -> Path:
+    path = tmp_path / "result.json"
+    listed = [TELEGRAM | {"id": number} | message for number, message in enumerate(messages, start=1)]
+    path.write_text(
+        json.dumps({"name": "Лодка", "type": "private_supergroup", "id": 5, "messages": listed}), "utf-8"
+    )
+    return path
+
+
+def test_what_people_sent_and_nobody_reads_is_named_last_and_ends_with_code_5(
+    run: Run, tmp_path: Path
+) -> None:
+    path = telegram(
+        tmp_path, {"text": "До встречи"}, {"type": "hologram", "text": "смотри 🎇"}, {"type": "hologram"}
+    )
+    strict = run("import", path, "--strict")
+    assert (strict.code, run("chats", "list", "--json").json) == (2, {"chats": []})
+    imported = run("import", path)
+    assert imported.code == 5
+    assert "new 2, already there 0, broken 0, skipped 0, not read 2" in imported.out
+    last = "Telegram: unknown kind hologram: of 2 messages only the text was read; please report the kind"
+    assert imported.err.splitlines()[-1] == last
+    assert last in strict.err
+    again = run("import", path, "--json")
+    assert again.code == 5
+    assert again.json["unread"] == [{"platform": "Telegram", "kind": "hologram", "known": False, "count": 2}]
+
+
+def test_service_lines_and_what_the_platform_keeps_to_itself_are_no_failure(run: Run, tmp_path: Path) -> None:
+    joined = {"type": "service", "action": "join_group_by_link"}
+    imported = run("import", telegram(tmp_path, {"text": "船"}, joined, {"type": "unsupported"}), "--json")
+    assert (imported.code, imported.json["unread"]) == (0, [])
+    assert imported.json["skipped"] == {"service message": 1, "kind that Telegram does not export": 1}

@@ -14,6 +14,7 @@ from pipeline.platforms.records import (
     Record,
     Skipped,
     Times,
+    Unread,
 )
 from schemas.messages import ChatIn, MessageIn
 
@@ -27,6 +28,7 @@ class Read:
     chats: list[ChatIn] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
     broken: list[Broken] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     # by which clocks times were read
@@ -59,6 +61,8 @@ def sort(parsed: Iterable[Parsed]) -> Read:
                 read.records.append(item)
             case Skipped():
                 read.skipped.append(item)
+            case Unread():
+                read.unread.append(item)
             case Broken():
                 read.broken.append(item)
             case Notice(text=text):

@@ -50,7 +50,7 @@ def import_(
     language: Annotated[
         str | None, "Language of the chats, as in german or german+english (default: detected)."
     ] = None,
-    strict: Annotated[bool, "Write nothing if a line is broken (reads the file twice)."] = False,
+    strict: Annotated[bool, "Write nothing if a line is broken or not read (reads the file twice)."] = False,
     wait: Annotated[bool, "Wait until everything is summarized and embedded."] = False,
 ) -> None:
     """Import a history: WhatsApp, Telegram Desktop, Slack, Discord (DiscordChatExporter) or our JSON Lines.
@@ -64,7 +64,8 @@ def import_(
     Run it again at any time, also with a longer export of the same chat: nothing is stored twice, and messages are
     moved if `--tz` or `--date-order` says that their times were read wrongly. Dates that can be read in two ways need
     an option (exit code 2), and so does a folder of several exports. A broken line is named, counted and skipped. What
-    was accepted stays after Ctrl-C. It ends with 5 if the file is cut off, and with `--wait` if a job of it is dead.
+    was accepted stays after Ctrl-C. It ends with 5 if the file is cut off or holds what was not read, and with `--wait`
+    if a job of it is dead.
     """
     options = ImportOptions(
         chat_id=chat, title=title, time_zone=tz, date_order=date_order, kind=kind, language=language
@@ -121,11 +122,13 @@ def import_(
             "missing. Export it again and import that: nothing is stored twice.",
             style="red",
         )
+    for line in import_report.not_read(tally.unread):
+        rendering.warn(line, style="red")
     if memory is not None and memory.dead:
         rendering.warn(
             f"{memory.dead} jobs are dead ({memory.error}): see `backscroll jobs list`", style="red"
         )
-    if tally.breaks_off or (memory is not None and memory.dead):
+    if tally.breaks_off or tally.unread or (memory is not None and memory.dead):
         raise typer.Exit(NOT_AS_IT_SHOULD_BE)
 
 
@@ -162,6 +165,8 @@ def _check(source: Source, report: import_report.ImportReport, shown: bool) -> N
         for item in source.records():
             report.show(source.name, item)
             move(0)
+    if unread := import_report.not_read(report.unread):
+        raise InvalidInput(f"{'; '.join(unread)}: so nothing was written (--strict)", field="file")
     if report.broken:
         raise InvalidInput(
             f"{source.name} has broken lines ({report.broken:,}), so nothing was written (--strict); correct them, or "

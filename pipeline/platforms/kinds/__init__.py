@@ -1,0 +1,53 @@
+"""What becomes of each kind of thing that a platform's export holds; the tables are `PLATFORM.toml` here."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from pipeline.platforms.records import Skipped, Unread
+
+MAX_KIND_CHARS = 60
+_KEPT = ("text", "about")
+_REASONS = {
+    "service": "service message",
+    "deleted": "deleted message",
+    "withheld": "kind that {platform} does not export",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kinds:
+    """A platform's table of kinds, by the platform's own names of them."""
+
+    # as people write it
+    platform: str
+    # `text`, `about` (no more than a detail), one of `_REASONS`, or the noun of what people sent and no parser reads
+    fates: Mapping[str, str]
+    # the word in brackets before the text of some kinds
+    words: Mapping[str, str]
+
+    def report(self, where: str, kind: str) -> Skipped | Unread | None:
+        """Return what a parser yields for a thing of this kind, besides its text; None if that is all.
+
+        Of a kind that is not in the table (`Unread.known` is false) the parser keeps the text that it finds.
+        """
+        if (fate := self.fates.get(kind)) is None:
+            return Unread(where=where, platform=self.platform, kind=kind[:MAX_KIND_CHARS], known=False)
+        if fate in _REASONS:
+            return Skipped(where=where, reason=_REASONS[fate].format(platform=self.platform))
+        return None if fate in _KEPT else Unread(where=where, platform=self.platform, kind=fate)
+
+
+@cache
+def of(platform: str) -> Kinds:
+    """Return the table of a platform, by the name of its file.
+
+    >>> of("telegram").report("messages[3]", "unsupported")
+    Skipped(where='messages[3]', reason='kind that Telegram does not export')
+    """
+    table = tomllib.loads(files(__name__).joinpath(f"{platform}.toml").read_text(encoding="utf-8"))
+    fates = {kind: fate for fate in (*_KEPT, *_REASONS) for kind in table.get(fate, ())}
+    words = table["text"] if isinstance(table.get("text"), dict) else {}
+    return Kinds(platform=table["platform"], fates=fates | table.get("unread", {}), words=words)
