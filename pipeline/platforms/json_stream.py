@@ -1,5 +1,6 @@
 """Stream large JSON documents element by element, in the memory of one message."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
@@ -8,6 +9,21 @@ import ijson  # type: ignore[import-untyped]
 from ijson.common import ObjectBuilder  # type: ignore[import-untyped]
 
 from pipeline.platforms.records import Broken
+
+# Of one element: some 40 MB, where a message has some 50 values. Rich texts have some 100 objects inside each other.
+MAX_VALUES = 200_000
+MAX_DEPTH = 128
+MAX_PATH_CHARS = 10_000
+# of one text: a file's name, and thirty times what a message may hold
+MAX_UNQUOTED_BYTES = 1000
+MAX_TOKEN_BYTES = 2 * 1024 * 1024
+# of the object around a list: its name, its type and such
+MAX_HEADER_VALUES = 1000
+MAX_HEADER_CHARS = 2000
+
+# Telegram Desktop's own: `\x0C` for control characters, and in 4.1 a file name without quotes
+_CONTROL = re.compile(rb"(?<!\\)((?:\\\\)*)\\x([0-9A-Fa-f]{2})")
+_UNQUOTED = re.compile(rb'("document_id": )([^"\s\[{][^"\n,}\]]*)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +46,49 @@ def walk(stream: IO[bytes], lists: Mapping[str, str]) -> Iterator[Element | Brok
     """
     # its errors have no common root: a byte that is no UTF-8 is a UnicodeDecodeError in some backends
     try:
-        yield from _walk(ijson.parse(stream), lists)
+        below = _Mended(stream)
+        yield from _walk(_bounded(ijson.parse(below), below), lists)
     except (ijson.JSONError, UnicodeDecodeError, ValueError, OverflowError) as error:
         reason = " ".join(str(error).split())[:200] or "it is no JSON"
         lost = f"the file breaks off or is damaged here ({reason}); what comes after it is not read"
         yield Broken(where="the end of what could be read", reason=lost, breaks_off=True)
+
+
+class _Mended:
+    """A stream in which what Telegram Desktop writes is JSON."""
+
+    def __init__(self, below: IO[bytes]) -> None:
+        self._below = below
+        self._held = b""
+        # bytes since the last token was whole
+        self.pending = 0
+
+    def read(self, size: int) -> bytes:
+        """Return some bytes, none only at the end. Raises `ValueError` if one token has too many."""
+        end, raw = 0, b" "
+        while size and not end and raw:
+            raw = self._below.read(size)
+            self.pending += len(raw)
+            if self.pending > MAX_TOKEN_BYTES:
+                raise ValueError(f"a text or name is longer than {MAX_TOKEN_BYTES} bytes")
+            chunk = self._held + raw
+            # after these nothing is cut in two that is to be mended; a file's name has spaces
+            end = chunk.rfind(b"\n") + 1
+            if not end and len(chunk) > MAX_UNQUOTED_BYTES:
+                end = max(map(chunk.rfind, (b",", b" ", b"[", b"{"))) + 1
+            end = end if raw else len(chunk)
+            self._held, chunk = chunk[end:], chunk[:end]
+        return _UNQUOTED.sub(rb'\1"\2"', _CONTROL.sub(rb"\1\\u00\2", chunk)) if size else b""
+
+
+def _bounded(events: Iterator[tuple[str, str, Any]], below: _Mended) -> Iterator[tuple[str, str, Any]]:
+    depth = 0
+    for event in events:
+        below.pending = 0
+        depth += (event[1] in _CONTAINERS) - (event[1] in _ENDS)
+        if depth > MAX_DEPTH or len(event[0]) > MAX_PATH_CHARS:
+            raise ValueError(f"more than {MAX_DEPTH} objects and lists inside each other, or very long names")
+        yield event
 
 
 def _walk(events: Iterator[tuple[str, str, Any]], lists: Mapping[str, str]) -> Iterator[Element]:
@@ -54,12 +108,14 @@ def _walk(events: Iterator[tuple[str, str, Any]], lists: Mapping[str, str]) -> I
             headers[path] = {}
         elif event in _SCALARS:
             for around, header in headers.items():
-                if path.startswith(f"{around}." if around else ""):
+                inside = path.startswith(f"{around}." if around else "")
+                if inside and len(header) < MAX_HEADER_VALUES and len(str(value)) < MAX_HEADER_CHARS:
                     header[path.removeprefix(f"{around}." if around else "")] = value
 
 
 _SCALARS = frozenset(("string", "number", "boolean", "null"))
 _CONTAINERS = {"start_map": "end_map", "start_array": "end_array"}
+_ENDS = frozenset(_CONTAINERS.values())
 _BEGINNINGS = _SCALARS | _CONTAINERS.keys()
 
 
@@ -67,7 +123,9 @@ def _build(path: str, event: str, value: Any, events: Iterator[tuple[str, str, A
     builder = ObjectBuilder()
     builder.event(event, value)
     end = _CONTAINERS[event]
-    for inner_path, inner, inner_value in events:
+    for count, (inner_path, inner, inner_value) in enumerate(events):
+        if count > MAX_VALUES:
+            raise ValueError(f"more than {MAX_VALUES} values in {path}")
         builder.event(inner, inner_value)
         if inner == end and inner_path == path:
             break

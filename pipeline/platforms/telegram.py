@@ -5,7 +5,10 @@ channels, `telegram:-…` for basic groups, `telegram:11` for people. Message id
 channels: any other chat that is both imported and seen live is stored twice.
 """
 
+import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import IO, Any
@@ -22,6 +25,7 @@ _LISTS = {
     "messages.item": "",
     "chats.list.item.messages.item": "chats.list.item",
     "left_chats.list.item.messages.item": "left_chats.list.item",
+    "stories.item": "stories",
 }
 _DIRECT = frozenset(("personal_chat", "bot_chat", "saved_messages", "verification_codes", "replies"))
 _BOT_API_PREFIX = {
@@ -36,6 +40,13 @@ _MEDIA_TYPES = {
     "voice_message": "audio",
     "audio_file": "audio",
 }
+# the keys of what people write; a text inside a text's own parts stands under one of them, too
+_WRITTEN = frozenset(
+    "text title caption credit author description source formula old_text question additional_prize gift_text option "
+    "comment".split()
+)
+# what blocks without words show
+_SHOWN = frozenset(("photo_id", "document_id", "geo", "unsupported"))
 _POSITIONS = 2**31
 _KINDS, _ACTIONS = kinds.of("telegram"), kinds.of("telegram_service")
 
@@ -48,6 +59,9 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
     for found in json_stream.walk(stream, _LISTS):
         if isinstance(found, Broken):
             yield found
+            continue
+        if found.around == "stories" and (unread := _KINDS.report(f"stories[{found.index}]", "stories")):
+            yield unread
             continue
         if found.around and options.chat_id:
             yield Notice(text="The export names its chats itself; --chat is not used.")
@@ -122,19 +136,18 @@ class _TelegramReader:
             return
         if raw.get("action") == "topic_created" and isinstance(topic := raw.get("id"), int):
             self._topics[topic] = topic
-        service = raw.get("type") == "service"
-        reported = (
-            _ACTIONS.report(where, str(raw.get("action", "information_text")))
-            if service
-            else _KINDS.report(where, str(raw.get("type")))
-        )
-        if reported is not None:
-            yield reported
-        if not isinstance(reported, Skipped):
-            message = self._message(raw, where)
-            # what is not read may hold no text
-            if reported is None or not isinstance(message, Skipped):
-                yield message
+        message = self._message(raw, where)
+        no_text = isinstance(message, Skipped)
+        if raw.get("type") == "service":
+            reported = [_ACTIONS.report(where, str(raw.get("action", "information_text")))]
+        else:
+            new = (field for field in raw if field not in _KINDS.fates) if no_text else _new(raw)
+            reported = [_KINDS.report(where, kind) for kind in (str(raw.get("type")), *new)]
+        skipped = [each for each in reported if isinstance(each, Skipped)]
+        unread = [each for each in reported if each is not None]
+        yield from skipped or unread
+        if not skipped and not (unread and no_text):
+            yield message
 
     def _message(self, raw: dict[str, Any], where: str) -> Parsed:
         try:
@@ -142,7 +155,7 @@ class _TelegramReader:
             text, media = _text(raw), _media(raw)
             if not text and not media:
                 return Skipped(where=where, reason="message without text")
-            sender, own_id = raw.get("from_id"), _number(raw, "id")
+            sender, own_id = raw.get("from_id", raw.get("actor_id")), _number(raw, "id")
             return fields.read_message(
                 where,
                 self.chat.chat_id,
@@ -152,7 +165,7 @@ class _TelegramReader:
                 by_clock=_lacks_instant(raw),
                 external_id=str(own_id),
                 sender_id=_sender_id(sender),
-                sender_name=fields.name_of(raw.get("from")),
+                sender_name=fields.name_of(raw.get("from"), raw.get("actor")),
                 role="assistant" if sender is not None and sender == self._bot else "user",
                 sent_at=self._sent_at(raw),
                 # ids rise with time and are the same in every export: the order within one second
@@ -209,39 +222,78 @@ def _sender_id(raw: object) -> str:
 
 
 def _text(raw: dict[str, Any]) -> str:
-    said = _joined(raw.get("text", "")).strip()
+    """Return a message's text, then what is written in the things sent with it."""
+    if not isinstance(text := raw.get("text", ""), str | list):
+        raise ValueError("text is neither a text nor a list of texts")  # noqa: TRY004  it is the file that is wrong
+    said = [_words(text, "text"), _words(raw.get("rich_message"))]
     if isinstance(poll := raw.get("poll"), dict):
-        said = f"{said}\n{_poll(poll)}".strip()
-    if isinstance(place := raw.get("location_information"), dict):
-        name = fields.name_of(raw.get("place_name"), raw.get("address"))
-        where = name or f"{place.get('latitude')}, {place.get('longitude')}"
-        said = f"{said}\n[location {where}]".strip()
-    return said
+        said.append(_poll(poll))
+    place = fields.dict_of(raw.get("location_information"))
+    name = fields.name_of(raw.get("place_name"), raw.get("address"))
+    if name or place:
+        said.append(f"[location {name or '{latitude}, {longitude}'.format_map(defaultdict(str, place))}]")
+    if raw.get("type") == "service":
+        action = str(raw.get("action"))
+        said.append(_labelled(_ACTIONS.words.get(action, action), _new(raw)))
+    else:
+        labels = {field: label for field, label in _KINDS.words.items() if label and field in raw}
+        said += [_labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
+        said += [_labelled(field, value) for field, value in _new(raw).items()]
+    return "\n".join(filter(None, map(str.strip, said)))
+
+
+def _new(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a message that no table knows and that may hold text: others only describe it."""
+    new = {field: value for field, value in raw.items() if field not in _KINDS.fates and value}
+    return {field: value for field, value in new.items() if isinstance(value, str | list | dict)}
+
+
+def _labelled(label: str, value: object, shown: str = "") -> str:
+    """Return what is written in a thing, after a word for it; `shown` if nothing is.
+
+    >>> _labelled("checklist", {"title": "Regatta", "answers": [{"text": "ropes"}, {"text": "sails"}]})
+    '[checklist] Regatta: ropes / sails'
+    """
+    if isinstance(value, str) and value.startswith("{"):
+        # Telegram Desktop writes an invoice as JSON in a string
+        with suppress(ValueError, RecursionError):
+            value = json.loads(value)
+    head = ""
+    if isinstance(value, dict):
+        head = _words(value.get("title"), "title")
+        value = {**value, "title": ""}
+    parts = _words(value, "" if isinstance(value, dict | list) else "text").split("\n")
+    said = ": ".join(filter(None, (head, " / ".join(filter(None, parts)))))
+    return f"[{label}] {said}" if said else shown
 
 
 def _poll(raw: dict[str, Any]) -> str:
     """Return a poll's question, and its answers with their votes if there are any."""
     answers = []
-    for answer in raw.get("answers", []):
-        if isinstance(answer, dict):
-            text, voters = _joined(answer.get("text", "")), answer.get("voters")
-            took = f" ({voters} {'vote' if voters == 1 else 'votes'})" if raw.get("total_voters") else ""
-            answers.append(f"{text}{took if isinstance(voters, int) else ''}")
-    return f"[poll] {_joined(raw.get('question', ''))}: {' / '.join(answers)}"
+    for answer in fields.dicts_of(raw.get("answers")):
+        text, voters = _words(answer.get("text"), "text"), answer.get("voters")
+        took = f" ({voters} {'vote' if voters == 1 else 'votes'})" if raw.get("total_voters") else ""
+        answers.append(f"{text}{took if isinstance(voters, int) else ''}")
+    return f"[poll] {_words(raw.get('question'), 'text')}: {' / '.join(answers)}"
 
 
-def _joined(text: object) -> str:
-    """Join a text that may come in parts of different formatting."""
-    return "".join(_part(part) for part in (text if isinstance(text, list) else [text]))
+def _words(value: object, key: str = "") -> str:
+    """Return the texts in a value of JSON that stands under this key, whatever shape is around them.
 
-
-def _part(part: object) -> str:
-    if isinstance(part, dict):
-        text, link = str(part.get("text", "")), part.get("href")
-        return f"{text} ({link})" if isinstance(link, str) and link != text else text
-    if isinstance(part, str):
-        return part
-    raise ValueError("text is neither a text nor a list of texts")
+    >>> _words([{"type": "heading", "text": "Fees"}, {"cells": [{"text": ["340 ", {"text": "€"}]}, {"text": "May"}]}])
+    'Fees\\n340 € | May'
+    """
+    if isinstance(value, list):
+        # a text in parts of different formatting, a row of a table, or blocks
+        joint = "" if key in _WRITTEN else " | " if key == "cells" else "\n"
+        return joint.join(filter(None, (_words(part, key) for part in value)))
+    if not isinstance(value, dict):
+        return str(value) if key in _WRITTEN and value is not None and not isinstance(value, bool) else ""
+    text = "\n".join(filter(None, (_words(part, name) for name, part in value.items())))
+    link = value.get("href")
+    if isinstance(link, str) and link != text:
+        text = f"{text} ({link})"
+    return text or (f"[{value.get('type')}]" if value.keys() & _SHOWN else "")
 
 
 def _media(raw: dict[str, Any]) -> list[dict[str, str]]:

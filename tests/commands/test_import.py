@@ -775,7 +775,9 @@ def test_what_people_sent_and_nobody_reads_is_named_last_and_ends_with_code_5(
     assert last in strict.err
     again = run("import", path, "--json")
     assert again.code == 5
-    assert again.json["unread"] == [{"platform": "Telegram", "kind": "hologram", "known": False, "count": 2}]
+    assert json.loads(again.out)["unread"] == [
+        {"platform": "Telegram", "kind": "hologram", "known": False, "count": 2}
+    ]
 
 
 def test_service_lines_and_what_the_platform_keeps_to_itself_are_no_failure(run: Run, tmp_path: Path) -> None:
