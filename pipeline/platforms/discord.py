@@ -12,13 +12,11 @@ from typing import IO, Any
 
 from pydantic import ValidationError
 
-from pipeline.platforms import fields, json_stream
-from pipeline.platforms.records import Broken, ImportOptions, Parsed, Skipped, Times
-from schemas.messages import ChatIn, ChatKind
+from pipeline.platforms import fields, json_stream, kinds
+from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, Skipped, Times
+from schemas.messages import FORWARDED, ChatIn, ChatKind
 
-# The exporter knows the first two by name; the others are Discord's numbers: an answer to a slash command,
-# one to a menu. Everything else (RecipientAdd, GuildMemberJoin, …) nobody wrote.
-_WRITTEN = frozenset(("Default", "Reply", "20", "ChatInputCommand", "23", "ContextMenuCommand"))
+_KINDS = kinds.of("discord")
 
 
 def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
@@ -40,7 +38,7 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
             yield chat
             yield _times(found.value, chat.time_zone)
         names |= _names(found.value)
-        yield _read(found.value, where, chat, names)
+        yield from _read(found.value, where, chat, names)
 
 
 def _chat(header: Mapping[str, Any], options: ImportOptions) -> ChatIn:
@@ -79,26 +77,50 @@ def _name(person: Mapping[str, Any]) -> str:
     return fields.name_of(person.get("nickname"), person.get("name"))
 
 
-def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Parsed:
+def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Iterator[Parsed]:
     if not isinstance(raw, dict):
-        return Broken(where=where, reason="is no JSON object")
-    if str(raw.get("type", "Default")) not in _WRITTEN:
-        return Skipped(where=where, reason="service message")
+        yield Broken(where=where, reason="is no JSON object")
+        return
+    reported = [
+        _KINDS.report(where, kind) for kind in (str(raw.get("type", "Default")), *_KINDS.unknown_in(raw))
+    ]
+    unread = [each for each in reported if each is not None]
+    yield from unread
+    if any(isinstance(each, Skipped) for each in unread):
+        return
+    found = _message(raw, where, chat, names)
+    if not isinstance(found, Skipped):
+        yield found
+    elif not unread:
+        yield (None if raw.get("embeds") else _KINDS.report(where, "empty")) or found
+
+
+def _message(
+    raw: dict[str, Any], where: str, chat: ChatIn, names: Mapping[str, str]
+) -> Record | Skipped | Broken:
     author = raw.get("author")
     if not isinstance(author, dict) or not author.get("id"):
         return Broken(where=where, reason="author.id is missing")
-    files = [fields.name_of(item.get("fileName"), "file") for item in fields.dicts_of(raw.get("attachments"))]
-    stickers = [fields.name_of(item.get("name")) for item in fields.dicts_of(raw.get("stickers"))]
-    media = [fields.attachment(fields.media_kind(name), name) for name in files]
-    media += [fields.attachment("sticker", name) for name in stickers]
     by_bot = author.get("isBot") is True
-    said = (fields.text_of(raw.get("content")), *_embeds(raw.get("embeds"), whole=by_bot))
+    forwarded = fields.dict_of(raw.get("forwardedMessage"))
+    media = [*_media(raw), *_media(forwarded)]
+    card = not fields.text_of(forwarded.get("content"))
+    said = [fields.text_of(raw.get("content")), *_embeds(raw.get("embeds"), whole=by_bot)]
+    said += [fields.text_of(forwarded.get("content")), *_embeds(forwarded.get("embeds"), whole=card)]
+    said += [fields.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
+    said += [
+        fields.labelled(label, raw[field])
+        for field, label in _KINDS.words.items()
+        if label and raw.get(field)
+    ]
+    metadata = {"edited_at": str(edited)} if (edited := raw.get("timestampEdited")) else {}
     found = fields.read_message(
         where,
         chat.chat_id,
         text=_written_out("\n".join(filter(None, said)), names),
         media=media,
-        metadata={"edited_at": str(edited)} if (edited := raw.get("timestampEdited")) else {},
+        # whose it was the exporter does not say
+        metadata=metadata | ({FORWARDED: ""} if forwarded else {}),
         # ids rise with time: they order what is left
         external_id=str(raw.get("id") or ""),
         sender_id=f"discord:{author['id']}",
@@ -110,6 +132,15 @@ def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Parse
     if isinstance(found, Broken):
         return replace(found, reason=found.reason.replace("sent_at", "timestamp"))
     return found
+
+
+def _media(raw: Mapping[str, Any]) -> list[dict[str, str]]:
+    files = [fields.name_of(item.get("fileName"), "file") for item in fields.dicts_of(raw.get("attachments"))]
+    stickers = [fields.name_of(item.get("name")) for item in fields.dicts_of(raw.get("stickers"))]
+    return [
+        *(fields.attachment(fields.media_kind(name), name) for name in files),
+        *(fields.attachment("sticker", name) for name in stickers),
+    ]
 
 
 _PERSON = re.compile(r"<@!?(\d{1,25})>")
@@ -129,6 +160,14 @@ def _written_out(text: str, names: Mapping[str, str]) -> str:
 def _embeds(raw: object, *, whole: bool) -> Iterator[str]:
     """Yield the texts of embeds, whole or only their titles."""
     for embed in fields.dicts_of(raw):
+        values = {
+            field.get("name"): fields.text_of(field.get("value"))
+            for field in fields.dicts_of(embed.get("fields"))
+        }
+        if question := values.get("poll_question_text"):
+            won, votes = (values.get(f"victor_answer_{name}") for name in ("text", "votes"))
+            yield f"[poll result] {question}: {won or 'no winner'}" + (f" ({votes} votes)" if votes else "")
+            continue
         title = fields.text_of(embed.get("title"))
         if not whole:
             yield f"[link {title}]" if title else ""
@@ -144,8 +183,8 @@ def _embeds(raw: object, *, whole: bool) -> Iterator[str]:
 
 
 def _reply_to(raw: object, chat: ChatIn) -> str | None:
-    """Return the message of this channel that one answers; a forwarded one refers to another channel."""
-    if not isinstance(raw, dict) or not raw.get("messageId"):
+    """Return the message of this channel that one answers; a forwarded one answers none."""
+    if not isinstance(raw, dict) or not raw.get("messageId") or raw.get("type") == "Forward":
         return None
     channel = raw.get("channelId")
     here = channel is None or chat.chat_id == f"discord:{channel}"

@@ -5,10 +5,8 @@ channels, `telegram:-…` for basic groups, `telegram:11` for people. Message id
 channels: any other chat that is both imported and seen live is stored twice.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import IO, Any
@@ -40,13 +38,6 @@ _MEDIA_TYPES = {
     "voice_message": "audio",
     "audio_file": "audio",
 }
-# the keys of what people write; a text inside a text's own parts stands under one of them, too
-_WRITTEN = frozenset(
-    "text title caption credit author description source formula old_text question additional_prize gift_text option "
-    "comment".split()
-)
-# what blocks without words show
-_SHOWN = frozenset(("photo_id", "document_id", "geo", "unsupported"))
 _POSITIONS = 2**31
 _KINDS, _ACTIONS = kinds.of("telegram"), kinds.of("telegram_service")
 
@@ -141,7 +132,7 @@ class _TelegramReader:
         if raw.get("type") == "service":
             reported = [_ACTIONS.report(where, str(raw.get("action", "information_text")))]
         else:
-            new = (field for field in raw if field not in _KINDS.fates) if no_text else _new(raw)
+            new = (field for field in raw if field not in _KINDS.fates) if no_text else _KINDS.unknown_in(raw)
             reported = [_KINDS.report(where, kind) for kind in (str(raw.get("type")), *new)]
         skipped = [each for each in reported if isinstance(each, Skipped)]
         unread = [each for each in reported if each is not None]
@@ -225,7 +216,7 @@ def _text(raw: dict[str, Any]) -> str:
     """Return a message's text, then what is written in the things sent with it."""
     if not isinstance(text := raw.get("text", ""), str | list):
         raise ValueError("text is neither a text nor a list of texts")  # noqa: TRY004  it is the file that is wrong
-    said = [_words(text, "text"), _words(raw.get("rich_message"))]
+    said = [fields.words(text, "text"), fields.words(raw.get("rich_message"))]
     if isinstance(poll := raw.get("poll"), dict):
         said.append(_poll(poll))
     place = fields.dict_of(raw.get("location_information"))
@@ -234,66 +225,22 @@ def _text(raw: dict[str, Any]) -> str:
         said.append(f"[location {name or '{latitude}, {longitude}'.format_map(defaultdict(str, place))}]")
     if raw.get("type") == "service":
         action = str(raw.get("action"))
-        said.append(_labelled(_ACTIONS.words.get(action, action), _new(raw)))
+        said.append(fields.labelled(_ACTIONS.words.get(action, action), _KINDS.unknown_in(raw)))
     else:
         labels = {field: label for field, label in _KINDS.words.items() if label and field in raw}
-        said += [_labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
-        said += [_labelled(field, value) for field, value in _new(raw).items()]
+        said += [fields.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
+        said += [fields.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
     return "\n".join(filter(None, map(str.strip, said)))
-
-
-def _new(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a message that no table knows and that may hold text: others only describe it."""
-    new = {field: value for field, value in raw.items() if field not in _KINDS.fates and value}
-    return {field: value for field, value in new.items() if isinstance(value, str | list | dict)}
-
-
-def _labelled(label: str, value: object, shown: str = "") -> str:
-    """Return what is written in a thing, after a word for it; `shown` if nothing is.
-
-    >>> _labelled("checklist", {"title": "Regatta", "answers": [{"text": "ropes"}, {"text": "sails"}]})
-    '[checklist] Regatta: ropes / sails'
-    """
-    if isinstance(value, str) and value.startswith("{"):
-        # Telegram Desktop writes an invoice as JSON in a string
-        with suppress(ValueError, RecursionError):
-            value = json.loads(value)
-    head = ""
-    if isinstance(value, dict):
-        head = _words(value.get("title"), "title")
-        value = {**value, "title": ""}
-    parts = _words(value, "" if isinstance(value, dict | list) else "text").split("\n")
-    said = ": ".join(filter(None, (head, " / ".join(filter(None, parts)))))
-    return f"[{label}] {said}" if said else shown
 
 
 def _poll(raw: dict[str, Any]) -> str:
     """Return a poll's question, and its answers with their votes if there are any."""
     answers = []
     for answer in fields.dicts_of(raw.get("answers")):
-        text, voters = _words(answer.get("text"), "text"), answer.get("voters")
+        text, voters = fields.words(answer.get("text"), "text"), answer.get("voters")
         took = f" ({voters} {'vote' if voters == 1 else 'votes'})" if raw.get("total_voters") else ""
         answers.append(f"{text}{took if isinstance(voters, int) else ''}")
-    return f"[poll] {_words(raw.get('question'), 'text')}: {' / '.join(answers)}"
-
-
-def _words(value: object, key: str = "") -> str:
-    """Return the texts in a value of JSON that stands under this key, whatever shape is around them.
-
-    >>> _words([{"type": "heading", "text": "Fees"}, {"cells": [{"text": ["340 ", {"text": "€"}]}, {"text": "May"}]}])
-    'Fees\\n340 € | May'
-    """
-    if isinstance(value, list):
-        # a text in parts of different formatting, a row of a table, or blocks
-        joint = "" if key in _WRITTEN else " | " if key == "cells" else "\n"
-        return joint.join(filter(None, (_words(part, key) for part in value)))
-    if not isinstance(value, dict):
-        return str(value) if key in _WRITTEN and value is not None and not isinstance(value, bool) else ""
-    text = "\n".join(filter(None, (_words(part, name) for name, part in value.items())))
-    link = value.get("href")
-    if isinstance(link, str) and link != text:
-        text = f"{text} ({link})"
-    return text or (f"[{value.get('type')}]" if value.keys() & _SHOWN else "")
+    return f"[poll] {fields.words(raw.get('question'), 'text')}: {' / '.join(answers)}"
 
 
 def _media(raw: dict[str, Any]) -> list[dict[str, str]]:

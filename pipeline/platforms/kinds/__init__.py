@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from pipeline.platforms.records import Skipped, Unread
 
@@ -38,6 +39,11 @@ class Kinds:
         if fate in _REASONS:
             return Skipped(where=where, reason=_REASONS[fate].format(platform=self.platform))
         return None if fate in _KEPT else Unread(where=where, platform=self.platform, kind=fate)
+
+    def unknown_in(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields that are not in the table and may hold text: others only describe a message."""
+        new = {field: value for field, value in raw.items() if field not in self.fates and value}
+        return {field: value for field, value in new.items() if isinstance(value, str | list | dict)}
 
 
 @cache
