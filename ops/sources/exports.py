@@ -21,6 +21,9 @@ _DEPTHS = ("*", "*/_chat.txt", "*/*.json", "*/*/*.json")
 # Files of a folder or zip whose format is detected.
 MAX_DETECTED = 200
 _BUFFER_BYTES = 256 * 1024
+# A file that unpacks to more than this, and to a hundred times its size, is no export: those come to thirty times.
+MAX_RATIO = 100
+UNPACKED_ANYWAY_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(kw_only=True)
@@ -47,6 +50,14 @@ def open_container(path: Path) -> Container:
         return Container(sizes={path.name: path.stat().st_size}, open=lambda _: path.open("rb"))
     archive = zipfile.ZipFile(path)
     members = [info for info in archive.infolist() if not info.is_dir()]
+    for info in members:
+        if info.file_size > max(UNPACKED_ANYWAY_BYTES, MAX_RATIO * info.compress_size):
+            archive.close()
+            raise InvalidInput(
+                f"{path}: {info.filename} unpacks from {info.compress_size:,} to {info.file_size:,} bytes, more than "
+                f"{MAX_RATIO} times as much, which no export does; if you trust it, unpack it and give the folder",
+                field="file",
+            )
     sizes = {info.filename: info.file_size for info in members if not info.filename.startswith("__MACOSX/")}
     return Container(sizes=sizes, open=archive.open, close=archive.close)
 

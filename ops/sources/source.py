@@ -15,6 +15,8 @@ from schemas.errors import InvalidInput
 
 # A day of a Slack channel is read whole, and a zip can hide its size.
 MAX_SLACK_FILE_BYTES = 256 * 1024 * 1024
+# Commas and brackets are as many as the values at least: these take some 400 MB, where a busy day has a million.
+MAX_SLACK_FILE_VALUES = 10_000_000
 
 
 @dataclass(kw_only=True)
@@ -61,7 +63,13 @@ class Source:
                 f"the file has {size} bytes; at most {MAX_SLACK_FILE_BYTES} are read", field="file"
             )
         with opened(self._container, name, self._advance) as stream:
-            return stream.read()
+            raw = stream.read()
+        if (values := sum(map(raw.count, (b",", b"{", b"[")))) > MAX_SLACK_FILE_VALUES:
+            raise InvalidInput(
+                f"the file has some {values:,} values; at most {MAX_SLACK_FILE_VALUES:,} are read",
+                field="file",
+            )
+        return raw
 
 
 def open_source(path: Path, options: ImportOptions, *, format: Format | None = None) -> Source:  # noqa: A002

@@ -14,9 +14,11 @@ from pipeline.platforms.records import Broken
 MAX_VALUES = 200_000
 MAX_DEPTH = 128
 MAX_PATH_CHARS = 10_000
-# of one text: a file's name, and thirty times what a message may hold
+# events are made for as much at once, each with its path: some 160 MB of paths at worst
+BUFFER_BYTES = 8192
+# of one text: of a file's name, and of all that a message may hold, escaped; a long one is scanned again and again
 MAX_UNQUOTED_BYTES = 1000
-MAX_TOKEN_BYTES = 2 * 1024 * 1024
+MAX_TOKEN_BYTES = 512 * 1024
 # of the object around a list: its name, its type and such
 MAX_HEADER_VALUES = 1000
 MAX_HEADER_CHARS = 2000
@@ -47,7 +49,7 @@ def walk(stream: IO[bytes], lists: Mapping[str, str]) -> Iterator[Element | Brok
     # its errors have no common root: a byte that is no UTF-8 is a UnicodeDecodeError in some backends
     try:
         below = _Mended(stream)
-        yield from _walk(_bounded(ijson.parse(below), below), lists)
+        yield from _walk(_bounded(ijson.parse(below, buf_size=BUFFER_BYTES), below), lists)
     except (ijson.JSONError, UnicodeDecodeError, ValueError, OverflowError) as error:
         reason = " ".join(str(error).split())[:200] or "it is no JSON"
         lost = f"the file breaks off or is damaged here ({reason}); what comes after it is not read"
@@ -72,10 +74,10 @@ class _Mended:
             if self.pending > MAX_TOKEN_BYTES:
                 raise ValueError(f"a text or name is longer than {MAX_TOKEN_BYTES} bytes")
             chunk = self._held + raw
-            # after these nothing is cut in two that is to be mended; a file's name has spaces
+            # so that nothing is cut in two that is to be mended: a file's name ends with its line
             end = chunk.rfind(b"\n") + 1
             if not end and len(chunk) > MAX_UNQUOTED_BYTES:
-                end = max(map(chunk.rfind, (b",", b" ", b"[", b"{"))) + 1
+                end = len(chunk.rstrip(b"\\x0123456789abcdefABCDEF"))
             end = end if raw else len(chunk)
             self._held, chunk = chunk[end:], chunk[:end]
         return _UNQUOTED.sub(rb'\1"\2"', _CONTROL.sub(rb"\1\\u00\2", chunk)) if size else b""

@@ -1,5 +1,6 @@
 """Whatever is given to import is recognised, or refused with what to do about it."""
 
+import io
 import json
 import os
 import shutil
@@ -11,9 +12,10 @@ import pytest
 from ops.sources import source as sources
 from ops.sources.exports import SeveralExports
 from ops.sources.source import open_source
+from pipeline.platforms import telegram
 from pipeline.platforms.records import ImportOptions
 from schemas.errors import InvalidInput
-from tests.platforms.reading import FIXTURES, read_path
+from tests.platforms.reading import FIXTURES, read_path, sort
 
 HARBOUR = FIXTURES / "whatsapp/WhatsApp Chat with Harbour House.txt"
 
@@ -298,3 +300,68 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     assert len(long.messages) == 2
     assert [broken.where for broken in long.broken] == ["line 2"]
     assert [record.where for record in long.records] == ["line 1", "line 3"]
+
+
+class Endless(io.RawIOBase):
+    """A beginning, then the same again and again up to a size that no value has."""
+
+    def __init__(self, begin: str, again: str) -> None:
+        self._next = begin.encode()
+        self._again = again.encode() * (64 * 1024 // len(again.encode()))
+        self.given = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        while len(self._next) < size:
+            self._next += self._again
+        given, self._next = self._next[:size], self._next[size:]
+        self.given += len(given)
+        return given if self.given < 64 * 1024 * 1024 else b""
+
+
+SAID = '{"id": 1, "type": "message", "date_unixtime": "1788256860", "from": "Ёлка", "from_id": "user1", "text": "да"}'
+
+
+@pytest.mark.parametrize(
+    ("begin", "again", "reason"),
+    [
+        ('{"id": 2, "text": ', "[", "inside each other"),
+        ('{"id": 2, "rich_message": ', '{"text":', "inside each other"),
+        ('{"id": 2, "text": [', "{},", "more than 200000 values"),
+        ('{"id": 2, "text": [', '"вода", ', "more than 200000 values"),
+        ('{"id": 2, "text": "', "長い話", "longer than"),
+        ('{"id": 2, "text": "', '\\"🐟', "longer than"),
+        ('{"id": 2, "', "مفتاح", "longer than"),
+        ('{"id": 2, ', " \n", "longer than"),
+    ],
+)
+def test_a_message_of_endless_size_takes_no_memory_and_costs_no_message_before_it(
+    begin: str, again: str, reason: str
+) -> None:
+    bomb = Endless(f'{{"name": "Ёлка", "type": "private_group", "id": 7, "messages": [{SAID}, {begin}', again)
+    read = sort(telegram.parse(bomb, ImportOptions()))
+    assert read.contents == ["да"]
+    assert [(broken.breaks_off, reason in broken.reason) for broken in read.broken] == [(True, True)]
+    assert bomb.given < 16 * 1024 * 1024
+
+
+def test_a_zip_that_unpacks_to_a_hundred_times_its_size_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "telegram.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("result.json", '{"messages": [' + "  \n" * (12 * 1024 * 1024) + "]}")
+    with pytest.raises(
+        InvalidInput, match=r"result\.json unpacks from .* bytes, more than 100 times .* unpack it"
+    ):
+        read_path(path)
+
+
+def test_a_slack_day_of_millions_of_empty_objects_costs_that_day_alone(tmp_path: Path) -> None:
+    path = tmp_path / "slack.zip"
+    said = {"type": "message", "user": "U1", "ts": "1788256860.000100", "text": "日和"}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("channels.json", json.dumps([{"id": "C1", "name": "港"}]))
+        archive.writestr("港/2026-09-01.json", "[" + "{}," * 6_000_000 + "{}]")
+        archive.writestr("港/2026-09-02.json", json.dumps([said]))
+    read = read_path(path)
+    assert read.contents == ["日和"]
+    assert [broken.breaks_off for broken in read.broken] == [True]
+    assert "12,000,002 values; at most 10,000,000 are read" in read.broken[0].reason
