@@ -45,9 +45,26 @@ telegram_messages = objects(
     "contact_information",
     "edited_unixtime",
     "reply_to_message_id",
+    "rich_message",
+    "todo_list",
+    "invoice_information",
+    "giveaway_information",
+    "action",
+    "items",
+    "of a version to come",
 ).map(lambda message: {"type": "message", "id": 1, "from_id": "user1", "date_unixtime": "1"} | message)
 discord_messages = objects(
-    "id", "type", "timestamp", "content", "author", "attachments", "embeds", "reference"
+    "id",
+    "type",
+    "timestamp",
+    "content",
+    "author",
+    "attachments",
+    "embeds",
+    "reference",
+    "forwardedMessage",
+    "poll",
+    "new",
 ).map(lambda message: {"author": {"id": "1"}, "timestamp": "2024-01-01T00:00:00Z", "id": "1"} | message)
 slack_messages = objects(
     "ts", "user", "bot_id", "text", "files", "attachments", "edited", "thread_ts", "subtype"
