@@ -1,12 +1,37 @@
-"""Derive ids for imported messages that came without one, the same in every export of a chat."""
+"""Derive ids for imported messages and people that came without one, the same in every export of a chat."""
 
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from hashlib import blake2b
 
+from schemas.messages import MAX_ID_CHARS
+
 PREFIX = "import:"
 """In front of every derived id, so that it is never taken for a platform's own."""
+
+_LEAST_PLACE = 20
+
+
+def sender_by_name(platform: str, chat_id: str, name: str) -> str:
+    """Return the id of somebody of whom an export has only a name: whoever has that name in that chat.
+
+    The last `/` is followed by the name, in which `/` and `%` are escaped, so that no two chats share an id. A chat
+    or name that is too long is cut, with a digest in place of the rest.
+
+    >>> sender_by_name("whatsapp", "whatsapp:Trip", "Ana"), sender_by_name("whatsapp", "app:room/7", "Ana/Zoë 50%")
+    ('whatsapp:Trip/Ana', 'whatsapp:app:room/7/Ana%2FZoë 50%25')
+    """
+    room = MAX_ID_CHARS - len(platform) - len(":/")
+    name = _cut(name.replace("%", "%25").replace("/", "%2F"), room - _LEAST_PLACE)
+    return f"{platform}:{_cut(chat_id.removeprefix(f'{platform}:'), room - len(name))}/{name}"
+
+
+def _cut(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    digest = blake2b(text.encode(), digest_size=8).hexdigest()
+    return f"{text[: room - len(digest) - 1]}~{digest}"
 
 
 class ImportIds:

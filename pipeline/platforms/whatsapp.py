@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from pydantic import ValidationError
 
 from pipeline.platforms import fields, whatsapp_text, whatsapp_time
-from pipeline.platforms.identity import ImportIds, Positions
+from pipeline.platforms.identity import ImportIds, Positions, sender_by_name
 from pipeline.platforms.records import (
     Ambiguous,
     Broken,
@@ -259,10 +259,13 @@ class _WhatsAppReader:
         self, where: str, sender: str, local: datetime, others: list[str], said: whatsapp_text.Said
     ) -> Parsed:
         sent_at = whatsapp_time.instant(local, self._zone, self._latest)
-        sender_id = whatsapp_text.sender_id(sender)
+        number = whatsapp_text.number_id(sender)
+        sender_id = number or sender_by_name("whatsapp", self._chat.chat_id, sender)
         # With and without media the same picture has two placeholders; only that there was one is hashed.
         identity = f"[media] {said.text}" if said.media else said.text
-        external_id, *aliases = self._ids.names(sender_id, local.isoformat(), identity, others)
+        # the chat is no part of it: what was imported before names were told apart by chat is there by this id
+        hashed = number or f"whatsapp:{sender}"
+        external_id, *aliases = self._ids.names(hashed, local.isoformat(), identity, others)
         found = fields.read_message(
             where,
             self._chat.chat_id,

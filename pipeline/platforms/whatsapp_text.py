@@ -139,15 +139,15 @@ def sender_name(raw: str) -> str:
     return trim(trim(raw).removeprefix("~"))
 
 
-def sender_id(name: str) -> str:
-    """Return `whatsapp:` and the name; for a phone number its digits, as WhatsApp's own id.
+def number_id(name: str) -> str | None:
+    """Return `whatsapp:` and the digits of a phone number, as WhatsApp's own id; None for any other name.
 
-    >>> sender_id("Ana Lima"), sender_id("+49 170 1234567")
-    ('whatsapp:Ana Lima', 'whatsapp:491701234567')
+    >>> number_id("+49 170 1234567"), number_id("Ana Lima")
+    ('whatsapp:491701234567', None)
     """
-    if _PHONE.fullmatch(name):
-        return "whatsapp:" + "".join(str(int(character)) for character in name if character.isdecimal())
-    return f"whatsapp:{name}"
+    if not _PHONE.fullmatch(name):
+        return None
+    return "whatsapp:" + "".join(str(int(character)) for character in name if character.isdecimal())
 
 
 def read_text(raw: str, *, iphone: bool, sender: str = "") -> Said:
