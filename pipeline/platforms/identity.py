@@ -10,21 +10,23 @@ from schemas.messages import MAX_ID_CHARS
 PREFIX = "import:"
 """In front of every derived id, so that it is never taken for a platform's own."""
 
+_ESCAPES = str.maketrans({"%": "%25", "/": "%2F"})
 _LEAST_PLACE = 20
 
 
 def sender_by_name(platform: str, chat_id: str, name: str) -> str:
     """Return the id of somebody of whom an export has only a name: whoever has that name in that chat.
 
-    The last `/` is followed by the name, in which `/` and `%` are escaped, so that no two chats share an id. A chat
-    or name that is too long is cut, with a digest in place of the rest.
+    The first `@` ends the name, so that no two chats share an id, and none holds a `/`, which would end it in the URLs
+    of the HTTP API. A name or chat that is too long is cut, with a digest in place of the rest.
 
-    >>> sender_by_name("whatsapp", "whatsapp:Trip", "Ana"), sender_by_name("whatsapp", "app:room/7", "Ana/Zoë 50%")
-    ('whatsapp:Trip/Ana', 'whatsapp:app:room/7/Ana%2FZoë 50%25')
+    >>> sender_by_name("whatsapp", "whatsapp:Trip", "Ana"), sender_by_name("signal", "app:room/7", "Zoë@home 50%")
+    ('whatsapp:Ana@Trip', 'signal:Zoë%40home 50%25@app:room%2F7')
     """
-    room = MAX_ID_CHARS - len(platform) - len(":/")
-    name = _cut(name.replace("%", "%25").replace("/", "%2F"), room - _LEAST_PLACE)
-    return f"{platform}:{_cut(chat_id.removeprefix(f'{platform}:'), room - len(name))}/{name}"
+    room = MAX_ID_CHARS - len(f"{platform}:@")
+    name = _cut(name.translate(_ESCAPES).replace("@", "%40"), room - _LEAST_PLACE)
+    place = chat_id.removeprefix(f"{platform}:").translate(_ESCAPES)
+    return f"{platform}:{name}@{_cut(place, room - len(name))}"
 
 
 def _cut(text: str, room: int) -> str:

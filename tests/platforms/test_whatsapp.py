@@ -32,7 +32,7 @@ def test_an_android_export_is_read_whole() -> None:
     assert not house.broken
     assert house.chats[0].chat_id == "whatsapp:Harbour House"
     assert house.chats[0].title == "Harbour House"
-    assert house.messages[0].sender_id == "whatsapp:Harbour House/Ana Lima"
+    assert house.messages[0].sender_id == "whatsapp:Ana Lima@Harbour House"
     assert house.messages[4].metadata == {"media": [{"kind": "image", "name": "IMG-20231231-WA0001.jpg"}]}
     assert house.messages[6].metadata == {"edited": True}
     assert house.messages[-1].sent_at == datetime(2024, 1, 1, tzinfo=UTC)
