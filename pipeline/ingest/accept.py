@@ -15,6 +15,7 @@ from pipeline.ingest.pruned import UNLIMITED, MessageLimits
 from pipeline.jobs.batches import batched
 from pipeline.people import suppression
 from pipeline.store import accepting, chats, edits, jobs, membership, sessions
+from pipeline.store import chat_moves as store_moves
 from pipeline.store.database import Database
 from pipeline.store.transactions import persistently
 from pipeline.store.trips import Statement
@@ -150,7 +151,8 @@ def _accept_step_by_step(
             # what is said of a chat under its former id is not said of the other one
             chat = ChatIn(chat_id=stored.moved_to)
             key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
-        admitted = suppression.admit(connection, key, chat.chat_id, given)
+        former = [] if key is None else store_moves.former(connection, chat.chat_id)
+        admitted = suppression.admit(connection, key, chat.chat_id, given, former=former)
         pruned = limits.came_again(connection, chat.chat_id, admitted.messages)
         kept_out = [*admitted.kept_out, *pruned]
         if kept_out:

@@ -15,9 +15,10 @@ from sqlalchemy import Connection
 from pipeline.ingest import session_ranges, sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import Rewrite
-from pipeline.people import suppression
+from pipeline.people import identities, suppression
 from pipeline.people.suppression import Admitted
-from pipeline.store import chat_languages, chats, erasure, jobs, sessions
+from pipeline.platforms.identity import in_other_chat
+from pipeline.store import chat_languages, chats, erasure, jobs, membership, sessions
 from pipeline.store import chat_moves as store
 from pipeline.store import ranges as store_ranges
 from pipeline.store import suppression as suppression_list
@@ -69,6 +70,9 @@ def start(
             if chat.language_by == DETECTED:
                 chat_languages.put(connection, into, chat.language, DETECTED)
         store.lead(connection, chat_id, into)
+        # who is known by a name only is the same in what is one chat now
+        for sender_id in membership.of_chat(connection, chat_id):
+            identities.unite(connection, tenant_id, sender_id, in_other_chat(sender_id, chat_id, into))
         subject = {"kind": "chat", "chat_id": chat_id, "into": into}
         receipt_id = erasure.insert_receipt(connection, tenant_id, "move", subject, digest, clock(connection))
         jobs.enqueue(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
@@ -108,7 +112,13 @@ def _renamed(connection: Connection, chat_id: str, into: str, given: Sequence[Me
     names = store.names(connection, chat_id, into, [message.external_id for message in new])
     replies = store.names(connection, chat_id, into, [message.reply_to or "" for message in new])
     return [
-        message.model_copy(update={"external_id": name, "reply_to": message.reply_to and reply})
+        message.model_copy(
+            update={
+                "external_id": name,
+                "reply_to": message.reply_to and reply,
+                "sender_id": in_other_chat(message.sender_id, chat_id, into),
+            }
+        )
         for message, name, reply in zip(new, names, replies, strict=True)
     ]
 

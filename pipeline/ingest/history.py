@@ -16,12 +16,12 @@ from pipeline.ingest.import_tally import Event, Stored
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.pruned import UNLIMITED, MessageLimits
 from pipeline.ingest.reimport import SortedOut
-from pipeline.platforms.identity import PREFIX
+from pipeline.platforms.identity import PREFIX, without_chat
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Parsed, Record, Skipped, Times, Unread
-from pipeline.store import accepting, chat_languages, chats, stats
+from pipeline.store import accepting, chat_languages, chats, membership, stats
 from pipeline.store.database import Database
 from schemas.languages import AUTO
-from schemas.messages import ChatIn
+from schemas.messages import ChatIn, MessageIn
 
 BATCH = 500
 """Messages of one chat in one transaction: some 0.1 s, during which the chat's placing waits."""
@@ -147,7 +147,7 @@ class _Import:
         return replace(stored, duplicates=stored.duplicates + stored.moved)
 
     def _store(self, held: _Chat, found: SortedOut) -> Stored:
-        messages = [record.message for record in found.records]
+        messages = self._as_known(found.chat_id, [record.message for record in found.records])
         accepted = Accepted(new=0, duplicates=0)
         if messages:
             accepted = accept(
@@ -172,6 +172,18 @@ class _Import:
             moved=moved,
             kept_out=accepted.kept_out + found.deleted,
         )
+
+    def _as_known(self, chat_id: str, given: Sequence[MessageIn]) -> list[MessageIn]:
+        """Return messages with the senders by whom the chat knows them: names that are not told apart yet stay one."""
+        before = {m.sender_id: name for m in given if (name := without_chat(m.sender_id)) is not None}
+        if not before:
+            return list(given)
+        with self.database.tenant(self.tenant_id) as connection:
+            known = membership.among(connection, chat_id, list(before.values()))
+        return [
+            m.model_copy(update={"sender_id": before[m.sender_id]}) if before.get(m.sender_id) in known else m
+            for m in given
+        ]
 
     def relabel(self, chat_id: str, language: str) -> Iterator[Notice]:
         """Make the keyword vectors of a chat anew that are in another language."""

@@ -57,6 +57,19 @@ def _join(
         return Linked(outcome=outcome, user=_user(connection, user))
 
 
+def unite(connection: Connection, tenant_id: str, sender_id: str, other: str) -> None:
+    """Link two ids that mean one person, unless somebody has linked both to different users.
+
+    Call it under the exclusive lock of the tenant's suppression list. Raises `InvalidInput` as `link` does.
+    """
+    user, linked = store.user_of(connection, sender_id), store.user_of(connection, other)
+    if user == linked or (user != sender_id and linked != other):
+        return
+    # whom somebody has named keeps that name
+    into, moving = (linked, user) if user == sender_id else (user, linked)
+    _move(connection, tenant_id, store.ids_of(connection, moving), into)
+
+
 def unlink(database: Database, tenant_id: str, sender_id: str, user_id: str | None = None) -> Linked:
     """Make a sender their own user again, with what was learned under their id; with `user_id`, only if it is theirs.
 

@@ -13,9 +13,11 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
+from pipeline.platforms.identity import in_other_chat, without_chat
 from pipeline.store import identities
 from pipeline.store import suppression as store
 from pipeline.store.database import Database
+from schemas.errors import InvalidInput
 from schemas.memories import MemoryIn
 from schemas.messages import MessageIn
 
@@ -29,12 +31,19 @@ def hash_of(key: bytes, kind: Kind, *names: str) -> bytes:
     return hmac.digest(key, "\0".join([kind, *names]).encode(), "sha256")
 
 
-def _names_of(chat_id: str, given: Sequence[MessageIn]) -> list[Named]:
+def _persons(sender_id: str, chat_id: str, former: Sequence[str] = ()) -> list[Named]:
+    """Return the entries that would keep out what somebody says in a chat, whatever ids it had before."""
+    ids = {sender_id, *(in_other_chat(sender_id, chat_id, each) for each in former)}
+    # who was known by name alone was forgotten or switched off in every chat
+    ids |= {before for each in ids if (before := without_chat(each))}
+    return [name for each in ids for name in (("user", each), ("unremembered", each))]
+
+
+def _names_of(chat_id: str, given: Sequence[MessageIn], former: Sequence[str] = ()) -> list[Named]:
     """Return everything whose entry would keep one of these messages out."""
-    senders = {message.sender_id for message in given}
     names: list[Named] = [("tenant",), ("chat", chat_id)]
-    for sender in senders:
-        names += [("user", sender), ("unremembered", sender)]
+    for sender in {message.sender_id for message in given}:
+        names += _persons(sender, chat_id, former)
     return names + [("message", chat_id, message.external_id) for message in given]
 
 
@@ -67,21 +76,34 @@ class Admitted:
     unnamed: bool = False
 
 
-def admit(connection: Connection, key: bytes | None, chat_id: str, given: Sequence[MessageIn]) -> Admitted:
-    """Filter out what was forgotten; call it under the chat's lock, with the key read under it."""
-    listed = _listed(connection, key, _names_of(chat_id, given))
+def admit(
+    connection: Connection,
+    key: bytes | None,
+    chat_id: str,
+    given: Sequence[MessageIn],
+    *,
+    former: Sequence[str] = (),
+) -> Admitted:
+    """Filter out what was forgotten; call it under the chat's lock, with the key read under it.
+
+    With the ids that the chat had before, those are kept out, too, who were forgotten by the names that they had there.
+    """
+    listed = _listed(connection, key, _names_of(chat_id, given, former))
     out = {
         message.external_id
         for message in given
-        if any(_reaches(listed[n], message.sent_at) for n in _names_of(chat_id, [message]) if n in listed)
+        if any(
+            _reaches(listed[n], message.sent_at) for n in _names_of(chat_id, [message], former) if n in listed
+        )
     }
     return Admitted(
         messages=[m for m in given if m.external_id not in out],
         kept_out=[m.external_id for m in given if m.external_id in out],
         unnamed=any(
-            m.role == "user" and ("unremembered", m.sender_id) in listed
+            m.role == "user" and n[0] == "unremembered" and n in listed
             for m in given
             if m.external_id in out
+            for n in _persons(m.sender_id, chat_id, former)
         ),
     )
 
@@ -118,7 +140,7 @@ def keeps_out(connection: Connection, memory: MemoryIn, content_hash: bytes) -> 
     if memory.learned_in is not None:
         around.append(("chat", memory.learned_in))
     if memory.user_id is not None:
-        around += [("user", memory.user_id), ("unremembered", memory.user_id)]
+        around += _persons(memory.user_id, memory.learned_in or "")
     listed = _listed(connection, store.key(connection), [own, *around])
     at = memory.said_at
     if own in listed and (at is None or _reaches(listed[own], at)):
@@ -135,8 +157,12 @@ def memory_names(
 
 def unremembered(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Return which of these senders are not to be remembered."""
-    names: list[Named] = [("unremembered", each) for each in ids]
-    return {name[-1] for name in _listed(connection, store.key(connection), names)}
+    names: dict[Named, list[str]] = {}
+    for each in ids:
+        for name in _persons(each, ""):
+            names.setdefault(name, []).append(each)
+    listed = _listed(connection, store.key(connection), (name for name in names if name[0] == "unremembered"))
+    return {each for name in listed for each in names[name]}
 
 
 def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str]) -> None:
@@ -147,7 +173,10 @@ def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str])
 
 
 def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered: bool) -> None:
-    """Switch a person's memory on or off under all their ids; what there is already stays until it is forgotten."""
+    """Switch a person's memory on or off under all their ids; what there is already stays until it is forgotten.
+
+    Raises `InvalidInput` for somebody who stays off by a name that was switched off in all chats.
+    """
     with database.tenant(tenant_id) as connection:
         store.lock(connection, tenant_id, exclusive=True)
         ids = identities.ids_of(connection, any_id)
@@ -155,6 +184,15 @@ def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered
             key = store.ensure_key(connection, tenant_id)
             for each in ids:
                 store.remove(connection, hash_of(key, "unremembered", each))
+            if off := unremembered(connection, ids):
+                names = sorted(
+                    {f"`backscroll remember user '{without_chat(each)}' on --unseen`" for each in off}
+                )
+                raise InvalidInput(
+                    f"{min(off)} was switched off by name, in all chats: {' and '.join(names)} lets everybody of that "
+                    "name be remembered",
+                    field="user_id",
+                )
         else:
             put_unremembered(connection, tenant_id, ids)
 

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from hashlib import blake2b
+from urllib.parse import unquote
 
 from schemas.messages import MAX_ID_CHARS
 
@@ -27,6 +28,29 @@ def sender_by_name(platform: str, chat_id: str, name: str) -> str:
     name = _cut(name.translate(_ESCAPES).replace("@", "%40"), room - _LEAST_PLACE)
     place = chat_id.removeprefix(f"{platform}:").translate(_ESCAPES)
     return f"{platform}:{name}@{_cut(place, room - len(name))}"
+
+
+def in_other_chat(sender_id: str, chat_id: str, other: str) -> str:
+    """Return what somebody known by name in a chat would be called in another; any other id as it is.
+
+    >>> in_other_chat("whatsapp:Zoë@Trip", "whatsapp:Trip", "whatsapp:Rome"), in_other_chat("whatsapp:49", "a:b", "a:c")
+    ('whatsapp:Zoë@Rome', 'whatsapp:49')
+    """
+    platform, _, rest = sender_id.partition(":")
+    name = unquote(rest.partition("@")[0])
+    by_name = sender_id == sender_by_name(platform, chat_id, name)
+    return sender_by_name(platform, other, name) if by_name else sender_id
+
+
+def without_chat(sender_id: str) -> str | None:
+    """Return the id that somebody known by name had before names were told apart by chat; None for any other id.
+
+    >>> without_chat("whatsapp:Ana%2FBo@Trip"), without_chat("whatsapp:491701234567@c.us"), without_chat("signal:Bo@x")
+    ('whatsapp:Ana/Bo', None, None)
+    """
+    platform, _, rest = sender_id.partition(":")
+    name, found, _ = rest.partition("@")
+    return f"{platform}:{unquote(name)}" if platform == "whatsapp" and found and not name.isdigit() else None
 
 
 def _cut(text: str, room: int) -> str:

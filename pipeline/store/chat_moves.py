@@ -52,8 +52,8 @@ _COPIES = text("""
         FROM messages here LEFT JOIN LATERAL (
             -- one by one, by the whole key: of chats just imported the planner knows no numbers
             SELECT * FROM messages m WHERE m.chat_id = :into AND m.external_id = here.external_id OFFSET 0
-        ) there ON there.sender_id = here.sender_id AND there.content = here.content
-            AND (there.sent_at = here.sent_at OR starts_with(here.external_id, :derived))
+        ) there ON there.content = here.content AND (starts_with(here.external_id, :derived)
+            OR there.sender_id = here.sender_id AND there.sent_at = here.sent_at)
         WHERE here.chat_id = :chat) counted
     LEFT JOIN messages m ON m.id = counted.first
 """)
@@ -179,8 +179,8 @@ def left(connection: Connection, chat_id: str, limit: int) -> list[int]:
 def copies(connection: Connection, chat_id: str, into: str, derived: str) -> Row[Any]:
     """Return `(messages, copies, sender_name, content, sent_at)`: counts, and the first message that both chats have.
 
-    Copies have the same id, sender and text, and the same time unless the id starts with `derived`: such an id names
-    the time as it was read off a clock.
+    Copies have the same id, sender, text and time; an id that starts with `derived` names the sender, and the time as
+    it was read off a clock.
     """
     return run(connection, _COPIES, chat=chat_id, into=into, derived=derived).one()
 

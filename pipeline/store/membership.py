@@ -21,6 +21,7 @@ _REPLACE = text("""
     ON CONFLICT DO NOTHING
 """)
 _OF_CHAT = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat ORDER BY sender_id")
+_AMONG = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat AND sender_id = ANY(:senders)")
 _CHATS_OF = text("SELECT DISTINCT chat_id FROM chat_members WHERE sender_id = ANY(:senders) ORDER BY chat_id")
 _CHATS_TO_UNNAME = text("""
     SELECT DISTINCT chat_id FROM chat_members c WHERE sender_id = ANY(:senders)
@@ -142,6 +143,11 @@ def replace(connection: Connection, tenant_id: str, chat_id: str, senders: Seque
 def of_chat(connection: Connection, chat_id: str) -> list[str]:
     """Return the senders that are in a chat."""
     return column(connection, _OF_CHAT, chat=chat_id)
+
+
+def among(connection: Connection, chat_id: str, senders: Sequence[str]) -> set[str]:
+    """Return which of these senders are in a chat."""
+    return set(column(connection, _AMONG, chat=chat_id, senders=senders))
 
 
 def chats_of(connection: Connection, senders: Sequence[str]) -> list[str]:
