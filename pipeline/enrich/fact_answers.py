@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, tzinfo
 from typing import Any
 from uuid import UUID
@@ -47,8 +47,7 @@ def read(
     if given and not shaped:
         raise InvalidAnswer('each of "facts" must be an object with a text "content" and a list "messages"')
     reader = _Reader(messages, people, known, time_zone, language)
-    facts = (reader.fact(each) for each in shaped[:_MAX_FACTS_READ])
-    return [fact for fact in facts if fact is not None]
+    return [fact for each in shaped[:_MAX_FACTS_READ] for fact in reader.facts(each)]
 
 
 def chosen(facts: Sequence[Fact], messages: Sequence[Message], most: int) -> list[Fact]:
@@ -88,10 +87,27 @@ class _Reader:
         self._known = known
         self._time_zone = time_zone
 
-    def fact(self, given: Mapping[str, Any]) -> Fact | None:
-        """Return a fact, or None if it has no evidence, is of nobody here or was not said."""
-        content, category = one_line(given["content"]), _key(given.get("category"))
+    def facts(self, given: Mapping[str, Any]) -> Iterator[Fact]:
+        """Yield a fact, of each speaker of one name who says it; none without evidence, of nobody here or not said."""
         evidence = self._evidence(given["messages"])
+        by_sender = {self._messages[index].sender_id: self._messages[index].speaker for index in evidence}
+        fact = self._fact(given, evidence)
+        if fact is None:
+            return
+        yield fact
+        if fact.about != "speaker":
+            return
+        first = next(m.sender_id for m in self._messages if m.id == fact.message_ids[0])
+        for sender, name in by_sender.items():
+            if (
+                sender != first
+                and name == fact.subject
+                and (other := self._fact(given, self._by(sender, evidence)))
+            ):
+                yield other
+
+    def _fact(self, given: Mapping[str, Any], evidence: list[int]) -> Fact | None:
+        content, category = one_line(given["content"]), _key(given.get("category"))
         if not 0 < len(content) <= _MAX_GIVEN_CHARS or category not in CATEGORIES or not evidence:
             return None
         content = shortened(content, MAX_FACT_CHARS)

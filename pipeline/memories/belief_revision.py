@@ -58,7 +58,8 @@ def revise(
         for statement in one.statements
         if statement in new
         for replaced in new[statement].fact.replaces
-        if replaced != ids[place]
+        # of two people of one name neither replaces what the other has said
+        if replaced in everything and replaced != ids[place]
     )
     learned.supersede(connection, tenant_id, by_model)
     believed = set(ids)

@@ -290,6 +290,20 @@ def test_whom_a_fact_is_about_follows_from_who_said_it() -> None:
     assert whom(**pastries, about="agent", subject="bot") == ("agent", "Harbour", (101,))
 
 
+@pytest.mark.parametrize("name", ["Оля", "明", "سارة", "Ann"])
+def test_what_two_people_of_one_name_say_in_one_answer_is_of_both(name: str) -> None:
+    said = talk((name, "I live in Porto."), (name, "We live in Porto too."), ("Ben", "Porto is far."))
+    said = [replace(each, sender_id=f"test:{each.id}") for each in said]
+    facts = read(
+        GOOD | {"content": f"{name} lives in Porto.", "subject": name, "messages": [5, 6, 7]}, messages=said
+    )
+    assert [(fact.about, fact.subject, fact.message_ids) for fact in facts] == [
+        ("speaker", name, (104,)),
+        ("speaker", name, (105,)),
+    ]
+    assert fact_answers.chosen(facts, said, 3) == facts
+
+
 def test_a_short_answer_states_what_it_was_asked() -> None:
     said = talk(("Tom Reis", "Ann, do you still play the cello?"), ("Ann", "yes!!"))
     cello = GOOD | {"content": "Ann plays the cello.", "messages": [6]}

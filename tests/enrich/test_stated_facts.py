@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -300,6 +301,24 @@ def test_a_yes_that_turns_into_a_no_agrees_to_nothing_in_german_either(answer: s
 
 def test_nothing_is_learned_of_a_name_that_nobody_knows() -> None:
     assert learned("Lena moved to Graz") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other"),
+    [
+        ("Мария", "I live in Braga", "I live in Évora"),
+        ("小雨", "I live in Porto", "I live in Porto"),
+        ("نور", "ich wohne in Graz", "ich wohne in Linz"),
+        ("Zoë 🦊", "remember that the code is 4711", "remember that the code is 4711"),
+    ],
+)
+def test_two_people_of_one_name_have_what_each_of_them_says(name: str, one: str, other: str) -> None:
+    said = [
+        replace(each, id=n, sender_id=f"test:{n}")
+        for n, each in enumerate(conversation(f"{name}: {one}", f"{name}: {other}"))
+    ]
+    facts = RuleExtractor().extract(said, people=People(kind="group", shared=frozenset({name})))
+    assert sorted(fact.message_ids for fact in facts) == [(0,), (1,)]
 
 
 def test_of_two_names_alike_neither_is_meant() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from sqlalchemy import text
@@ -60,6 +61,17 @@ class Reading:
             message_ids=(said.id,),
             holds_until=datetime.fromisoformat(until[0]) if until else None,
         )
+
+
+class Replacing(Reading):
+    """Says of each fact that it makes a memory untrue."""
+
+    def __init__(self, memory: UUID) -> None:
+        super().__init__()
+        self.memory = memory
+
+    def _fact(self, said: Message, people: People) -> Fact:
+        return replace(super()._fact(said, people), replaces=(self.memory,))
 
 
 class Talk:
@@ -135,6 +147,19 @@ def test_what_is_said_of_a_name_that_two_people_have_is_learned_of_neither(talk:
     talk.say(6, "me | home | faro", who="u8", name="Max", id="own")
     talk.learn()
     assert talk.known() == [("test:ann", "Max: home rome."), ("test:u8", "me: home faro.")]
+
+
+def test_what_somebody_says_replaces_nothing_of_another_of_the_same_name(talk: Talk) -> None:
+    talk.say(0, "Мария | home | брага", who="u7", name="Мария", id="first")
+    talk.learn()
+    ((known,),) = rows(talk.database, "SELECT id FROM memories")
+    talk.reading = Replacing(known)
+    talk.say(6, "Мария | flat | эвора", who="u8", name="Мария", id="other")
+    talk.learn()
+    assert talk.known() == [("test:u7", "Мария: home брага."), ("test:u8", "Мария: flat эвора.")]
+    talk.say(12, "Мария | flat | фару", who="u7", name="Мария", id="own")
+    talk.learn()
+    assert talk.known() == [("test:u7", "Мария: flat фару."), ("test:u8", "Мария: flat эвора.")]
 
 
 def test_a_change_supersedes_what_was_known_in_whatever_order_it_comes(talk: Talk) -> None:

@@ -60,9 +60,12 @@ class RuleExtractor:
         spoken = tuple(part for part in parts_of(source.language) if part in BY_LANGUAGE)
         languages = spoken or tuple(BY_LANGUAGE)
         found: dict[tuple[str, ...], Fact] = {}
+        senders = {message.id: message.sender_id for message in messages}
         for fact in _stated(messages, people, languages, time_zone):
-            named = (fact.about, fact.subject, fact.attribute)
-            key: tuple[str, ...] = named if fact.attribute else (fact.content.lower(),)
+            # two people may have one name
+            whose = senders[fact.message_ids[0]] if fact.about == "speaker" else ""
+            named = (fact.about, whose, fact.subject, fact.attribute)
+            key: tuple[str, ...] = named if fact.attribute else (whose, fact.content.lower())
             if key in found and denies_another(fact.value, found[key].value):
                 key = *named, fact.value
             before = found.pop(key, None)
