@@ -172,6 +172,14 @@ def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str])
     store.put(connection, tenant_id, "unremembered", hashes, None)
 
 
+def carry_over(connection: Connection, tenant_id: str, sender_id: str, new: str) -> None:
+    """Let what keeps out a sender keep out their new id, too."""
+    key = store.key(connection)
+    names: list[Named] = [("user", sender_id), ("unremembered", sender_id)]
+    for name, until in _listed(connection, key, names).items():
+        store.put(connection, tenant_id, name[0], hashes(key, (name[0], new)), until)
+
+
 def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered: bool) -> None:
     """Switch a person's memory on or off under all their ids; what there is already stays until it is forgotten.
 

@@ -42,6 +42,15 @@ _SUFFIX = re.compile(r"\.(?:txt|zip)$", re.IGNORECASE)
 _COPY = re.compile(r"\s?\(\d{1,2}\)$")
 
 
+def sender_id(chat_id: str, name: str) -> str:
+    """Return the id of who has this name in an export of a chat: a phone number is a person everywhere.
+
+    >>> sender_id("whatsapp:Trip", "+49 170 1234567"), sender_id("whatsapp:Trip", "Ana Lima")
+    ('whatsapp:491701234567', 'whatsapp:Ana Lima@Trip')
+    """
+    return whatsapp_text.number_id(name) or sender_by_name("whatsapp", chat_id, name)
+
+
 def title_from_name(file_name: str, speakers: Collection[str] = ()) -> str | None:
     """Return the chat's title from the file's name, or the bare name; None for `_chat.txt`.
 
@@ -259,13 +268,12 @@ class _WhatsAppReader:
         self, where: str, sender: str, local: datetime, others: list[str], said: whatsapp_text.Said
     ) -> Parsed:
         sent_at = whatsapp_time.instant(local, self._zone, self._latest)
-        number = whatsapp_text.number_id(sender)
-        sender_id = number or sender_by_name("whatsapp", self._chat.chat_id, sender)
+        identity = sender_id(self._chat.chat_id, sender)
         # With and without media the same picture has two placeholders; only that there was one is hashed.
-        identity = f"[media] {said.text}" if said.media else said.text
+        text = f"[media] {said.text}" if said.media else said.text
         # the chat is no part of it: what was imported before names were told apart by chat is there by this id
-        hashed = number or f"whatsapp:{sender}"
-        external_id, *aliases = self._ids.names(hashed, local.isoformat(), identity, others)
+        hashed = whatsapp_text.number_id(sender) or f"whatsapp:{sender}"
+        external_id, *aliases = self._ids.names(hashed, local.isoformat(), text, others)
         found = fields.read_message(
             where,
             self._chat.chat_id,
@@ -276,12 +284,12 @@ class _WhatsAppReader:
             # a day whose number is that of its month is one day in either order
             aliases=tuple(alias for alias in aliases if alias != external_id),
             external_id=external_id,
-            sender_id=sender_id,
+            sender_id=identity,
             sender_name=sender,
             sent_at=sent_at,
             position=self._positions.next(sent_at),
         )
         if isinstance(found, Record):
             self._latest = sent_at
-            self.senders[sender_id] = sender
+            self.senders[identity] = sender
         return found

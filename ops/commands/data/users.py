@@ -12,13 +12,14 @@ from rich.table import Table
 
 from ops.console import rendering
 from ops.console.command import Call, command
-from ops.console.options import AfterOption, SenderArgument, UnseenOption
+from ops.console.options import AfterOption, DryRunOption, SenderArgument, UnseenOption, YesOption
 from schemas.memories import MAX_PAGE, PAGE
 from schemas.payloads import parse_payload
 from schemas.user_pages import KnownMemory, UserFilter
 from schemas.users import User, UserAddress
 
 if TYPE_CHECKING:
+    from pipeline.operations.names import OneByName
     from pipeline.people.identities import Linked
 
 app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
@@ -110,6 +111,42 @@ def list_(call: Call, after: AfterOption = None) -> None:
         for each in found
     ]
     call.answer({"users": found}, rendering.rows(headings, cells, right=("chats", "memories"), cut="senders"))
+
+
+@command(app, "backscroll users tell-apart --dry-run")
+def tell_apart(call: Call, dry_run: DryRunOption = False, yes: YesOption = False) -> None:
+    """Tell people of one name apart whom older versions imported as one: each gets an id in each chat.
+
+    Their messages, memories and places go with them. Who was linked stays one person; link others that are one with
+    `backscroll users link`. Interrupted, run it again.
+    """
+    from pipeline.operations import names
+
+    with call.opened() as (settings, database):
+        found = names.to_tell_apart(database, settings.tenant)
+        if dry_run:
+            call.answer({"dry_run": True, "people": found}, _names(found))
+            return
+        if found:
+            call.confirm(f"Give {len(found):,} names an id in each of their chats?", yes=yes)
+        left = {each.sender_id: names.tell_apart(database, settings.tenant, each) for each in found}
+    call.answer({"people": found, "memories_left": left}, _names(found))
+    if not call.as_json:
+        for sender, memories in left.items():
+            if memories:
+                rendering.warn(f"{memories:,} memories learned in none of the chats stay with {sender}.")
+
+
+def _names(found: list[OneByName]) -> Table | str:
+    if not found:
+        return "Nobody is one by name only."
+    headings = ("now", "chat", "then", "messages", "one person")
+    cells = [
+        (each.sender_id, chat.chat_id, chat.sender_id, chat.messages, each.user_id or "")
+        for each in found
+        for chat in each.chats
+    ]
+    return rendering.rows(headings, cells, right=("messages",))
 
 
 def _known(title: str, memories: list[KnownMemory]) -> Table:

@@ -14,6 +14,7 @@ from migrations import REVISION
 from pipeline.ingest import sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import FOREVER
+from pipeline.operations import names
 from pipeline.operations.doctor.facts import LateJobs, Server, Spaces, TenantData
 from pipeline.store import (
     chat_languages,
@@ -181,6 +182,11 @@ def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator
             drifted=sorted(drifted),
             without_job=lacking,
             orphans=orphans,
+            by_name=[
+                each.sender_id
+                for each in names.to_tell_apart(database, tenant_id)
+                if len(each.chats) > 1 and each.user_id is None
+            ],
         )
 
 

@@ -91,6 +91,8 @@ class TenantData:
     without_job: Mapping[str, int] = field(default_factory=dict)
     # vectors whose row is gone or was merged into another
     orphans: int = 0
+    # ids that are whoever has a name, in several chats, and that nobody has linked
+    by_name: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,162 @@
+"""Tell people apart who are one by their name only: give them an id in each of their chats.
+
+Exports that older versions imported made everybody of one name one person. Chat by chat their messages get the id that
+they would have today, in small transactions, and last what was made of them; the former id leaves the chat's members
+with that, so that a run which was broken off goes on with the next. Who was linked stays linked, and what was forgotten
+or switched off stays so.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from pipeline.memories.belief_revision import revise
+from pipeline.memories.fact_owners import FactOwner
+from pipeline.people import identities, suppression
+from pipeline.platforms import whatsapp
+from pipeline.platforms.identity import PREFIX
+from pipeline.store import chat_moves, chats, jobs, learned
+from pipeline.store import identities as stored_identities
+from pipeline.store import names as store
+from pipeline.store import suppression as suppression_list
+from pipeline.store.database import Database
+from pipeline.store.memory_ids import new_id
+from pipeline.store.transactions import persistently
+from schemas.base import Frozen
+from schemas.errors import Busy
+
+MESSAGES_AT_ONCE = 500
+"""Messages renamed in one transaction: some 0.3 s, during which their chat's accepting waits."""
+
+
+class NameInChat(Frozen):
+    """Somebody known by name, in one chat."""
+
+    chat_id: str
+    sender_id: str
+    """The id that they have there, or will have."""
+    messages: int
+
+
+class OneByName(Frozen):
+    """An id that is everybody of a name, in whatever chat."""
+
+    sender_id: str
+    user_id: str | None
+    """Whom somebody has linked it to: all stay this one person. None: nobody has."""
+    chats: list[NameInChat]
+    elsewhere: bool
+    """Whether it is in other chats, too, where a bot uses it."""
+    memories: int
+    """Memories of theirs; afterwards, of several people, those that were learned in none of the chats."""
+
+
+def to_tell_apart(database: Database, tenant_id: str) -> list[OneByName]:
+    """Return everybody who is one by name only. Raises `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        found: dict[str, list[store.Member]] = defaultdict(list)
+        members = store.members(connection, PREFIX)
+        for member in members:
+            found[member.sender_id].append(member)
+        there = {(member.chat_id, member.sender_id) for member in members}
+        return [
+            OneByName(
+                sender_id=old,
+                user_id=_linked_to(connection, old),
+                chats=chats_of,
+                elsewhere=len(chats_of) < len(its),
+                memories=store.memories_left(connection, old),
+            )
+            for old, its in found.items()
+            if (chats_of := list(_chats(its, there)))
+        ]
+
+
+def _chats(members: list[store.Member], there: set[tuple[str, str]]) -> Iterator[NameInChat]:
+    """Yield the chats in which an id is a name; none if it is one in no chat."""
+    news = {m.chat_id: whatsapp.sender_id(m.chat_id, m.sender_id.removeprefix(store.BEFORE)) for m in members}
+    # the new id is there where a run was broken off
+    named = [m for m in members if m.by_name or (not m.others and (m.chat_id, news[m.chat_id]) in there)]
+    for member in members if named else ():
+        if member in named or not member.others:
+            yield NameInChat(chat_id=member.chat_id, sender_id=news[member.chat_id], messages=member.by_name)
+
+
+def _linked_to(connection: Connection, sender_id: str) -> str | None:
+    user, *others = stored_identities.ids_of(connection, sender_id)
+    return user if others else None
+
+
+def tell_apart(database: Database, tenant_id: str, one: OneByName) -> int:
+    """Give somebody an id in each chat; return how many memories stay, as nobody can tell whose they are.
+
+    Raises `Busy` while something is forgotten or moved, and as `Database.tenant` does; the same call may be made again.
+    """
+    with database.tenant(tenant_id) as connection:
+        if chat_moves.unfinished(connection):
+            raise Busy(
+                "something is being forgotten, removed or moved: try again when `backscroll forget receipts` says "
+                "that it is finished"
+            )
+    for chat in one.chats:
+        step = _Step(tenant_id, one.sender_id, chat, alone=len(one.chats) == 1 and not one.elsewhere)
+        while persistently(partial(step.run, database)):
+            pass
+    with database.tenant(tenant_id) as connection:
+        return store.memories_left(connection, one.sender_id)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The telling apart of one id in one chat, step by step."""
+
+    tenant_id: str
+    old: str
+    chat: NameInChat
+    # the id is in no other chat
+    alone: bool
+
+    def run(self, database: Database) -> bool:
+        """Rename some messages, or what was made of them when there is none left; return whether there is more."""
+        chat_id, new = self.chat.chat_id, self.chat.sender_id
+        with database.tenant(self.tenant_id) as connection:
+            # nobody is linked, forgotten or switched off meanwhile
+            suppression_list.lock(connection, self.tenant_id, exclusive=True)
+            if chats.lock_exclusively(connection, chat_id) is None:
+                return False
+            if store.rename_messages(
+                connection, self.tenant_id, chat_id, self.old, new, derived=PREFIX, limit=MESSAGES_AT_ONCE
+            ):
+                return True
+            suppression.carry_over(connection, self.tenant_id, self.old, new)
+            identities.follow(connection, self.tenant_id, self.old, new)
+            self._memories(connection)
+            # whoever reads them now has read the former id
+            jobs.fence(connection, self.tenant_id, store.rename_made(connection, chat_id, self.old, new))
+        return False
+
+    def _memories(self, connection: Connection) -> None:
+        chat_id, old, new = self.chat.chat_id, self.old, self.chat.sender_id
+        learned.lock_owner(connection, self.tenant_id, stored_identities.user_of(connection, old))
+        split: list[UUID] = []
+        copies: list[UUID] = []
+        for row in store.memories(connection, chat_id, old, alone=self.alone):
+            if set(row.chats) <= {chat_id}:
+                store.give(connection, row.id, new)
+                continue
+            copy = new_id()
+            store.split(connection, row.id, copy, chat_id, new)
+            jobs.enqueue(connection, self.tenant_id, "embed", [f"memory:{copy}"], lane=chat_id)
+            if row.learned_by:
+                split.append(row.id)
+                copies.append(copy)
+        store.give_promoted(connection, chat_id, old, new, alone=self.alone)
+        if stored_identities.user_of(connection, old) != stored_identities.user_of(connection, new):
+            store.part(connection, old, new)
+        for owner, again in ((old, split), (new, copies)):
+            if again:
+                revise(connection, self.tenant_id, FactOwner(scope="user", user_id=owner), again=again)

@@ -1,0 +1,313 @@
+"""People of one name are told apart by chat, whatever was imported when, until somebody links them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from pipeline.ingest import accept, history
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.operations import names
+from pipeline.platforms import whatsapp
+from pipeline.platforms.identity import sender_by_name, without_chat
+from pipeline.platforms.records import ImportOptions, Record
+from pipeline.store import learned as learned_store
+from pipeline.store import names as stored_names
+from pipeline.store.database import Database
+from schemas.messages import ChatIn
+from tests.commands.conftest import Run, Workers
+from tests.conftest import TENANT, message
+from tests.memories.learned import learned
+from tests.tables import OF_TENANTS
+from tests.test_pipeline import rows
+
+ONE, TWO = "whatsapp:Семья", "whatsapp:工作群"
+NAMES = ["Анна", "王芳", "سارة", "Zoë/🦊 50%"]
+
+
+def said(name: str, *texts: str) -> list[str]:
+    return [f"13/01/24, 10:{minute:02d} - {name}: {text}" for minute, text in enumerate(texts)]
+
+
+def records(chat: str, lines: list[str]) -> list[Any]:
+    return list(whatsapp.parse(lines, ImportOptions(chat_id=chat, time_zone="Asia/Tokyo", date_order="dmy")))
+
+
+Import = Callable[[str, list[str]], int]
+
+
+@pytest.fixture
+def imported(database: Database, rules: SessionPolicy) -> Import:
+    """Import an export as a chat; how many messages were new."""
+
+    def store(chat: str, lines: list[str]) -> int:
+        events = history.store(database, TENANT, records(chat, lines), rules, settle=timedelta(0))
+        return sum(event.new for event in events if isinstance(event, history.Stored))
+
+    return store
+
+
+@pytest.fixture
+def imported_before(database: Database, rules: SessionPolicy) -> Import:
+    """Import an export as versions did in which a name was one person everywhere."""
+
+    def store(chat: str, lines: list[str]) -> int:
+        parsed = [
+            replace(each, message=each.message.model_copy(update={"sender_id": before}))
+            if isinstance(each, Record) and (before := without_chat(each.message.sender_id))
+            else each
+            for each in records(chat, lines)
+        ]
+        events = history.store(database, TENANT, parsed, rules, settle=timedelta(0))
+        return sum(event.new for event in events if isinstance(event, history.Stored))
+
+    return store
+
+
+def senders(database: Database) -> list[tuple[object, ...]]:
+    return rows(database, "SELECT chat_id, sender_id, count(*) FROM messages GROUP BY 1, 2 ORDER BY 1, 2")
+
+
+def mentions(database: Database, sender_id: str) -> dict[str, int]:
+    """How many rows of each table name an id."""
+    counted = {
+        table: rows(database, f"SELECT count(*) FROM {table} t WHERE t::text ~ '{sender_id}(?![@%])'")[0][0]
+        for table in OF_TENANTS
+    }
+    return {table: int(str(count)) for table, count in counted.items() if count}
+
+
+def exported(run: Run, who: str) -> str:
+    return run("export", "user", who).out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_people_of_one_name_in_two_exports_are_two_until_they_are_linked(
+    run: Run, database: Database, imported: Import, name: str
+) -> None:
+    imported(ONE, said(name, "мой код 17"))
+    imported(TWO, said(name, "我的代码是 42"))
+    one, two = (sender_by_name("whatsapp", chat, name) for chat in (ONE, TWO))
+    run("memories", "add", "любит чай", "--user", one, "--chat", ONE)
+    assert run("users", "show", two, "--json").json["current"] == []
+    assert ("17" in exported(run, one), "любит чай" in exported(run, one)) == (True, True)
+    assert ("17" in exported(run, two), "42" in exported(run, two)) == (False, True)
+    assert run("users", "link", two, one).code == 0
+    assert [each["content"] for each in run("users", "show", two, "--json").json["current"]] == ["любит чай"]
+    assert ("17" in exported(run, two), "42" in exported(run, one)) == (True, True)
+    assert run("users", "unlink", two).code == 0
+    assert run("forget", "user", one, "--yes").code == 0
+    assert senders(database) == [(TWO, two, 1)]
+    assert imported(ONE, said(name, "мой код 17")) == 0
+
+
+def test_a_number_in_an_export_is_whom_a_bot_knows_by_it(
+    run: Run, database: Database, imported: Import
+) -> None:
+    live = message(0, "live", id="wamid.1").model_copy(update={"sender_id": "whatsapp:491701234567"})
+    accept.accept(database, TENANT, ChatIn(chat_id="whatsapp:491701234567@c.us", kind="direct"), [live])
+    imported(ONE, said("+49 170 1234567", "из выгрузки"))
+    assert [each in exported(run, "whatsapp:491701234567") for each in ("live", "из выгрузки")] == [
+        True,
+        True,
+    ]
+    assert run("users", "tell-apart", "--json").json["people"] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_importing_again_doubles_nobody_before_and_after_people_are_told_apart(
+    run: Run, database: Database, imported: Import, imported_before: Import, name: str
+) -> None:
+    old, new = f"whatsapp:{name}", sender_by_name("whatsapp", ONE, name)
+    texts = ["один", "二", "ثلاثة"]
+    imported_before(ONE, said(name, texts[0]))
+    assert imported(ONE, said(name, *texts[:2])) == 1
+    assert senders(database) == [(ONE, old, 2)]
+    run("users", "tell-apart", "--yes")
+    assert senders(database) == [(ONE, new, 2)]
+    assert [imported(ONE, said(name, *texts[:count])) for count in (1, 2, 3, 3)] == [0, 0, 1, 0]
+    assert senders(database) == [(ONE, new, 3)]
+    assert rows(database, "SELECT sender_id FROM chat_members") == [(new,)]
+
+
+def old_memories(database: Database, old: str, ids: dict[str, str]) -> None:
+    """What versions before would have made of two who are one by name."""
+    learned(
+        database,
+        "lives in 里斯本",
+        user_id=old,
+        learned_in=ONE,
+        messages=[ids[ONE]],
+        attribute="home",
+        value="1",
+    )
+    learned(
+        database,
+        "is 素食者",
+        user_id=old,
+        learned_in=ONE,
+        also_in=[TWO],
+        messages=[ids[ONE], ids[TWO]],
+        attribute="diet",
+        value="vegan",
+    )
+    (home,) = rows(database, "SELECT id FROM memories WHERE attribute = 'home'")
+    newer = learned(
+        database,
+        "lives in 波尔图",
+        user_id=old,
+        learned_in=TWO,
+        messages=[ids[TWO]],
+        attribute="home",
+        value="2",
+    )
+    with database.tenant(TENANT) as connection:
+        learned_store.supersede(connection, TENANT, [(home[0], newer)])
+    learned(database, "喜欢茶", user_id=old, learned_by="")
+
+
+def test_telling_apart_takes_along_all_that_was_made_of_them(
+    run: Run, database: Database, imported_before: Import, workers: Workers
+) -> None:
+    name, old = "王芳", "whatsapp:王芳"
+    one, two = (sender_by_name("whatsapp", chat, name) for chat in (ONE, TWO))
+    for chat in (ONE, TWO):
+        imported_before(chat, [*said(name, "你好"), *said("+49 170 1234567", "привет")])
+    workers.finish()
+    ids = {
+        str(chat): f"{chat}/{external}"
+        for chat, external in rows(
+            database, f"SELECT chat_id, external_id FROM messages WHERE sender_id = '{old}'"
+        )
+    }
+    old_memories(database, old, ids)
+    with database.tenant(TENANT) as connection:
+        for statement in MADE:
+            connection.execute(text(statement), {"tenant": TENANT, "old": old, "chat": TWO})
+    shown = run("users", "tell-apart", "--dry-run", "--json").json
+    assert [(each["chat_id"], each["sender_id"]) for each in shown["people"][0]["chats"]] == [
+        (ONE, one),
+        (TWO, two),
+    ]
+    assert len(senders(database)) == 4
+    assert {each["check"] for each in json.loads(run("doctor", "--json").out)["findings"]} >= {"names"}
+    told = run("users", "tell-apart", "--yes", "--json").json
+    assert told["memories_left"] == {old: 1}
+    # of what was learned in no chat nobody can say whose it is
+    assert mentions(database, old) == {"memories": 1}
+    workers.finish()
+    pages = [run("users", "show", who, "--json").json for who in (one, two)]
+    assert [sorted(each["content"] for each in page["current"]) for page in pages] == [
+        ["is 素食者", "lives in 里斯本"],
+        ["is 素食者", "lives in 波尔图"],
+    ]
+    assert [page["earlier"] for page in pages] == [[], []]
+    assert rows(database, "SELECT user_id FROM query_log") == [(two,)]
+    assert rows(database, "SELECT name, user_id FROM entities WHERE user_id <> ''") == [(two, two)]
+    assert rows(database, "SELECT count(*) FROM entity_relations") == [(1,)]
+    assert run("users", "tell-apart", "--yes", "--json").json["people"] == []
+    assert {each["check"] for each in json.loads(run("doctor", "--json").out)["findings"]}.isdisjoint(
+        {"names"}
+    )
+    run("forget", "user", two, "--yes")
+    assert mentions(database, two) == {}
+    assert [each["content"] for each in run("users", "show", one, "--json").json["current"]] != []
+
+
+MADE = (
+    """INSERT INTO query_log (tenant_id, context_id, chat_id, user_id, profile, asked_at, shown, tokens, chars,
+        used_tokens, budget, latency_ms, degraded)
+    VALUES (:tenant, 'c', :chat, :old, 'balanced', now(), '{}', '{}', '{}', 0, 0, 0, '{}')""",
+    """INSERT INTO pruned_senders (tenant_id, session_id, sender_id)
+    SELECT :tenant, id, :old FROM conversation_sessions WHERE chat_id = :chat""",
+    """INSERT INTO entities (tenant_id, name, kind, user_id)
+    VALUES (:tenant, :old, 'person', :old), (:tenant, '里斯本', 'place', '')""",
+    """INSERT INTO entity_aliases (tenant_id, session_id, chat_id, entity_id, alias, display)
+    SELECT :tenant, s.id, s.chat_id, e.id, '王芳', '王芳' FROM conversation_sessions s, entities e
+    WHERE s.chat_id = :chat""",
+    """INSERT INTO entity_relations (tenant_id, session_id, chat_id, entity_id, other_id, weight, first_at, last_at)
+    SELECT :tenant, s.id, s.chat_id, min(e.id), max(e.id), 1, now(), now() FROM conversation_sessions s, entities e
+    WHERE s.chat_id = :chat GROUP BY 1, 2, 3""",
+)
+
+
+@pytest.mark.parametrize("own_name", ["аня", "telegram:11"])
+def test_who_was_linked_stays_one_person(
+    run: Run, database: Database, imported: Import, imported_before: Import, own_name: str
+) -> None:
+    old = "whatsapp:Аня"
+    for chat in (ONE, TWO):
+        imported_before(chat, said("Аня", f"в {chat}"))
+    # either may be the person's id
+    sender, user = (old, own_name) if own_name == "аня" else (own_name, old)
+    run("users", "link", sender, user, "--unseen")
+    assert "names" not in {each["check"] for each in json.loads(run("doctor", "--json").out)["findings"]}
+    assert run("users", "tell-apart", "--yes").code == 0
+    assert imported(ONE, said("Аня", f"в {ONE}", "новое")) == 1
+    person = run("users", "show", sender_by_name("whatsapp", ONE, "Аня"), "--json").json
+    assert (person["user_id"], sender_by_name("whatsapp", TWO, "Аня") in person["senders"]) == (user, True)
+    assert exported(run, user).count('"record":"message"') == 3
+
+
+@pytest.mark.parametrize("told_apart", [True, False])
+def test_who_was_forgotten_or_switched_off_by_name_stays_so_in_every_chat(
+    run: Run, database: Database, imported: Import, imported_before: Import, told_apart: bool
+) -> None:
+    imported_before(ONE, [*said("Łukasz", "sekret"), *said("عمر", "سر")])
+    run("forget", "user", "whatsapp:Łukasz", "--yes")
+    run("remember", "user", "whatsapp:عمر", "off")
+    if told_apart:
+        run("users", "tell-apart", "--yes")
+    for chat in (ONE, TWO):
+        assert imported(chat, [*said("Łukasz", "sekret", "drugi"), *said("عمر", "سر", "ثان")]) == 0
+    omar = sender_by_name("whatsapp", ONE, "عمر")
+    assert not run("users", "show", omar, "--unseen", "--json").json["remembered"]
+    assert "whatsapp:عمر" in run("remember", "user", omar, "on", "--unseen").err
+    assert run("remember", "user", "whatsapp:عمر", "on", "--unseen").code == 0
+    assert imported(TWO, said("عمر", "سر")) == 1
+
+
+def test_a_run_that_was_broken_off_goes_on_with_the_next(
+    run: Run, database: Database, imported_before: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for chat in (ONE, TWO):
+        imported_before(chat, said("Ева", "раз", "два", "три"))
+        run("memories", "add", f"была в {chat}", "--user", "whatsapp:Ева", "--chat", chat)
+    monkeypatch.setattr(names, "MESSAGES_AT_ONCE", 1)
+    rename = stored_names.rename_messages
+    for steps in (1, 3, 4, 6):
+        left = iter(range(steps))
+
+        def some(*given: Any, left: Any = left, **named: Any) -> int:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return rename(*given, **named)
+
+        monkeypatch.setattr(stored_names, "rename_messages", some)
+        run("users", "tell-apart", "--yes")
+    monkeypatch.setattr(stored_names, "rename_messages", rename)
+    assert run("users", "tell-apart", "--yes").code == 0
+    both = [sender_by_name("whatsapp", chat, "Ева") for chat in (ONE, TWO)]
+    assert senders(database) == [(ONE, both[0], 3), (TWO, both[1], 3)]
+    assert mentions(database, "whatsapp:Ева") == {}
+    assert [run("users", "show", who, "--json").json["memories"] for who in both] == [1, 1]
+
+
+def test_a_person_known_by_name_stays_one_when_the_chat_gets_another_id(
+    run: Run, database: Database, imported: Import
+) -> None:
+    new = "whatsapp:Семья и друзья"
+    imported(ONE, [*said("Оля", "раз"), *said("Łukasz", "sekret")])
+    run("forget", "user", sender_by_name("whatsapp", ONE, "Łukasz"), "--yes")
+    assert run("chats", "rename", ONE, new, "--yes").code == 0
+    assert imported(ONE, said("Оля", "раз", "два")) == 1
+    # under the new title it is another chat's file: what it has in common with the old one has other ids there
+    imported(new, [f"14/01/24, 10:00 - {who}: три" for who in ("Оля", "Łukasz")])
+    person = run("users", "show", sender_by_name("whatsapp", new, "Оля"), "--json").json
+    assert person["senders"] == [sender_by_name("whatsapp", ONE, "Оля")]
+    assert exported(run, person["user_id"]).count('"record":"message"') == 3
+    assert "Łukasz" not in str(rows(database, "SELECT sender_name FROM messages"))
