@@ -38,6 +38,7 @@ from pipeline.memories.learn import Learning
 from pipeline.memories.learned_memories import Said
 from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.doctor.facts import TenantData
+from pipeline.operations.names import NameInChat, OneByName
 from pipeline.operations.retention import retention_of
 from pipeline.people.visibility import Visible
 from pipeline.platforms.records import Record
@@ -189,7 +190,20 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     ),
     "enrich.embedding_text.load.keys": lambda a: [f"message:{each}" for each in a.ids("messages")],
     "messages: int": lambda _: 100,
-    "store.chat_moves.copies.derived": lambda _: "import:",
+    "derived: str": lambda _: "import:",
+    "people.identities.unite.other": lambda a: a.name("messages", "sender_id"),
+    "people.suppression.admit.former": lambda a: a.names("chats", "chat_id"),
+    "old: str": lambda a: a.name("messages", "sender_id"),
+    "new: str": lambda a: f"{a.text[:100]}@here",
+    "alone: bool": lambda _: True,
+    "store.names.split.copy": lambda _: uuid4(),
+    "operations.names.tell_apart.one": lambda a: OneByName(
+        sender_id=a.name("messages", "sender_id"),
+        user_id=None,
+        chats=[NameInChat(chat_id=a.chat_id, sender_id=f"{a.text[:100]}@here", messages=1)],
+        elsewhere=False,
+        memories=1,
+    ),
     "ingest.chat_moves.admit.key": lambda _: bytes(32),
     "people.identities.merge.into": lambda a: a.name("users", "user_id"),
     "people.identities.merge.user_id": lambda a: a.name("user_senders", "sender_id"),
