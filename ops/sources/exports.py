@@ -17,7 +17,10 @@ _READABLE = (".txt", ".json", ".jsonl", ".ndjson")
 # names that platforms give their file inside a zip or a folder
 _WELL_KNOWN = ("_chat.txt", "result.json")
 # a Slack export, perhaps in one more folder, and no deeper: a whole disk may be given by mistake
-_DEPTHS = ("*", "*/_chat.txt", "*/*.json", "*/*/*.json")
+_DEPTHS = (
+    *("*", "*/_chat.txt", "*/*.json", "*/*/*.json"),
+    *("teams/*/*/*.json", "*/teams/*/*.json", "*/teams/*/*/*.json"),
+)
 # Files of a folder or zip whose format is detected.
 MAX_DETECTED = 200
 _BUFFER_BYTES = 256 * 1024

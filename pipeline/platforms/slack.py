@@ -1,13 +1,14 @@
-"""Parse Slack's workspace export: a folder of days for each channel.
+"""Parse Slack's export of a workspace, or of an Enterprise Grid: a folder of days for each channel.
 
-A message's `ts` is its id in the channel and its time. Apps and bots have the role `assistant`; service messages are
+A Grid keeps the channels of one workspace in `teams/<workspace>/`, those of several and direct messages beside it. A
+message's `ts` is its id in the channel and its time. Apps and bots have the role `assistant`; service messages are
 counted and left out.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,7 +26,9 @@ _INDEXES: dict[str, ChatKind] = {
     "mpims.json": "group",
     "dms.json": "direct",
 }
-_DAY = re.compile(r"(?P<folder>[^/]+)/(?P<day>\d{4}-\d{2}-\d{2})\.json")
+_PEOPLE = ("users.json", "org_users.json")
+_TEAM = re.compile(r"(?:^|(?<=/))teams/[^/]+/$")
+_DAY = re.compile(r"(?P<folder>(?:teams/[^/]+/)?[^/]+)/\d{4}-\d{2}-\d{2}\.json")
 _WRITTEN = frozenset(
     ("", "bot_message", "me_message", "thread_broadcast", "reply_broadcast", "file_share", "file_comment")
 )
@@ -37,21 +40,31 @@ _TS = re.compile(r"(?P<seconds>\d{1,12})(?:\.(?P<micros>\d{1,6})\d*)?")
 
 def root_of(names: Collection[str]) -> str | None:
     """Return the export's folder among these paths ("" or ending in a slash), or None; a zip may have one around it."""
-    roots = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] in _INDEXES}
-    roots = {root for root in roots if not root.startswith("__MACOSX")}
-    if not roots:
-        return None
-    root = min(roots, key=len)
-    return f"{root}/" if root else ""
+    roots = {_TEAM.sub("", _above(name)) for name in names if _base(name) in _INDEXES}
+    return min((root for root in roots if not root.startswith("__MACOSX")), key=len, default=None)
 
 
 def files_of(names: Collection[str]) -> list[str]:
     """Return the paths that `parse` reads, in its order: the lists, then each channel's days."""
     if (root := root_of(names)) is None:
         return []
-    lists = [name for name in (root + "users.json", *(root + index for index in _INDEXES)) if name in names]
-    inner = (name for name in names if name.startswith(root))
-    return [*lists, *sorted(name for name in inner if _DAY.fullmatch(name[len(root) :]))]
+    inner = sorted(name for name in names if name.startswith(root))
+    lists = [
+        name
+        for listed in (*_PEOPLE, *_INDEXES)
+        for name in inner
+        if _base(name) == listed and _TEAM.sub("", _above(name)) == root
+    ]
+    return [*lists, *(name for name in inner if _DAY.fullmatch(name[len(root) :]))]
+
+
+def _above(path: str) -> str:
+    """Return the folder of a path, with its slash."""
+    return path[: path.rfind("/") + 1]
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportOptions) -> Iterator[Parsed]:
@@ -71,20 +84,27 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
             yield loaded
         else:
             listed[name] = loaded
-    people = {key: person for person in listed.get(root + "users.json", []) if (key := _key(person))}
+    people = {
+        key: person
+        for name, persons in listed.items()
+        if _base(name) in _PEOPLE
+        for person in persons
+        if (key := _key(person))
+    }
     names_of = {key: _person_name(person) for key, person in people.items()}
     zones = Counter(zone for person in people.values() if isinstance(zone := person.get("tz"), str))
     bots = {key for key, person in people.items() if person.get("is_bot")} | {"USLACKBOT"}
-    folders = dict(
-        folder
-        for index, kind in _INDEXES.items()
-        for raw in listed.get(root + index, [])
-        for folder in _folders(raw, kind, names_of)
-    )
+    folders = {
+        _above(name)[len(root) :] + folder: channel
+        for name, channels in listed.items()
+        if (kind := _INDEXES.get(_base(name)))
+        for raw in channels
+        for folder, channel in _folders(raw, kind, names_of)
+    }
     chat: ChatIn | None = None
     current, times_said = "", False
     for name in days:
-        folder = name[len(root) :].partition("/")[0]
+        folder = _above(name)[len(root) : -1]
         if folder != current:
             current = folder
             try:
@@ -97,7 +117,7 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
                 if not times_said:
                     yield _times(chat.time_zone, zones)
                     times_said = True
-            if chat is not None and folder not in folders:
+            if chat is not None and not _channel(folder, folders):
                 yield Notice(
                     text=f"No list of channels names the folder {folder}; its name serves as the id."
                 )
@@ -140,10 +160,12 @@ def _person_name(person: dict[str, Any]) -> str:
     )
 
 
-def _folders(
-    raw: Any, kind: ChatKind, names: dict[str, str]
-) -> Iterator[tuple[str, tuple[str, ChatKind, str]]]:
-    """Map each folder to (id, kind, title); a direct chat's folder is its id, and its title its people."""
+_Channel = tuple[str, ChatKind, str]
+"""A channel's id, kind and title."""
+
+
+def _folders(raw: Any, kind: ChatKind, names: dict[str, str]) -> Iterator[tuple[str, _Channel]]:
+    """Map the channel's folder to the channel; a direct chat's folder is its id, and its title its people."""
     if (key := _key(raw)) is None:
         return
     name = fields.name_of(raw.get("name"))
@@ -153,8 +175,17 @@ def _folders(
     yield (name or key, (key, kind, people if grouped and people else f"#{name}" if name else key))
 
 
-def _chat(folder: str, folders: dict[str, tuple[str, ChatKind, str]], options: ImportOptions) -> ChatIn:
-    key, kind, title = folders.get(folder, (folder, "group", f"#{folder}"))
+def _channel(folder: str, folders: Mapping[str, _Channel]) -> _Channel | None:
+    """Return what a list says of a folder; a channel of several workspaces may be in the lists above them only."""
+    return folders.get(folder) or folders.get(_base(folder))
+
+
+def _chat(folder: str, folders: Mapping[str, _Channel], options: ImportOptions) -> ChatIn:
+    key, kind, title = _channel(folder, folders) or (
+        folder.removeprefix("teams/"),
+        "group",
+        f"#{_base(folder)}",
+    )
     return fields.chat_of("slack", f"slack:{key}", options, kind=kind, title=title)
 
 

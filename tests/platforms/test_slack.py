@@ -209,3 +209,95 @@ def test_a_day_that_cannot_be_read_means_that_something_is_missing() -> None:
 )
 def test_markup_is_written_out(markup: str, text: str) -> None:
     assert plain(markup, {"U1": "Ana"}) == text
+
+
+def person(key: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"id": key, "name": key.lower(), "profile": {"display_name": name}, **more}
+
+
+def say(user: str, text: str, ts: str = "1772359201.000100") -> dict[str, str]:
+    return {"type": "message", "user": user, "ts": ts, "text": text}
+
+
+GRID = {
+    "org_users.json": [person("W1", "Анна Ким"), person("W2", "陈伟"), person("W3", "ليلى", is_bot=True)],
+    "channels.json": [{"id": "C9", "name": "общий"}],
+    "dms.json": [{"id": "D1", "members": ["W1", "W2"]}],
+    "D1/2026-03-01.json": [say("W2", "今晚吃饺子吗?")],
+    "общий/2026-03-01.json": [say("W1", "Собрание в среду")],
+    # two workspaces have each a channel of that name, and share another
+    "teams/порт/channels.json": [{"id": "C1", "name": "general"}, {"id": "C7", "name": "合同"}],
+    "teams/порт/users.json": [person("W4", "Đặng Thị Hoa 🌸")],
+    "teams/порт/general/2026-03-01.json": [say("W4", "Tàu vào cảng lúc sáu giờ")],
+    "teams/порт/合同/2026-03-01.json": [say("W2", "合同签好了", "1772359300.000200")],
+    "teams/المصنع/channels.json": [{"id": "C2", "name": "general"}, {"id": "C7", "name": "合同"}],
+    "teams/المصنع/groups.json": [{"id": "G3", "name": "مدير"}],
+    "teams/المصنع/general/2026-03-01.json": [say("W3", "الرافعة متوقفة اليوم")],
+    "teams/المصنع/合同/2026-03-01.json": [say("W2", "合同签好了", "1772359300.000200")],
+    "teams/المصنع/مدير/2026-03-02.json": [say("W1", "<@W2> спасибо")],
+    # in no list of its workspace: a channel of several workspaces, and one that is gone
+    "teams/المصنع/общий/2026-03-02.json": [say("W1", "Среда отменена", "1772459201.000100")],
+    "teams/المصنع/old/2026-03-02.json": [say("W2", "旧的")],
+}
+
+
+def write(folder: Path, files: dict[str, Any]) -> Path:
+    for name, value in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(json.dumps(value, ensure_ascii=False))
+    return folder
+
+
+def zip_of(folder: Path, path: Path) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in folder.rglob("*.json"):
+            archive.write(file, file.relative_to(folder).as_posix())
+    return path
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("around", ["", "Orga nisation/"])
+def test_a_grid_is_read_with_every_workspace_and_all_names(tmp_path: Path, around: str, zipped: bool) -> None:
+    source = write(tmp_path / "grid", {around + name: value for name, value in GRID.items()})
+    grid = read_path(zip_of(source, tmp_path / "grid.zip") if zipped else source)
+    assert {(chat.chat_id, chat.kind, chat.title) for chat in grid.chats} == {
+        ("slack:D1", "direct", "Анна Ким, 陈伟"),
+        ("slack:C9", "group", "#общий"),
+        ("slack:C1", "group", "#general"),
+        ("slack:C2", "group", "#general"),
+        ("slack:C7", "group", "#合同"),
+        ("slack:G3", "group", "#مدير"),
+        ("slack:المصنع/old", "group", "#old"),
+    }
+    assert {(r.chat_id, r.message.sender_name, r.message.role, r.message.content) for r in grid.records} == {
+        ("slack:D1", "陈伟", "user", "今晚吃饺子吗?"),
+        ("slack:C9", "Анна Ким", "user", "Собрание в среду"),
+        ("slack:C9", "Анна Ким", "user", "Среда отменена"),
+        ("slack:C1", "Đặng Thị Hoa 🌸", "user", "Tàu vào cảng lúc sáu giờ"),
+        ("slack:C2", "ليلى", "assistant", "الرافعة متوقفة اليوم"),
+        ("slack:C7", "陈伟", "user", "合同签好了"),
+        ("slack:G3", "Анна Ким", "user", "@陈伟 спасибо"),
+        ("slack:المصنع/old", "陈伟", "user", "旧的"),
+    }
+    # what two workspaces share has one id, by which it is stored once
+    assert {record.message.external_id for record in grid.records if record.chat_id == "slack:C7"} == {
+        "1772359300.000200"
+    }
+    assert not grid.broken
+    assert ["old" in notice for notice in grid.notices] == [True]
+
+
+def test_one_workspace_of_a_grid_can_be_given_alone(tmp_path: Path) -> None:
+    write(tmp_path, GRID)
+    port = read_path(tmp_path / "teams/порт")
+    assert {chat.chat_id for chat in port.chats} == {"slack:C1", "slack:C7"}
+    assert port.messages[0].sender_name == "Đặng Thị Hoa 🌸"
+
+
+def test_a_channel_may_be_called_teams() -> None:
+    workspace = read(
+        {"channels.json": [{"id": "C5", "name": "teams"}], "teams/2026-03-01.json": [say("U1", "чай?")]}
+    )
+    assert [(record.chat_id, record.message.content) for record in workspace.records] == [
+        ("slack:C5", "чай?")
+    ]

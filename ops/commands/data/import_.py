@@ -57,7 +57,7 @@ def import_(
 
     - WhatsApp: *Export chat*, the `.zip` or `.txt` as it is; give its time zone with `--tz`
     - Telegram Desktop: *Export chat history* as JSON, the `result.json` or its folder
-    - Slack: the workspace's export, as zip or folder
+    - Slack: the export of a workspace or Enterprise Grid, as zip or folder
     - Discord: DiscordChatExporter's JSON
     - JSON Lines: a message on each line, fields as in `POST /v1/messages`
 
