@@ -14,10 +14,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.platforms import fields, slack_text
-from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped, Times
+from pipeline.platforms import fields, kinds, slack_text
+from pipeline.platforms.identity import sender_by_name
+from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Times
 from schemas.errors import InvalidInput
-from schemas.messages import ChatIn, ChatKind
+from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 # the lists of conversations, and what kind of chat they hold
 _INDEXES: dict[str, ChatKind] = {
@@ -29,9 +30,7 @@ _INDEXES: dict[str, ChatKind] = {
 _PEOPLE = ("users.json", "org_users.json")
 _TEAM = re.compile(r"(?:^|(?<=/))teams/[^/]+/$")
 _DAY = re.compile(r"(?P<folder>(?:teams/[^/]+/)?[^/]+)/\d{4}-\d{2}-\d{2}\.json")
-_WRITTEN = frozenset(
-    ("", "bot_message", "me_message", "thread_broadcast", "reply_broadcast", "file_share", "file_comment")
-)
+_KINDS = kinds.of("slack")
 # what stands in place of the text of a message that has only blocks
 _NOT_SHOWN = "This content can't be displayed."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -51,7 +50,7 @@ def files_of(names: Collection[str]) -> list[str]:
     inner = sorted(name for name in names if name.startswith(root))
     lists = [
         name
-        for listed in (*_PEOPLE, *_INDEXES)
+        for listed in (*_PEOPLE, *_INDEXES, *_KINDS.fates)
         for name in inner
         if _base(name) == listed and _TEAM.sub("", _above(name)) == root
     ]
@@ -77,30 +76,26 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
     root = root_of(names) or ""
     files = files_of(names)
     days = [name for name in files if _DAY.fullmatch(name[len(root) :])]
-    listed: dict[str, list[Any]] = {}
+    listed: list[tuple[str, str, Any]] = []
     for name in files[: len(files) - len(days)]:
         loaded = _load(name, read)
         if isinstance(loaded, Broken):
             yield loaded
         else:
-            listed[name] = loaded
-    people = {
-        key: person
-        for name, persons in listed.items()
-        if _base(name) in _PEOPLE
-        for person in persons
-        if (key := _key(person))
-    }
+            listed += [(_above(name)[len(root) :], _base(name), raw) for raw in loaded]
+    people = {key: raw for _, base, raw in listed if base in _PEOPLE and (key := _key(raw))}
     names_of = {key: _person_name(person) for key, person in people.items()}
     zones = Counter(zone for person in people.values() if isinstance(zone := person.get("tz"), str))
     bots = {key for key, person in people.items() if person.get("is_bot")} | {"USLACKBOT"}
-    folders = {
-        _above(name)[len(root) :] + folder: channel
-        for name, channels in listed.items()
-        if (kind := _INDEXES.get(_base(name)))
-        for raw in channels
-        for folder, channel in _folders(raw, kind, names_of)
-    }
+    folders: dict[str, _Channel] = {}
+    for team, base, raw in listed:
+        if kind := _INDEXES.get(base):
+            folders |= {team + folder: channel for folder, channel in _folders(raw, kind, names_of)}
+        elif base in _KINDS.fates and (reported := _KINDS.report(team + base, base)):
+            yield reported
+    for name in sorted(set(names) - set(files)):
+        if name.endswith(".json") and _above(name) == root:
+            yield Notice(text=f"{name} is not read: Slack's exports are not known to have such a file.")
     chat: ChatIn | None = None
     current, times_said = "", False
     for name in days:
@@ -128,7 +123,7 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
             yield messages
             continue
         for index, raw in enumerate(messages):
-            yield _message(raw, f"{name}, [{index}]", chat, names_of, bots)
+            yield from _read(raw, f"{name}, [{index}]", chat, names_of, bots)
 
 
 def _times(zone: str | None, zones: Counter[str]) -> Times:
@@ -189,19 +184,29 @@ def _chat(folder: str, folders: Mapping[str, _Channel], options: ImportOptions) 
     return fields.chat_of("slack", f"slack:{key}", options, kind=kind, title=title)
 
 
-def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: set[str]) -> Parsed:
+def _read(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: set[str]) -> Iterator[Parsed]:
     if not isinstance(raw, dict):
-        return Broken(where=where, reason="is no JSON object")
-    written = str(raw.get("subtype") or "") in _WRITTEN and not raw.get("hidden")
-    if raw.get("type", "message") != "message" or not written:
-        return Skipped(where=where, reason="service message")
-    user, bot = raw.get("user"), raw.get("bot_id")
+        yield Broken(where=where, reason="is no JSON object")
+        return
+    kind = str(raw.get("subtype") or "")
+    if not kind:
+        written = raw.get("type", "message") == "message"
+        kind = "hidden" if raw.get("hidden") else "" if written else str(raw["type"])
+    yield from _KINDS.read(where, kind, lambda: _message(raw, where, chat, names, bots))
+
+
+def _message(raw: dict[str, Any], where: str, chat: ChatIn, names: dict[str, str], bots: set[str]) -> Parsed:
+    # a comment on a file, as long as these were no messages
+    comment = fields.dict_of(raw.get("comment"))
+    user, bot = raw.get("user") or comment.get("user"), raw.get("bot_id")
     ts = raw.get("ts")
     if not isinstance(ts, str) or (found := _TS.fullmatch(ts)) is None:
         return Broken(where=where, reason=f"ts {ts!r} is no time of Slack's, such as 1700000000.000100")
-    if not (sender := fields.name_of(user, bot, raw.get("username"))):
+    sender, name = fields.name_of(user, bot), _sender_name(raw, names, user)
+    if not (sender or name):
         return Broken(where=where, reason="user and bot_id are missing")
-    by_app = bool(bot) or user in bots
+    by_app = bool(bot) or sender in bots or raw.get("subtype") == "bot_message"
+    text, forwarded = _text(raw, fields.text_of(comment.get("comment")), by_app=by_app)
     try:
         # added up in whole numbers: the last digits order the messages of one instant
         since = timedelta(
@@ -214,12 +219,12 @@ def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: se
     return fields.read_message(
         where,
         chat.chat_id,
-        text=slack_text.plain(_text(raw, by_app=by_app), names),
+        text=slack_text.plain(text, names),
         media=_files(raw),
-        metadata={"edited_ts": edited_ts} if isinstance(edited_ts, str) else {},
+        metadata=forwarded | ({"edited_ts": edited_ts} if isinstance(edited_ts, str) else {}),
         external_id=ts,
-        sender_id=f"slack:{sender}",
-        sender_name=_sender_name(raw, names),
+        sender_id=f"slack:{sender}" if sender else sender_by_name("slack", chat.chat_id, name),
+        sender_name=name,
         role="assistant" if by_app else "user",
         sent_at=sent_at,
         # the message that a thread began with
@@ -227,23 +232,32 @@ def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: se
     )
 
 
-def _text(raw: dict[str, Any], *, by_app: bool) -> str:
-    """Return what was written, in text or blocks, and what apps attach; of people's link previews, the titles."""
-    text = fields.text_of(raw.get("text"))
+def _text(raw: dict[str, Any], comment: str, *, by_app: bool) -> tuple[str, dict[str, str]]:
+    """Return what was written, in text, blocks or with files, what apps attach, and what people share.
+
+    Of people's link previews the titles are kept. A message that is shared without a word is forwarded: the metadata
+    names its author.
+    """
+    text = comment or fields.text_of(raw.get("text"))
     if not text or text.startswith(_NOT_SHOWN):
         text = slack_text.of_blocks(raw.get("blocks")) or text.removeprefix(_NOT_SHOWN)
+    with_files = [slack_text.of_file(file) for file in fields.dicts_of(raw.get("files"))]
     attachments = fields.dicts_of(raw.get("attachments"))
-    if by_app or not text:
-        said = [slack_text.of_attachment(item) for item in attachments]
-    else:
-        said = [f"[link {title}]" for item in attachments if (title := fields.text_of(item.get("title")))]
-    return "\n".join(part for part in (text, *said) if part and (part is text or part not in text))
+    alone = not (text or any(with_files))
+    shared = [fields.name_of(item.get("author_name")) for item in attachments if item.get("is_share")]
+    said = [
+        slack_text.of_attachment(item) if by_app or alone else slack_text.attached(item)
+        for item in attachments
+    ]
+    parts = (text, *with_files, *said)
+    written = "\n".join(part for part in parts if part and (part is text or part not in text))
+    return written, {FORWARDED: shared[0]} if alone and shared else {}
 
 
-def _sender_name(raw: dict[str, Any], names: dict[str, str]) -> str:
+def _sender_name(raw: dict[str, Any], names: dict[str, str], user: object) -> str:
     shown = fields.dict_of(raw.get("user_profile"))
     return fields.name_of(
-        names.get(str(raw.get("user"))),
+        names.get(str(user)),
         shown.get("display_name"),
         shown.get("real_name"),
         raw.get("username"),

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipeline.platforms.fields import dicts_of, text_of
+from pipeline.platforms.fields import dict_of, dicts_of, text_of
 
 # the markup of elements of rich texts
 _INLINE = {
@@ -15,6 +15,8 @@ _INLINE = {
     "usergroup": "<!subteam^{usergroup_id}>",
     "broadcast": "<!{range}>",
     "emoji": ":{name}:",
+    "date": "{fallback}",
+    "color": "{value}",
 }
 _ANGLED = re.compile(r"<([^<>\s][^<>]*)>")
 
@@ -63,6 +65,26 @@ def of_attachment(item: Mapping[str, Any]) -> str:
     said = [_text(item.get(name)) for name in ("pretext", "title", "text")]
     parts = [*said, of_blocks(item.get("blocks")), *fields]
     return "\n".join(filter(None, parts)) or _text(item.get("fallback"))
+
+
+def attached(item: Mapping[str, Any]) -> str:
+    """Return what a person's own words come with: a message of somebody as a quotation, of a link the title."""
+    if item.get("is_share") or item.get("is_msg_unfurl"):
+        author = text_of(item.get("author_name"))
+        said = f"{author}: {of_attachment(item)}" if author else of_attachment(item)
+        return "\n".join(f"> {line}" for line in said.splitlines())
+    return f"[link {title}]" if (title := text_of(item.get("title"))) else ""
+
+
+def of_file(file: Mapping[str, Any]) -> str:
+    """Return what was written with a file, and the beginning of what is spoken in it as Slack wrote it down.
+
+    >>> of_file({"initial_comment": {"comment": "see page 3"}, "transcription": {"preview": {"content": "hello"}}})
+    'see page 3\\nhello'
+    """
+    comment = dict_of(file.get("initial_comment")).get("comment")
+    spoken = dict_of(dict_of(file.get("transcription")).get("preview")).get("content")
+    return "\n".join(filter(None, (text_of(comment), text_of(spoken))))
 
 
 def _lines(block: Mapping[str, Any]) -> Iterator[str]:

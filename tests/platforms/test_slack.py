@@ -301,3 +301,92 @@ def test_a_channel_may_be_called_teams() -> None:
     assert [(record.chat_id, record.message.content) for record in workspace.records] == [
         ("slack:C5", "чай?")
     ]
+
+
+def test_a_shared_message_stays_with_the_comment_on_it_and_is_nobody_elses_words() -> None:
+    shared = {"is_share": True, "author_name": "ليلى", "text": "الإيجار 340 يورو\nفي السنة", "fallback": "x"}
+    day = one_day(
+        {"text": "看这个", "attachments": [shared]},
+        {
+            "text": "см. <https://a.example/archives/C2/p1>",
+            "attachments": [{"is_msg_unfurl": True, "text": "да"}],
+        },
+        {"text": "", "attachments": [shared]},
+        {"text": "", "attachments": [{"title": "Карта", "fallback": "карта"}]},
+    )
+    assert day.contents == [
+        "看这个\n> ليلى: الإيجار 340 يورو\n> في السنة",
+        "см. https://a.example/archives/C2/p1\n> да",
+        "الإيجار 340 يورو\nفي السنة",
+        "Карта",
+    ]
+    assert [message.metadata for message in day.messages] == [{}, {}, {"forwarded_from": "ليلى"}, {}]
+
+
+def test_an_app_without_an_id_is_no_user_and_nobody_of_another_channel() -> None:
+    app = {"user": None, "subtype": "bot_message", "username": "潮汐 Bot", "text": "高潮 14:20 🌊"}
+    files = {
+        "channels.json": [{"id": "C1", "name": "порт"}, {"id": "C2", "name": "港"}],
+        **{f"{name}/2026-03-01.json": [app | {"ts": "1772359201.000100"}] for name in ("порт", "港")},
+    }
+    messages = read(files).messages
+    assert [(message.role, message.sender_name) for message in messages] == [("assistant", "潮汐 Bot")] * 2
+    assert len({message.sender_id for message in messages}) == 2
+
+
+def test_what_people_write_with_a_file_is_kept() -> None:
+    comment = {"user": "U2", "comment": "ดูหน้า 3"}
+    spoken = {"status": "complete", "preview": {"content": "Ще пет минути", "has_more": False}}
+    day = one_day(
+        {"subtype": "file_comment", "user": None, "comment": comment, "text": "<@U2> commented on a file"},
+        {"text": "", "files": [{"name": "план.pdf", "initial_comment": {"comment": "第三页"}}]},
+        {"text": "", "files": [{"name": "audio_message.m4a", "transcription": spoken}]},
+        users=[person("U2", "สมชาย")],
+    )
+    assert day.contents == ["ดูหน้า 3", "[document план.pdf] 第三页", "[audio] Ще пет минути"]
+    assert [message.sender_name for message in day.messages] == ["สมชาย", "", ""]
+
+
+def test_dates_and_colours_in_blocks_are_text() -> None:
+    parts = [{"type": "date", "timestamp": 1, "fallback": "1 марта"}, {"type": "text", "text": " "}]
+    section = {"type": "rich_text_quote", "elements": [*parts, {"type": "color", "value": "#FF0000"}]}
+    blocks = [{"type": "rich_text", "elements": [section]}]
+    assert one_day({"text": "", "blocks": blocks}).contents == ["1 марта #FF0000"]
+
+
+@pytest.mark.parametrize(
+    ("message", "content", "skipped", "unread"),
+    [
+        ({"subtype": "slackbot_response", "user": "USLACKBOT"}, "密码在冰箱上", [], []),
+        ({"subtype": "document_comment_root"}, "密码在冰箱上", [], []),
+        ({"subtype": "huddle_thread", "user": "USLACKBOT"}, None, ["service message"], []),
+        ({"subtype": "tombstone", "hidden": True}, None, ["deleted message"], []),
+        ({"hidden": True}, None, ["service message"], []),
+        ({"subtype": "ekm_access_denied"}, None, ["kind that Slack does not export"], []),
+        ({"subtype": "hologram"}, "密码在冰箱上", [], ["hologram"]),
+        ({"type": "hologram"}, "密码在冰箱上", [], ["hologram"]),
+    ],
+)
+def test_what_becomes_of_a_message_depends_on_its_kind(
+    message: dict[str, Any], content: str | None, skipped: list[str], unread: list[str]
+) -> None:
+    day = one_day({"text": "密码在冰箱上", **message})
+    assert day.contents == ([content] if content else [])
+    assert [item.reason for item in day.skipped] == skipped
+    assert [(item.platform, item.kind, item.known) for item in day.unread] == [
+        ("Slack", kind, False) for kind in unread
+    ]
+
+
+def test_other_files_of_an_export_are_counted_or_named() -> None:
+    files = {
+        "channels.json": [{"id": "C1", "name": "порт"}],
+        "порт/2026-03-01.json": [say("U1", "ок")],
+        "canvases.json": [{"id": "F1", "title": "План"}, {"id": "F2"}],
+        "integration_logs.json": [{"app_id": 1}],
+        "заметки.json": [],
+    }
+    workspace = read(files)
+    assert [item.reason for item in workspace.skipped] == ["kind that Slack does not export"] * 2
+    assert [notice.partition(" ")[0] for notice in workspace.notices] == ["заметки.json"]
+    assert (workspace.contents, workspace.unread, workspace.broken) == (["ок"], [], [])

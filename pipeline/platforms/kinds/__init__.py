@@ -1,13 +1,13 @@
 """What becomes of each kind of thing that a platform's export holds; the tables are `PLATFORM.toml` here."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from pipeline.platforms.records import Skipped, Unread
+from pipeline.platforms.records import Parsed, Skipped, Unread
 
 MAX_KIND_CHARS = 60
 _KEPT = ("text", "about")
@@ -44,6 +44,16 @@ class Kinds:
         """Return the fields that are not in the table and may hold text: others only describe a message."""
         new = {field: value for field, value in raw.items() if field not in self.fates and value}
         return {field: value for field, value in new.items() if isinstance(value, str | list | dict)}
+
+    def read(self, where: str, kind: str, message: Callable[[], Parsed]) -> Iterator[Parsed]:
+        """Yield what is reported of a thing of this kind, and its message unless nobody wrote one."""
+        if (reported := self.report(where, kind)) is not None:
+            yield reported
+        if not isinstance(reported, Skipped):
+            found = message()
+            # what is not read may hold no text
+            if reported is None or not isinstance(found, Skipped):
+                yield found
 
 
 @cache
