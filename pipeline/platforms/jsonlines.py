@@ -20,42 +20,62 @@ from pydantic import ValidationError
 from pipeline.platforms import fields
 from pipeline.platforms.identity import ImportIds, Positions
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, Times
-from schemas.messages import ChatIn, MessageIn
+from schemas.messages import MAX_CONTENT_BYTES, ChatIn, MessageIn
 
 _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or say --chat"
 
 
+# Lines that a text with raw line breaks may have; each is tried with those before it.
+_MAX_JOINED = 200
+
+
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
-    """Parse chats and messages from the lines of the file, skipping blank lines."""
-    reader = _JsonLinesReader(options)
+    """Parse chats and messages from the lines of the file, skipping blank lines.
+
+    A text with line breaks that should have been escaped goes on in the lines after it.
+    """
+    reader = Reader(options)
     cut: Broken | None = None
+    # the lines of a text that does not end in its line
+    open_: list[str] = []
     for number, raw in enumerate(lines, start=1):
-        line = raw.strip().removeprefix("\ufeff")
+        line, where = raw.strip().removeprefix("\ufeff"), f"line {number}"
+        more = 0 < len(open_) < _MAX_JOINED and sum(map(len, open_)) < MAX_CONTENT_BYTES
+        if cut is not None and more and not _is_object(line):
+            open_.append(raw.rstrip("\r\n"))
+            if not line.endswith("}") or not _is_object(joined := "\n".join(open_)):
+                continue
+            line, where, cut, open_ = joined, cut.where, None, []
         if not line:
             continue
-        where = f"line {number}"
         if cut is not None:
-            yield cut
-            cut = None
+            also = f", nor with what follows until line {number - 1}" if len(open_) > 1 else ""
+            yield replace(cut, reason=cut.reason + also)
+        cut, open_ = None, []
         try:
-            yield from reader.read(line, where)
-        except ValidationError as error:
-            yield Broken(where=where, reason=fields.sentence(error))
+            raw_object = object_of(line)
         except NotJson as error:
             cut = Broken(where=where, reason=str(error))
+            open_ = [line] if error.in_text else []
         except (ValueError, RecursionError) as error:
             yield Broken(where=where, reason=str(error))
+        else:
+            yield from reader.read(raw_object, where)
     if cut is not None:
         # a whole file ends with a line that is whole
         yield replace(cut, breaks_off=True)
 
 
 class NotJson(ValueError):
-    """A line is not JSON; the message says where."""
+    """A line is not JSON; the message says where, `in_text` whether it ends inside a text."""
+
+    def __init__(self, error: json.JSONDecodeError) -> None:
+        super().__init__(f"is not JSON: {error.msg} at column {error.colno}")
+        self.in_text = error.msg.startswith("Unterminated string")
 
 
-class _JsonLinesReader:
-    """The chats so far, for messages that do not name theirs."""
+class Reader:
+    """Reads objects with the fields of chats and messages; keeps the chats so far, for messages without theirs."""
 
     def __init__(self, options: ImportOptions) -> None:
         self._options = options
@@ -66,16 +86,21 @@ class _JsonLinesReader:
         # what has been said of how times are read
         self._said_times: set[bool] = set()
 
-    def read(self, line: str, where: str) -> Iterator[Parsed]:
-        """Read a line. Raises `ValueError` with the reason if it is no chat and no message."""
-        raw = _object(line)
-        match raw.pop("type", "message"):
-            case "chat":
-                yield self._chat(raw)
-            case "message":
-                yield from self._message(raw, where)
-            case other:
-                raise ValueError(f"type {other!r} is neither 'chat' nor 'message'")
+    def read(self, raw: dict[str, Any], where: str) -> Iterator[Parsed]:
+        """Read an object, or say what is wrong with it."""
+        try:
+            match raw.pop("type", "message"):
+                case "chat":
+                    yield self._chat(raw)
+                case "message":
+                    yield from self._message(raw, where)
+                case other:
+                    reason = f"type {other!r} is neither 'chat' nor 'message'"
+                    yield Broken(where=where, reason=reason)
+        except ValidationError as error:
+            yield Broken(where=where, reason=fields.sentence(error))
+        except ValueError as error:
+            yield Broken(where=where, reason=str(error))
 
     def _chat(self, raw: dict[str, Any]) -> ChatIn:
         chat = ChatIn.model_validate(
@@ -130,16 +155,25 @@ def _times(zone: ZoneInfo | None, *, by_clock: bool) -> str:
     return f"exact where they come with an offset or as Unix times; shown {shown}"
 
 
-def _object(line: str) -> dict[str, Any]:
+def object_of(line: str) -> dict[str, Any]:
+    """Return the object on a line. Raises `ValueError` with the reason if there is none."""
     if problem := fields.unreadable(line):
         raise ValueError(problem)
     try:
-        value = json.loads(line)
+        # a line that was joined has its line breaks in it
+        value = json.loads(line, strict=False)
     except json.JSONDecodeError as error:
-        raise NotJson(f"is not JSON: {error.msg} at column {error.colno}") from error
+        raise NotJson(error) from error
     if isinstance(value, dict):
         return value
     raise ValueError("is no JSON object in braces")
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return bool(object_of(line))
+    except (ValueError, RecursionError):
+        return False
 
 
 def _with_zone(sent_at: object, zone: ZoneInfo | None) -> object:
