@@ -20,9 +20,12 @@ _WELL_KNOWN = ("_chat.txt", "result.json")
 _DEPTHS = (
     *("*", "*/_chat.txt", "*/*.json", "*/*/*.json"),
     *("teams/*/*/*.json", "*/teams/*/*.json", "*/teams/*/*/*.json"),
+    # the chats of Messenger and Instagram, and of signal-export
+    *("messages/*/*/message_*.json", "*/messages/*/*/message_*.json", "*/*/messages/*/*/message_*.json"),
+    "*/chat.md",
 )
 # Files of a folder or zip whose format is detected.
-MAX_DETECTED = 200
+MAX_DETECTED = 10_000
 _BUFFER_BYTES = 256 * 1024
 # A file that unpacks to more than this, and to a hundred times its size, is no export: those come to thirty times.
 MAX_RATIO = 100
@@ -94,6 +97,8 @@ class Export:
     path: Path | None
     # whether a platform puts its export there, at the top
     is_own: bool
+    # the files of a format that has some for each chat
+    members: tuple[str, ...] = ()
 
 
 class SeveralExports(InvalidInput):
@@ -119,7 +124,7 @@ def choose(path: Path, container: Container, wanted: Format | None) -> tuple[Exp
     """
     exports = _exports(path, container)
     if wanted is not None:
-        fitting = [export for export in exports if export.format == wanted]
+        fitting = [export for export in exports if formats.reads(wanted, export.format)]
         if wanted == "slack" and not fitting:
             raise no_slack(path)
     else:
@@ -128,6 +133,11 @@ def choose(path: Path, container: Container, wanted: Format | None) -> tuple[Exp
     for found in (own, fitting):
         if len(found) == 1:
             return found[0], tuple(export for export in exports if export != found[0])
+    found_formats = {export.format for export in fitting}
+    if len(found_formats) == 1 and found_formats <= formats.OF_SEVERAL:
+        members = tuple(export.name for export in fitting)
+        whole = Export(name="", format=fitting[0].format, path=path, is_own=True, members=members)
+        return whole, tuple(export for export in exports if export not in fitting)
     if fitting:
         raise SeveralExports(path, fitting)
     texts = _texts(container)
@@ -169,7 +179,14 @@ def _exports(path: Path, container: Container) -> list[Export]:
 
 
 def _texts(container: Container) -> list[str]:
-    return sorted(name for name in container.sizes if name.lower().endswith(_READABLE))
+    found = [name for name in container.sizes if name.lower().endswith(_READABLE)]
+    # signal-export writes a chat twice
+    found += [
+        name
+        for name in container.sizes
+        if name.endswith("/chat.md") and name.replace("chat.md", "data.json") not in container.sizes
+    ]
+    return sorted(found)
 
 
 def _format_of(container: Container, name: str) -> Format | None:

@@ -10,7 +10,7 @@ from ops.sources import streams
 from ops.sources.exports import Container, Export, choose, head, no_slack, open_container, opened
 from pipeline.platforms import formats, slack, whatsapp
 from pipeline.platforms.formats import Format
-from pipeline.platforms.records import ImportOptions, Parsed
+from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Record, Skipped, Unread
 from schemas.errors import InvalidInput
 
 # A day of a Slack channel is read whole, and a zip can hide its size.
@@ -30,22 +30,36 @@ class Source:
     size: int
     position: int = 0
     _container: Container = field(repr=False)
-    # the file to read; None for Slack, which has several
-    _member: str | None = None
+    # the files to read, one after the other; none for Slack, which reads them itself
+    _members: tuple[str, ...] = ()
     # the other exports in the folder or zip
     others: "tuple[Export, ...]" = ()
 
     def records(self) -> Iterator[Parsed]:
         """Parse the source in its order; see `pipeline.platforms.records`. Raises `InvalidInput`."""
         self.position = 0
-        if self._member is None:
+        if not self._members:
             yield from slack.parse(self._container.sizes, self._read, self.options)
-            return
-        with opened(self._container, self._member, self._advance) as stream:
+        elif len(self._members) == 1:
+            yield from self._parse(self._members[0], self.options)
+        else:
+            if self.options.chat_id:
+                yield Notice(text="The export has several chats, which it names itself; --chat is not used.")
+            for member in self._members:
+                for item in self._parse(member, replace(self.options, chat_id=None)):
+                    if isinstance(item, Record | Skipped | Unread | Broken):
+                        yield replace(item, where=f"{member}, {item.where}")
+                    else:
+                        yield item
+
+    def _parse(self, member: str, options: ImportOptions) -> Iterator[Parsed]:
+        if self.format == "signal" and options.title is None:
+            options = replace(options, title=_chat_of(self.name, member))
+        with opened(self._container, member, self._advance) as stream:
             if (of_bytes := formats.OF_BYTES.get(self.format)) is not None:
-                yield from of_bytes(stream, self.options)
+                yield from of_bytes(stream, options)
             else:
-                yield from formats.OF_LINES[self.format](streams.lines(stream), self.options)
+                yield from formats.OF_LINES[self.format](streams.lines(stream), options)
 
     def __enter__(self) -> Self:
         return self
@@ -93,6 +107,17 @@ def _source(path: Path, container: Container, options: ImportOptions, wanted: Fo
         chosen, others = choose(path, container, wanted)
         member = chosen.name
     name = str(path) if chosen is None or chosen.name in ("", ".") else f"{path}: {chosen.name}"
+    if chosen is not None and chosen.members:
+        size = sum(container.sizes[each] for each in chosen.members)
+        return Source(
+            name=name,
+            format=wanted or chosen.format,
+            options=options,
+            size=size,
+            others=others,
+            _container=container,
+            _members=chosen.members,
+        )
     if chosen is not None and chosen.format == "slack":
         size = sum(container.sizes[each] for each in slack.files_of(container.sizes))
         return Source(
@@ -111,8 +136,14 @@ def _source(path: Path, container: Container, options: ImportOptions, wanted: Fo
         size=container.sizes[member],
         others=others,
         _container=container,
-        _member=member,
+        _members=(member,),
     )
+
+
+def _chat_of(source: str, member: str) -> str:
+    """Return the chat's name: that of its file, or of the folder in which signal-export has put it."""
+    folder, file = Path(source).absolute().parent.name, Path(member)
+    return file.stem if file.stem not in {"chat", "data", "index"} else file.parent.name or folder
 
 
 def _titled(path: Path, member: str, options: ImportOptions) -> ImportOptions:

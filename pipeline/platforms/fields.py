@@ -187,6 +187,21 @@ def attachment(kind: str, name: str) -> dict[str, str]:
     return {"kind": kind, "name": name} if name else {"kind": kind}
 
 
+def files(names: Iterable[object]) -> list[dict[str, str]]:
+    """Return attachments by their paths or media types; of what has neither it is only known that there was something.
+
+    >>> files(["media/Lease.pdf", "image/jpeg", None])
+    [{'kind': 'document', 'name': 'Lease.pdf'}, {'kind': 'image'}, {'kind': 'media'}]
+    """
+    parts = [text_of(name).rpartition("/") for name in names]
+    return [
+        attachment(media_kind(file), file)
+        if "." in file
+        else attachment(above if above in ("image", "video", "audio") else "media", "")
+        for above, _, file in parts
+    ]
+
+
 def with_media(text: str, media: Iterable[dict[str, Any]]) -> str:
     """Prefix the text with a word in brackets for each attachment, and a document's name, so that it can be found.
 

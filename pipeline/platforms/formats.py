@@ -3,24 +3,37 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import IO, Any, Literal, get_args
 
-from pipeline.platforms import discord, jsonlines, telegram, whatsapp, whatsapp_time
+from pipeline.platforms import discord, jsonlines, messenger, signal, telegram, whatsapp, whatsapp_time
 from pipeline.platforms.records import ImportOptions, Parsed
 from schemas.errors import InvalidInput
 
-Format = Literal["whatsapp", "telegram", "slack", "discord", "jsonl"]
+Format = Literal["whatsapp", "telegram", "slack", "discord", "signal", "messenger", "instagram", "jsonl"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 OF_BYTES: dict[Format, Callable[[IO[bytes], ImportOptions], Iterator[Parsed]]] = {
     "telegram": telegram.parse,
     "discord": discord.parse,
+    "messenger": messenger.parse,
+    "instagram": partial(messenger.parse, platform="instagram"),
 }
 OF_LINES: dict[Format, Callable[[Iterable[str], ImportOptions], Iterator[Parsed]]] = {
     "whatsapp": whatsapp.parse,
     "jsonl": jsonlines.parse,
+    "signal": signal.parse,
 }
 """Parsers of formats that are one file; Slack's export is a folder of many, see `slack.parse`."""
+
+OF_SEVERAL: frozenset[Format] = frozenset(("signal", "messenger", "instagram"))
+"""Formats that have files for each chat, which make up one export."""
+
+
+def reads(wanted: Format, found: Format) -> bool:
+    """Return whether the format that is wanted may be that of a file in which another was found."""
+    return wanted == found or {wanted, found} == {"messenger", "instagram"}
+
 
 HEAD_CHARS = 64 * 1024
 """How much of a file's beginning tells what it is."""
@@ -31,6 +44,14 @@ _KEY = {
     key: re.compile(rf'"{key}"\s*:\s*[\[{{]')
     for key in ("guild", "channel", "messages", "chats", "personal_information")
 }
+_META = re.compile(r'"(?:timestamp_ms|senderName|thread_path|threadName)"\s*:')
+_SLACKDUMP = re.compile(r'\{\s*"channel_id"\s*:')
+_IDS = re.compile(r'"(?:id|from_id)"\s*:')
+# the keys of some first lines
+_SIGNAL = ({"version", "backupTimeMs"}, {"date", "sender", "body"})
+_SIGNAL_CLI = ({"envelope"}, {"jsonrpc", "params"})
+# WhatsApp's brackets have seconds, and signal-export's lines of it end in two spaces
+_SIGNAL_TEXT = re.compile(r"^\[\d{4}-\d\d-\d\d(?:, \d\d:\d\d\]| \d\d:\d\d:\d\d\].*  $)", re.MULTILINE)
 
 
 def detect(name: str, head: str) -> Format:
@@ -49,6 +70,8 @@ def detect(name: str, head: str) -> Format:
         )
     if head.startswith("{"):
         return _json_object(name, head)
+    if _SIGNAL_TEXT.search(head) or (name.lower().endswith(".md") and signal.START.match(head)):
+        return "signal"
     if any(whatsapp_time.read_start(line) for line in head.splitlines()[:_LINES]):
         return "whatsapp"
     if head.startswith("["):
@@ -80,11 +103,32 @@ def detect_among(name: str, head: str) -> Format | None:
 
 def _json_object(name: str, head: str) -> Format:
     first = _first_line(head)
+    if first is not None and any(keys <= first.keys() for keys in _SIGNAL):
+        return "signal"
+    if first is not None and any(keys <= first.keys() for keys in _SIGNAL_CLI):
+        raise _unusable(
+            f"{name} looks like what signal-cli received, which is not read; convert it to JSON Lines, or import "
+            "Signal's own export of chats (main.jsonl)"
+        )
+    if _META.search(head) and _KEY["messages"].search(head):
+        return (
+            "instagram" if "instagram" in name.lower() or '"your_instagram_activity/' in head else "messenger"
+        )
+    if _SLACKDUMP.match(head) and _KEY["messages"].search(head):
+        raise _unusable(
+            f"{name} looks like a dump of slackdump, which is not read; make a Slack export of it with "
+            "`slackdump export`, and give that folder or zip"
+        )
     # our own lines are whole objects; a document that fits on one line is known by its keys
     if first is not None and not ({"guild", "channel", "messages", "chats"} & first.keys()):
         return "jsonl"
     if _KEY["channel"].search(head) and (_KEY["guild"].search(head) or _KEY["messages"].search(head)):
         return "discord"
+    if _KEY["messages"].search(head) and not _IDS.search(head):
+        raise _unusable(
+            f"{name} has messages of Telegram's or another platform's without the ids of people and messages, which is "
+            "not read; export the chat again with Telegram Desktop, or convert it to JSON Lines"
+        )
     if any(_KEY[key].search(head) for key in ("messages", "chats", "personal_information")):
         return "telegram"
     if name.lower().endswith(_OURS):

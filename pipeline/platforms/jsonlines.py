@@ -19,8 +19,8 @@ from pydantic import ValidationError
 
 from pipeline.platforms import fields
 from pipeline.platforms.identity import ImportIds, Positions
-from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, Times
-from schemas.messages import MAX_CONTENT_BYTES, ChatIn, MessageIn
+from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, Skipped, Times
+from schemas.messages import MAX_CONTENT_BYTES, MAX_TITLE_CHARS, ChatIn, MessageIn
 
 _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or say --chat"
 
@@ -101,6 +101,29 @@ class Reader:
             yield Broken(where=where, reason=fields.sentence(error))
         except ValueError as error:
             yield Broken(where=where, reason=str(error))
+
+    def read_chat(
+        self, where: str, chat_id: str, platform: str, title: str, *, grouped: bool | None = None
+    ) -> Iterator[Parsed]:
+        """Read another platform's chat, of which is known whether it is a group, or not."""
+        kind = None if grouped is None else "group" if grouped else "direct"
+        chat = {
+            "chat_id": chat_id,
+            "platform": platform,
+            "title": title[:MAX_TITLE_CHARS] or None,
+            "kind": kind,
+        }
+        yield from self.read({"type": "chat", **chat}, where)
+
+    def read_message(
+        self, where: str, *, text: str, media: list[dict[str, str]], **message: Any
+    ) -> Iterator[Parsed]:
+        """Read another platform's message, as far as it is one; `message` are its other fields."""
+        if content := fields.with_media(text, media):
+            said = {"content": content, "metadata": {"media": media} if media else {}}
+            yield from self.read(message | said, where)
+        else:
+            yield Skipped(where=where, reason="message without text")
 
     def _chat(self, raw: dict[str, Any]) -> ChatIn:
         chat = ChatIn.model_validate(

@@ -192,7 +192,7 @@ def _read(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: set[s
     if not kind:
         written = raw.get("type", "message") == "message"
         kind = "hidden" if raw.get("hidden") else "" if written else str(raw["type"])
-    yield from _KINDS.read(where, kind, lambda: _message(raw, where, chat, names, bots))
+    yield from _KINDS.read(where, kind, [_message(raw, where, chat, names, bots)])
 
 
 def _message(raw: dict[str, Any], where: str, chat: ChatIn, names: dict[str, str], bots: set[str]) -> Parsed:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.platforms import discord, jsonlines, slack, telegram, whatsapp, whatsapp_time
+from pipeline.platforms import discord, jsonlines, messenger, signal, slack, telegram, whatsapp, whatsapp_time
 from pipeline.platforms.formats import FORMATS, detect
 from pipeline.platforms.records import ImportOptions
 from schemas.errors import InvalidInput
@@ -72,6 +72,29 @@ slack_messages = objects(
 our_lines = objects(
     "type", "chat_id", "external_id", "sender_id", "content", "sent_at", "position", "metadata"
 ).map(lambda line: {"sender_id": "a:1", "content": "x", "sent_at": 0} | line)
+messenger_messages = objects(
+    "sender_name",
+    "timestamp_ms",
+    "content",
+    "photos",
+    "files",
+    "media",
+    "share",
+    "sticker",
+    "type",
+    "is_unsent",
+).map(lambda message: {"sender_name": "李", "timestamp_ms": 1, "content": "x"} | message)
+signal_frames = st.sampled_from(["account", "recipient", "chat", "chatItem"]).flatmap(
+    lambda kind: (objects("id", "contact", "group", "self", "recipientId", "username") | json_values).map(
+        lambda frame: {kind: frame}
+    )
+)
+signal_items = objects("dateSent", "authorId", "revisions", "standardMessage", "poll", "hologram").map(
+    lambda item: {"chatItem": {"chatId": "None", "dateSent": "1", "standardMessage": {}} | item}
+)
+exported_lines = objects("date", "sender", "body", "quote", "attachments", "sticker", "deleted").map(
+    lambda line: {"date": "2026-03-01T10:00:00", "sender": "李", "body": "x"} | line
+)
 starts = st.sampled_from(
     [
         "12/31/23, 9:41 PM - ",
@@ -92,6 +115,8 @@ def test_whatsapp_takes_any_lines(lines: list[str]) -> None:
 def test_json_parsers_take_any_bytes(raw: bytes) -> None:
     sort(telegram.parse(io.BytesIO(raw), OPTIONS))
     sort(discord.parse(io.BytesIO(raw), OPTIONS))
+    sort(messenger.parse(io.BytesIO(raw), OPTIONS))
+    sort(signal.parse(raw.decode("utf-8", "surrogateescape").splitlines(), OPTIONS))
     sort(slack.parse(["channels.json", "a/2024-01-01.json"], lambda _: raw, OPTIONS))
     sort(jsonlines.parse(raw.decode("utf-8", "surrogateescape").splitlines(), OPTIONS))
 
@@ -116,6 +141,27 @@ def test_discord_takes_any_json(messages: list[Any], channel: Any) -> None:
 def test_slack_takes_any_json(messages: list[Any], index: list[Any]) -> None:
     files = {"channels.json": index, "users.json": index, "a/2024-01-01.json": messages}
     sort(slack.parse(files, lambda name: json.dumps(files[name]).encode(), OPTIONS))
+
+
+@given(st.lists(messenger_messages | json_values, max_size=5), json_values, json_values)
+def test_messenger_takes_any_json(messages: list[Any], people: Any, title: Any) -> None:
+    document = {"participants": people, "messages": messages, "title": title, "thread_path": title}
+    sort(messenger.parse(io.BytesIO(json.dumps(document).encode()), OPTIONS))
+
+
+@given(st.lists(signal_frames | signal_items | exported_lines | json_values, max_size=8))
+def test_signal_takes_any_json(values: list[Any]) -> None:
+    sort(signal.parse(map(json.dumps, values), OPTIONS))
+
+
+@given(
+    st.lists(
+        st.text(max_size=20) | st.builds("[2026-03-01 10:0{}:00] {}".format, st.integers(), st.text()),
+        max_size=8,
+    )
+)
+def test_signal_takes_any_lines(lines: list[str]) -> None:
+    sort(signal.parse(lines, OPTIONS))
 
 
 @given(st.lists(our_lines | json_values, max_size=5))

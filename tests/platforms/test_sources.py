@@ -43,6 +43,14 @@ def test_the_format_is_recognised(path: str, format_: str) -> None:
         ('{"name":"a","type":"personal_chat","id":1,"messages":[]}', "telegram"),
         ('{"chat_id": "a:b", "content": "\\"messages\\": [ \\"channel\\": {"}\n', "jsonl"),
         ("\n\n31.12.23, 21:41 - Jo: hi", "whatsapp"),
+        ("[2023-12-31 21:41:07] Åsa: god jul", "whatsapp"),
+        ("[2023-12-31 21:41:07] Åsa: god jul  \n", "signal"),
+        ("[2019-05-29, 15:04] Мира: да", "signal"),
+        ('{"version":"1","backupTimeMs":"1715636551000"}\n{"account":{}}', "signal"),
+        ('{"date": "2026-03-01T10:01:00", "sender": "李", "body": "好"}', "signal"),
+        ('{"participants": ["李", "Ali"], "threadName": "李_4", "messages": []}', "messenger"),
+        ('{\n "participants": [\n {\n "name": "Ali"}],\n "messages": [{"timestamp_ms": 1', "messenger"),
+        ('{"messages": [{"timestamp_ms": 1, "uri": "your_instagram_activity/messages/1.jpg"', "instagram"),
     ],
 )
 def test_the_content_tells_the_format_not_the_name(tmp_path: Path, content: str, format_: str) -> None:
@@ -126,6 +134,28 @@ def refusal(path: Path, **options: str) -> str:
         ("wide.txt", "hällo".encode("utf-16-le"), "is no text"),
         ("latin.txt", "Grüße aus Köln".encode("latin-1"), "is not UTF-8"),
         ("tar.txt", b"abc\x00\x00", "no text"),
+        (
+            "C1.json",
+            '{"channel_id": "C1", "name": "порт", "messages": [{"ts": "1"}]}'.encode(),
+            "slackdump export",
+        ),
+        ("C1.json", b'{\n  "channel_id": "C1",\n  "messages": [\n', "slackdump export"),
+        (
+            "got.json",
+            '{"envelope": {"source": "+49", "dataMessage": {"message": "да"}}}'.encode(),
+            "signal-cli",
+        ),
+        ("rpc.json", b'{"jsonrpc": "2.0", "method": "receive", "params": {"envelope": {}}}', "signal-cli"),
+        (
+            "log.json",
+            '{"messages": [{"type": "message", "from": "李", "text": "好"}]}'.encode(),
+            "JSON Lines",
+        ),
+        (
+            "log.json",
+            '{"chats": {"list": [{"name": "李", "messages": [{"text": "好"}]}]}}'.encode(),
+            "without the ids",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_with_what_to_do(

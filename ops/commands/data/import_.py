@@ -53,12 +53,14 @@ def import_(
     strict: Annotated[bool, "Write nothing if a line is broken or not read (reads the file twice)."] = False,
     wait: Annotated[bool, "Wait until everything is summarized and embedded."] = False,
 ) -> None:
-    """Import a history: WhatsApp, Telegram Desktop, Slack, Discord (DiscordChatExporter) or our JSON Lines.
+    """Import a history: WhatsApp, Telegram Desktop, Slack, Discord, Signal, Messenger, Instagram or our JSON Lines.
 
     - WhatsApp: *Export chat*, the `.zip` or `.txt` as it is; give its time zone with `--tz`
     - Telegram Desktop: *Export chat history* as JSON, the `result.json` or its folder
     - Slack: the export of a workspace or Enterprise Grid, as zip or folder
     - Discord: DiscordChatExporter's JSON
+    - Messenger, Instagram: Meta's *Download your information* as JSON, as zip or folder, or a JSON of an encrypted chat
+    - Signal: its own export of chats (`main.jsonl`), or the folder that signal-export writes
     - JSON Lines: a message on each line, fields as in `POST /v1/messages`
 
     Run it again at any time, also with a longer export of the same chat: nothing is stored twice, and messages are

@@ -1,7 +1,7 @@
 """What becomes of each kind of thing that a platform's export holds; the tables are `PLATFORM.toml` here."""
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -45,15 +45,13 @@ class Kinds:
         new = {field: value for field, value in raw.items() if field not in self.fates and value}
         return {field: value for field, value in new.items() if isinstance(value, str | list | dict)}
 
-    def read(self, where: str, kind: str, message: Callable[[], Parsed]) -> Iterator[Parsed]:
+    def read(self, where: str, kind: str, message: Iterable[Parsed]) -> Iterator[Parsed]:
         """Yield what is reported of a thing of this kind, and its message unless nobody wrote one."""
         if (reported := self.report(where, kind)) is not None:
             yield reported
         if not isinstance(reported, Skipped):
-            found = message()
             # what is not read may hold no text
-            if reported is None or not isinstance(found, Skipped):
-                yield found
+            yield from (item for item in message if reported is None or not isinstance(item, Skipped))
 
 
 @cache

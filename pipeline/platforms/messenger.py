@@ -1,0 +1,91 @@
+"""Parse a chat of Messenger or Instagram, from *Download your information* or of end-to-end encrypted chats, as JSON.
+
+People have only names. Meta writes each byte of UTF-8 as a character of its own, which is mended in every text.
+"""
+
+from collections.abc import Iterator
+from typing import IO, Any
+
+from pipeline.platforms import fields, json_stream, jsonlines, kinds
+from pipeline.platforms.identity import sender_by_name
+from pipeline.platforms.records import Broken, ImportOptions, Parsed
+
+_KINDS = kinds.of("messenger")
+# fields that say by being there, or true, that nobody wrote the message
+_TELLING = ("is_unsent", "isUnsent", "is_taken_down", "call_duration", "users", "plan")
+_MEDIA = {"photos": "image", "gifs": "image", "videos": "video", "audio_files": "audio", "sticker": "sticker"}
+
+
+def parse(stream: IO[bytes], options: ImportOptions, platform: str = "messenger") -> Iterator[Parsed]:
+    """Parse the chat and its messages; `options.chat_id` or `title` name it if the file does not."""
+    people: list[str] = []
+    messages: list[tuple[str, dict[str, Any]]] = []
+    header: Any = {}
+    for found in json_stream.walk(stream, {"messages.item": "", "participants.item": ""}):
+        if isinstance(found, Broken):
+            yield found
+            continue
+        # in the end it holds what stands behind the messages, too
+        header, value, where = found.header, _mended(found.value), f"messages[{found.index}]"
+        if name := fields.name_of(value, fields.dict_of(value).get("name")):
+            people.append(name)
+        elif isinstance(value, dict) and value:
+            messages.append((where, value))
+        else:
+            yield Broken(where=where, reason="is no JSON object with a message in it")
+    thread = _mended(fields.name_of(header.get("thread_path"), header.get("threadName")))
+    title = _mended(fields.name_of(header.get("title"))) or options.title or ", ".join(people)
+    chat_id = options.chat_id or thread.rpartition("/")[2] or options.title
+    if not chat_id:
+        yield Broken(where="the file", reason="nothing says which chat this is: name it with --chat")
+        return
+    chat_id = fields.with_platform(platform, chat_id)
+    reader = jsonlines.Reader(options)
+    grouped = len(people) > 2 or header.get("thread_type") == "RegularGroup" or "joinable_mode.mode" in header
+    yield from reader.read_chat("the chat", chat_id, platform, title, grouped=grouped)
+    for where, raw in messages:
+        told = next((field for field in _TELLING if raw.get(field)), None)
+        unknown = next((field for field in raw if field not in _KINDS.fates), None)
+        name = fields.name_of(raw.get("sender_name"), raw.get("senderName"))
+        media = [
+            fields.attachment(kind, "") for field, kind in _MEDIA.items() for _ in _listed(raw.get(field))
+        ]
+        files = [item.get("uri") for field in ("files", "media") for item in _listed(raw.get(field))]
+        message = reader.read_message(
+            where,
+            text=_text(raw),
+            media=media + fields.files(files),
+            sender_id=name and sender_by_name(platform, chat_id, name),
+            sender_name=name,
+            sent_at=raw.get("timestamp_ms", raw.get("timestamp")),
+        )
+        yield from _KINDS.read(where, told or unknown or str(raw.get("type") or "Generic"), message)
+
+
+def _listed(value: object) -> list[dict[str, Any]]:
+    return fields.dicts_of(value if isinstance(value, list) else [value])
+
+
+def _text(raw: dict[str, Any]) -> str:
+    """Return what was written, with the link that is shared, and what is said there as a quotation."""
+    share = fields.dict_of(raw.get("share"))
+    quoted = [f"> {line}" for line in fields.text_of(share.get("share_text")).splitlines()]
+    written = fields.text_of(raw.get("content")) or fields.text_of(raw.get("text"))
+    link = fields.text_of(share.get("link"))
+    return "\n".join(filter(None, (written, link if link not in written else "", *quoted)))
+
+
+def _mended(value: Any) -> Any:
+    """Read the texts in a value of JSON again, as UTF-8.
+
+    >>> _mended({"content": "caf\u00c3\u00a9 \u00e2\u0098\u0095", "share": ["\u00e9", "☕"]})
+    {'content': 'café ☕', 'share': ['é', '☕']}
+    """
+    if isinstance(value, dict):
+        return {key: _mended(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_mended(inner) for inner in value]
+    try:
+        return value.encode("latin-1").decode() if isinstance(value, str) else value
+    except UnicodeError:
+        return value
