@@ -1,6 +1,7 @@
 """The exports in a folder, a zip or a file."""
 
 import io
+import posixpath
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -133,11 +134,6 @@ def choose(path: Path, container: Container, wanted: Format | None) -> tuple[Exp
     for found in (own, fitting):
         if len(found) == 1:
             return found[0], tuple(export for export in exports if export != found[0])
-    found_formats = {export.format for export in fitting}
-    if len(found_formats) == 1 and found_formats <= formats.OF_SEVERAL:
-        members = tuple(export.name for export in fitting)
-        whole = Export(name="", format=fitting[0].format, path=path, is_own=True, members=members)
-        return whole, tuple(export for export in exports if export not in fitting)
     if fitting:
         raise SeveralExports(path, fitting)
     texts = _texts(container)
@@ -175,7 +171,21 @@ def _exports(path: Path, container: Container) -> list[Export]:
             for inside, format_ in zips
             if format_ is not None
         ]
-    return found
+    return [export for export in found if export.format not in formats.OF_SEVERAL] + [
+        _whole(path, parts)
+        for format_ in sorted(formats.OF_SEVERAL)
+        if (parts := [export for export in found if export.format == format_])
+    ]
+
+
+def _whole(path: Path, parts: Sequence[Export]) -> Export:
+    """Return one export of a format that has files for each chat."""
+    if len(parts) == 1:
+        return parts[0]
+    members = tuple(export.name for export in parts)
+    folder = posixpath.commonpath(members)
+    where = path / folder if path.is_dir() else None
+    return Export(name=folder, format=parts[0].format, path=where, is_own=False, members=members)
 
 
 def _texts(container: Container) -> list[str]:

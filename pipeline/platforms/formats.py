@@ -2,9 +2,11 @@
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import IO, Any, Literal, get_args
+from importlib.resources import files
+from typing import IO, Any, Literal, cast, get_args
 
 from pipeline.platforms import discord, jsonlines, messenger, signal, telegram, whatsapp, whatsapp_time
 from pipeline.platforms.records import ImportOptions, Parsed
@@ -44,14 +46,7 @@ _KEY = {
     key: re.compile(rf'"{key}"\s*:\s*[\[{{]')
     for key in ("guild", "channel", "messages", "chats", "personal_information")
 }
-_META = re.compile(r'"(?:timestamp_ms|senderName|thread_path|threadName)"\s*:')
-_SLACKDUMP = re.compile(r'\{\s*"channel_id"\s*:')
-_IDS = re.compile(r'"(?:id|from_id)"\s*:')
-# the keys of some first lines
-_SIGNAL = ({"version", "backupTimeMs"}, {"date", "sender", "body"})
-_SIGNAL_CLI = ({"envelope"}, {"jsonrpc", "params"})
-# WhatsApp's brackets have seconds, and signal-export's lines of it end in two spaces
-_SIGNAL_TEXT = re.compile(r"^\[\d{4}-\d\d-\d\d(?:, \d\d:\d\d\]| \d\d:\d\d:\d\d\].*  $)", re.MULTILINE)
+_LOOKS = tomllib.loads(files(__package__).joinpath("formats.toml").read_text(encoding="utf-8"))["looks"]
 
 
 def detect(name: str, head: str) -> Format:
@@ -64,14 +59,13 @@ def detect(name: str, head: str) -> Format:
         raise _unusable(f"{name} is empty")
     if "\x00" in head:
         raise _unusable(f"{name} is no text; export the chat again, as text or JSON")
-    if head[:15].lower().startswith(("<!doctype html", "<html")):
-        raise _unusable(
-            f"{name} is a web page; export again as JSON (Telegram Desktop: Format, Machine-readable JSON)"
-        )
+    for look in _LOOKS:
+        if re.search(look["head"], head) and re.search(look.get("name", ""), name):
+            if "refused" in look:
+                raise _unusable(f"{name} {look['refused']}")
+            return cast("Format", look["format"])
     if head.startswith("{"):
         return _json_object(name, head)
-    if _SIGNAL_TEXT.search(head) or (name.lower().endswith(".md") and signal.START.match(head)):
-        return "signal"
     if any(whatsapp_time.read_start(line) for line in head.splitlines()[:_LINES]):
         return "whatsapp"
     if head.startswith("["):
@@ -103,32 +97,11 @@ def detect_among(name: str, head: str) -> Format | None:
 
 def _json_object(name: str, head: str) -> Format:
     first = _first_line(head)
-    if first is not None and any(keys <= first.keys() for keys in _SIGNAL):
-        return "signal"
-    if first is not None and any(keys <= first.keys() for keys in _SIGNAL_CLI):
-        raise _unusable(
-            f"{name} looks like what signal-cli received, which is not read; convert it to JSON Lines, or import "
-            "Signal's own export of chats (main.jsonl)"
-        )
-    if _META.search(head) and _KEY["messages"].search(head):
-        return (
-            "instagram" if "instagram" in name.lower() or '"your_instagram_activity/' in head else "messenger"
-        )
-    if _SLACKDUMP.match(head) and _KEY["messages"].search(head):
-        raise _unusable(
-            f"{name} looks like a dump of slackdump, which is not read; make a Slack export of it with "
-            "`slackdump export`, and give that folder or zip"
-        )
     # our own lines are whole objects; a document that fits on one line is known by its keys
     if first is not None and not ({"guild", "channel", "messages", "chats"} & first.keys()):
         return "jsonl"
     if _KEY["channel"].search(head) and (_KEY["guild"].search(head) or _KEY["messages"].search(head)):
         return "discord"
-    if _KEY["messages"].search(head) and not _IDS.search(head):
-        raise _unusable(
-            f"{name} has messages of Telegram's or another platform's without the ids of people and messages, which is "
-            "not read; export the chat again with Telegram Desktop, or convert it to JSON Lines"
-        )
     if any(_KEY[key].search(head) for key in ("messages", "chats", "personal_information")):
         return "telegram"
     if name.lower().endswith(_OURS):

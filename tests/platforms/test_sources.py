@@ -237,6 +237,22 @@ def test_a_slack_export_among_others_is_one_of_them(tmp_path: Path) -> None:
     assert not any(name.startswith("slack/") for name in found)
 
 
+def test_chats_of_one_platform_are_one_export_among_others(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "slack", tmp_path / "slack")
+    for chat in ("Мира", "李雷"):
+        folder = tmp_path / "messages/inbox" / chat
+        folder.mkdir(parents=True)
+        (folder / "message_1.json").write_text(
+            '{"messages": [{"timestamp_ms": 1}], "thread_path": "inbox/a"}'
+        )
+    with pytest.raises(SeveralExports) as several:
+        open_source(tmp_path, ImportOptions())
+    found = {export.format: export.path for export in several.value.exports}
+    assert found == {"slack": tmp_path / "slack", "messenger": tmp_path / "messages/inbox"}
+    assert open_source(tmp_path, ImportOptions(), format="instagram").format == "instagram"
+    assert open_source(tmp_path / "messages/inbox", ImportOptions()).size == 2 * 61
+
+
 def test_a_zip_of_several_exports_is_refused_too(tmp_path: Path) -> None:
     path = tmp_path / "all.zip"
     with zipfile.ZipFile(path, "w") as archive:
