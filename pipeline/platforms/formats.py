@@ -46,7 +46,12 @@ _KEY = {
     key: re.compile(rf'"{key}"\s*:\s*[\[{{]')
     for key in ("guild", "channel", "messages", "chats", "personal_information")
 }
-_LOOKS = tomllib.loads(files(__package__).joinpath("formats.toml").read_text(encoding="utf-8"))["looks"]
+_LOOKS = [
+    (re.compile(look["head"]), re.compile(look.get("name", "")), look)
+    for look in tomllib.loads(files(__package__).joinpath("formats.toml").read_text(encoding="utf-8"))[
+        "looks"
+    ]
+]
 
 
 def detect(name: str, head: str) -> Format:
@@ -59,8 +64,8 @@ def detect(name: str, head: str) -> Format:
         raise _unusable(f"{name} is empty")
     if "\x00" in head:
         raise _unusable(f"{name} is no text; export the chat again, as text or JSON")
-    for look in _LOOKS:
-        if re.search(look["head"], head) and re.search(look.get("name", ""), name):
+    for in_head, in_name, look in _LOOKS:
+        if in_head.search(head) and in_name.search(name):
             if "refused" in look:
                 raise _unusable(f"{name} {look['refused']}")
             return cast("Format", look["format"])

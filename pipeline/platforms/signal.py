@@ -67,7 +67,7 @@ def _object_of(entry: list[str]) -> dict[str, Any]:
 
 class _SignalReader:
     def __init__(self, options: ImportOptions) -> None:
-        self._named = options.chat_id or options.title
+        self._chat_option, self._named = options.chat_id, options.chat_id or options.title
         self._options = replace(options, chat_id=None)
         self._reader = jsonlines.Reader(self._options)
         # by the numbers that the file gives them: ids and names of people and groups, and ids of chats
@@ -83,6 +83,8 @@ class _SignalReader:
         if {"sender", "date"} <= raw.keys():
             yield from self._exported(raw, where)
         elif kind == "account":
+            if self._chat_option:
+                yield Notice(text="The export names its chats itself; --chat is not used.")
             self._me = fields.name_of(frame.get("username")), _name(frame) or "Me"
         elif kind == "recipient":
             account = str(fields.dict_of(frame.get("contact")).get("aci"))

@@ -46,10 +46,10 @@ def standard(text: str, **more: Any) -> dict[str, Any]:
     return {"standardMessage": {"text": {"body": text}, **more}}
 
 
-def own_export(tmp_path: Path, *items: dict[str, Any]) -> Read:
+def own_export(tmp_path: Path, *items: dict[str, Any], **options: str) -> Read:
     path = tmp_path / "main.jsonl"
     path.write_text("\n".join(json.dumps(frame, ensure_ascii=False) for frame in [*FRAMES, *items]))
-    return read_path(path)
+    return read_path(path, **options)
 
 
 def test_signals_own_export_names_chats_people_and_answers(tmp_path: Path) -> None:
@@ -61,7 +61,9 @@ def test_signals_own_export_names_chats_people_and_answers(tmp_path: Path) -> No
         item("1", "4", MS + 1, **standard("六点", quote=quote)),
         item("1", "6", MS + 2, standardMessage={"text": {"body": "\ufffc نعم", "bodyRanges": mention}}),
         item("2", "1", MS + 3, **standard("уже иду 🚶")),
+        chat_id="mine",
     )
+    assert "--chat is not used" in read.notices[0]
     assert [(chat.chat_id, chat.kind, chat.title) for chat in read.chats][1] == (
         "signal:+4915112345",
         "direct",
