@@ -20,43 +20,27 @@ from pydantic import ValidationError
 from pipeline.platforms import fields
 from pipeline.platforms.identity import ImportIds, Positions
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, Skipped, Times
-from schemas.messages import MAX_CONTENT_BYTES, MAX_TITLE_CHARS, ChatIn, MessageIn
+from schemas.messages import MAX_TITLE_CHARS, ChatIn, MessageIn
 
 _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or say --chat"
 
 
-# Lines that a text with raw line breaks may have; each is tried with those before it.
-_MAX_JOINED = 200
-
-
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
-    """Parse chats and messages from the lines of the file, skipping blank lines.
-
-    A text with line breaks that should have been escaped goes on in the lines after it.
-    """
+    """Parse chats and messages from the lines of the file, skipping blank lines."""
     reader = Reader(options)
     cut: Broken | None = None
-    # the lines of a text that does not end in its line
-    open_: list[str] = []
     for number, raw in enumerate(lines, start=1):
-        line, where = raw.strip().removeprefix("\ufeff"), f"line {number}"
-        more = 0 < len(open_) < _MAX_JOINED and sum(map(len, open_)) < MAX_CONTENT_BYTES
-        if cut is not None and more and not _is_object(line):
-            open_.append(raw.rstrip("\r\n"))
-            if not line.endswith("}") or not _is_object(joined := "\n".join(open_)):
-                continue
-            line, where, cut, open_ = joined, cut.where, None, []
+        line = raw.strip().removeprefix("\ufeff")
         if not line:
             continue
+        where = f"line {number}"
         if cut is not None:
-            also = f", nor with what follows until line {number - 1}" if len(open_) > 1 else ""
-            yield replace(cut, reason=cut.reason + also)
-        cut, open_ = None, []
+            yield cut
+            cut = None
         try:
             raw_object = object_of(line)
         except NotJson as error:
             cut = Broken(where=where, reason=str(error))
-            open_ = [line] if error.in_text else []
         except (ValueError, RecursionError) as error:
             yield Broken(where=where, reason=str(error))
         else:
@@ -67,11 +51,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
 
 
 class NotJson(ValueError):
-    """A line is not JSON; the message says where, `in_text` whether it ends inside a text."""
-
-    def __init__(self, error: json.JSONDecodeError) -> None:
-        super().__init__(f"is not JSON: {error.msg} at column {error.colno}")
-        self.in_text = error.msg.startswith("Unterminated string")
+    """A line is not JSON; the message says where."""
 
 
 class Reader:
@@ -183,20 +163,12 @@ def object_of(line: str) -> dict[str, Any]:
     if problem := fields.unreadable(line):
         raise ValueError(problem)
     try:
-        # a line that was joined has its line breaks in it
-        value = json.loads(line, strict=False)
+        value = json.loads(line)
     except json.JSONDecodeError as error:
-        raise NotJson(error) from error
+        raise NotJson(f"is not JSON: {error.msg} at column {error.colno}") from error
     if isinstance(value, dict):
         return value
     raise ValueError("is no JSON object in braces")
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return bool(object_of(line))
-    except (ValueError, RecursionError):
-        return False
 
 
 def _with_zone(sent_at: object, zone: ZoneInfo | None) -> object:

@@ -88,32 +88,6 @@ def test_a_file_that_ends_within_a_line_is_told_from_one_with_a_broken_line() ->
     assert [broken.breaks_off for broken in read(said(), said()[:40], chat_id="a:x").broken] == [True]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["Первая\nвторая", "一\n\n二 {\n}三", "سطر\r\nآخر", 'a\n{"b": 1', "🌊" + "\n" * 150 + "🌊", "a\tb\x0bc"],
-)
-def test_a_line_break_that_was_not_escaped_is_part_of_the_text(text: str) -> None:
-    raw = said(content="TEXT", external_id="2").replace("TEXT", text.replace('"', '\\"'))
-    chat = read(said(), *raw.split("\n"), said(external_id="3"), chat_id="a:x")
-    assert (chat.ids, chat.broken) == (["1", "2", "3"], [])
-    assert chat.contents[1].split() == text.split()
-    assert chat.records[1].where == "line 2"
-
-
-@pytest.mark.parametrize("lines", [["мусор"], ["мусор"] * 5, [""] * 300])
-def test_a_text_that_never_ends_costs_itself_alone(lines: list[str]) -> None:
-    chat = read('{"content": "Прив', *lines, said(), chat_id="a:x")
-    assert chat.ids == ["1"]
-    assert chat.broken[0].where == "line 1"
-    assert f"until line {len(lines) + 1}" in chat.broken[0].reason
-
-
-@pytest.mark.timeout(10)
-def test_lines_that_never_end_are_read_in_no_time() -> None:
-    read(*['{"content": "' + "x" * 1000 + "}"] * 1_000, chat_id="a:x")
-    read('{"content": "', *["я }"] * 20_000, chat_id="a:x")
-
-
 def test_replies_and_threads_pass_through() -> None:
     (message,) = read(said(reply_to="7", thread="t"), chat_id="a:x").messages
     assert (message.reply_to, message.thread) == ("7", "t")
