@@ -1,7 +1,7 @@
 """Summarize without a model: the sentences that say most, and what was decided, asked and promised.
 
-Only the date in front, calendar dates after words such as "yesterday", and marks of omission are added. The same
-messages always give the same summary.
+Only the date in front, calendar dates after words such as "yesterday", and marks of omission are added; of very much
+text only the beginning of each message is read, and the summary says so. The same messages always give the same one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, tzinfo
 from itertools import islice
 
-from pipeline.enrich import passages
+from pipeline.enrich import extraction, passages
 from pipeline.enrich.passages import MAX_CHARS, MAX_PASSAGE_CHARS
 from pipeline.enrich.summary_merging import MAX_ITEMS, MAX_TOPICS, continued
 from pipeline.text import addressing, calendar, dialogue_acts
@@ -21,8 +21,6 @@ from pipeline.text.sentences import sentences, spoken, terms, words
 from pipeline.text.truncate import shortened
 from schemas.sessions import Message, Summary
 
-_MAX_MESSAGES = 1000  # of a longer session the first and the last ones are read
-_MAX_MESSAGE_CHARS = 2000
 _MAX_ITEM_CHARS = 300
 _MAX_NAME_CHARS = 60
 _PROPOSED_WITHIN = 3  # sentences before a yes
@@ -43,35 +41,36 @@ def summarize(
     """
     if not messages:
         raise ValueError("there are no messages to summarize")
-    read = _readable(messages, language)
+    chars = extraction.chars_of_each([message.content for message in messages])
+    read = _readable(messages, chars, language)
     said = _sentences(read, time_zone, language)
     weights = weights_of(said, {part.lower() for m in read for part in words(m.speaker)})
-    deciding = _decisions(said)
+    deciding = dict.fromkeys(_decisions(said), passages.DECISION)
     # A request is a task even where it is put as a question.
     promising = [i for i, each in enumerate(said) if i not in deciding and dialogue_acts.promises(each)]
     settled = {*deciding, *promising}
     open_at = [i for i in range(len(said)) if i not in settled and dialogue_acts.stays_open(i, said)]
-    factors = dict.fromkeys(promising, passages.PROMISE) | dict.fromkeys(deciding, passages.DECISION)
+    factors = dict.fromkeys(promising, passages.PROMISE) | deciding
     room = MAX_CHARS // (2 if previous else 1)
     text = passages.joined(passages.choose(passages.split(said, factors), weights, room))
     lead = _lead(messages, time_zone, language)
+    if chars < extraction.MAX_MESSAGE_CHARS:
+        lead += f" (the first {chars} characters of each message)"
     new = Summary(
         summary=f"{lead}: {text}" if text else f"{lead}.",
         topics=topics(said, weights, limit=MAX_TOPICS),
         decisions=_items(_reasoned(said, i) for i in deciding),
         open_questions=_items(said[i] for i in open_at),
         action_items=_items(said[i] for i in promising),
-        entities=entities(
-            [m.content[:_MAX_MESSAGE_CHARS] for m in read], language, known=[m.speaker for m in read]
-        ),
+        entities=entities([m.content for m in read], language, known=[m.speaker for m in read]),
     )
     return new if previous is None else continued(previous, new, said, language)
 
 
-def _readable(messages: Sequence[Message], language: str) -> list[Message]:
+def _readable(messages: Sequence[Message], chars: int, language: str) -> list[Message]:
     """Return what people and agents said without asides; everything, if that leaves nothing."""
     bots = addressing.names_of({message.speaker for message in messages if message.role == "assistant"})
-    written = [replace(message, content=spoken(message.content)) for message in messages]
+    written = [replace(message, content=spoken(message.content[:chars])) for message in messages]
     said = [
         message
         for message in written
@@ -80,9 +79,7 @@ def _readable(messages: Sequence[Message], language: str) -> list[Message]:
         and not addressing.is_put_to_a_bot(message.content, language, bots)
         and not addressing.says_nothing(message.content, language, of_a_bot=message.role == "assistant")
     ]
-    read = said or written
-    half = _MAX_MESSAGES // 2
-    return read if len(read) <= _MAX_MESSAGES else [*read[:half], *read[-half:]]
+    return said or written
 
 
 def _sentences(messages: Sequence[Message], time_zone: tzinfo, language: str) -> list[Sentence]:
@@ -91,7 +88,7 @@ def _sentences(messages: Sequence[Message], time_zone: tzinfo, language: str) ->
     for index, message in enumerate(messages):
         day = message.sent_at.astimezone(time_zone).date()
         reply_to = message.reply_to or message.metadata.get("reply_to")
-        for text in sentences(message.content[:_MAX_MESSAGE_CHARS]):
+        for text in sentences(message.content):
             written = tuple(words(text))
             said.append(
                 Sentence(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 
 from pipeline.text.cues import plain
 from pipeline.text.dialogue_acts import Sentence
@@ -62,37 +63,39 @@ def choose(passages: Sequence[Passage], weights: Mapping[str, float], room: int)
     """
     covered: set[str] = set()
     chosen: list[int] = []
-    left = [index for index, passage in enumerate(passages) if passage.terms]
 
     def size(index: int) -> int:
         return len(passages[index].speaker) + 3 + len(passages[index].text)
 
     def take(index: int) -> None:
         nonlocal room
-        left.remove(index)
         room -= size(index)
         chosen.append(index)
         covered.update(passages[index].terms)
-
-    least = room * (1 - _DECIDED_SHARE)
-    for index in [index for index in reversed(left) if passages[index].decides]:
-        if len(chosen) < _MAX_DECISIONS and (room - size(index) >= least or not chosen):
-            take(index)
-    decided = len(chosen)
-    # the other decisions are in the summary's list of them
-    left = [index for index in left if not passages[index].decides]
 
     def gain(index: int) -> float:
         passage = passages[index]
         new = sum(weights.get(term, 0.0) * (_REPEATED if term in covered else 1.0) for term in passage.terms)
         return float(new * passage.factor / (_FREE_CHARS + len(passage.text)) ** _LENGTH_POWER)
 
-    while left and len(chosen) < _MAX_CHOSEN:
-        best = max(left, key=gain)
-        if size(best) <= room or not chosen:
-            take(best)
-        else:
-            left.remove(best)
+    least = room * (1 - _DECIDED_SHARE)
+    for index in (i for i in range(len(passages) - 1, -1, -1) if passages[i].decides and passages[i].terms):
+        if len(chosen) < _MAX_DECISIONS and (room - size(index) >= least or not chosen):
+            take(index)
+    decided = len(chosen)
+    # the other decisions are in the summary's list of them
+    ranked = [(-gain(i), i) for i, passage in enumerate(passages) if passage.terms and not passage.decides]
+    heapify(ranked)
+    # What is chosen only lowers gains: the best of them is the first that is as good as it was when last computed.
+    while ranked and len(chosen) < _MAX_CHOSEN:
+        index = ranked[0][1]
+        now = (-gain(index), index)
+        if now != ranked[0]:
+            heapreplace(ranked, now)
+            continue
+        heappop(ranked)
+        if size(index) <= room or not chosen:
+            take(index)
     return [passages[index] for index in (*chosen[:decided], *sorted(chosen[decided:]))]
 
 

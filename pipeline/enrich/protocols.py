@@ -24,7 +24,7 @@ class Source:
     language: str = "simple"
     # the job whose next try finds the answers that were paid for
     claim: Claim | None = None
-    # is called before each call to a model, and renews the lease or raises `LeaseLost`
+    # is called before each call to a model and each part of a long session, and renews the lease or raises `LeaseLost`
     before_call: Callable[[], None] = _nothing
 
 

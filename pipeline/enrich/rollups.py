@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import structlog
 from sqlalchemy import Connection, Row
 
-from pipeline.enrich import summary_merging, weeks
+from pipeline.enrich import extraction, summary_merging, weeks
 from pipeline.enrich.language_model import LanguageModelSummarizer
 from pipeline.enrich.protocols import Source, Summarizer
 from pipeline.enrich.session_summary import stored_summary
@@ -146,4 +146,5 @@ def _combined(
                 key=source.claim and source.claim.key,
                 error=failures.reason_of(error),
             )
-    return summary_merging.combine(parts, source.language), EXTRACTIVE
+    with extraction.turn(source):
+        return summary_merging.combine(parts, source.language), EXTRACTIVE

@@ -10,6 +10,7 @@ from datetime import datetime
 from itertools import chain, combinations
 from uuid import UUID
 
+from pipeline.enrich import extraction
 from pipeline.text.entities import entities
 from pipeline.text.entity_names import Mentions, is_name, kind_of, normalized, short_forms
 from pipeline.text.sentences import sentences
@@ -20,7 +21,6 @@ from schemas.sessions import Message
 MAX_NAMES = 24
 """Entities of a session besides those who write in it."""
 MAX_RELATIONS = 40
-_MAX_MESSAGE_CHARS = 4000
 # What each makes of two entities: both named in a sentence, one named by the other, in a decision, in a learned fact.
 _TOGETHER, _BY_SPEAKER, _DECIDED, _LEARNED = 1.0, 0.5, 1.0, 3.0
 
@@ -86,7 +86,8 @@ def found_in(
     if not messages:
         return SessionEntities(entities=(), relations=())
     session = _Session(messages, known, language)
-    texts = [message.content[:_MAX_MESSAGE_CHARS] for message in messages]
+    chars = extraction.chars_of_each([message.content for message in messages])
+    texts = [message.content[:chars] for message in messages]
     said = "\n".join(texts).casefold()
     summarized = (name for name in names if normalized(name) in said)
     found = chain(entities(texts, language, limit=2 * MAX_NAMES), summarized)

@@ -41,6 +41,7 @@ def summarize_session(
             last = part[-1]
         if len(part) < MESSAGES_AT_ONCE:
             break
+        source.before_call()
     if summary is None:
         raise Permanent("the session has no messages left")
     return summary

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, tzinfo
 
-from pipeline.enrich import extractive
+from pipeline.enrich import extraction, extractive
 from pipeline.enrich.language_model import LanguageModelSummarizer
 from pipeline.enrich.protocols import NOWHERE, Source, Summarizer
 from pipeline.llm.gateway import Gateway
@@ -24,7 +24,8 @@ class ExtractiveSummarizer:
         time_zone: tzinfo = UTC,
         source: Source = NOWHERE,
     ) -> Summary:
-        return extractive.summarize(messages, previous, time_zone=time_zone, language=source.language)
+        with extraction.turn(source):
+            return extractive.summarize(messages, previous, time_zone=time_zone, language=source.language)
 
 
 def make_summarizer(

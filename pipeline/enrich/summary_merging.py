@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from pipeline.enrich import passages
+from pipeline.enrich import extraction, passages
 from pipeline.enrich.passages import MAX_CHARS, MAX_PASSAGE_CHARS, Passage
 from pipeline.text.cues import FALLBACK
 from pipeline.text.dialogue_acts import Sentence
@@ -19,6 +19,7 @@ MAX_ITEMS = 8  # of each list
 
 def combine(parts: Sequence[Summary], language: str = FALLBACK) -> Summary:
     """Summarize at least one summary, in order of time, as one: the sentences that say most, and what recurs."""
+    chars = extraction.chars_of_each([part.summary for part in parts])
     said = [
         Sentence(
             message=number,
@@ -29,7 +30,7 @@ def combine(parts: Sequence[Summary], language: str = FALLBACK) -> Summary:
             language=language,
         )
         for number, part in enumerate(parts)
-        for one in sentences(part.summary)
+        for one in sentences(part.summary[:chars])
     ]
     split = [
         Passage(

@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, takewhile
 
 from pipeline.text.cues import Cues, cues_of, plain
 
@@ -89,18 +88,25 @@ def stays_open(index: int, sentences: Sequence[Sentence]) -> bool:
         return len(asked.terms) >= _FEWEST_TERMS and asked.cues.wonders.found(asked.plain)
     if len(asked.terms) < _FEWEST_TERMS or asked.cues.small_talk.found(asked.plain):
         return False
-    after = list(
-        takewhile(lambda s: s.message <= asked.message + _ANSWER_WINDOW, islice(sentences, index + 1, None))
-    )
-    if any(s.message == asked.message and not s.asks for s in after):
-        return False  # who goes on talking after a question rarely waits for the answer
-    replies = [s for s in after if s.speaker != asked.speaker]
-    return not any(_answers(reply, asked, replies[0].message) for reply in replies)
+    first: int | None = None
+    for later in (sentences[i] for i in range(index + 1, len(sentences))):
+        if later.message > asked.message + _ANSWER_WINDOW:
+            break
+        if later.message == asked.message and not later.asks:
+            return False  # who goes on talking after a question rarely waits for the answer
+        if later.speaker != asked.speaker:
+            first = later.message if first is None else first
+            if _answers(later, asked, first):
+                return False
+    return True
 
 
 def _answers(reply: Sentence, asked: Sentence, first: int) -> bool:
     """Tell whether a reply answers; `first` is the first message by another speaker after the question."""
-    related = reply.answers == asked.message or not set(reply.terms).isdisjoint(asked.terms)
     if reply.asks or reply.cues.unsure.found(reply.plain):
         return False
-    return related or reply.message == first
+    return (
+        reply.message == first
+        or reply.answers == asked.message
+        or not set(reply.terms).isdisjoint(asked.terms)
+    )

@@ -1,6 +1,7 @@
 """Find entities in a conversation: names, amounts, times, links and code."""
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -65,7 +66,7 @@ def entities(texts: Sequence[str], language: str, *, known: Iterable[str] = (), 
     opening: Counter[str] = Counter()
     spelling: dict[str, str] = {}
     lower = {word for text in texts for word in _LETTERS.findall(text) if word.islower()}
-    skipped = {part.lower() for name in known for part in (name, *name.split())}
+    skipped = sorted({part.lower() for name in known for part in (name, *name.split())})
     all_nouns = _capitalizes_nouns(texts)
     for text in texts:
         for found, begins in _found(text, language):
@@ -98,9 +99,12 @@ def _capitalizes_nouns(texts: Sequence[str]) -> bool:
     return of_it > 1 and of_it >= _NOUNS_CAPITALIZED_SHARE * len(written)
 
 
-def _is_known(name: str, known: set[str]) -> bool:
-    """Tell whether it is a known name or a short form of one, such as Mel for Melanie."""
-    return name in known or (len(name) >= _SHORT_FORM and any(one.startswith(name) for one in known))
+def _is_known(name: str, known: Sequence[str]) -> bool:
+    """Tell whether it is one of the known names, sorted, or a short form of one, such as Mel for Melanie."""
+    at = bisect_left(known, name)
+    return at < len(known) and (
+        known[at] == name or (len(name) >= _SHORT_FORM and known[at].startswith(name))
+    )
 
 
 def _found(text: str, language: str) -> list[tuple[str, bool]]:

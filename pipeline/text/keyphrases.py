@@ -62,13 +62,16 @@ def topics(said: Sequence[Sentence], weights: Mapping[str, float], *, limit: int
         term: weights[term] * (1 + 0.5 * min(nouns[term], 2)) * (1 if count[term] > 1 else 0.6)
         for term in forms
     }
-    recurring = [pair for pair, times in pairs.items() if times > 1 and set(pair) <= set(forms)]
+    best: dict[str, tuple[str, str]] = {}
+    for two, times in sorted(pairs.items(), key=lambda item: (item[1], item[0])):
+        if times > 1 and two[0] in forms and two[1] in forms:
+            best |= dict.fromkeys(two, two)
     found: list[str] = []
     used: set[str] = set()
     for term in sorted(score, key=lambda t: (-score[t], t)):
         if term in used or len(found) == limit:
             continue
-        pair = max((p for p in recurring if term in p), key=lambda p: (pairs[p], p), default=(term,))
+        pair: tuple[str, ...] = best.get(term, (term,))
         if used.isdisjoint(pair):
             found.append(" ".join(_usual(forms[part]) for part in pair)[:_MAX_CHARS])
         used.update(pair)

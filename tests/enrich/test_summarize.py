@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from time import sleep
 
 import pytest
 from sqlalchemy import text
@@ -212,6 +213,31 @@ def test_messages_of_equal_times_are_all_read_at_the_edge_of_a_page(
         run(database, "summarize", summarizer(database, client=client), policy)
     # Then each message is read once, in order
     assert [each for call in client.calls for each in call] == [m.external_id for m in said]
+
+
+def test_a_session_that_takes_longer_than_its_lease_is_nobody_elses_meanwhile(
+    database: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a session of five parts, each of which takes most of a lease
+    said = [message(n, f"лодка, часть {n} 🛶", id=f"m{n:04}") for n in range(10)]
+    accept.accept(database, TENANT, CHAT, said)
+    place(database, rules, policy)
+    monkeypatch.setattr(session_summary, "MESSAGES_AT_ONCE", 2)
+    short = Policy(batch=1, lease_seconds=1, max_attempts=3)
+    others: list[int] = []
+
+    def meanwhile(_call: int) -> None:
+        sleep(0.6)
+        others.append(runner.run(database, "summarize", rolls(database, Reading()), short).claimed)
+
+    how = SummaryPolicy(min_messages=4, version=1, lease_seconds=1)
+    # When it is summarized while others look for jobs whose lease ran out
+    outcome = runner.run(
+        database, "summarize", summarize.summarizer(database, Reading(meanwhile), how), short
+    )
+    # Then they find none
+    assert (others, outcome.finished) == ([0] * len(others), 1)
+    assert len(others) >= 5
 
 
 def test_a_rolling_summary_reads_what_came_in_the_very_second_of_the_one_before(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, tzinfo
 
+from pipeline.enrich import extraction
 from pipeline.enrich.protocols import NOWHERE, People, Source
 from pipeline.enrich.stated_facts import rules
 from pipeline.enrich.stated_facts.agreements import agreed
@@ -61,7 +62,9 @@ class RuleExtractor:
         languages = spoken or tuple(BY_LANGUAGE)
         found: dict[tuple[str, ...], Fact] = {}
         senders = {message.id: message.sender_id for message in messages}
-        for fact in _stated(messages, people, languages, time_zone):
+        with extraction.turn(source):
+            stated_facts = list(_stated(messages, people, languages, time_zone))
+        for fact in stated_facts:
             # two people may have one name
             whose = senders[fact.message_ids[0]] if fact.about == "speaker" else ""
             named = (fact.about, whose, fact.subject, fact.attribute)
@@ -88,6 +91,8 @@ def _stated(
     named = {language: _members(people, language) for language in languages}
     everybody = {each for name in (*people.names, *people.shared) for each in _called(name)}
     messages = [each for each in messages[-_MAX_MESSAGES:] if FORWARDED not in each.metadata]
+    chars = extraction.chars_of_each([each.content for each in messages])
+    messages = [replace(each, content=each.content[:chars]) for each in messages]
     for index, message in enumerate(messages):
         speaker = _name(message.sender_name)
         if message.role != "user" or not speaker:

@@ -9,7 +9,6 @@ from pipeline.enrich.stated_facts.rules import BY_LANGUAGE, CLAUSES, Rule
 from pipeline.text import answer_types, fencing
 from pipeline.text.sentences import is_content, sentences, spoken, stem, words
 
-_MAX_MESSAGE_CHARS = 2000
 _MAX_SENTENCE_CHARS = 400
 _MAX_CLAUSES = 12
 _MAX_WORDS = {"thing": 6, "list": 6, "place": 5, "proper": 6, "employer": 6, "deed": 14}
@@ -58,7 +57,7 @@ def own_words(content: str, names: Collection[str], language: str) -> str:
 
 def said(content: str, language: str) -> Iterator[str]:
     """Yield the sentences of a message in the sender's own words."""
-    text = spoken(fencing.without_recalled(fencing.visible(content)))[:_MAX_MESSAGE_CHARS]
+    text = spoken(fencing.without_recalled(fencing.visible(content)))
     text = "\n".join(text.split("```")[::2])
     for sentence in sentences(text):
         plain = " ".join(_QUOTED.sub(" ", sentence).split()).replace("’", "'")[:_MAX_SENTENCE_CHARS]
