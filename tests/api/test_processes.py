@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from select import select
 
 import httpx
 import psutil
@@ -150,6 +151,54 @@ def test_the_end_of_the_first_process_is_the_end_of_all(served: Served) -> None:
     served.process.kill()
     _, alive = psutil.wait_procs(family, timeout=120)
     assert not alive
+
+
+ENDLESS = {
+    "lines": (b"GET /healthz HTTP/1.1\r\n", b"X-Zeile: " + "ж漢".encode() * 40 + b"\r\n"),
+    "one line": (b"GET /healthz HTTP/1.1\r\nX-Largo: ", "é".encode() * 500),
+    "the path": (b"GET /", b"a" * 1000),
+    "a name": (b"GET /healthz HTTP/1.1\r\n", b"n" * 1000),
+    "after a body": (
+        b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n",
+        b"X-Trailer: " + b"t" * 200 + b"\r\n",
+    ),
+    "a chunk": (
+        b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2;",
+        b"e" * 1000,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+def test_headers_of_any_size_are_not_taken(client: httpx.Client, what: str) -> None:
+    begin, piece = ENDLESS[what]
+    sent, answered = 0, b""
+    with socket.create_connection(("127.0.0.1", client.base_url.port or 0), timeout=PATIENCE) as sender:
+        sender.sendall(begin)
+        try:
+            while sent < 20 * protocol.MAX_HEADER_BYTES and b" 431 " not in answered:
+                sender.sendall(piece * (4096 // len(piece)))
+                sent += 4096
+                if select([sender], [], [], 0.005)[0]:
+                    part = sender.recv(65536)
+                    answered += part
+                    if not part:
+                        break
+        except ConnectionError:
+            pass
+    assert protocol.MAX_HEADER_BYTES / 2 < sent < 20 * protocol.MAX_HEADER_BYTES
+    assert client.get("/healthz").status_code == 200
+
+
+def test_headers_are_taken_up_to_64_kib_and_the_refusal_says_so(client: httpx.Client) -> None:
+    for size in (30_000, 60_000):
+        headers = {"X-Eins": "a" * (size // 2), "X-Zwei": "b" * (size // 2)}
+        assert client.get("/healthz", headers=headers).status_code == 200
+    refused = client.get("/healthz", headers={f"X-{n}": "c" * 7000 for n in range(10)})
+    assert (refused.status_code, "65536" in refused.json()["detail"]) == (431, True)
+    # nor is a large body taken for headers, however it is sent
+    chunks = (b" " * 100 for _ in range(5000))
+    assert client.post("/v1/messages", content=chunks).status_code != 431
 
 
 def test_headers_that_never_end_are_ended(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,8 @@ STOP_SECONDS = REQUEST_SECONDS + 10.0
 SWITCH_SECONDS = 0.001
 """The interpreter's switch interval, 5 ms by default: how long a thread with a large request keeps others waiting, and
 a small request waits some ten times."""
+MAX_CONNECTIONS = 1000
+"""Of a process; with more, requests are answered 503. Each may hold some hundred kilobytes before it says who it is."""
 STEADY_SECONDS = 1.0
 """The least time between two starts of a child, so that one that dies at its start does not keep a core busy."""
 _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
@@ -61,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=REQUEST_SECONDS,
+        limit_concurrency=MAX_CONNECTIONS,
     )
     if given.processes == 1:
         uvicorn.Server(config).run()

@@ -1,6 +1,7 @@
-"""uvicorn's HTTP protocol with a time limit for headers; `bodies` limits the time for a body.
+"""uvicorn's HTTP protocol with a limit for headers, of time and of bytes; `bodies` has those for a body.
 
-uvicorn ends an idle connection, but not one that has begun a request and sends a byte a minute.
+uvicorn ends an idle connection, but not one that has begun a request and sends a byte a minute, or headers without an
+end: all this comes before anybody has said who they are.
 """
 
 import asyncio
@@ -9,26 +10,67 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_SECONDS = 20.0
 """The time for the headers of a request, from its first byte or from the beginning of the connection."""
+MAX_HEADER_BYTES = 64 * 1024
+"""Of a request's first line and headers, and of what follows a body in chunks."""
+
+_TOLD = f'{{"title": "Headers too large", "status": 431, "detail": "At most {MAX_HEADER_BYTES} bytes are taken."}}'
+_TOO_LARGE = (
+    "HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n"
+    f"Content-Type: application/problem+json\r\nContent-Length: {len(_TOLD)}\r\n\r\n{_TOLD}"
+).encode()
 
 
 class Protocol(HttpToolsProtocol):
     """One connection."""
 
     _late: asyncio.TimerHandle | None = None
+    # of the headers that are complete, and of everything since there was a piece of a body or the end of all headers
+    _header_bytes = _other_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         """Wait for the first request."""
         super().connection_made(transport)
         self._expect_headers()
 
+    def data_received(self, data: bytes) -> None:
+        """Read on, unless it is more than headers may be."""
+        self._other_bytes += len(data)
+        super().data_received(data)
+        if self._other_bytes > MAX_HEADER_BYTES and not self.transport.is_closing():
+            self.send_400_response("")
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer that the headers are too large, where they are; end the connection if an answer is under way."""
+        if max(self._header_bytes, self._other_bytes) <= MAX_HEADER_BYTES:
+            super().send_400_response(msg)
+        elif self.cycle is not None and not self.cycle.response_complete:
+            self.transport.abort()
+        else:
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()
+
     def on_message_begin(self) -> None:
         """Wait for the rest of the headers."""
         super().on_message_begin()
+        self._header_bytes = 0
         if self._late is None:
             self._expect_headers()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header. Raises `ValueError` for one too many, which ends the parsing."""
+        self._header_bytes += len(name) + len(value) + len(": \r\n")
+        if self._header_bytes > MAX_HEADER_BYTES:
+            raise ValueError("too large")
+        super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body."""
+        self._other_bytes = 0
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
         """Take the request."""
+        self._other_bytes = 0
         self._stop_waiting()
         super().on_headers_complete()
 
