@@ -8,7 +8,7 @@ from pipeline.context.wording import DEFAULT, Wording
 from pipeline.retrieval.profiles import Parameters
 from pipeline.retrieval.sessions import RetrievedSession, sharing_topics
 from pipeline.retrieval.weeks import RetrievedWeek
-from pipeline.text import calendar, truncate
+from pipeline.text import calendar, fencing, truncate
 from schemas.context import ContextItem
 
 # Users choose their names, of any length.
@@ -66,7 +66,7 @@ def related(
 
 def display_name(name: str) -> str:
     """Put a name on one line of bounded length."""
-    return truncate.shortened(truncate.one_line(name), MAX_NAME_CHARS)
+    return truncate.shortened(fencing.name(name), MAX_NAME_CHARS)
 
 
 def _without_day(session: RetrievedSession, zone: tzinfo, wording: Wording) -> str:

@@ -13,7 +13,7 @@ from itertools import groupby
 from pipeline.context.blocks import display_name
 from pipeline.context.recent_talk import head_of
 from pipeline.context.wording import Wording
-from pipeline.text import truncate
+from pipeline.text import fencing, truncate
 from pipeline.text.fencing import harmless, visible
 from pipeline.text.tokens import Count
 from schemas.context import Block, ChatMessage, ContextItem
@@ -112,7 +112,7 @@ def _spoken(
 
 def _of_an_assistant(message: Message, body: str, *, named: bool) -> tuple[str, str]:
     """Return a message of an assistant, verbatim and as the text shows it; what was cut stays so."""
-    name = f"{truncate.one_line(message.speaker)}: " if named else ""
+    name = f"{fencing.name(message.speaker)}: " if named else ""
     whole = harmless(visible(message.content)) if body == truncate.displayed(message.content) else body
     return name + whole, name + body
 

@@ -7,7 +7,7 @@ from pipeline.context.packing import Entry, Section, entry_of
 from pipeline.context.page import Page
 from pipeline.context.wording import Wording, clock
 from pipeline.question.followup import JUST_NOW
-from pipeline.text import excerpt, truncate
+from pipeline.text import excerpt, fencing, truncate
 from pipeline.text.excerpt import NOTHING, Wanted
 from pipeline.text.fencing import CLOSE, OPEN
 from pipeline.text.tokens import Count, estimate_line
@@ -172,9 +172,9 @@ def said_by(speaker: str, answered: RepliedTo | None, wording: Wording) -> str:
     >>> said_by("Ben", RepliedTo(12, "Ana", "does five suit?"), wording_of("english"))
     'Ben, to Ana (“does five suit?”)'
     """
-    name = truncate.one_line(speaker)
+    name = fencing.name(speaker)
     if answered is None:
         return name
     quoted = truncate.shortened(truncate.one_line(answered.said), QUOTED_CHARS)
     form = wording.quoting if quoted else wording.answering
-    return form.format(speaker=name, answered=truncate.one_line(answered.speaker), said=quoted)
+    return form.format(speaker=name, answered=fencing.name(answered.speaker), said=quoted)

@@ -12,7 +12,7 @@ from itertools import islice
 from pipeline.enrich import extraction, passages
 from pipeline.enrich.passages import MAX_CHARS, MAX_PASSAGE_CHARS
 from pipeline.enrich.summary_merging import MAX_ITEMS, MAX_TOPICS, continued
-from pipeline.text import addressing, calendar, dialogue_acts
+from pipeline.text import addressing, calendar, dialogue_acts, fencing
 from pipeline.text.cues import FALLBACK
 from pipeline.text.dialogue_acts import Sentence
 from pipeline.text.entities import entities
@@ -93,7 +93,7 @@ def _sentences(messages: Sequence[Message], time_zone: tzinfo, language: str) ->
             said.append(
                 Sentence(
                     message=index,
-                    speaker=" ".join(message.speaker.split())[:_MAX_NAME_CHARS],
+                    speaker=fencing.name(message.speaker)[:_MAX_NAME_CHARS],
                     text=" ".join(calendar.absolute(text, day, language).split()),
                     words=written,
                     terms=terms(written, language),

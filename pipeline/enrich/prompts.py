@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 from pipeline.clients.protocols import Prompt
+from pipeline.text import fencing
 from pipeline.text.tokens import estimate, estimate_line
 from pipeline.text.truncate import one_line, shortened, within_tokens
 from schemas.sessions import Message, Summary
@@ -126,7 +127,7 @@ def minute(message: Message, time_zone: tzinfo) -> str:
 
 def name_of(name: str) -> str:
     """Return a name on one line, cut to a limit."""
-    return shortened(one_line(name), _MAX_NAME_CHARS)
+    return shortened(fencing.name(name), _MAX_NAME_CHARS)
 
 
 def fenced(**blocks: Sequence[str]) -> tuple[str, str]:

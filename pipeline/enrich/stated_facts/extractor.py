@@ -22,8 +22,9 @@ from pipeline.enrich.stated_facts.relations import (
 from pipeline.enrich.stated_facts.rules import BY_LANGUAGE, CLAUSES, KIN, SAYS, SAYS_OF, Rule
 from pipeline.enrich.stated_facts.statements import Heard, Subject, facts
 from pipeline.enrich.stated_facts.wording import clauses, own_words, stated
+from pipeline.text import fencing
 from pipeline.text.cues import stop_words
-from pipeline.text.truncate import one_line, shortened
+from pipeline.text.truncate import shortened
 from schemas.facts import RULES, Fact, KnownFact, denies_another
 from schemas.languages import parts_of
 from schemas.messages import FORWARDED
@@ -119,7 +120,7 @@ def _stated(
 
 
 def _name(name: str) -> str:
-    return shortened(one_line(name), MAX_NAME_CHARS)
+    return shortened(fencing.name(name), MAX_NAME_CHARS)
 
 
 def _introduce(subject: Subject, named: dict[str, Subject | None]) -> None:
