@@ -22,6 +22,7 @@ from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
 from ops import exit_codes
+from ops.console.rendering import plain
 from schemas.base import did_you_mean
 from schemas.errors import BackscrollError
 
@@ -175,7 +176,7 @@ def main() -> None:
         message = str(error) or type(error).__doc__ or type(error).__name__
         Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]Error:[/]", end=" ")
         # not through rich: messages hold paths and brackets, and are copied
-        print(message, file=sys.stderr)
+        print(plain(message), file=sys.stderr)
         sys.exit(exit_codes.of(error))
     except KeyboardInterrupt:
         sys.exit(exit_codes.INTERRUPTED)
@@ -188,11 +189,11 @@ def main() -> None:
             # nor can at the end what is left in the buffer
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             print(
-                f"Error: {error.filename or 'the output'} cannot be written: {error.strerror}",
+                plain(f"Error: {error.filename or 'the output'} cannot be written: {error.strerror}"),
                 file=sys.stderr,
             )
             sys.exit(exit_codes.FAILED)
-        traceback.print_exc()
+        print(plain(traceback.format_exc()), end="", file=sys.stderr)
         print("This is a defect in Backscroll: please report it with the lines above.", file=sys.stderr)
         sys.exit(exit_codes.DEFECT)
 

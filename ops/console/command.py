@@ -58,7 +58,7 @@ class Call:
         """Ask on standard error, unless `--yes` was given. Raises `Abort`, and `InvalidInput` with `--json`."""
         if not yes:
             self.require_no_question("yes", "--yes")
-            typer.confirm(question, abort=True, err=True)
+            typer.confirm(rendering.plain(question), abort=True, err=True)
 
     def require_no_question(self, field: str, option: str) -> None:
         """Raise `InvalidInput` with `--json`, where nobody is there to answer."""

@@ -14,11 +14,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.text.fencing import visible
+
 WATCH_SECONDS = 2.0
 # A pipe has no width, and rich's default of 80 characters would cut tables.
 PIPE_WIDTH = 160
-# C0 and C1 without tab and line feed: what people wrote must not steer the terminal of its reader.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# What `visible` leaves of C0 and C1, without tab and line feed.
+_CONTROL = re.compile("[\x0b-\x0d\x1c-\x1f\x85]")
 
 
 def out() -> Console:
@@ -44,12 +46,12 @@ def warn(text: str, style: str = "yellow") -> None:
 
 
 def plain(text: str) -> str:
-    r"""Remove the characters that would steer a terminal.
+    r"""Remove the characters that would steer a terminal, or turn what is printed around.
 
-    >>> plain("red \x1b[31malert")
-    'red [31malert'
+    >>> plain("red \x1b[31malert"), plain("to \u202e\u05d0\u05d1 \u2067Ann")
+    ('red [31malert', 'to \u05d0\u05d1 Ann')
     """
-    return _CONTROL.sub("", text)
+    return _CONTROL.sub("", visible(text))
 
 
 def preview(text: str, chars: int) -> str:
@@ -113,7 +115,9 @@ def dollars(amount: float | None) -> str:
 
 def table(*columns: str, title: str | None = None, right: tuple[str, ...] = (), cut: str = "") -> Table:
     """Make a table; columns in `right` hold numbers, the column `cut` may be cut to fit."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    made = Table(
+        title=title and plain(title), title_justify="left", title_style="bold", box=None, pad_edge=False
+    )
     made.expand = bool(cut)
     for column in columns:
         if cut and column == cut:

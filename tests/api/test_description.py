@@ -72,6 +72,30 @@ def test_every_body_is_described_with_examples_that_are_right(client: httpx.Clie
     assert examples > 20
 
 
+def test_whoever_tries_the_examples_forgets_nothing(client: httpx.Client) -> None:
+    # Given a tenant in which every example of a message was tried
+    described = client.get("/openapi.json").json()["paths"]
+
+    def examples(path: str, method: str = "post") -> list[object]:
+        media = described[path][method]["requestBody"]["content"]["application/json"]
+        return [example["value"] for example in media["examples"].values()]
+
+    for sent in examples("/v1/messages"):
+        assert client.post("/v1/messages", json=sent).status_code == 202
+    # When every example of what has a body of its own and removes something is tried as it stands
+    for subject in examples("/v1/forget"):
+        answer = client.post("/v1/forget", json=subject)
+        # Then it names nothing that there is: a message's chat, a user, a chat or the tenant
+        assert answer.status_code == 422 or answer.json()["seen"] is False
+    # and no other of them can be tried without an id of one's own
+    removing = {path for path, has in described.items() if "delete" in has or re.search("forget|merge", path)}
+    assert {path for path in removing if "{" not in path} == {"/v1/forget"}
+    for path, methods in described.items():
+        for operation in methods.values():
+            for parameter in operation.get("parameters", ()):
+                assert not {"example", "examples"} & {*parameter, *parameter["schema"]}, path
+
+
 def test_the_description_has_the_models_own_words(client: httpx.Client) -> None:
     schemas = client.get("/openapi.json").json()["components"]["schemas"]
     for model, field in ((SearchQuery, "min_similarity"), (Context, "counted_by"), (MessageIn, "sender_id")):

@@ -1,5 +1,6 @@
 """What meets a newcomer: nothing there yet, nothing configured, and text that means harm."""
 
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,27 @@ def test_what_people_wrote_cannot_steer_the_terminal(run: Run, workers: Workers,
         shown = run(*command).out
         assert not set(shown) & {"\x1b", "\x9b", "\x07"}
     assert "[bold]hi[/bold]" in run("sessions", "show", 1).out
+
+
+@pytest.mark.parametrize(
+    "steers",
+    [
+        "\x1b]2;título\x07",
+        "\x9b31m",
+        "\u202e\u0645\u0631\u062d",
+        "\u2067歸\u2066",
+        "Вера\r\x08",
+        "\u200f\u061cא",
+    ],
+)
+def test_nor_can_what_an_error_quotes(run: Run, database: Database, steers: str) -> None:
+    title = f"{steers} Сад 花園"
+    accept.accept(database, TENANT, ChatIn(chat_id="app:garden-4", title=title), [message(1, "да")])
+    shown = run("chats", "show", "app:garden-5")
+    assert shown.code == 3
+    assert "Сад 花園" in shown.err
+    signs = {sign for sign in steers if unicodedata.category(sign) in {"Cc", "Cf"}}
+    assert not signs & set(shown.err)
 
 
 def test_another_tenants_chats_are_not_there(run: Run) -> None:

@@ -140,6 +140,7 @@ def database_name(house: str) -> str:
 def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "why.html"
     shown = run("context", "which boiler did we decide on?", "--html", file, "--budget", 600)
+    assert file.stat().st_mode & 0o777 == 0o600
     assert shown.code == 0
     assert "why" not in shown.out.splitlines()[0]
     reader = read(file.read_text(encoding="utf-8"))

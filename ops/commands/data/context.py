@@ -1,6 +1,8 @@
 """`backscroll context`: what a bot would put before its model for a question, and why."""
 
+import os
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -99,7 +101,9 @@ def context(
 
 def _write(file: Path, made: str) -> None:
     try:
-        file.write_text(made, encoding="utf-8")
+        # it holds what people wrote
+        with open(file, "w", encoding="utf-8", opener=partial(os.open, mode=0o600)) as page:
+            page.write(made)
     except OSError as error:
         raise InvalidInput(f"--html {file} cannot be written: {error.strerror}", field="html") from error
 

@@ -81,7 +81,8 @@ def up(
                 from ops.local.demo import show
 
                 worked = show(launched, console)
-            _print_usage(launched, console)
+            # without a terminal it goes into a log, which others read
+            _print_usage(launched, console, secrets=console.is_terminal, generated=settings.api_key is None)
             if not leave:
                 console.print("\nCtrl-C stops everything; started again, it continues with its data.")
                 while True:
@@ -102,18 +103,18 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _print_usage(launched: "Launched", console: Console) -> None:
-    """Print where everything is and how to use it, in lines that can be copied."""
-    running = launched.running
-    lines = [
-        f"\nHTTP API     {running.api_url}",
-        f"API key      {running.api_key}",
-        f"Data folder  {launched.settings.data_dir}",
-    ]
+def _print_usage(launched: "Launched", console: Console, *, secrets: bool, generated: bool) -> None:
+    """Print where everything is and how to use it, in lines that can be copied; the `secrets`, or where they are."""
+    running, folder = launched.running, launched.settings.data_dir
+    key, password = running.api_key, running.flower_password
+    if not secrets:
+        key = f"$(cat {shlex.quote(str(folder / 'api-key'))})" if generated else "$BACKSCROLL_API_KEY"
+        password = f"$(cat {shlex.quote(str(folder / 'flower-password'))})"
+    lines = [f"\nHTTP API     {running.api_url}", f"API key      {key}", f"Data folder  {folder}"]
     if running.flower_url:
-        lines += [f"Flower       {running.flower_url}  user backscroll, password {running.flower_password}"]
+        lines += [f"Flower       {running.flower_url}  user backscroll, password {password}"]
     lines += ["\nIn another terminal:\n", *shell_lines(launched.settings.data_dir)]
-    lines += ["\nOr over HTTP:\n", *curl_lines(running.api_url, running.api_key, datetime.now(UTC))]
+    lines += ["\nOr over HTTP:\n", *curl_lines(running.api_url, key, datetime.now(UTC))]
     console.print("\n".join(lines), soft_wrap=True, markup=False)
 
 
@@ -138,7 +139,7 @@ def curl_lines(api_url: str, api_key: str, now: datetime) -> list[str]:
     }
     message = {"chat": "demo:kitchen", "messages": said}
     query = {"chat_id": "demo:kitchen", "query": "Where is the spare key?"}
-    authorized = f"-H 'Authorization: Bearer {api_key}' -H 'Content-Type: application/json'"
+    authorized = f"-H \"Authorization: Bearer {api_key}\" -H 'Content-Type: application/json'"
     curl = r"curl -sw '\n'"
     return [
         f"{curl} {api_url}/healthz",
