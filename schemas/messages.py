@@ -28,8 +28,9 @@ Role = Literal["user", "assistant", "system", "tool"]
 ChatKind = Literal["group", "direct", "thread"]
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-# Postgres stores neither NUL nor lone surrogates; broken clients send both.
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+# Postgres stores neither NUL nor lone surrogates; broken clients send both. A soft hyphen, which is seen only at the
+# end of a line, would make another word of the one that it is in.
+_UNSTORABLE = re.compile("[\x00\u00ad\ud800-\udfff]")
 # Below this many seconds since 1970 a number is seconds (the year 5138), above it milliseconds.
 _MILLISECONDS_FROM = 1e11
 _BAD_FORM = "must be ISO 8601 with an offset, or epoch seconds or milliseconds"
@@ -38,10 +39,10 @@ FIRST_YEAR, LAST_YEAR = 2, 9998
 
 
 def clean_text(text: str) -> str:
-    """Remove what Postgres cannot store (NUL, lone surrogates).
+    """Remove what Postgres cannot store (NUL, lone surrogates), and soft hyphens.
 
-    >>> clean_text("a\\x00b")
-    'ab'
+    >>> clean_text("a\\x00b"), clean_text("Haus\\u00adtür")
+    ('ab', 'Haustür')
     """
     return _UNSTORABLE.sub("", text)
 

@@ -80,6 +80,9 @@ def test_it_loads_its_model_logs_requests_without_their_bodies_and_ends_cleanly(
         "/v1/messages?note=private", json=body(said(1, "quiet words")), headers={"X-Request-ID": "r-1"}
     )
     client.post("/v1/messages", content=b'{"quiet": "words"', headers={"X-Request-ID": "r-2"})
+    client.get("/v1/users/signal:Ørjan-private/export", headers={"X-Request-ID": "r-3"})
+    client.delete("/v1/chats/app:private/messages/7", headers={"X-Request-ID": "r-4"})
+    client.get("/v1/x/private%2Fя", headers={"X-Request-ID": "r-5"})
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=120) in (0, -signal.SIGTERM)
     assert "embedder_ready" in {entry["event"] for entry in records(log)}
@@ -88,6 +91,9 @@ def test_it_loads_its_model_logs_requests_without_their_bodies_and_ends_cleanly(
     assert requests["r-1"]["path"] == "/v1/messages"
     assert requests["r-1"]["milliseconds"] > 0
     assert requests["r-2"]["status"] == 422
+    # people's ids are in no line that outlives them
+    assert requests["r-3"]["path"] == "/v1/users/{user_id}/export"
+    assert requests["r-5"]["path"] == "unknown"
     for secret in ("quiet", "private", "test-key"):
         assert secret not in log.read_text()
 

@@ -269,6 +269,16 @@ def test_no_such_path_and_no_such_method_are_told_in_the_same_shape(standing_cli
     answer = standing_client.get("/v1/messages")
     assert problem_of(answer, 405)["type"] == "urn:backscroll:problem:method-not-allowed"
     assert answer.headers["allow"] == "POST"
+    # all that a path has, whichever routes they are
+    described = standing_client.get("/openapi.json").json()["paths"]
+    for path, methods in described.items():
+        answer = standing_client.request("OPTIONS", path.replace("{", "").replace("}", ""))
+        allowed = set(answer.headers["allow"].split(", "))
+        assert answer.status_code == 405
+        # `search` may be the id of a memory, too
+        assert allowed >= {name.upper() for name in methods}, path
+        assert path == "/v1/memories/search" or len(allowed) == len(methods), path
+        assert "{" not in path or all("404" in each["responses"] for each in methods.values()), path
 
 
 def test_an_answer_before_the_end_of_the_body_is_heard_on_a_connection_that_closes(

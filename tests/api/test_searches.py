@@ -68,3 +68,14 @@ def test_chats_and_sessions_that_are_not_there_are_not_found(house: httpx.Client
     problem_of(more, 404)
     refused = house.post("/v1/search", json={"chat_id": CHAT, "query": "x"}, headers={"Authorization": "no"})
     problem_of(refused, 401)
+
+
+@pytest.mark.parametrize("word", ["Donau.dampf.schiff", "авто.мо.биль", "ανα.βολή", "ká.ve.ház"])
+def test_a_soft_hyphen_parts_no_word(standing_client: httpx.Client, word: str) -> None:
+    whole, hyphened = word.replace(".", ""), word.replace(".", "\u00ad")
+    chat = f"test:{whole}"
+    sent = body(said(1, f"1 {hyphened} 🚢"), said(2, f"2 {whole}"), said(3, "3 ничего, rien"), chat=chat)
+    assert standing_client.post("/v1/messages", json=sent).status_code == 202
+    for query in (whole, hyphened):
+        found = search(standing_client, query, chat_id=chat).json()["hits"]
+        assert {hit["text"][0] for hit in found} >= {"1", "2"}, query

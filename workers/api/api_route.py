@@ -49,6 +49,9 @@ class ApiRoute(APIRoute):
                 openapi_extra = body_of(reader.model)
             elif annotation != Api:
                 statuses |= {422}
+        if "{" in path:
+            # an id that no path can have, such as one of dots, names nothing
+            statuses |= {404}
         known = described(*sorted(statuses)) if 401 in statuses else {}
         super().__init__(
             path,

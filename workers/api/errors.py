@@ -3,7 +3,7 @@
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
+from http import HTTPMethod, HTTPStatus
 from typing import Any
 
 import structlog
@@ -11,6 +11,7 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from schemas.base import Frozen, in_words
 from schemas.errors import (
@@ -169,11 +170,17 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
     return as_response(HttpError(422, "invalid-input", message, field=field))
 
 
-async def _answer_http(_request: Request, error: Exception) -> Response:
+async def _answer_http(request: Request, error: Exception) -> Response:
     """Answer for an unknown path or method."""
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for nothing else
     kind = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
-    problem = HttpError(error.status_code, kind, str(error.detail), headers=error.headers)
+    headers = error.headers
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        # Starlette names those of the first route with this path
+        scopes = [{**request.scope, "method": method} for method in HTTPMethod]
+        fit = [s["method"] for s in scopes if any(r.matches(s)[0] is Match.FULL for r in request.app.routes)]
+        headers = {"Allow": ", ".join(fit)}
+    problem = HttpError(error.status_code, kind, str(error.detail), headers=headers)
     return as_response(problem)
 
 
