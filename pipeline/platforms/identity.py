@@ -73,10 +73,20 @@ class ImportIds:
         self._seen: Counter[bytes] = Counter()
 
     def names(
-        self, sender: str, local_time: str, text: str, other_times: Iterable[str] = ()
+        self,
+        sender: str,
+        local_time: str,
+        text: str,
+        other_times: Iterable[str] = (),
+        *,
+        also: Iterable[str] = (),
     ) -> tuple[str, ...]:
-        """Return the next message's id, `import:` and 16 hexadecimal digits, then its ids at the other times."""
-        digests = [_digest(sender, time, text) for time in (local_time, *other_times)]
+        """Return the next message's id, `import:` and 16 hexadecimal digits, then its ids at the other times.
+
+        Those by what the sender was `also` called before come last.
+        """
+        times = (local_time, *other_times)
+        digests = [_digest(each, time, text) for each in (sender, *also) for time in times]
         # what is equal in one reading of its time is equal in every one
         self._seen[digests[0]] += 1
         return tuple(_nth(digest, self._seen[digests[0]]) for digest in digests)

@@ -272,8 +272,12 @@ class _WhatsAppReader:
         # With and without media the same picture has two placeholders; only that there was one is hashed.
         text = f"[media] {said.text}" if said.media else said.text
         # the chat is no part of it: what was imported before names were told apart by chat is there by this id
-        hashed = whatsapp_text.number_id(sender) or f"whatsapp:{sender}"
-        external_id, *aliases = self._ids.names(hashed, local.isoformat(), text, others)
+        by_name = f"whatsapp:{sender}"
+        number = whatsapp_text.number_id(sender)
+        # nor was every spelling of a number known for one then
+        external_id, *aliases = self._ids.names(
+            number or by_name, local.isoformat(), text, others, also=[by_name] if number else []
+        )
         found = fields.read_message(
             where,
             self._chat.chat_id,

@@ -13,7 +13,7 @@ from pipeline.ingest import accept, history
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import names
 from pipeline.platforms import whatsapp
-from pipeline.platforms.identity import sender_by_name, without_chat
+from pipeline.platforms.identity import ImportIds, sender_by_name, without_chat
 from pipeline.platforms.records import ImportOptions, Record
 from pipeline.store import learned as learned_store
 from pipeline.store import names as stored_names
@@ -94,11 +94,11 @@ def test_people_of_one_name_in_two_exports_are_two_until_they_are_linked(
     one, two = (sender_by_name("whatsapp", chat, name) for chat in (ONE, TWO))
     run("memories", "add", "любит чай", "--user", one, "--chat", ONE)
     assert run("users", "show", two, "--json").json["current"] == []
-    assert ("17" in exported(run, one), "любит чай" in exported(run, one)) == (True, True)
-    assert ("17" in exported(run, two), "42" in exported(run, two)) == (False, True)
+    assert ("мой код" in exported(run, one), "любит чай" in exported(run, one)) == (True, True)
+    assert ("мой код" in exported(run, two), "代码" in exported(run, two)) == (False, True)
     assert run("users", "link", two, one).code == 0
     assert [each["content"] for each in run("users", "show", two, "--json").json["current"]] == ["любит чай"]
-    assert ("17" in exported(run, two), "42" in exported(run, one)) == (True, True)
+    assert ("мой код" in exported(run, two), "代码" in exported(run, one)) == (True, True)
     assert run("users", "unlink", two).code == 0
     assert run("forget", "user", one, "--yes").code == 0
     assert senders(database) == [(TWO, two, 1)]
@@ -132,6 +132,26 @@ def test_importing_again_doubles_nobody_before_and_after_people_are_told_apart(
     assert [imported(ONE, said(name, *texts[:count])) for count in (1, 2, 3, 3)] == [0, 0, 1, 0]
     assert senders(database) == [(ONE, new, 3)]
     assert rows(database, "SELECT sender_id FROM chat_members") == [(new,)]
+
+
+@pytest.mark.parametrize(
+    "number", ["+351\u00a0912\u2011345\u2011678", "+351 ‒912‒345‒678", "＋351 912 345 678"]
+)
+def test_a_number_that_was_taken_for_a_name_is_a_number_and_is_not_stored_twice(
+    run: Run, database: Database, imported: Import, number: str
+) -> None:
+    ids = ImportIds()
+    before = [
+        message(
+            minute, "да", id=ids.names(f"whatsapp:{number}", f"2024-01-13T10:0{minute}:00", "да")[0]
+        ).model_copy(update={"sender_id": f"whatsapp:{number}", "sender_name": number})
+        for minute in range(2)
+    ]
+    accept.accept(database, TENANT, ChatIn(chat_id=ONE), before)
+    assert imported(ONE, said(number, "да", "да", "нет")) == 1
+    run("users", "tell-apart", "--yes")
+    assert senders(database) == [(ONE, "whatsapp:351912345678", 3)]
+    assert rows(database, "SELECT sender_id FROM chat_members") == [("whatsapp:351912345678",)]
 
 
 def old_memories(database: Database, old: str, ids: dict[str, str]) -> None:
