@@ -1,6 +1,7 @@
 """One user, from the first `backscroll up --demo` over the next start to Ctrl-C, with all real processes."""
 
 import json
+import shlex
 import shutil
 import signal
 import stat
@@ -155,7 +156,7 @@ def test_nobody_else_can_read_the_keys(home: Home, up: Up) -> None:
         assert not any(secret in " ".join(process.cmdline()) for process in up.family())
         # what it prints goes into a file here, as into the log of a service: it names the file
         assert secret not in up.said()
-        assert str(home.data_dir / name) in up.said()
+        assert shlex.quote(str(home.data_dir / name)) in up.said()
 
 
 def test_flower_asks_for_its_password(home: Home, up: Up) -> None:
