@@ -117,6 +117,10 @@ class Settings(BaseSettings):
     session_rolling_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 6000
     """… or after this many new tokens, whichever comes first."""
 
+    llm_answer_tokens: Annotated[int, Field(ge=100, le=200_000)] = 900
+    """Tokens of a language model's answer, a summary or facts. One that is cut off is asked for again with twice as
+    many, or with four times as many where thoughts took them all: give a model that reasons more. At most a quarter of
+    `BACKSCROLL_SESSION_SUMMARY_CONTEXT_TOKENS`."""
     llm_daily_budget: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """US dollars that language models may cost a tenant a day (UTC), by the prices that are known. Unset: any."""
     llm_daily_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -272,7 +276,7 @@ class Settings(BaseSettings):
             raise ValueError("must look like redis://:password@host:6379/0, or rediss:// for TLS")
         return given
 
-    @field_validator("api_key")
+    @field_validator("api_key", "openai_api_key")
     @classmethod
     def _fits_a_header(cls, given: SecretStr | None) -> SecretStr | None:
         if given is not None and not _HEADER_VALUE.fullmatch(given.get_secret_value()):

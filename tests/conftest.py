@@ -25,6 +25,7 @@ from migrations import REVISION
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.clients.openai_endpoint import LEARNED
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.store import spaces
@@ -135,8 +136,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 @pytest.fixture(autouse=True)
 def _logs_of_its_own() -> None:
-    """What a test before this one did to the logs is undone."""
+    """What a test before this one did to the logs is undone, and so is what it learned of an endpoint at this port."""
     structlog.reset_defaults()
+    LEARNED.clear()
 
 
 @pytest.fixture(scope="session")

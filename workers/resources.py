@@ -118,6 +118,7 @@ def _make_summarizer(held: Resources) -> Summarizer:
         held.gateway,
         timeout_seconds=settings.session_summary_timeout_seconds,
         context_tokens=settings.session_summary_context_tokens,
+        answer_tokens=settings.llm_answer_tokens,
     )
 
 
@@ -161,6 +162,7 @@ def _learner(held: Resources) -> Handler:
         gateway,
         timeout_seconds=settings.session_summary_timeout_seconds,
         context_tokens=settings.session_summary_context_tokens,
+        answer_tokens=settings.llm_answer_tokens,
     )
     return learn.learner(
         held.database,

@@ -193,7 +193,7 @@ def make_summary_model(settings: Settings) -> OpenAIChatModel | None:
     """Make the language model that summarizes; None: summaries are extracted. Raises `SettingsError`."""
     if settings.session_summary_model == EXTRACTIVE:
         return None
-    _require_time_for_answers(settings)
+    _require_time_and_room(settings)
     return make_chat_model(settings, settings.session_summary_model, setting="SESSION_SUMMARY_MODEL")
 
 
@@ -202,15 +202,21 @@ def make_learning_model(settings: Settings) -> OpenAIChatModel | None:
     model = settings.learning_model()
     if model == RULES or not settings.memory_learning_enabled:
         return None
-    _require_time_for_answers(settings)
+    _require_time_and_room(settings)
     named = "MEMORY_MODEL" if settings.memory_model is not None else "SESSION_SUMMARY_MODEL"
     return make_chat_model(settings, model, setting=named)
 
 
-def _require_time_for_answers(settings: Settings) -> None:
+def _require_time_and_room(settings: Settings) -> None:
     timeout, lease = settings.session_summary_timeout_seconds, settings.lease_seconds
     if timeout >= lease:
         raise SettingsError(
             f"{PREFIX}SESSION_SUMMARY_TIMEOUT_SECONDS={timeout:g} must be less than {PREFIX}LEASE_SECONDS={lease:g}: "
             "another worker would ask the model the same once the lease has ended"
+        )
+    if 4 * settings.llm_answer_tokens > settings.session_summary_context_tokens:
+        raise SettingsError(
+            f"{PREFIX}LLM_ANSWER_TOKENS={settings.llm_answer_tokens} must be at most a quarter of "
+            f"{PREFIX}SESSION_SUMMARY_CONTEXT_TOKENS={settings.session_summary_context_tokens}, which also holds the "
+            "transcript: lower the one, or raise the other to what the model reads"
         )

@@ -1,15 +1,18 @@
 """Call servers of models over HTTP: a time limit for the whole call, and what a refusal means."""
 
 import asyncio
+import json
+import re
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import TimeoutError as StillRunning
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
 from math import isfinite
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
@@ -18,23 +21,22 @@ from schemas.errors import BackscrollError, ProviderFailed, ProviderRejected, Pr
 
 T = TypeVar("T")
 
-MAX_ERROR_CHARS = 200
+MAX_ERROR_CHARS = 300
 """Characters of a server's own words that become part of an error."""
+MAX_VECTORS_BYTES = 64 * 1024**2
+"""Bytes of an answer with vectors: 1,000 texts of 2,500 dimensions, written as numbers."""
+MAX_ERROR_BYTES = 64 * 1024
+"""Bytes that are read of an answer that is no success."""
 _CLOSING_SECONDS = 1.0  # for a call that is cancelled to close its connection
 # The server or what is before it is busy or away; another 5xx may be this very input's doing.
 _AWAY = frozenset((408, 425, 429, 502, 503, 504, 529))
-_UNAUTHORIZED = (401, 403)
+UNAUTHORIZED = frozenset((401, 403))
 _NOT_FOUND = 404
 # Servers have no common code for it.
-_TOO_LONG = (
-    "too long",
-    "too large",
-    "context length",
-    "maximum context",
-    "input length",
-    "max_tokens",
-    "exceed",
-)
+_TOO_LONG = ("too long", "too large", "context length", "maximum context", "input length", "exceed")
+# What an error says first, for people; and what it repeats of the request, which is not the server's own.
+_SAID_FIRST = ("error", "message", "msg", "detail")
+_REPEATED = ("input", "body", "request")
 
 
 class Calls:
@@ -85,9 +87,104 @@ class Calls:
 def http_client(url: str) -> httpx2.AsyncClient:
     """Make a client for one server; redirects are not followed, so that texts go where the settings say.
 
-    What runs on this machine is not asked through a proxy.
+    What runs on this machine is not asked through a proxy. Raises `ProviderUnavailable` where the certificates to trust
+    cannot be read.
     """
-    return httpx2.AsyncClient(timeout=None, follow_redirects=False, trust_env=not is_local(url))
+    try:
+        # of the system, or those that SSL_CERT_FILE or SSL_CERT_DIR name, for this machine's servers, too; reading them
+        # takes a part of the first call's time, which a server without TLS does not need
+        trusted = httpx2.create_ssl_context() if urlsplit(url).scheme == "https" else False
+    except OSError as error:
+        raise ProviderUnavailable(
+            f"the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error.strerror or error}"
+        ) from error
+    return httpx2.AsyncClient(
+        timeout=None, follow_redirects=False, trust_env=not is_local(url), verify=trusted
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a server has answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    def words(self) -> str:
+        """Return the server's own words, whatever the shape of its body: all texts of JSON, or of a page."""
+        text = self.body.decode(errors="replace")
+        try:
+            found = " ".join(_texts(json.loads(text)))
+        except (ValueError, RecursionError):
+            found = re.sub(r"<[^<>]*>", " ", text)
+        return " ".join(found.split())
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, dict):
+        for name in sorted(value, key=lambda name: name not in _SAID_FIRST):
+            if name not in _REPEATED:
+                yield from _texts(value[name])
+
+
+async def post(
+    client: httpx2.AsyncClient,
+    url: str,
+    request: Mapping[str, Any],
+    *,
+    server: str,
+    setting: str,
+    max_bytes: int,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """Post JSON and return the answer; one that is no success is cut to what errors need.
+
+    `server` is named in errors, `setting` is the variable that says where it is. Raises `ProviderUnavailable` if it
+    cannot be reached, `ProviderFailed` if it answers more than `max_bytes`, or what is not HTTP.
+    """
+    body = bytearray()
+    try:
+        async with client.stream("POST", url, json=request, headers=headers) as response:
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > (max_bytes if response.is_success else MAX_ERROR_BYTES):
+                    if response.is_success:
+                        raise ProviderFailed(
+                            f"{server} answered with more than {max_bytes:,} bytes: ask for less at once"
+                        )
+                    break
+    except httpx2.TransportError as error:
+        raise ProviderUnavailable(
+            f"{server} cannot be reached ({error or type(error).__name__}): start it, or set {setting} to where it is"
+        ) from error
+    except httpx2.HTTPError as error:
+        raise ProviderFailed(f"{server} gave an answer that cannot be read: {error}") from error
+    return Answer(status=response.status_code, headers=response.headers, body=bytes(body))
+
+
+def without_login(url: str) -> str:
+    """Return a URL without the user and password in it.
+
+    >>> without_login("https://me:secret@models.example:8443/v1")
+    'https://models.example:8443/v1'
+    """
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def is_too_long(words: str) -> bool:
+    """Tell whether a server says that a text, or an answer that it is to make, is longer than its model's window."""
+    return any(said in words.lower() for said in _TOO_LONG)
 
 
 def is_local(url: str) -> bool:
@@ -104,25 +201,25 @@ def is_local(url: str) -> bool:
 
 
 def refusal(
-    status: int, said: str, headers: Mapping[str, str], *, server: str, key: str, missing: str
+    status: int, words: str, headers: Mapping[str, str], *, server: str, key: str, missing: str
 ) -> BackscrollError:
     """Return what to raise for an answer that is no success.
 
-    `said` are the server's own words, `key` says what to set when it does not know who asks, and `missing` what to do
+    `words` are the server's own, `key` says what to set when it does not know who asks, and `missing` what to do
     when it does not know the model.
     """
-    words = " ".join(said.split())[:MAX_ERROR_CHARS]
+    words = words[:MAX_ERROR_CHARS]
     answered = f"{server} answers {status}"
     if status in _AWAY:
         return ProviderUnavailable(
             f"{answered}: {words}", retry_after=retry_after(headers, datetime.now(UTC))
         )
-    if status in _UNAUTHORIZED:
+    if status in UNAUTHORIZED:
         # its words may quote the key
         return ProviderUnavailable(f"{answered}: {key}")
     if status == _NOT_FOUND:
         return ProviderUnavailable(f"{answered}: {missing}")
-    if status == 413 or (status in (400, 422) and any(word in words.lower() for word in _TOO_LONG)):
+    if status == 413 or (status in (400, 422) and (is_too_long(words) or "max_tokens" in words)):
         return ProviderRejected(f"{answered}, the text is too long: {words}")
     return ProviderFailed(f"{answered}: {words}")
 

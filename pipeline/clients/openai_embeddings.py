@@ -1,20 +1,17 @@
 """Embed with a model behind OpenAI's protocol (`POST /v1/embeddings`): OpenAI, vLLM, llama.cpp's server and others."""
 
-from __future__ import annotations
-
+import base64
+import sys
+from array import array
 from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pipeline.clients.http_calls import http_client, refusal
-from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+from pipeline.clients.http_calls import MAX_VECTORS_BYTES, refusal
+from pipeline.clients.openai_endpoint import LEARNED, OpenAIEndpoint, Refused, Request
+from schemas.errors import ProviderFailed, SettingsError
 
 PROVIDER = "openai"
 DEFAULT_MODEL = "text-embedding-3-small"
-OPENAI_URL = "https://api.openai.com/v1"
 
 
 class OpenAIServer:
@@ -31,55 +28,58 @@ class OpenAIServer:
                 "BACKSCROLL_EMBEDDING_PROVIDER=openai wants BACKSCROLL_OPENAI_API_KEY, or for another server "
                 "BACKSCROLL_OPENAI_BASE_URL."
             )
-        # takes a second, which the first question should not wait for
-        import openai  # noqa: F401
-
-        self.url = (url or OPENAI_URL).rstrip("/")
-        self._key = key
+        self._endpoint = OpenAIEndpoint(url, key, model)
+        self.url = self._endpoint.url
         self._model = model
         self._options: dict[str, Any] = {} if dimensions is None else {"dimensions": dimensions}
 
     async def embed(self, texts: Sequence[str]) -> list[Any]:
-        import openai
+        def write(without: frozenset[str]) -> Request:
+            request = {"model": self._model, "input": list(texts), **self._options}
+            if "encoding_format" not in without:
+                request["encoding_format"] = "float" if "base64" in without else "base64"
+            return request
 
         server = f"{PROVIDER} at {self.url}"
         try:
-            response = await self._client.embeddings.create(
-                model=self._model, input=list(texts), **self._options
-            )
-            found = sorted(response.data, key=lambda each: each.index)
-            return [each.embedding for each in found]
-        except openai.APIStatusError as error:
+            answer = await self._endpoint.ask("embeddings", write, max_bytes=MAX_VECTORS_BYTES)
+            return [_decoded(each["embedding"]) for each in self._in_order(answer["data"])]
+        except Refused as refused:
             raise refusal(
-                error.status_code,
-                error.message,
-                error.response.headers,
+                refused.status,
+                refused.words,
+                refused.headers,
                 server=server,
                 key="set BACKSCROLL_OPENAI_API_KEY to a key that it takes",
                 missing=f"it has no model {self._model}, or no /embeddings: check BACKSCROLL_EMBEDDING_MODEL and "
                 "BACKSCROLL_OPENAI_BASE_URL, which often ends in /v1",
-            ) from error
-        except openai.APIConnectionError as error:
-            raise ProviderUnavailable(
-                f"{server} cannot be reached ({error.__cause__ or error}): start it, or set "
-                "BACKSCROLL_OPENAI_BASE_URL to where it is"
-            ) from error
-        except (openai.OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
-            # the package looks into an answer before it checks it
+            ) from None
+        except (ValueError, TypeError, AttributeError, LookupError) as error:
             raise ProviderFailed(f"{server} answered what cannot be read: {type(error).__name__}") from error
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._endpoint.close()
 
-    @cached_property
-    def _client(self) -> AsyncOpenAI:
-        from openai import AsyncOpenAI
+    def _in_order(self, data: list[Any]) -> list[Any]:
+        """Return an answer's vectors in the order of the texts; those without numbers have their place in the list."""
+        # a zero that is left out is one: so Gemini writes its first
+        places = [each.get("index") or 0 for each in data]
+        if len(set(places)) == len(places):
+            return [each for _, each in sorted(zip(places, data, strict=True), key=lambda pair: pair[0])]
+        if any(places):
+            raise ProviderFailed(
+                f"{PROVIDER} ({self._model}) at {self.url} numbers its vectors {places[:10]}, which does not say whose "
+                "they are"
+            )
+        LEARNED.note(self.url, self._model, ["index"])
+        return data
 
-        # retries are the job's: here they would take the time of a question
-        return AsyncOpenAI(
-            base_url=self.url,
-            api_key=self._key or "none",
-            max_retries=0,
-            timeout=None,
-            http_client=http_client(self.url),
-        )
+
+def _decoded(vector: Any) -> Any:
+    """Return a vector whose base64 is decoded: floats of four bytes, the lowest first."""
+    if not isinstance(vector, str):
+        return vector
+    numbers = array("f", base64.b64decode(vector, validate=True))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tolist()

@@ -34,6 +34,8 @@ _LISTS = {
     "entities": MAX_ENTITIES,
 }
 _END_OF_THOUGHTS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+# Models write line ends into strings as they are.
+_DECODER = json.JSONDecoder(strict=False)
 _LINK = re.compile(r"(?:https?://|www\.)[^\s\"'<>)\]]+", re.IGNORECASE)
 
 
@@ -69,24 +71,25 @@ def parse(answer: str) -> Summary:
 
 def json_object(answer: str, key: str) -> Mapping[str, Any]:
     """Return the first JSON object of an answer that has this key. Raises `InvalidAnswer`."""
-    answer = _END_OF_THOUGHTS.split(answer)[-1]
-    decoder = json.JSONDecoder()
-    start, tried = answer.find("{"), 0
-    problem = "there is no JSON object in it"
-    while start >= 0 and tried < 50:
-        tried += 1
-        try:
-            found, _ = decoder.raw_decode(answer, start)
-        except (ValueError, RecursionError) as error:
-            if tried == 1:
-                problem = f"its JSON is broken or incomplete ({str(error)[:80]})"
-        else:
-            if isinstance(found, dict) and key in found:
-                return found
-            # what is whole inside of a broken one is a part of it
-            if tried == 1:
-                problem = f'its JSON object has no "{key}"'
-        start = answer.find("{", start + 1)
+    thoughts_end = max((mark.end() for mark in _END_OF_THOUGHTS.finditer(answer)), default=0)
+    # behind the last mark, or around it: a text of the answer may quote one, and what ends before it was a thought
+    for begin in dict.fromkeys((thoughts_end, 0)):
+        start, tried = answer.find("{", begin), 0
+        problem = "there is no JSON object in it"
+        while start >= 0 and tried < 50:
+            tried += 1
+            try:
+                found, end = _DECODER.raw_decode(answer, start)
+            except (ValueError, RecursionError) as error:
+                if tried == 1:
+                    problem = f"its JSON is broken or incomplete ({str(error)[:80]})"
+            else:
+                if isinstance(found, dict) and key in found and end > thoughts_end:
+                    return found
+                # what is whole inside of a broken one is a part of it
+                if tried == 1:
+                    problem = f'its JSON object has no "{key}"'
+            start = answer.find("{", start + 1)
     raise InvalidAnswer(problem)
 
 

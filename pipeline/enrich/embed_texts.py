@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 from math import hypot
 
+import structlog
+
 from pipeline.clients.protocols import Embedder
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.vectors import Vector
+
+log = structlog.get_logger(__name__)
 
 UNIT_TOLERANCE = 0.05
 """How far from 1 a vector's length may be: half-precision models are that exact."""
@@ -26,10 +30,11 @@ def embed_all(client: Embedder, texts: Sequence[str]) -> list[Vector | ProviderR
         return []
     try:
         return [*_ask(client, texts)]
-    except ProviderRejected as error:
-        return _halved(client, texts, error)
-    except ProviderFailed as error:
-        _require_working(client, error)
+    except (ProviderFailed, ProviderRejected) as error:
+        if isinstance(error, ProviderFailed):
+            _require_working(client, error)
+        # what is asked anew may be paid for again
+        log.warning("embedding_batch_halved", space=client.space.name, texts=len(texts), error=str(error))
         return _halved(client, texts, error)
 
 

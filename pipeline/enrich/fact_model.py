@@ -6,7 +6,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from pipeline.enrich import fact_answers, fact_prompts, model_calls, prompts
+from pipeline.enrich import fact_answers, fact_prompts, prompts
 from pipeline.enrich.model_calls import ModelCaller, call_of
 from pipeline.enrich.protocols import NOWHERE, People, Source
 from schemas.facts import Fact, KnownFact
@@ -27,7 +27,8 @@ class LanguageModelExtractor(ModelCaller):
         most: int = 3,
     ) -> list[Fact]:
         """Return facts as `FactExtractor` says; what does not fit into the window is read in parts."""
-        room = fact_prompts.room_for_data(self._context_tokens, most)
+        answer_tokens = max(fact_prompts.answer_tokens(self._context_tokens, most), self._answer_tokens)
+        room = fact_prompts.room_for_data(self._context_tokens, answer_tokens)
         known = fact_prompts.fitting(known, time_zone, room)
         room -= fact_prompts.known_tokens(known, time_zone)
         runs = prompts.divided([prompts.clipped(message, room // 2) for message in messages], room)
@@ -35,7 +36,7 @@ class LanguageModelExtractor(ModelCaller):
         for run in runs:
             # a bot's words are never learned, so that a part with nothing else need not be read
             if any(message.role == fact_prompts.PERSON for message in run):
-                facts += self._ask(run, people, known, time_zone, source, most)
+                facts += self._ask(run, people, known, time_zone, source, most, answer_tokens)
         return fact_answers.chosen(facts, messages, most)
 
     def forget_answers(self, connection: Connection, source: Source) -> None:
@@ -53,6 +54,7 @@ class LanguageModelExtractor(ModelCaller):
         time_zone: tzinfo,
         source: Source,
         most: int,
+        answer_tokens: int,
     ) -> list[Fact]:
         """Ask for the facts of messages, and once more if the answer cannot be used. Raises `InvalidAnswer`."""
         prompt = fact_prompts.fact_prompt(
@@ -62,7 +64,7 @@ class LanguageModelExtractor(ModelCaller):
             time_zone=time_zone,
             language=source.language,
             most=most,
-            max_tokens=fact_prompts.answer_tokens(self._context_tokens, most),
+            max_tokens=answer_tokens,
         )
         read = partial(
             fact_answers.read,
@@ -72,11 +74,4 @@ class LanguageModelExtractor(ModelCaller):
             time_zone=time_zone,
             language=source.language,
         )
-        return model_calls.ask(
-            self._gateway,
-            prompt,
-            read,
-            purpose="extract",
-            source=source,
-            timeout_seconds=self._timeout_seconds,
-        )
+        return self._answer(prompt, read, purpose="extract", source=source)

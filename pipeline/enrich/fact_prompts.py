@@ -152,10 +152,10 @@ def fitting(known: Sequence[KnownFact], time_zone: tzinfo, room: int) -> list[Kn
     return list(known[:_MAX_KNOWN])
 
 
-def room_for_data(context_tokens: int, most: int) -> int:
+def room_for_data(context_tokens: int, answer_tokens: int) -> int:
     """Return how many estimated tokens of data fit into a model's window, with instructions and answer."""
     instructions = _SYSTEM + _AGENT + _KNOWN + _KIND["group"]
-    return prompts.room_beside(instructions, answer_tokens(context_tokens, most), context_tokens)
+    return prompts.room_beside(instructions, answer_tokens, context_tokens)
 
 
 def known_tokens(known: Sequence[KnownFact], time_zone: tzinfo) -> int:
@@ -164,5 +164,5 @@ def known_tokens(known: Sequence[KnownFact], time_zone: tzinfo) -> int:
 
 
 def answer_tokens(context_tokens: int, most: int) -> int:
-    """Return the room for an answer with so many facts; a truncated one is asked for again with twice as much."""
+    """Return the room that an answer with so many facts needs; a truncated one is asked for again with more."""
     return min(_SPARE_ANSWER_TOKENS + _TOKENS_PER_FACT * most, int(_MAX_ANSWER_SHARE * context_tokens))

@@ -1,16 +1,25 @@
 """Summarize by a language model: one call, or several for what is longer than the model's window."""
 
 from collections.abc import Sequence
-from datetime import UTC, tzinfo
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 
 from sqlalchemy import Connection
 
-from pipeline.clients.protocols import Prompt
+from pipeline.clients.protocols import ChatModel, Prompt
 from pipeline.enrich import answers, model_calls, prompts
 from pipeline.enrich.model_calls import ModelCaller, call_of
 from pipeline.enrich.protocols import NOWHERE, Source
 from schemas.sessions import Message, Summary
+
+SAMPLE = (
+    ("Zoë", "We rented the harbour hall for the concert on 5 June."),
+    ("Jürgen", "Good. The hall costs 340 € and they want the money by the 15th of May."),
+    ("Zoë", "I pay it tomorrow. Who brings the lights?"),
+    ("Jürgen", "I bring the lights and two loudspeakers, the doors open at eight."),
+)
+"""A chat that a model is tried with."""
 
 
 class LanguageModelSummarizer(ModelCaller):
@@ -26,10 +35,10 @@ class LanguageModelSummarizer(ModelCaller):
     ) -> Summary:
         """Summarize as `Summarizer` says; what does not fit into the window in parts, then these together."""
         write = partial(prompts.summary_prompt, time_zone=time_zone, language=source.language)
-        room = prompts.room_for_data(self._context_tokens)
+        room = self._room_for_data()
         if previous is not None:
             previous = prompts.condensed(previous, room // 2)
-            room = prompts.room_for_data(self._context_tokens, previous)
+            room = self._room_for_data(previous)
         runs = prompts.divided([prompts.clipped(message, room // 2) for message in messages], room)
         if len(runs) == 1:
             return self._ask(write(runs[0], previous), _said(runs[0], previous), source)
@@ -48,7 +57,7 @@ class LanguageModelSummarizer(ModelCaller):
 
         `previous` is the summary of what was said before all of them.
         """
-        room = prompts.room_for_data(self._context_tokens, previous)
+        room = self._room_for_data(previous)
         left = [prompts.condensed(part, room // 2) for part in parts]
         while len(left) > 1:
             groups = prompts.divided_parts(left, room)
@@ -63,6 +72,9 @@ class LanguageModelSummarizer(ModelCaller):
         """
         self._gateway.forget_answers(connection, call_of("summary", source))
 
+    def _room_for_data(self, previous: Summary | None = None) -> int:
+        return prompts.room_for_data(self._context_tokens, previous, answer_tokens=self._answer_tokens)
+
     def _combine(
         self, parts: Sequence[Summary], previous: Summary | None, time_zone: tzinfo, source: Source
     ) -> Summary:
@@ -74,14 +86,44 @@ class LanguageModelSummarizer(ModelCaller):
 
     def _ask(self, prompt: Prompt, said: Sequence[str], source: Source) -> Summary:
         """Ask for the summary of what was said, and once more if the answer cannot be used. Raises `InvalidAnswer`."""
-        return model_calls.ask(
-            self._gateway,
-            prompt,
-            partial(answers.read, said=said),
-            purpose="summary",
-            source=source,
-            timeout_seconds=self._timeout_seconds,
+        prompt = replace(prompt, max_tokens=self._answer_tokens)
+        return self._answer(prompt, partial(answers.read, said=said), purpose="summary", source=source)
+
+
+def try_model(
+    client: ChatModel, *, timeout_seconds: float, context_tokens: int, answer_tokens: int
+) -> Summary:
+    """Ask a model for the summary of a short chat as it is asked for a session's, whether or not it may be asked now.
+
+    The call is in no ledger. Raises as `Summarizer.summarize` does.
+    """
+    began = datetime(2026, 5, 1, 10, tzinfo=UTC)
+    messages = [
+        Message(
+            id=number,
+            chat_id="",
+            external_id=str(number),
+            sender_id=name,
+            sender_name=name,
+            role="user",
+            content=content,
+            sent_at=began + timedelta(minutes=number),
+            position=0,
+            session_key="",
+            agent_id=None,
+            metadata={},
         )
+        for number, (name, content) in enumerate(SAMPLE)
+    ]
+    prompt = prompts.summary_prompt(messages, None, time_zone=UTC, language="english")
+    return model_calls.ask(
+        lambda _purpose, prompt: client.complete(prompt, timeout_seconds=timeout_seconds),
+        replace(prompt, max_tokens=answer_tokens),
+        partial(answers.read, said=_said(messages)),
+        model=client.model,
+        purpose="doctor",
+        context_tokens=context_tokens,
+    )
 
 
 def _said(messages: Sequence[Message], previous: Summary | None = None) -> list[str]:

@@ -17,44 +17,65 @@ Answer = TypeVar("Answer")
 
 
 class ModelCaller:
-    """What asks a language model: by a gateway, within a time, and within the model's window."""
+    """What asks a language model: by a gateway, within a time, and within the model's window.
 
-    def __init__(self, gateway: Gateway, *, timeout_seconds: float, context_tokens: int) -> None:
+    `answer_tokens` is the room for an answer, and for the thoughts of a model that reasons.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        *,
+        timeout_seconds: float,
+        context_tokens: int,
+        answer_tokens: int = prompts.ANSWER_TOKENS,
+    ) -> None:
         self._gateway = gateway
         self._timeout_seconds = timeout_seconds
         self._context_tokens = context_tokens
+        self._answer_tokens = answer_tokens
 
     @property
     def model(self) -> str:
         """Return the provider's name of the model."""
         return self._gateway.model
 
+    def _answer(
+        self, prompt: Prompt, read: Callable[[str], Answer], *, purpose: str, source: Source
+    ) -> Answer:
+        """Return the answer to a prompt as `ask` does; each call is noted and paid for by the source's tenant."""
+
+        def complete(purpose: str, prompt: Prompt) -> Completion:
+            source.before_call()
+            call = call_of(purpose, source)
+            return self._gateway.complete(call, prompt, timeout_seconds=self._timeout_seconds)
+
+        return ask(
+            complete, prompt, read, model=self.model, purpose=purpose, context_tokens=self._context_tokens
+        )
+
 
 def ask(
-    gateway: Gateway,
+    complete: Callable[[str, Prompt], Completion],
     prompt: Prompt,
     read: Callable[[str], Answer],
     *,
+    model: str,
     purpose: str,
-    source: Source,
-    timeout_seconds: float,
+    context_tokens: int,
 ) -> Answer:
-    """Return the answer as `read` reads it, repaired once if need be.
+    """Return the answer as `read` reads it; where it cannot, ask once more, with what is wrong or with more room.
 
-    Raises `InvalidAnswer` where `read` raises it twice, and what `Gateway.complete` raises.
+    `complete` makes a call for a purpose. Raises `InvalidAnswer` where `read` raises it twice, and what `complete`
+    raises.
     """
-
-    def complete(purpose: str, prompt: Prompt) -> Completion:
-        source.before_call()
-        return gateway.complete(call_of(purpose, source), prompt, timeout_seconds=timeout_seconds)
-
     answer = complete(purpose, prompt)
     try:
         return read(answer.text)
     except InvalidAnswer as error:
-        log.info("answer_repaired", model=gateway.model, purpose=purpose, truncated=answer.truncated)
+        log.info("answer_repaired", model=model, purpose=purpose, truncated=answer.truncated)
         again = (
-            prompts.with_more_room(prompt)
+            prompts.with_more_room(prompt, answer.text, context_tokens)
             if answer.truncated
             else prompts.repair_prompt(prompt, answer.text, str(error))
         )
@@ -62,8 +83,12 @@ def ask(
     try:
         return read(answer.text)
     except InvalidAnswer as error:
-        cut = "its answer was cut off, " if answer.truncated else ""
-        raise InvalidAnswer(f"{gateway.model} gave no usable answer: {cut}{error}") from None
+        cut = (
+            f"its answer was cut off at {again.max_tokens} tokens (BACKSCROLL_LLM_ANSWER_TOKENS gives it more), "
+            if answer.truncated
+            else ""
+        )
+        raise InvalidAnswer(f"{model} gave no usable answer: {cut}{error}") from None
 
 
 def call_of(purpose: str, source: Source) -> Call:

@@ -18,8 +18,10 @@ from schemas.sessions import Message, Summary
 
 MAX_ITEMS = 12
 MAX_ENTITIES = 24
-MAX_ANSWER_TOKENS = 900
-"""Room for an answer; a truncated one is asked for again with twice as much."""
+ANSWER_TOKENS = 900
+"""Room for an answer, unless a setting says so; a truncated one is asked for again with more."""
+MORE_ROOM, MUCH_MORE_ROOM = 2, 4
+"""How many times as much, where an answer was cut, and where it was cut before it began: by a model's thoughts."""
 _MAX_NAME_CHARS = 60
 # The estimate of a text's tokens may be below what the model's own tokenizer counts.
 _SAFETY = 0.75
@@ -97,19 +99,15 @@ def repair_prompt(prompt: Prompt, answer: str, problem: str) -> Prompt:
         f"That answer cannot be used: {problem}. Answer again about the same transcript, with the JSON object "
         "alone."
     )
-    return Prompt(
-        system=prompt.system,
-        turns=(*prompt.turns, shortened(answer, 6000) or "(nothing)", wrong),
-        schema=prompt.schema,
-        max_tokens=prompt.max_tokens,
-    )
+    return replace(prompt, turns=(*prompt.turns, shortened(answer, 6000) or "(nothing)", wrong))
 
 
-def with_more_room(prompt: Prompt) -> Prompt:
-    """Write the prompt again for an answer that was cut off."""
-    return Prompt(
-        system=prompt.system, turns=prompt.turns, schema=prompt.schema, max_tokens=2 * prompt.max_tokens
-    )
+def with_more_room(prompt: Prompt, answer: str, context_tokens: int) -> Prompt:
+    """Write the prompt again for an answer that was cut off, with more room, if the model's window has that left."""
+    times = MORE_ROOM if answer.strip() else MUCH_MORE_ROOM
+    left = context_tokens - int(sum(map(estimate, (prompt.system, *prompt.turns))) / _SAFETY)
+    room = min(times * prompt.max_tokens, max(left, MORE_ROOM * prompt.max_tokens))
+    return replace(prompt, max_tokens=room)
 
 
 def transcript(messages: Iterable[Message], time_zone: tzinfo) -> list[str]:
@@ -142,15 +140,19 @@ def fenced(**blocks: Sequence[str]) -> tuple[str, str]:
     return digest, "\n".join(chain(*marked))
 
 
-def room_for_data(context_tokens: int, previous: Summary | None = None) -> int:
+def room_for_data(
+    context_tokens: int, previous: Summary | None = None, *, answer_tokens: int = ANSWER_TOKENS
+) -> int:
     """Return how many estimated tokens of a transcript fit into a model's window, with instructions and answer."""
     before = estimate_line(_as_line(previous)) if previous else 0
-    return room_beside(_SYSTEM + _CONTINUED + _PARTS, MAX_ANSWER_TOKENS, context_tokens) - before
+    return room_beside(_SYSTEM + _CONTINUED + _PARTS, answer_tokens, context_tokens) - before
 
 
 def room_beside(instructions: str, answer_tokens: int, context_tokens: int) -> int:
     """Return how many estimated tokens of data fit into a window, with instructions and an answer of twice its room."""
-    return int((context_tokens - 2 * answer_tokens) * _SAFETY) - estimate(instructions) - _FENCE_TOKENS
+    return (
+        int((context_tokens - MORE_ROOM * answer_tokens) * _SAFETY) - estimate(instructions) - _FENCE_TOKENS
+    )
 
 
 def condensed(summary: Summary, tokens: int) -> Summary:
@@ -201,7 +203,7 @@ def _prompt(lines: Sequence[str], previous: Summary | None, *, more: str, zone: 
     system = _SYSTEM.format(
         fence=f"transcript-{digest}", items=MAX_ITEMS, zone=zone, language=probably(language)
     )
-    return Prompt(system=system + more, turns=(data,), schema=SCHEMA, max_tokens=MAX_ANSWER_TOKENS)
+    return Prompt(system=system + more, turns=(data,), schema=SCHEMA, max_tokens=ANSWER_TOKENS)
 
 
 def probably(language: str) -> str:

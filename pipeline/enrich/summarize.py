@@ -32,6 +32,7 @@ from schemas.errors import (
     Permanent,
     ProviderFailed,
     ProviderRejected,
+    ProviderUnavailable,
 )
 from schemas.sessions import EXTRACTIVE, Summary, is_named
 
@@ -39,6 +40,8 @@ log = structlog.get_logger(__name__)
 
 AGAIN_SECONDS = 6 * 3600.0
 """When a model is asked again that gave no usable summary; by then it may be another one, or set up differently."""
+FAILED = {"session_summary_failures": 1}
+"""Counted for each try of a session that brought no summary of the model that was asked, whatever comes of it then."""
 AGAIN_ATTEMPTS = 3
 """How often it is asked in all; after that only a backfill asks it again."""
 
@@ -93,9 +96,13 @@ def _summarize(
     except Permanent as error:
         with database.tenant(tenant_id) as connection:
             sessions.set_status(connection, session_id, row.revision, "failed", str(error))
-            counters.add(connection, tenant_id, {"session_summary_failures": 1})
+            counters.add(connection, tenant_id, FAILED)
             runner.give_up(connection, claim, error)
         return False
+    except (ProviderUnavailable, ProviderFailed):
+        with database.tenant(tenant_id) as connection:
+            counters.add(connection, tenant_id, FAILED)
+        raise
     with database.tenant(tenant_id) as connection:
         if isinstance(client, LanguageModelSummarizer):
             client.forget_answers(connection, source)
@@ -179,7 +186,8 @@ def _end_with_fallback(connection: Connection, claim: Claim, row: Row[Any], fail
     reason = failures.reason_of(failure)
     log.warning("summary_extracted", key=claim.key, trace_id=claim.trace_id, error=reason)
     sessions.set_status(connection, row.id, row.revision, "summarized", reason)
-    counters.add(connection, claim.tenant_id, {"session_summary_fallbacks": 1})
+    failed = {} if isinstance(failure, BudgetSpent) else FAILED
+    counters.add(connection, claim.tenant_id, {"session_summary_fallbacks": 1, **failed})
     if claim.attempts < AGAIN_ATTEMPTS:
         budget_in = failure.retry_after if isinstance(failure, BudgetSpent) else 0.0
         runner.do_again(connection, claim, delay_seconds=max(AGAIN_SECONDS, budget_in))

@@ -5,6 +5,7 @@ from datetime import UTC, tzinfo
 
 from pipeline.enrich import extraction, extractive
 from pipeline.enrich.language_model import LanguageModelSummarizer
+from pipeline.enrich.prompts import ANSWER_TOKENS
 from pipeline.enrich.protocols import NOWHERE, Source, Summarizer
 from pipeline.llm.gateway import Gateway
 from schemas.errors import SettingsError
@@ -34,6 +35,7 @@ def make_summarizer(
     *,
     timeout_seconds: float = 60,
     context_tokens: int = 16_000,
+    answer_tokens: int = ANSWER_TOKENS,
 ) -> Summarizer:
     """Make the summarizer of this name; a language model's calls go through the gateway. Raises `SettingsError`."""
     if model == EXTRACTIVE:
@@ -43,4 +45,6 @@ def make_summarizer(
             f"BACKSCROLL_SESSION_SUMMARY_MODEL={model} needs BACKSCROLL_OPENAI_BASE_URL or "
             f"BACKSCROLL_OPENAI_API_KEY; {EXTRACTIVE} needs neither."
         )
-    return LanguageModelSummarizer(gateway, timeout_seconds=timeout_seconds, context_tokens=context_tokens)
+    return LanguageModelSummarizer(
+        gateway, timeout_seconds=timeout_seconds, context_tokens=context_tokens, answer_tokens=answer_tokens
+    )

@@ -178,6 +178,7 @@ def test_nothing_that_listens_is_an_outage() -> None:
 
 
 def test_a_text_that_is_refused_is_refused_for_good(server: ChatServer, model: OpenAIChatModel) -> None:
+    model.complete(WITH_SCHEMA, timeout_seconds=5)
     refusal = {"choices": [{"message": {"content": None, "refusal": "I can't."}, "finish_reason": "stop"}]}
     server.replies(
         refused("This model's maximum context length is 128 tokens"),
@@ -188,7 +189,7 @@ def test_a_text_that_is_refused_is_refused_for_good(server: ChatServer, model: O
     for _ in range(4):
         with pytest.raises(ProviderRejected):
             model.complete(WITH_SCHEMA, timeout_seconds=5)
-    assert len(server.requests) == 4
+    assert len(server.requests) == 5
 
 
 @pytest.mark.parametrize("body", [b"<html>busy</html>", b"{}", b'{"choices": []}', b"[]", b"\xff\xfe", b""])

@@ -17,6 +17,7 @@ from ops.console import broker
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.processes import environment
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import prompts
 from pipeline.ingest.accept import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import retention
@@ -31,7 +32,7 @@ from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
 from tests.conftest import CHECKOUT, POLICY, TENANT, message
 from tests.ingest.test_quarantine import as_owner
-from tests.providers.chat_server import ChatServer, refused
+from tests.providers.chat_server import ChatServer, Reply, Request, refused, well
 from tests.test_pipeline import place
 from workers.queues import QUEUES
 
@@ -97,7 +98,13 @@ def test_a_healthy_deployment_has_no_findings(run: Run, memory: None, settings: 
         worker.wait()
     assert (healthy.code, healthy.json) == (
         0,
-        {"worst": None, "findings": [], "mended": [], "sent": ["Nothing is sent to another machine"]},
+        {
+            "worst": None,
+            "findings": [],
+            "mended": [],
+            "sent": ["Nothing is sent to another machine"],
+            "learned": [],
+        },
     )
     assert "Nothing is wrong" in for_people.out
 
@@ -261,12 +268,50 @@ def test_a_language_model_that_cannot_be_asked_is_found_and_what_it_is_sent_is_s
         server.replies(refused("no such model", 404))
         assert found(run, "--model") == {"summaries": "error"}
         assert found(run, "--model") == {}
+        # as a summary is asked for
+        asked = server.requests[-1]
+        assert asked["response_format"]["json_schema"]["schema"] == prompts.SCHEMA
+        assert "Jürgen: " in asked["messages"][1]["content"]
         assert diagnose(run)["sent"] == ["Nothing is sent to another machine"]
     monkeypatch.setenv("BACKSCROLL_OPENAI_BASE_URL", "https://models.example.org/v1")
     summaries, facts = diagnose(run)["sent"]
     assert summaries.startswith("Sessions are sent to models.example.org:443, where small-1 summarizes them")
     assert "are sent to models.example.org:443" in facts
     assert "small-1 learns facts" in facts
+
+
+@pytest.mark.parametrize(
+    ("needed", "finding"),
+    [(900, {}), (3000, {}), (5000, {"summaries": "error"})],
+    ids=["enough", "four times", "too little"],
+)
+def test_a_model_that_would_not_summarize_is_found_and_what_its_endpoint_cannot_do_is_said(
+    run: Run, memory: None, monkeypatch: pytest.MonkeyPatch, needed: int, finding: dict[str, str]
+) -> None:
+    def particular(request: Request) -> Reply:
+        if "max_tokens" in request:
+            return refused("max_tokens ist unbekannt: max_completion_tokens")
+        if "response_format" in request:
+            return refused("несовместимый response_format")
+        thinks = request["max_completion_tokens"] < needed
+        return Reply(text="", finish_reason="length") if thinks else well(request)
+
+    monkeypatch.setenv("BACKSCROLL_SESSION_SUMMARY_MODEL", "denkt-1")
+    server = ChatServer()
+    server.answer = particular
+    with server.running():
+        monkeypatch.setenv("BACKSCROLL_OPENAI_BASE_URL", server.url)
+        told = diagnose(run, "--model")
+        for_people = run("doctor", "--model").out
+    assert {each["check"]: each["severity"] for each in told["findings"]} == finding
+    assert all("BACKSCROLL_LLM_ANSWER_TOKENS" in each["what"] for each in told["findings"])
+    assert [sentence.split(" ", 3)[3] for sentence in told["learned"]] == [
+        "has no JSON mode: only the instructions ask for JSON",
+        "takes no JSON schema: its answers are asked for as JSON without one",
+        "takes no max_tokens: the room for an answer is sent as max_completion_tokens",
+    ]
+    assert "denkt-1" in for_people
+    assert "only the instructions ask for JSON" in " ".join(for_people.split())
 
 
 def test_a_role_that_cannot_log_in_hides_nothing_else(

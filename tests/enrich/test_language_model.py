@@ -260,12 +260,70 @@ def test_an_answer_is_repaired_once(
         assert "cannot be used" in second["messages"][3]["content"]
 
 
+@pytest.mark.parametrize("thoughts", ["", "<think>Хорошо, 首先要看 😀 der Kessel", "\n"])
+@pytest.mark.parametrize("room", [900, 2500])
+def test_a_model_whose_thoughts_take_all_the_room_gets_four_times_as_much_once(
+    one_session: Database, server: ChatServer, thoughts: str, room: int
+) -> None:
+    # Given a model that thinks for longer than its answer has room
+    needed = 3 * room
+
+    def thinking(request: Request) -> Reply:
+        cut = request["max_tokens"] < needed
+        return Reply(text=thoughts, finish_reason="length") if cut else well(request)
+
+    server.answer = thinking
+    with closing(OpenAIChatModel(MODEL, base_url=server.url)) as model:
+        client = make_summarizer(MODEL, Gateway(one_session, model), timeout_seconds=5, answer_tokens=room)
+        run_due(one_session, handler(one_session, client))
+    # Then its second answer is the summary, and both were paid for
+    assert stored(one_session) == [("summarized", MODEL)]
+    assert [request["max_tokens"] for request in server.requests] == [room, 4 * room]
+    ledger = "SELECT purpose, outcome, input_tokens, output_tokens FROM llm_calls ORDER BY id"
+    assert rows(one_session, ledger) == [
+        ("summary", "answered", 100, 20),
+        ("repair", "answered", 100, 20),
+    ]
+    assert failures(one_session) == 0
+
+
+def failures(database: Database) -> int:
+    """What is counted of tries that brought no summary."""
+    counted = "SELECT sum(value) FROM daily_counters WHERE name = 'session_summary_failures'"
+    return round(float(str(rows(database, counted)[0][0] or 0)))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        refused("перегружено, позже", 503),
+        Reply(hang_up=True),
+        Reply(text="", finish_reason="length"),
+        refused("内容违规 (too long)", 422),
+        Reply(body="<p>técnico</p>".encode()),
+    ],
+    ids=["busy", "gone", "always thinking", "refused", "rubbish"],
+)
+def test_each_try_without_a_summary_of_the_model_is_counted_as_a_failure(
+    one_session: Database, client: summarize.Summarizer, server: ChatServer, bad: Reply
+) -> None:
+    server.replies(then=lambda _request: bad)
+    for tries in (1, 2):
+        run_due(one_session, handler(one_session, client))
+        assert failures(one_session) == tries
+        time_passes(one_session, 6 * 3600)
+    server.answer = well
+    run_due(one_session, handler(one_session, client))
+    assert stored(one_session) == [("summarized", MODEL)]
+    assert failures(one_session) == 2
+
+
 @pytest.mark.parametrize(
     ("bad", "calls"),
     [
         (Reply(text="Once upon a time there was a boiler."), 2),
         (Reply(text='{"summary": "Ann says that the boi', finish_reason="length"), 2),
-        (refused("violates the usage policy"), 1),
+        (refused("the text is too long"), 1),
         (Reply(body=b"<html>"), 1),
     ],
     ids=["prose", "cut off", "refused", "rubbish"],
@@ -313,7 +371,7 @@ def test_a_change_does_not_wait_for_the_model_to_be_asked_again(
     rules: SessionPolicy,
     policy: Policy,
 ) -> None:
-    server.replies(refused("violates the usage policy"))
+    server.replies(refused("the text is too long"))
     run_due(one_session, handler(one_session, client))
     assert waiting(one_session) == [(6 * 3600, 1)]
     accept.accept(one_session, TENANT, CHAT, [message(1440 + 9, "Beatriz repaired it", id="late")])
@@ -328,7 +386,7 @@ def test_a_change_does_not_wait_for_the_model_to_be_asked_again(
 def test_what_retention_has_left_of_a_session_does_not_replace_its_summary(
     one_session: Database, client: summarize.Summarizer, server: ChatServer
 ) -> None:
-    server.replies(refused("violates the usage policy"))
+    server.replies(refused("the text is too long"))
     run_due(one_session, handler(one_session, client))
     with one_session.tenant(TENANT) as connection:
         connection.execute(text("DELETE FROM messages WHERE external_id <> '1-4'"))

@@ -175,6 +175,43 @@ def test_text_around_the_answer_does_no_harm(around: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "said",
+    [
+        "Аня пишет:\nкотёл в подвале не греет.\r\nБорис вызвал мастера.",
+        "阿明说锅炉漏水。\n\t小红叫了水管工。",
+        "The bot showed Léa a stray </think> tag again, and Zoë saw </Thinking> in the cellar. 🔥",
+        "كتب البوت </think> مرة أخرى\nورأت ليلى ذلك",
+    ],
+)
+@pytest.mark.parametrize(
+    "before", ["", '{"summary": "a draft {"}\nSo the answer is\n</think>\n', "```json\n"]
+)
+def test_line_ends_in_a_text_of_the_answer_and_marks_that_it_quotes_do_no_harm(
+    said: str, before: str
+) -> None:
+    answer = before + json.dumps(GOOD | {"summary": said}, ensure_ascii=False)
+    for each in "\n\r\t":
+        answer = answer.replace(json.dumps(each)[1:-1], each)
+    assert answers.parse(answer).summary == " ".join(said.split())
+
+
+@pytest.mark.parametrize("end", ["</think>", "</thinking> Désolé.", '{"topics": []}</think>нет'])
+def test_what_was_only_thought_is_no_answer(end: str) -> None:
+    with pytest.raises(InvalidAnswer, match="JSON object"):
+        answers.parse(f"<think>Может быть {json.dumps(GOOD)} {end}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "window", "room"),
+    [("Обрез", 16_000, 1800), ("", 16_000, 3600), (" \n", 16_000, 3600), ("", 4000, 1800), ("答", 900, 1800)],
+)
+def test_a_cut_answer_has_more_room_within_the_window(answer: str, window: int, room: int) -> None:
+    given = prompt_of(talk(("Аня", "Котёл снова холодный, мастер придёт в среду")))
+    more = prompts.with_more_room(given, answer, window).max_tokens
+    assert (room <= more < 3600) if window == 4000 else more == room
+
+
+@pytest.mark.parametrize(
     ("answer", "problem"),
     [
         ("", "no JSON object"),

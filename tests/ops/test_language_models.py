@@ -51,6 +51,10 @@ def test_what_is_sent_where_is_said_in_a_sentence() -> None:
     [
         ({}, "BACKSCROLL_OPENAI_BASE_URL"),
         ({"openai_api_key": "k", "session_summary_timeout_seconds": 120}, "BACKSCROLL_LEASE_SECONDS=120"),
+        (
+            {"openai_api_key": "k", "llm_answer_tokens": 4001},
+            "BACKSCROLL_SESSION_SUMMARY_CONTEXT_TOKENS=16000",
+        ),
     ],
 )
 def test_a_model_that_cannot_be_asked_is_refused(given: dict[str, object], named: str) -> None:

@@ -60,7 +60,9 @@ def refused(message: str, status: int = 400) -> Reply:
 
 def summary_of(request: Request) -> str:
     """Summarize the transcript of a request truthfully, if not well: its first, middle and last line."""
-    data = request["messages"][1]["content"]
+    data = next(each["content"] for each in request["messages"] if each["role"] == "user")
+    # instructions may stand before it, where the endpoint has no system role
+    data = re.split(r"^<(?:transcript|before)-\w+>\n", data, maxsplit=1, flags=re.MULTILINE)[-1]
     lines = [line for line in data.splitlines() if not re.match(r"</?(transcript|before)-", line)]
     said = [re.sub(r"^\[[^]]*\] ", "", line) for line in lines]
     picked = list(dict.fromkeys((said[0], said[len(said) // 2], said[-1])))

@@ -26,7 +26,8 @@ from pipeline.clients.factory import (
     settings_for,
     space_by_name,
 )
-from pipeline.clients.protocols import Prompt
+from pipeline.clients.openai_endpoint import LEARNED
+from pipeline.enrich.language_model import try_model
 from pipeline.operations.doctor.diagnose import diagnose, not_running
 from pipeline.operations.doctor.facts import Broker, Facts, Login
 from pipeline.operations.doctor.finding import Finding, Severity, worst
@@ -57,7 +58,9 @@ def doctor(
         "vectors without a row, and as owner mend indexes. Nothing else.",
     ] = False,
     model: Annotated[
-        bool, "Load the embedding model and try it, and ask the language model, if there is one, for a word."
+        bool,
+        "Load the embedding model and try it, and ask the language model, if there is one, for the summary of a short "
+        "chat, as it is asked for those of sessions. Such a call is not in `backscroll cost`.",
     ] = False,
     chats: Annotated[int, typer.Option(min=0, help="Chats of each tenant to check closely.")] = 100,
 ) -> None:
@@ -67,8 +70,8 @@ def doctor(
     the workers, clocks, late and dead jobs, and what is stored: sessions, counters, vectors. Of all tenants if
     **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set and no `--tenant` is given. It uses no network but Postgres and
     Redis; with `--model` the embedding model is looked for on this machine, or its server asked, and so is a language
-    model. It also says what the settings send to another machine.
-    It also says what the settings send to another machine.
+    model; it says what their endpoints turned out not to take of OpenAI's protocol. It also says what the settings
+    send to another machine.
     """
     from pipeline.store.database import Database
 
@@ -231,9 +234,13 @@ def _summary_problem(settings: Settings, *, ask: bool) -> str | None:
             if each
         }
         for client in clients.values() if ask else ():
-            asked = Prompt(system="Answer with one word.", turns=("Are you there?",), max_tokens=16)
             with closing(client):
-                client.complete(asked, timeout_seconds=settings.session_summary_timeout_seconds)
+                try_model(
+                    client,
+                    timeout_seconds=settings.session_summary_timeout_seconds,
+                    context_tokens=settings.session_summary_context_tokens,
+                    answer_tokens=settings.llm_answer_tokens,
+                )
     except BackscrollError as error:
         return str(error)
     return None
@@ -268,6 +275,7 @@ def _sent(settings: Settings) -> list[str]:
 def _end(call: Call, findings: list[Finding], done: list[str], settings: Settings | None) -> None:
     """Print what was found and fixed and what is sent where, and exit with the code of the worst finding."""
     sent = _sent(settings) if settings else []
+    learned = LEARNED.sentences()
     shown = [Text(f"Fixed: {rendering.plain(sentence)}.", style="green") for sentence in done]
     for finding in findings:
         label, colour = ("Error", "red") if finding.severity == "error" else ("Warning", "yellow")
@@ -278,9 +286,9 @@ def _end(call: Call, findings: list[Finding], done: list[str], settings: Setting
         ]
     worst_of_all = worst(findings)
     call.answer(
-        {"worst": worst_of_all, "findings": findings, "mended": done, "sent": sent},
+        {"worst": worst_of_all, "findings": findings, "mended": done, "sent": sent, "learned": learned},
         *shown,
-        *(Text(rendering.plain(f"{sentence}.")) for sentence in sent),
+        *(Text(rendering.plain(f"{sentence}.")) for sentence in (*learned, *sent)),
         *([] if findings else [Text("Nothing is wrong.", style="green")]),
     )
     raise typer.Exit(EXIT_CODES[worst_of_all])

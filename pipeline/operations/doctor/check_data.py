@@ -16,9 +16,10 @@ def summaries(problem: str | None) -> Iterator[Finding]:
     if problem is not None:
         yield error(
             "summaries",
-            f"the language model that is to summarize cannot be asked: {problem}",
-            "Sessions wait for it, and are found by their messages only.",
-            "Correct BACKSCROLL_SESSION_SUMMARY_MODEL and BACKSCROLL_OPENAI_…, or set the model to extractive-v1.",
+            f"the language model that is to summarize does not: {problem}",
+            "Sessions wait for it and are found by their messages only, or their summaries are extracted without it.",
+            "Correct BACKSCROLL_SESSION_SUMMARY_MODEL, BACKSCROLL_OPENAI_… or BACKSCROLL_LLM_ANSWER_TOKENS, or set "
+            "the model to extractive-v1.",
         )
 
 

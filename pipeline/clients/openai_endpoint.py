@@ -1,0 +1,294 @@
+"""Ask an endpoint that speaks OpenAI's protocol, and learn from its refusals what it cannot do.
+
+What one refuses for a model is left out of all later requests of this process for it: endpoints differ in what they
+take, by version, model and configuration, and none says so before it is asked.
+"""
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import structlog
+
+from pipeline.clients.http_calls import UNAUTHORIZED, Answer, http_client, is_too_long, post, without_login
+from schemas.errors import ProviderFailed, SettingsError
+
+log = structlog.get_logger(__name__)
+
+OPENAI_URL = "https://api.openai.com/v1"
+
+Request = dict[str, Any]
+
+# A refused option comes as one of these, with OpenRouter as 404; llama-cpp-python answers 500.
+_REFUSED = frozenset((400, 404, 415, 422, 500, 501))
+# Of these, one that names nothing that was asked may mean any of it.
+_ABOUT_THE_REQUEST = frozenset((400, 415, 422))
+# What is recognized of a key in an endpoint's words: those that mask a key show its beginning.
+_KEY_CHARS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """A part of a request that not every endpoint takes."""
+
+    name: str
+    is_in: Callable[[Request], bool]
+    # what refusals call it, of any provider
+    named: re.Pattern[str]
+    # what is done without it, for people
+    without: str
+
+
+def _form(request: Request) -> str | None:
+    form: str | None = request.get("response_format", {}).get("type")
+    return form
+
+
+_FORM_NAMES = re.compile(
+    r"response[ _](format|mime|schema)|json[ _](schema|object|mode)|schema|grammar|structured output|guided"
+)
+_ENCODING_NAMES = re.compile(r"encoding_format|base64")
+
+# In the order in which a refusal is read: what two options are called by is the first one's.
+OPTIONS = (
+    Option(
+        name="json_schema",
+        is_in=lambda request: _form(request) == "json_schema",
+        named=_FORM_NAMES,
+        without="takes no JSON schema: its answers are asked for as JSON without one",
+    ),
+    Option(
+        name="json_object",
+        is_in=lambda request: _form(request) == "json_object",
+        named=_FORM_NAMES,
+        without="has no JSON mode: only the instructions ask for JSON",
+    ),
+    Option(
+        name="temperature",
+        is_in=lambda request: "temperature" in request,
+        named=re.compile("temperature"),
+        without="takes no temperature: it answers at its own",
+    ),
+    Option(
+        name="max_tokens",
+        is_in=lambda request: "max_tokens" in request,
+        named=re.compile("max_(completion_)?tokens"),
+        without="takes no max_tokens: the room for an answer is sent as max_completion_tokens",
+    ),
+    Option(
+        name="system",
+        is_in=lambda request: request.get("messages", [{}])[0].get("role") == "system",
+        named=re.compile(r"\broles?\b|(system|developer) (instruction|message|prompt)"),
+        without="has no system role: instructions are part of the user's turn",
+    ),
+    Option(
+        name="base64",
+        is_in=lambda request: request.get("encoding_format") == "base64",
+        named=_ENCODING_NAMES,
+        without="sends no vectors in base64: they come as numbers, which takes four times the traffic",
+    ),
+    Option(
+        name="encoding_format",
+        is_in=lambda request: "encoding_format" in request,
+        named=_ENCODING_NAMES,
+        without="takes no encoding_format: vectors come as it likes",
+    ),
+    Option(
+        name="index",
+        is_in=lambda _request: False,
+        named=re.compile(r"(?!)"),
+        without="does not number its vectors: they are taken in the order of the texts",
+    ),
+)
+# What may be left out on trial. Another name for the room of an answer is no less than the first.
+_OPTIONAL = frozenset(option.name for option in OPTIONS) - {"max_tokens", "index"}
+_PLAIN = "plain"
+_WITHOUT = {option.name: option.without for option in OPTIONS} | {
+    _PLAIN: "refuses something and does not say what: it is asked without all that a request can do without"
+}
+
+
+class Learned:
+    """What the endpoints of this process cannot do, by endpoint and model; threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._left_out: dict[tuple[str, str], frozenset[str]] = {}
+        self._answered: set[tuple[str, str]] = set()
+
+    def left_out(self, url: str, model: str) -> frozenset[str]:
+        """Return the names of the options that are left out for a model."""
+        return self._left_out.get((url, model), frozenset())
+
+    def has_answered(self, url: str, model: str) -> bool:
+        """Tell whether a model has answered a request, so that it takes what is not left out by now."""
+        return (url, model) in self._answered
+
+    def note(self, url: str, model: str, names: Iterable[str], *, answered: bool = False) -> None:
+        """Note options to leave out for a model, and log those that are new."""
+        with self._lock:
+            known = self._left_out.get((url, model), frozenset())
+            new = frozenset(names) - known
+            self._left_out[url, model] = known | new
+            if answered:
+                self._answered.add((url, model))
+        for name in _told(new):
+            log.info("endpoint_learned", endpoint=url, model=model, option=name, learned=_WITHOUT[name])
+
+    def sentences(self) -> list[str]:
+        """Say what each endpoint cannot do, and what is done instead."""
+        with self._lock:
+            found = sorted(self._left_out.items())
+        return [
+            f"{model} at {url} {_WITHOUT[name]}" for (url, model), names in found for name in _told(names)
+        ]
+
+    def clear(self) -> None:
+        """Forget everything, so that endpoints are asked for all that the protocol has."""
+        with self._lock:
+            self._left_out.clear()
+            self._answered.clear()
+
+
+LEARNED = Learned()
+
+
+class Refused(Exception):
+    """An endpoint's refusal; `words` are its own, and hold no key."""
+
+    def __init__(self, status: int, words: str, headers: Mapping[str, str]) -> None:
+        super().__init__(f"{status}: {words}")
+        self.status = status
+        self.words = words
+        self.headers = headers
+
+
+class OpenAIEndpoint:
+    """One model of one endpoint."""
+
+    def __init__(self, url: str | None, key: str | None, model: str) -> None:
+        """Set up without connecting. Raises `SettingsError` for an invalid URL."""
+        self._url = (url or OPENAI_URL).rstrip("/")
+        parts = urlsplit(self._url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise SettingsError(
+                "BACKSCROLL_OPENAI_BASE_URL must look like http://127.0.0.1:11434/v1 or https://api.openai.com/v1"
+            )
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        self.address = f"{host}:{port}"
+        # for messages
+        self.url = without_login(self._url)
+        self.model = model
+        self._key = key
+
+    async def ask(
+        self, path: str, write: Callable[[frozenset[str]], Request], *, max_bytes: int
+    ) -> dict[str, Any]:
+        """Return the answer's JSON; `write` makes the request without the options of these names.
+
+        A refused option is left out and the request made again: once for each option, and once more where the refusal
+        names none of them and the model has never answered. Raises `Refused`, `ProviderUnavailable` (it cannot be
+        reached) or `ProviderFailed` (its answer cannot be read).
+        """
+        without = LEARNED.left_out(self.url, self.model)
+        on_trial: frozenset[str] = frozenset()
+        while True:
+            request = write(without | on_trial)
+            try:
+                answer = await self._post(path, request, max_bytes)
+            except Refused as refused:
+                option = _refused_option(refused, request)
+                if option is not None and option not in without:
+                    LEARNED.note(self.url, self.model, [option])
+                    without |= {option}
+                elif (
+                    not on_trial
+                    and not LEARNED.has_answered(self.url, self.model)
+                    and _may_mean_anything(refused)
+                    and (optional := _optional(write, without))
+                ):
+                    on_trial = optional | {_PLAIN}
+                else:
+                    raise
+            else:
+                LEARNED.note(self.url, self.model, without | on_trial, answered=True)
+                return answer
+
+    async def close(self) -> None:
+        """Close its connections."""
+        if "_client" in vars(self):
+            await self._client.aclose()
+
+    @cached_property
+    def _client(self) -> httpx2.AsyncClient:
+        return http_client(self._url)
+
+    async def _post(self, path: str, request: Request, max_bytes: int) -> dict[str, Any]:
+        answer = await post(
+            self._client,
+            f"{self._url}/{path}",
+            request,
+            server=self.url,
+            setting="BACKSCROLL_OPENAI_BASE_URL",
+            max_bytes=max_bytes,
+            headers={"Authorization": f"Bearer {self._key or 'none'}"},
+        )
+        if not answer.is_success:
+            raise self._refusal(answer.status, answer)
+        try:
+            given = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            given = None
+        if not isinstance(given, dict):
+            raise ProviderFailed(f"{self.url} gave an answer that cannot be read")
+        if error := given.get("error"):
+            # routers answer 200 and put the status of the provider behind them into the body
+            code = error.get("code") if isinstance(error, dict) else None
+            raise self._refusal(code if isinstance(code, int) and 400 <= code < 600 else 502, answer)
+        return given
+
+    def _refusal(self, status: int, answer: Answer) -> Refused:
+        # what a server says of a key may quote it, and at other statuses, too
+        words = "" if status in UNAUTHORIZED else answer.words()
+        if self._key:
+            words = re.sub(re.escape(self._key[:_KEY_CHARS]) + r"[^\s\"',;)]*", "(the key)", words)
+        return Refused(status, words, answer.headers)
+
+
+def _told(names: frozenset[str]) -> list[str]:
+    """Return what is known of the options left out: of those on trial not that each was refused."""
+    return sorted(names - _OPTIONAL if _PLAIN in names else names)
+
+
+def _refused_option(refused: Refused, request: Request) -> str | None:
+    """Return the name of the option of a request that a refusal is about."""
+    words = refused.words.lower()
+    if refused.status not in _REFUSED or is_too_long(words):
+        return None
+    return next((o.name for o in OPTIONS if o.is_in(request) and o.named.search(words)), None)
+
+
+def _may_mean_anything(refused: Refused) -> bool:
+    """Tell whether a refusal that names no option may be about any of them."""
+    words = refused.words.lower()
+    is_about_it = refused.status in _ABOUT_THE_REQUEST or (
+        refused.status in _REFUSED and "parameters" in words
+    )
+    return is_about_it and not is_too_long(words)
+
+
+def _optional(write: Callable[[frozenset[str]], Request], without: frozenset[str]) -> frozenset[str]:
+    """Return the options besides those left out that a request can do without; without one it may have another."""
+    found: frozenset[str] = frozenset()
+    while (
+        more := {o.name for o in OPTIONS if o.name in _OPTIONAL and o.is_in(write(without | found))} - found
+    ):
+        found |= more
+    return found

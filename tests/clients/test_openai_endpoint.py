@@ -1,0 +1,430 @@
+"""Endpoints that speak OpenAI's protocol with differences: what one refuses is learned, whatever its words."""
+
+import json
+import shutil
+import ssl
+import subprocess
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import closing, nullcontext
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from pipeline.clients.factory import make_embedder
+from pipeline.clients.http_embedder import HttpEmbedder
+from pipeline.clients.openai_chat import OpenAIChatModel
+from pipeline.clients.openai_endpoint import LEARNED
+from pipeline.clients.protocols import Prompt
+from schemas.errors import BackscrollError, ProviderFailed, ProviderRejected, ProviderUnavailable
+from schemas.settings import Settings
+from tests.providers.chat_server import ChatServer, Reply, Request
+
+KEY = "sk-proj-Zf3kQ9vB7xW1mN5t"
+TEXTS = ("Встретимся у причала", "渡船八点开", "القارب أزرق", "🛶 à huit heures")
+PROMPT = Prompt(
+    system="Répondez brièvement.", turns=(" ".join(TEXTS),), schema={"type": "object"}, max_tokens=70
+)
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    server = ChatServer()
+    with server.running():
+        yield server
+
+
+def says(status: int, body: Any) -> Reply:
+    return Reply(status=status, body=body if isinstance(body, bytes) else json.dumps(body).encode())
+
+
+def has_form(*types: str) -> Callable[[Request], bool]:
+    return lambda request: request.get("response_format", {}).get("type") in types
+
+
+def has_system(request: Request) -> bool:
+    return bool(request["messages"][0]["role"] == "system")
+
+
+def has(name: str) -> Callable[[Request], bool]:
+    return lambda request: name in request
+
+
+ANY_FORM = has_form("json_schema", "json_object")
+# who words it so; what it refuses, how, and what is to be learned
+CHAT_REFUSALS: dict[str, tuple[Callable[[Request], bool], Reply, set[str]]] = {
+    "vLLM, a template": (
+        has_system,
+        says(
+            400,
+            {"object": "error", "message": "Conversation roles must alternate user/assistant", "code": 400},
+        ),
+        {"system"},
+    ),
+    "Gemini, in a list": (
+        has_system,
+        says(
+            400,
+            [
+                {
+                    "error": {
+                        "code": 400,
+                        "message": "Developer instruction is not enabled for models/gemma-3-4b-it",
+                    }
+                }
+            ],
+        ),
+        {"system"},
+    ),
+    "llama.cpp, as its own fault": (
+        has_system,
+        says(500, {"error": {"code": 500, "message": "Only user and assistant roles are supported!"}}),
+        {"system"},
+    ),
+    "FastAPI, where it is": (
+        has_form("json_schema"),
+        says(
+            422,
+            {"detail": [{"type": "enum", "loc": ["body", "response_format", "type"], "msg": "bad input"}]},
+        ),
+        {"json_schema"},
+    ),
+    "TGI, a bare text": (
+        has_form("json_schema"),
+        says(
+            422, {"error": "Input validation error: cannot compile the grammar", "error_type": "validation"}
+        ),
+        {"json_schema"},
+    ),
+    "Gemini, its own names": (
+        has_form("json_schema"),
+        says(400, [{"error": {"message": "Unknown name at 'generation_config.response_schema'"}}]),
+        {"json_schema"},
+    ),
+    "Groq, with a blank": (
+        ANY_FORM,
+        says(400, {"error": {"message": "only these response formats are known here: [text]"}}),
+        {"json_schema", "json_object"},
+    ),
+    "a page": (
+        ANY_FORM,
+        says(400, b"<html><body><h1>400</h1><p>JSON mode is not enabled for this model</p></body></html>"),
+        {"json_schema", "json_object"},
+    ),
+    "ChatGPT's backend": (
+        has("temperature"),
+        says(400, {"detail": "Unsupported parameter: temperature"}),
+        {"temperature"},
+    ),
+    "Moonshot, in one line": (
+        has("temperature"),
+        says(
+            400, {"message": "invalid temperature: only 1 is allowed here", "type": "invalid_request_error"}
+        ),
+        {"temperature"},
+    ),
+    "LiteLLM, JSON within a text": (
+        has("temperature"),
+        says(
+            400, {"error": {"message": 'BadRequestError: {"error": {"param": "temperature"}}', "code": "400"}}
+        ),
+        {"temperature"},
+    ),
+    "Mistral, extra fields": (
+        has("max_tokens"),
+        says(422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "max_tokens"], "input": 70}]}),
+        {"max_tokens"},
+    ),
+    "Azure, the other name": (
+        has("max_tokens"),
+        says(
+            400, {"error": {"message": "use 'max_completion_tokens' with this model", "code": "unsupported"}}
+        ),
+        {"max_tokens"},
+    ),
+    "a gateway, in Chinese": (has_system, says(400, {"msg": "该模型不支持系统角色"}), {"plain"}),
+    "a gateway, in Russian": (has("temperature"), says(422, {"ошибка": "неверный запрос"}), {"plain"}),
+    "one-api, of another server": (
+        ANY_FORM,
+        says(400, {"error": {"message": "bad response status"}}),
+        {"plain"},
+    ),
+    "OpenRouter, nobody": (
+        ANY_FORM,
+        says(404, {"error": {"message": "No provider handles the requested parameters", "code": 404}}),
+        {"plain"},
+    ),
+    "OpenRouter, within a success": (
+        ANY_FORM,
+        says(200, {"error": {"message": "response_format is not for this provider", "code": 400}}),
+        {"json_schema", "json_object"},
+    ),
+}
+
+
+@pytest.mark.parametrize("who", CHAT_REFUSALS)
+def test_what_a_chat_model_refuses_is_left_out_by_all_of_the_process_and_logged_once(
+    server: ChatServer, who: str
+) -> None:
+    refuses, reply, learned = CHAT_REFUSALS[who]
+    server.answer = lambda request: reply if refuses(request) else Reply(text="Да, 好的")
+    with closing(OpenAIChatModel("m", base_url=server.url)) as model, capture_logs() as logs:
+        assert model.complete(PROMPT, timeout_seconds=10).text == "Да, 好的"
+        tries = len(server.requests)
+        assert tries <= 1 + max(len(learned), 1)
+        with closing(OpenAIChatModel("m", base_url=server.url)) as another:
+            assert another.complete(PROMPT, timeout_seconds=10).text == "Да, 好的"
+    assert len(server.requests) == tries + 1
+    logged = [each["option"] for each in logs if each["event"] == "endpoint_learned"]
+    assert sorted(logged) == sorted(learned)
+    assert len(LEARNED.sentences()) == len(learned)
+    # nothing of the prompt is lost, wherever it stands now
+    sent = server.requests[-1]
+    assert all(text in str(sent["messages"]) for text in (*TEXTS, PROMPT.system))
+    assert 70 in (sent.get("max_tokens"), sent.get("max_completion_tokens"))
+    # and another model of the endpoint is asked for everything
+    with closing(OpenAIChatModel("n", base_url=server.url)) as other:
+        other.complete(PROMPT, timeout_seconds=10)
+    assert server.requests[tries + 1]["response_format"]["type"] == "json_schema"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "temperature max_tokens response_format: the role system is unknown",
+        "不接受此请求",
+        "max_tokens is too large: this model's maximum context length is 4096",
+    ],
+)
+def test_an_endpoint_that_refuses_everything_is_asked_a_bounded_number_of_times(
+    server: ChatServer, words: str
+) -> None:
+    server.answer = lambda _request: says(400, {"error": words})
+    with closing(OpenAIChatModel("m", base_url=server.url)) as model:
+        for _ in range(2):
+            with pytest.raises(ProviderRejected, match=words):
+                model.complete(PROMPT, timeout_seconds=10)
+    assert len(server.requests) <= 8
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 403, 429, 500])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        lambda key: {"error": {"message": f"Ключ {key} не подходит", "code": 400}},
+        lambda key: {"detail": [{"msg": f"Authorization: Bearer {key}"}], "error": "密钥"},
+        lambda key: [{"error": f"who is {key[:12]}****?"}],
+        lambda key: f"<p>key={key}</p>".encode(),
+    ],
+    ids=["object", "header", "masked", "page"],
+)
+def test_a_key_that_an_endpoint_repeats_is_in_no_error(
+    server: ChatServer, status: int, shape: Callable[[str], Any]
+) -> None:
+    server.answer = lambda _request: says(status, shape(KEY))
+    with (
+        closing(OpenAIChatModel("m", base_url=server.url, api_key=KEY)) as model,
+        closing(embedder(server, openai_api_key=KEY)) as embeds,
+        capture_logs() as logs,
+    ):
+        for call in (
+            lambda: model.complete(PROMPT, timeout_seconds=10),
+            lambda: embeds.embed_documents(TEXTS),
+        ):
+            with pytest.raises(BackscrollError) as caught:
+                call()
+            assert KEY[:12] not in "".join(traceback.format_exception(caught.value))
+    assert KEY[:12] not in str(logs)
+
+
+def embedder(server: ChatServer, **named: Any) -> HttpEmbedder:
+    settings = Settings(
+        _env_file=None, embedding_provider="openai", embedding_model="m", openai_base_url=server.url, **named
+    )
+    made = make_embedder(settings)
+    assert isinstance(made, HttpEmbedder)
+    return made
+
+
+def vectors(request: Request, number: Callable[[int], dict[str, int]]) -> Reply:
+    """Answer with vectors as numbers, the n-th text's along the n-th axis."""
+    axes = range(len(request["input"]))
+    data = [{"embedding": [float(axis == n) for axis in range(64)], **number(n)} for n in axes]
+    return says(200, {"data": data})
+
+
+@pytest.mark.parametrize(
+    ("number", "learned"),
+    [
+        (lambda n: {"index": n} if n else {}, False),
+        (lambda _n: {}, True),
+        (lambda _n: {"index": 0}, True),
+        (lambda n: {"index": n + 1}, False),
+    ],
+    ids=["as Gemini", "none", "all zero", "from one"],
+)
+def test_vectors_without_numbers_have_their_place_and_a_batch_is_one_request(
+    server: ChatServer, number: Callable[[int], dict[str, int]], learned: bool
+) -> None:
+    server.answer = lambda request: vectors(request, number)
+    with closing(embedder(server, embedding_batch_size=8)) as embeds:
+        made = embeds.embed_documents(TEXTS * 5)
+    assert [vector.index(1.0) for vector in made] == [n % 8 for n in range(20)]
+    assert [len(request["input"]) for request in server.requests] == [8, 8, 4]
+    assert bool(LEARNED.sentences()) == learned
+
+
+@pytest.mark.parametrize(
+    ("number", "dropped", "said"),
+    [
+        (lambda n: {"index": n // 2}, 0, "numbers its vectors"),
+        (lambda _n: {}, 1, "3 vectors for 4 texts"),
+        (lambda n: {"index": n}, 3, "1 vectors for 4 texts"),
+    ],
+)
+def test_vectors_of_which_nobody_knows_whose_they_are_are_refused_with_a_sentence(
+    server: ChatServer, number: Callable[[int], dict[str, int]], dropped: int, said: str
+) -> None:
+    server.answer = lambda request: vectors(
+        {"input": request["input"][: len(request["input"]) - dropped]}, number
+    )
+    with closing(embedder(server)) as embeds, pytest.raises(ProviderFailed, match=said):
+        embeds.embed_documents(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("body", "taken"),
+    [
+        ({"error": {"message": "encoding_format: only 'float' is known"}}, "float"),
+        ({"detail": [{"loc": ["body", "encoding_format"], "msg": "extra inputs are forbidden"}]}, None),
+        ({"error": "base64 wird nicht unterstützt"}, "float"),
+        ({"сообщение": "неизвестное поле"}, None),
+    ],
+)
+def test_a_server_without_base64_is_asked_for_numbers(
+    server: ChatServer, body: dict[str, Any], taken: str | None
+) -> None:
+    server.answer = lambda request: (
+        vectors(request, lambda n: {"index": n})
+        if request.get("encoding_format") == taken
+        else says(400, body)
+    )
+    with closing(embedder(server)) as embeds:
+        assert len(embeds.embed_documents(TEXTS)) == 4
+        asked = len(server.requests)
+        embeds.embed_query(TEXTS[0])
+    assert asked <= 3
+    assert len(server.requests) == asked + 1
+
+
+@pytest.mark.parametrize("provider", ["openai", "ollama"])
+@pytest.mark.parametrize("status", [200, 500])
+def test_an_answer_without_end_is_not_read_whole(provider: str, status: int) -> None:
+    sent = 0
+
+    class Endless(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            nonlocal sent
+            self.send_response(status)
+            self.end_headers()
+            try:
+                while sent < 400_000_000:
+                    sent += self.wfile.write(b'{"embeddings": [[' + b"0.25, " * 100_000)
+            except OSError:
+                pass
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Endless)) as url:
+        where: Any = {"openai_base_url": url, "ollama_url": url, "embedding_provider": provider}
+        embeds = make_embedder(
+            Settings(_env_file=None, embedding_model="m", embedding_timeout_seconds=60, **where)
+        )
+        assert isinstance(embeds, HttpEmbedder)
+        with closing(embeds), pytest.raises(ProviderFailed):
+            embeds.embed_documents(TEXTS)
+    assert sent < 100_000_000
+
+
+class serving:  # noqa: N801 - a context manager
+    """A server while it runs; its URL."""
+
+    def __init__(self, server: ThreadingHTTPServer, scheme: str = "http") -> None:
+        self.server, self.url = server, f"{scheme}://127.0.0.1:{server.server_port}"
+        server.daemon_threads = True
+
+    def __enter__(self) -> str:
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+        return self.url
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def test_a_certificate_is_verified_and_a_private_authority_is_given_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = "req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out ca.pem -days 2 -utf8 -subj /CN=Приватный"
+    subprocess.run(
+        [shutil.which("openssl") or "openssl", *made.split(), "-addext", "subjectAltName=IP:127.0.0.1"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(Reply(text="да").encoded())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "ca.pem", tmp_path / "key.pem")
+    listening.socket = context.wrap_socket(listening.socket, server_side=True)
+    with serving(listening, "https") as url:
+        for trusted, said in ((None, "certificate"), ("ca.pem", None), ("nowhere.pem", "SSL_CERT_FILE")):
+            if trusted is not None:
+                monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / trusted))
+            refuses = pytest.raises(ProviderUnavailable, match=said) if said else nullcontext()
+            with closing(OpenAIChatModel("m", base_url=url)) as model, refuses:
+                assert model.complete(PROMPT, timeout_seconds=10).text == "да"
+
+
+def test_a_login_in_an_address_is_in_no_message(server: ChatServer) -> None:
+    where = server.url.replace("//", "//маша:geheim@")
+    server.answer = lambda _request: says(404, {"error": "нет"})
+    for named in (
+        {"embedding_provider": "openai", "openai_base_url": where},
+        {"embedding_provider": "ollama", "ollama_url": where},
+    ):
+        embeds = make_embedder(Settings(_env_file=None, embedding_model="m", **named))
+        assert isinstance(embeds, HttpEmbedder)
+        with closing(embeds), pytest.raises(ProviderUnavailable) as caught:
+            embeds.embed_documents(TEXTS)
+        assert "geheim" not in str(caught.value) + embeds.url
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('<think>Хм… {"a": 1}</think>\n答案', "\n答案"),
+        ("\n<thinking>أفكر</thinking>نعم", "نعم"),
+        ("<THINK>ещё думаю", ""),
+        ("Он сказал </think> и ушёл", "Он сказал </think> и ушёл"),
+    ],
+)
+def test_thoughts_before_an_answer_are_no_part_of_it(server: ChatServer, text: str, left: str) -> None:
+    server.answer = lambda _request: Reply(text=text)
+    with closing(OpenAIChatModel("m", base_url=server.url)) as model:
+        assert model.complete(PROMPT, timeout_seconds=10).text == left
