@@ -232,7 +232,7 @@ def test_an_answer_is_repaired_once(
     [
         (Reply(text="I have noted it."), InvalidAnswer, 2),
         (Reply(text='{"facts": [{"content": "Ann lives in', finish_reason="length"), InvalidAnswer, 2),
-        (refused("violates the usage policy"), ProviderRejected, 1),
+        (refused("the text is too long"), ProviderRejected, 1),
         (Reply(status=500, text="oops"), ProviderUnavailable, 1),
         (Reply(hang_up=True), ProviderUnavailable, 1),
         (Reply(text="{}", delay=4), ProviderUnavailable, 1),

@@ -159,7 +159,7 @@ def test_no_text_leaves_the_fence(said: list[tuple[str, str]]) -> None:
 
 @pytest.mark.parametrize("most", [1, 3, 20])
 def test_the_smallest_window_has_room_for_a_transcript_beside_known_facts(most: int) -> None:
-    room = fact_prompts.room_for_data(4000, most)
+    room = fact_prompts.room_for_data(4000, fact_prompts.answer_tokens(4000, most))
     many = [replace(KNOWN[0], content="Ann lives in Lisbon. " * 20)] * 200
     fitting = fact_prompts.fitting(many, UTC, room)
     assert 0 < len(fitting) < 20
