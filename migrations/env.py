@@ -10,6 +10,7 @@ from sqlalchemy import Connection, create_engine, event, pool
 from migrations import patience
 from schemas.errors import SettingsError
 from schemas.load_settings import load_settings
+from schemas.server_urls import postgres_parameters
 
 
 def _url() -> str:
@@ -25,7 +26,9 @@ def _url() -> str:
 
 def run() -> None:
     """Apply the migrations in one transaction each, after any other migration that is running."""
-    engine = create_engine(_url(), poolclass=pool.NullPool)
+    engine = create_engine(
+        "postgresql+psycopg://", poolclass=pool.NullPool, connect_args=postgres_parameters(_url())
+    )
 
     @event.listens_for(engine, "begin")
     def bound(connection: Connection) -> None:

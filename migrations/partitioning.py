@@ -16,6 +16,7 @@ from sqlalchemy import Connection, create_engine, pool, text
 from migrations import patience
 from schemas.errors import Permanent, SettingsError
 from schemas.load_settings import load_settings
+from schemas.server_urls import postgres_parameters
 from schemas.settings import Settings
 
 PARTITIONS = 32
@@ -195,8 +196,8 @@ def _partition_database(settings: Settings, partitions: int) -> int:
     secret = settings.owner_database_url
     if secret is None:
         raise SettingsError("BACKSCROLL_OWNER_DATABASE_URL is not set: tables are changed as their owner")
-    url = "postgresql+psycopg://" + secret.get_secret_value().partition("://")[2]
-    engine = create_engine(url, poolclass=pool.NullPool)
+    parameters = postgres_parameters(secret.get_secret_value())
+    engine = create_engine("postgresql+psycopg://", poolclass=pool.NullPool, connect_args=parameters)
     with engine.connect() as connection, patience.alone(connection):
         found: list[int] = []
 

@@ -6,6 +6,7 @@
     │   ├── BudgetSpent              a tenant's budget for language models is spent today
     │   ├── DatabaseUnavailable      Postgres cannot be reached
     │   ├── QueueUnavailable         Redis cannot be reached
+    │   ├── WritesRefused            Postgres or Redis answers, and takes no writes
     │   ├── Busy                     something else is in progress on the same data
     │   ├── ApiUnavailable           the HTTP API of a running Backscroll does not answer
     │   ├── LeaseLost                another worker has claimed the job since; the result is dropped
@@ -63,6 +64,10 @@ class DatabaseUnavailable(Retryable):
 
 class QueueUnavailable(Retryable):
     """Redis cannot be reached."""
+
+
+class WritesRefused(Retryable):
+    """Postgres or Redis answers, and takes no writes: it is a replica, or full."""
 
 
 class ApiUnavailable(Retryable):

@@ -13,11 +13,11 @@ from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.facts import RULES
+from schemas.server_urls import postgres_parameters, redis_url
 from schemas.sessions import EXTRACTIVE
 
 PREFIX = "BACKSCROLL_"
 MAX_BUDGET_TOKENS = 200_000
-_REDIS_URL = re.compile(r"rediss?://([^/@\s]*@)?[^/@:\s\[\]]*(\[[0-9a-fA-F:.]+\])?(:\d{1,5})?(/\d*)?(\?\S*)?")
 _HEADER_VALUE = re.compile("[!-~]*")
 
 
@@ -56,7 +56,8 @@ class Settings(BaseSettings):
     backup_database_url: SecretStr | None = None
     """The same Postgres, as the role that reads all tenants: for `backscroll backup` only."""
     redis_url: SecretStr | None = None
-    """Redis, which Celery uses as its broker. Unset: the embedded Redis."""
+    """Redis, which Celery uses as its broker. Unset: the embedded Redis. With `rediss://` its certificate is verified;
+    `?ssl_ca_certs=/path/ca.pem` names a CA of your own, `ssl_cert_reqs=none` verifies nothing."""
     data_dir: Path = Field(default_factory=_default_data_dir)
     """Folder of the embedded Postgres and Redis, logs, passwords and the generated API key. Default:
     `/var/lib/backscroll` as root, else `~/.local/share/backscroll`."""
@@ -271,9 +272,14 @@ class Settings(BaseSettings):
 
     @field_validator("redis_url")
     @classmethod
-    def _is_redis(cls, given: SecretStr | None) -> SecretStr | None:
-        if given is not None and not _REDIS_URL.fullmatch(given.get_secret_value()):
-            raise ValueError("must look like redis://:password@host:6379/0, or rediss:// for TLS")
+    def _verifies_certificates(cls, given: SecretStr | None) -> SecretStr | None:
+        return given and SecretStr(redis_url(given.get_secret_value()))
+
+    @field_validator("database_url", "maintenance_database_url", "owner_database_url", "backup_database_url")
+    @classmethod
+    def _is_postgres(cls, given: SecretStr | None) -> SecretStr | None:
+        if given is not None:
+            postgres_parameters(given.get_secret_value())
         return given
 
     @field_validator("api_key", "openai_api_key")

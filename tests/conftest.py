@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import redis as redis_client
 import structlog
 from alembic import command
 from alembic.config import Config
@@ -169,6 +170,28 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
     """The broker."""
     with EmbeddedRedis(tmp_path_factory.mktemp("redis")) as server:
         yield server
+
+
+# How a Redis that answers refuses, and what ends that.
+REFUSALS = {
+    "a replica": ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
+    "full": ("CONFIG SET maxmemory 1mb", "CONFIG SET maxmemory 0"),
+    "no scripts": ("ACL SETUSER default -@scripting", "ACL SETUSER default +@all"),
+    "no lists": ("ACL SETUSER default -lpush", "ACL SETUSER default +@all"),
+    "no keys": ("ACL SETUSER default resetkeys ~other:*", "ACL SETUSER default allkeys"),
+}
+
+
+@contextmanager
+def refusing(redis: EmbeddedRedis, how: str) -> Iterator[None]:
+    """The Redis refuses what is written to it."""
+    begin, end = (words.split() for words in REFUSALS[how])
+    with redis_client.Redis.from_url(redis.url) as client:
+        client.execute_command(*begin)
+        try:
+            yield
+        finally:
+            client.execute_command(*end)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 
 from celery import Celery
 from kombu import Queue
+from redis.connection import parse_url
 
 from schemas.errors import SettingsError
 from schemas.load_settings import load_settings
@@ -43,9 +44,11 @@ def make_app(settings: Settings) -> Celery:
         raise SettingsError(
             "BACKSCROLL_REDIS_URL is not set and no embedded Redis runs: start one with `backscroll up`"
         )
+    url = settings.redis_url.get_secret_value()
+    options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
     app = Celery(
         "backscroll",
-        broker=settings.redis_url.get_secret_value(),
+        broker=url.partition("?")[0],
         include=[*TASKS, "workers.signals", "workers.shutdown"],
         amqp=Amqp,
     )
@@ -60,6 +63,8 @@ def make_app(settings: Settings) -> Celery:
         task_acks_on_failure=True,
         task_acks_on_timeout=True,
         broker_transport_options=REDIS_TRANSPORT,
+        # how certificates are verified; not in the URL, where Flower would not see it
+        broker_use_ssl={k: v for k, v in options.items() if k.startswith("ssl_")} or False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_channel_error_retry=True,

@@ -12,9 +12,16 @@ from celery import Celery
 from celery.app.amqp import AMQP
 from kombu import Connection
 from kombu.transport import redis, virtual
-from redis.exceptions import ResponseError
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
+from redis.retry import Retry
 
-log = structlog.get_logger(__name__)
+from schemas.errors import QueueUnavailable, SettingsError, WritesRefused
+from schemas.settings import Settings
+from workers.logging import OUTAGES
+
+log = structlog.get_logger(OUTAGES)
 
 SWEEP = "backscroll.sweep"
 """The task that comes every second or few: in Flower its runs would hide all others."""
@@ -96,6 +103,51 @@ _REDATE = """
     for _, tag in ipairs(ahead) do redis.call('ZADD', KEYS[1], 'XX', now, tag) end
     return #ahead
 """
+PROBE = "backscroll.probe"
+PROBE_SECONDS = 2.0
+
+
+def client_of(settings: Settings) -> Redis:
+    """Make a client that waits `PROBE_SECONDS` and tries once, on a connection that was not used before.
+
+    One of a pool says only that it worked before. Raises `SettingsError` without a URL.
+    """
+    if settings.redis_url is None:
+        raise SettingsError("BACKSCROLL_REDIS_URL is not set")
+    return Redis.from_url(
+        settings.redis_url.get_secret_value(),
+        socket_timeout=PROBE_SECONDS,
+        socket_connect_timeout=PROBE_SECONDS,
+        retry=Retry(NoBackoff(), 0),
+        decode_responses=True,
+    )
+
+
+def probe(settings: Settings) -> None:
+    """Write to Redis what workers and senders do: a list, from a script too.
+
+    Raises `QueueUnavailable` where it does not answer, `WritesRefused` where it takes nothing, and `SettingsError`
+    where the login may not.
+    """
+    try:
+        with client_of(settings) as client:
+            client.eval("return 1", 0)
+            client.lpush(PROBE, 1)
+            client.delete(PROBE)
+    except (AuthenticationError, NoPermissionError) as error:
+        raise SettingsError(
+            f"Redis does not let the login of BACKSCROLL_REDIS_URL work: {_reason(error)}"
+        ) from error
+    except ResponseError as error:
+        raise WritesRefused(f"Redis takes no writes: {_reason(error)}") from error
+    except (RedisError, OSError) as error:
+        raise QueueUnavailable(f"Redis does not answer: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error).rstrip(".")
+
+
 AHEAD_SECONDS = 5
 """Clocks that differ by less do no harm."""
 

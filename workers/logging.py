@@ -1,13 +1,53 @@
 """Logs: one JSON object a line on standard error, the standard library's loggers included."""
 
 import logging
+import re
 import sys
+import time
 from typing import Any
 
 import structlog
 
 _stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
 _render = structlog.processors.JSONRenderer()
+
+
+OUTAGES = "workers.outages"
+"""The logger of what is said again and again while a server is away."""
+# Celery tries again several times a second, and beat writes a traceback at each tick.
+_REPEATING = {OUTAGES, "celery.worker.consumer.consumer", "celery.beat"}
+REPEAT_SECONDS = 60.0
+_DIGITS = re.compile(r"\d+")
+
+
+class OncePerMinute(logging.Filter):
+    """A filter that lets a warning of an outage through once a minute, its first line, with how often it came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # when a line was written last, and how often it was not since then
+        self._written: dict[str, tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep the record unless the same, figures aside, was kept less than `REPEAT_SECONDS` ago."""
+        if record.name not in _REPEATING or record.levelno < logging.WARNING:
+            return True
+        own = record.msg if isinstance(record.msg, dict) else {}
+        line = f"{own['event']} {own.get('error', '')}" if own else record.getMessage().strip()
+        line = line.partition("\n")[0]
+        key, now = _DIGITS.sub("#", line), time.monotonic()
+        written, held_back = self._written.get(key, (-REPEAT_SECONDS, 0))
+        if now - written < REPEAT_SECONDS:
+            self._written[key] = written, held_back + 1
+            return False
+        self._written = {k: v for k, v in self._written.items() if now - v[0] < 10 * REPEAT_SECONDS}
+        self._written[key] = now, 0
+        if own:
+            own.update({"repeated": held_back} if held_back else {})
+        else:
+            record.msg, record.args, record.exc_info = line, (), None
+            record.msg += f" (and {held_back} times since the last such line)" if held_back else ""
+        return True
 
 
 class WithoutBodies(logging.Filter):
@@ -41,6 +81,7 @@ def configure_logging(level: str = "info") -> None:
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(WithoutBodies())
+    handler.addFilter(OncePerMinute())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -16,8 +16,9 @@ from redis.exceptions import RedisError, ResponseError
 
 from schemas.errors import QueueUnavailable
 from schemas.kinds import KINDS
+from workers.logging import OUTAGES
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger(OUTAGES)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,8 +46,9 @@ from schemas.load_settings import load_settings
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 from workers import queues
+from workers.logging import OUTAGES
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger(OUTAGES)
 
 # The pause before looking again for due jobs that were all locked by others.
 LOCKED_SECONDS = 0.05

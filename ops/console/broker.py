@@ -4,6 +4,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from ops import connection
+from schemas.errors import QueueUnavailable, SettingsError, WritesRefused
 from schemas.settings import Settings
 
 # Live workers answer within milliseconds.
@@ -14,7 +15,7 @@ ANSWER_SECONDS = 1.0
 class QueueStatus:
     """The queues at one moment."""
 
-    # why Redis cannot be asked; None if it answered
+    # why Redis cannot be used, as a sentence; None if it answered, and takes writes
     problem: str | None = None
     # waiting tasks by queue
     queues: dict[str, int]
@@ -27,23 +28,32 @@ class QueueStatus:
 def look(settings: Settings, *, workers: bool) -> QueueStatus:
     """Ask Redis for the lengths of the queues and, with `workers`, all workers for theirs (takes a second)."""
     from kombu.exceptions import OperationalError
+    from redis.exceptions import RedisError
 
+    from workers.connection import probe
     from workers.queues import QUEUES, length, seconds_since_sweep
 
-    if settings.redis_url is None:
-        return QueueStatus(problem="BACKSCROLL_REDIS_URL is not set", queues={})
+    problem: str | None = None
+    try:
+        probe(settings)
+    except (QueueUnavailable, WritesRefused, SettingsError) as error:
+        problem = str(error)
+        if isinstance(error, QueueUnavailable) or settings.redis_url is None:
+            return QueueStatus(problem=problem, queues={})
+    # what asks the workers writes
+    workers = workers and problem is None
     serving: dict[str, list[str]] | None = None
     try:
         with closing(connection.open_queue(settings)) as app:
             lengths = {name: length(app, queue.full_name) for name, queue in QUEUES.items()}
             swept = seconds_since_sweep(app)
             answers = (app.control.inspect(timeout=ANSWER_SECONDS).active_queues() or {}) if workers else {}
-    except OperationalError as error:
-        return QueueStatus(problem=str(error), queues={})
+    except (OperationalError, RedisError) as error:
+        return QueueStatus(problem=problem or f"Redis does not do what is asked: {error}", queues={})
     if workers:
         served = {worker: {queue["name"] for queue in its} for worker, its in answers.items()}
         serving = {
             name: sorted(worker for worker, its in served.items() if queue.full_name in its)
             for name, queue in QUEUES.items()
         }
-    return QueueStatus(queues=lengths, workers=serving, swept_seconds_ago=swept)
+    return QueueStatus(problem=problem, queues=lengths, workers=serving, swept_seconds_ago=swept)

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pydantic import SecretStr
-from redis import Redis, RedisError
 
 from ops import connection
 from ops.local import migrate, processes, stack
@@ -24,8 +23,9 @@ from ops.local.embedded.server import EmbeddedServer
 from ops.local.stack import Running
 from ops.local.supervisor import Supervisor
 from pipeline.clients.destinations import sent_elsewhere
-from schemas.errors import BackscrollError, Permanent, QueueUnavailable, SettingsError
+from schemas.errors import BackscrollError, Permanent, QueueUnavailable, SettingsError, WritesRefused
 from schemas.settings import Settings
+from workers.connection import probe
 from workers.queues import QUEUES
 
 # For a worker to finish its task on Ctrl-C; an unfinished one is done after the next start.
@@ -153,16 +153,12 @@ def _start_servers(
 
 
 def _require_redis(settings: Settings) -> None:
-    """Raise `QueueUnavailable` if Redis does not answer: the HTTP API would never be ready."""
-    assert settings.redis_url is not None  # noqa: S101 - set or started by now
-    url = settings.redis_url.get_secret_value()
+    """Raise `QueueUnavailable` if Redis cannot be used: the HTTP API would never be ready."""
     try:
-        with Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2) as client:
-            client.ping()
-    except (RedisError, ValueError) as error:
+        probe(settings)
+    except (QueueUnavailable, WritesRefused, SettingsError) as error:
         raise QueueUnavailable(
-            f"Redis cannot be reached ({error}). Start it, set BACKSCROLL_REDIS_URL to where it is, or leave "
-            "that out to use the embedded one."
+            f"{error}. Start it, set BACKSCROLL_REDIS_URL to where it is, or leave that out to use the embedded one."
         ) from error
 
 

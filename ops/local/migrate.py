@@ -16,7 +16,9 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from migrations import patience, vector_tables
 from pipeline.clients.factory import make_embedder, space_by_name
 from pipeline.store import spaces, vectors
+from pipeline.store.engines import DRIVER
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
+from schemas.server_urls import postgres_parameters
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 
@@ -43,7 +45,7 @@ def config(owner_url: str) -> Config:
     """Make Alembic's configuration, with the migrations of the installed package."""
     made = Config()
     made.set_main_option("script_location", str(importlib.resources.files("migrations")).replace("%", "%%"))
-    made.attributes["url"] = _driver(owner_url)
+    made.attributes["url"] = owner_url
     return made
 
 
@@ -146,7 +148,8 @@ def _require_known(found: DatabaseState) -> None:
 @contextmanager
 def connected(url: str) -> Iterator[Engine]:
     """Make an engine of a URL for a block, without a pool. Raises what SQLAlchemy does."""
-    engine = create_engine(_driver(url), poolclass=pool.NullPool, connect_args={"connect_timeout": 5})
+    parameters = postgres_parameters(url) | {"connect_timeout": 5}
+    engine = create_engine(DRIVER, poolclass=pool.NullPool, connect_args=parameters)
     try:
         yield engine
     finally:
@@ -165,7 +168,3 @@ def _explained() -> Iterator[None]:
                 "raise statement_timeout if the server or the role sets one, and try again"
             ) from error
         raise DatabaseUnavailable(f"Postgres cannot be reached, or refuses the login: {reason}") from error
-
-
-def _driver(url: str) -> str:
-    return "postgresql+psycopg://" + url.partition("://")[2]

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store import vectors
-from pipeline.store.statements import column, number, run
+from pipeline.store.statements import column, holds, number, run
 from pipeline.store.vectors import OWNERS
 from schemas.kinds import ARRIVAL, EMBED, INGEST, PAYLOAD, SUMMARIZE, Kind
 
@@ -16,6 +16,7 @@ _SERVER = text("""
         (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS pgvector,
         to_regclass('alembic_version') IS NOT NULL AS migrated, clock_timestamp() AS at
 """)
+_IS_READ_ONLY = text("SELECT current_setting('transaction_read_only')::boolean")
 _MIGRATION = text("SELECT max(version_num) FROM alembic_version")
 _UNWALLED = text("""
     SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
@@ -73,6 +74,11 @@ def login(connection: Connection) -> tuple[str, bool]:
 def server(connection: Connection) -> Row[Any]:
     """Return `version` (major), `pgvector`, `migrated` (whether the tables exist) and `at`, the time."""
     return run(connection, _SERVER).one()
+
+
+def is_read_only(connection: Connection) -> bool:
+    """Tell whether Postgres takes no writes."""
+    return holds(connection, _IS_READ_ONLY)
 
 
 def migration(connection: Connection) -> str | None:

@@ -18,7 +18,7 @@ from migrations import REVISION
 from pipeline.store import checks, counters, trips, vectors
 from pipeline.store.engines import make_engine, still_there
 from pipeline.store.transactions import sqlstate_of, transaction, translating
-from schemas.errors import SchemaOutdated, SettingsError
+from schemas.errors import SchemaOutdated, SettingsError, WritesRefused
 from schemas.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -174,6 +174,15 @@ class Database:
                     "run `backscroll db upgrade`"
                 )
         self._fits = True
+
+    def require_writes(self) -> None:
+        """Raise `WritesRefused` where Postgres is a standby, or was set to be read-only; else raise as `check` does."""
+        self.check()
+        with transaction(self._app) as connection:
+            if checks.is_read_only(connection):
+                raise WritesRefused(
+                    "Postgres takes no writes: it is a standby, or default_transaction_read_only is on"
+                )
 
     def has_vectors(self) -> bool:
         """Tell whether the vector tables exist; without pgvector everything works on keywords."""

@@ -11,8 +11,10 @@ from sqlalchemy import Engine, ExceptionContext, create_engine, event
 from sqlalchemy.exc import InvalidatePoolError
 
 from pipeline.store.transactions import READ_ONLY, sqlstate_of
-from schemas.errors import SettingsError
+from schemas.server_urls import postgres_parameters
 
+# Where a server is, libpq reads from its URL (`postgres_parameters`), which may name what SQLAlchemy does not know.
+DRIVER = "postgresql+psycopg://"
 # Vectors that are looked at in one step through their index (`hnsw.ef_search`).
 VECTORS_LOOKED_AT = 100
 
@@ -30,15 +32,9 @@ set_json_dumps(to_json)
 
 
 def make_engine(url: str, pool_size: int) -> Engine:
-    """Make a pool of a login; no connection is opened yet. Raises `SettingsError`."""
-    scheme, _, rest = url.partition("://")
-    if scheme not in {"postgresql", "postgres", "postgresql+psycopg"} or not rest:
-        raise SettingsError(
-            "BACKSCROLL_DATABASE_URL, and those of other roles, must look like "
-            "postgresql://user:password@host:5432/backscroll"
-        )
+    """Make a pool of a login; no connection is opened yet."""
     engine = create_engine(
-        f"postgresql+psycopg://{rest}",
+        DRIVER,
         pool_size=pool_size,
         max_overflow=5,
         pool_timeout=10,
@@ -49,6 +45,7 @@ def make_engine(url: str, pool_size: int) -> Engine:
         # an error's text goes into logs, and what people wrote must not
         hide_parameters=True,
         connect_args={
+            **postgres_parameters(url),
             "connect_timeout": 5,
             "application_name": "backscroll",
             # psycopg waits for five uses by default; nearly every statement is one of a few that come again and again

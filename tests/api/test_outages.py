@@ -9,11 +9,13 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+import redis as redis_client
 from pydantic import SecretStr
 from sqlalchemy import text
 
 from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.ingest import place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import lookup
@@ -23,7 +25,7 @@ from schemas.errors import DatabaseUnavailable, Retryable
 from schemas.listing import ChatSummary
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
-from tests.conftest import TENANT
+from tests.conftest import REFUSALS, TENANT, refusing
 from workers.api.errors import as_problem
 from workers.api.wake_ups import Waker
 from workers.app import make_app
@@ -136,6 +138,48 @@ def test_a_redis_that_does_not_let_us_in_is_told(serve: Serve, settings: Setting
     client = serve(settings.model_copy(update={"redis_url": SecretStr(stranger)}))
     answer = client.get("/readyz")
     assert answer.json() == {"status": "not ready", "postgres": "ok", "redis": "misconfigured"}
+
+
+@pytest.mark.parametrize("how", REFUSALS)
+def test_a_redis_that_answers_and_refuses_is_told_and_messages_are_accepted(
+    client: httpx.Client, redis: EmbeddedRedis, how: str
+) -> None:
+    with refusing(redis, how):
+        time.sleep(1.1)
+        told = client.get("/readyz")
+        assert client.post("/v1/messages", json=body(said(1, "Привет 👋"))).status_code == 202
+    state = "read_only" if how in {"a replica", "full"} else "misconfigured"
+    assert (told.status_code, told.json()) == (503, {"status": "not ready", "postgres": "ok", "redis": state})
+    time.sleep(1.1)
+    assert client.get("/readyz").status_code == 200
+
+
+def test_redis_is_written_to_once_a_second_however_often_somebody_asks(
+    client: httpx.Client, redis: EmbeddedRedis
+) -> None:
+    def written() -> int:
+        with redis_client.Redis.from_url(redis.url) as broker:
+            return int(broker.info("commandstats").get("cmdstat_lpush", {}).get("calls", 0))
+
+    before, began = written(), time.monotonic()
+    for _ in range(100):
+        client.get("/readyz")
+    assert written() - before <= 1 + time.monotonic() - began
+
+
+def test_a_postgres_that_takes_no_writes_is_not_ready(
+    client: httpx.Client, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    assert client.get("/readyz").status_code == 200
+    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as server:
+        server.execute(f"ALTER DATABASE {database_name} SET default_transaction_read_only = on")
+        # what is connected already was so before; a fail-over ends connections as well
+        server.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'backscroll_app' AND "
+            "datname = current_database()"
+        )
+    told = client.get("/readyz")
+    assert (told.status_code, told.json()["postgres"]) == (503, "read_only")
 
 
 def test_a_flood_of_hints_waits_for_nobody_while_redis_is_away(settings: Settings) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy import text
 
 from ops.console import broker
 from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.processes import environment
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import prompts
@@ -30,7 +31,7 @@ from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
-from tests.conftest import CHECKOUT, POLICY, TENANT, message
+from tests.conftest import CHECKOUT, POLICY, REFUSALS, TENANT, message, refusing
 from tests.ingest.test_quarantine import as_owner
 from tests.providers.chat_server import ChatServer, Reply, Request, refused, well
 from tests.test_pipeline import place
@@ -139,6 +140,29 @@ def test_redis_and_postgres_away_are_findings_and_not_failures(
     monkeypatch.setenv("BACKSCROLL_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nothing")
     away = run("doctor")
     assert (away.code, "BACKSCROLL_DATABASE_URL cannot be used" in away.out) == (6, True)
+
+
+@pytest.mark.parametrize("how", REFUSALS)
+def test_a_redis_that_answers_and_refuses_is_a_finding_and_not_a_failure(
+    run: Run, memory: None, redis: EmbeddedRedis, how: str
+) -> None:
+    with refusing(redis, how):
+        told = diagnose(run)["findings"]
+        status = run("status")
+    assert [(each["check"], each["severity"]) for each in told] == [("redis", "error")]
+    assert told[0]["what"].startswith(("Redis takes no writes: ", "Redis does not let the login of "))
+    assert (status.code, told[0]["what"] in status.out.replace("\n", " ")) == (0, True)
+    assert found(run) == {}
+
+
+def test_a_postgres_that_takes_no_writes_is_found(
+    run: Run, memory: None, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    read_only = f"ALTER DATABASE {database_name} SET default_transaction_read_only = "
+    as_superuser(postgres, database_name, read_only + "on")
+    assert found(run) == {"read-only": "error"}
+    as_superuser(postgres, database_name, "SET default_transaction_read_only = off", read_only + "off")
+    assert found(run) == {}
 
 
 def test_a_role_that_walls_do_not_bind_is_found(

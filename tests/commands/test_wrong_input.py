@@ -40,7 +40,6 @@ def database_name(house: str) -> str:
         ),
         (["jobs", "list", "--older-than", "soon"], "--older-than", "90s, 30min, 2h or 7d"),
         (["chats", "--tenant", "a b"], "--tenant", "letters, digits"),
-        (["db", "roles", "postgres"], "SUPERUSER_URL", "postgresql://"),
         (["db", "roles", "postgresql://", "--passwords-file", "/no/such"], "--passwords-file", "/no/such"),
         (["import", "/no/such.zip"], "/no/such.zip", "does not exist"),
         (["worker", "mail"], "queue mail", "accept, ingest"),

@@ -161,7 +161,7 @@ def test_a_redis_that_is_not_there_is_named_before_anything_waits_for_it(here: H
     }
     told = here("up", "--port", "0", "--no-flower", "--light", **settings)
     assert told.returncode == 1, told.stderr
-    assert "Redis cannot be reached" in told.stderr
+    assert "Redis does not answer" in told.stderr
     assert "BACKSCROLL_REDIS_URL" in told.stderr
 
 

@@ -6,6 +6,7 @@ Endpoints are plain functions that run in threads: everything behind them is syn
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio.to_thread
 import structlog
@@ -28,9 +29,11 @@ from workers.api.access import Access
 from workers.api.backlog import BacklogLimit
 from workers.api.linger import Linger
 from workers.api.routes import ROUTERS
+from workers.api.service_states import Service
 from workers.api.state import ApiState
 from workers.api.wake_ups import Waker
 from workers.app import make_app
+from workers.connection import probe
 from workers.logging import configure_logging
 
 log = structlog.get_logger(__name__)
@@ -80,6 +83,8 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         embedders=SpaceEmbedders(lambda space: make_embedder_for(space, settings)),
         waker=Waker(make_app(settings)),
         backlog=BacklogLimit(database, settings.tenant, settings.backlog_max_messages),
+        postgres_state=Service("postgres", database.require_writes, fresh_seconds=0),
+        redis_state=Service("redis", partial(probe, settings), fresh_seconds=1),
     )
     app.add_middleware(Access)
     # the last one is the outermost

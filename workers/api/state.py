@@ -14,6 +14,7 @@ from pipeline.store.database import Database
 from schemas.settings import Settings
 from workers.api.backlog import BacklogLimit
 from workers.api.errors import HttpError
+from workers.api.service_states import Service
 from workers.api.wake_ups import Waker
 
 _BEARER = HTTPBearer(auto_error=False, description="The value of BACKSCROLL_API_KEY.")
@@ -37,6 +38,8 @@ class ApiState:
     embedders: SpaceEmbedders
     waker: Waker
     backlog: BacklogLimit
+    postgres_state: Service
+    redis_state: Service
     # for the best messages of a context, if one is configured
     reranker: Reranker | None = None
     # for hypothetical answers, if a language model is configured

@@ -17,6 +17,7 @@ from ops.console import rendering
 from ops.console.command import command
 from ops.console.options import DataDirOption, JsonOption, YesOption
 from schemas.errors import InvalidInput, SettingsError
+from schemas.server_urls import postgres_parameters
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
@@ -85,9 +86,6 @@ def roles(
 
     Run again, it corrects what is there and changes the passwords to the new ones.
     """
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-
     from ops.local.embedded.roles import LOGIN_ROLES, provision, role_name
 
     passwords = {role: secrets.token_urlsafe(24) for role in LOGIN_ROLES}
@@ -99,13 +97,9 @@ def roles(
                 f"--passwords-file {passwords_file} cannot be read as JSON: {error}", field="passwords_file"
             ) from error
     try:
-        server = conninfo_to_dict(superuser_url)
-    except ProgrammingError:
-        # its message would quote the password
-        raise InvalidInput(
-            "SUPERUSER_URL must look like postgresql://postgres:password@host:5432/postgres",
-            field="superuser_url",
-        ) from None
+        server = postgres_parameters(superuser_url)
+    except ValueError as error:
+        raise SettingsError(f"SUPERUSER_URL {error}") from None
     made = provision(superuser_url, passwords=passwords, database=database)
     for role, setting in SETTING_OF.items():
         url = role_url(server, role_name(role), passwords[role], database)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,7 +46,6 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 EXIT_CODES: dict[Severity | None, int] = {None: 0, "warning": NOT_AS_IT_SHOULD_BE, "error": ERRORS_FOUND}
 URLS = ("database_url", "maintenance_database_url", "owner_database_url")
-_REDIS_SECONDS = 2.0
 
 
 @command(app, "backscroll doctor --fix")
@@ -115,8 +114,8 @@ def examine(
         return Facts(logins=tried, broker=asked), sample
     server = collect.server(database)
     skew = collect.skew_seconds(database)
-    if (server.migration or "") < REVISION or any(login.unbound for login in tried):
-        # the other checks read tables that may be missing, or that a login may not read
+    if (server.migration or "") < REVISION or server.read_only or any(login.unbound for login in tried):
+        # the other checks lock, and read tables that may be missing or that a login may not read
         return Facts(logins=tried, server=server, broker=asked, skew_seconds=skew), sample
     maintenance = logins.get("maintenance_database_url")
     everybody = tenant is None and maintenance is not None and not maintenance.problem
@@ -171,33 +170,28 @@ def _connected(url: SecretStr) -> Iterator[Connection]:
 
 def _ask_redis(settings: Settings) -> Broker:
     """Read Redis' own settings, and which queues no worker serves."""
-    import redis
     from redis.exceptions import RedisError, ResponseError
 
+    from workers.connection import client_of
+
     queues = broker.look(settings, workers=True)
-    if queues.problem is not None or settings.redis_url is None:
+    if queues.problem is not None:
         return Broker(problem=queues.problem)
-    client = redis.Redis.from_url(
-        settings.redis_url.get_secret_value(), socket_timeout=_REDIS_SECONDS, decode_responses=True
-    )
+    configured: dict[str, str] = {}
+    memory: dict[str, int] = {}
     try:
-        memory = client.info("memory")
-        try:
-            # one by one: Redis before 7 cannot be asked for two
+        with client_of(settings) as client, suppress(ResponseError):
+            # hosted servers often refuse INFO or CONFIG; one by one: Redis before 7 cannot be asked for two
+            memory = client.info("memory")
             configured = client.config_get("appendonly") | client.config_get("maxmemory-policy")
-        except ResponseError:
-            # hosted servers often refuse CONFIG
-            configured = {}
     except RedisError as error:
-        return Broker(problem=str(error))
-    finally:
-        client.close()
+        return Broker(problem=f"Redis does not answer: {error}")
     serving = queues.workers or {}
     return Broker(
         appendonly=configured.get("appendonly"),
         policy=configured.get("maxmemory-policy"),
-        used_bytes=int(memory["used_memory"]),
-        max_bytes=int(memory["maxmemory"]),
+        used_bytes=int(memory.get("used_memory", 0)),
+        max_bytes=int(memory.get("maxmemory", 0)),
         unserved={name: length for name, length in queues.queues.items() if not serving.get(name)},
     )
 

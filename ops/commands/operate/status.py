@@ -94,7 +94,7 @@ def _parts(found: Status, queues: QueueStatus) -> Iterator[RenderableType]:
     yield Text(f"Tenant {found.tenant} at {rendering.moment(found.at)} UTC", style="bold")
     yield Text(f"Postgres {found.postgres.version} answers: {vectors}, {size}")
     if queues.problem:
-        yield Text(f"Redis does not answer, due jobs wait for it: {queues.problem}", style="red")
+        yield Text(f"{queues.problem}. Due jobs wait for it", style="red")
     else:
         swept = queues.swept_seconds_ago
         when = "no sweep within a day" if swept is None else f"the last sweep was {rendering.age(swept)} ago"
@@ -162,7 +162,7 @@ def _jobs(found: Status) -> Iterator[RenderableType]:
 
 
 def _queues(queues: QueueStatus) -> Iterator[RenderableType]:
-    if queues.problem:
+    if not queues.queues:
         return
     answers = {
         name: [Text(", ".join(its)) if its else Text("none answers", style="red")]

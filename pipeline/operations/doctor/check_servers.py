@@ -42,6 +42,13 @@ def postgres(server: Server) -> Iterator[Finding]:
     if server.version < OLDEST_POSTGRES:
         why = f"Backscroll needs {OLDEST_POSTGRES} or later."
         yield error("version", f"Postgres is of version {server.version}", why, "Upgrade Postgres.")
+    if server.read_only:
+        yield error(
+            "read-only",
+            "Postgres takes no writes: it is a standby, or default_transaction_read_only is on",
+            "Nothing is accepted or done; only questions are answered.",
+            "Name the primary in the URLs (with several hosts: ?target_session_attrs=read-write).",
+        )
     # migrations are numbered in a fixed width
     if (server.migration or "") < server.needed:
         yield error(
@@ -92,9 +99,10 @@ def broker(broker: Broker) -> Iterator[Finding]:
     if broker.problem is not None:
         yield error(
             "redis",
-            f"Redis does not answer: {broker.problem}",
-            "Messages are accepted over HTTP, and nothing is made of them until it is back.",
-            "Start Redis, or correct BACKSCROLL_REDIS_URL.",
+            broker.problem,
+            "Messages are accepted over HTTP, and nothing is made of them until it takes tasks.",
+            "Start Redis, or correct BACKSCROLL_REDIS_URL. Is it a replica, name the primary; is it full, raise "
+            "maxmemory; may the login not do it: ACL SETUSER … +@all ~* &*.",
         )
         return
     if broker.appendonly == "no":

@@ -67,6 +67,7 @@ def server(database: Database) -> Server:
             migration=checks.migration(connection) if row.migrated else None,
             needed=REVISION,
             vector_tables=vectors.exist(connection),
+            read_only=checks.is_read_only(connection),
             unprotected=checks.unwalled(connection),
             invalid_indexes=checks.invalid_indexes(connection),
         )

@@ -26,6 +26,8 @@ class Server:
     migration: str | None
     needed: str
     vector_tables: bool = False
+    # a standby, or set to be so
+    read_only: bool = False
     # tables with a tenant whose row-level security is off, or does not bind their owner
     unprotected: Sequence[str] = ()
     # left by an interrupted build
@@ -56,6 +58,7 @@ class Spaces:
 class Broker:
     """Redis and the queues."""
 
+    # why it cannot be used, as a sentence
     problem: str | None = None
     # None: Redis does not say
     appendonly: str | None = None

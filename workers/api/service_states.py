@@ -1,0 +1,52 @@
+"""The states of Postgres and Redis, looked at when somebody asks, and not oftener than every second."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal
+
+import structlog
+
+from schemas.errors import Retryable, SchemaOutdated, SettingsError, WritesRefused
+from workers.logging import OUTAGES
+
+log = structlog.get_logger(OUTAGES)
+
+# `outdated`: its tables are not those of this program; `misconfigured`: its login is wrong or has wrong rights;
+# `read_only`: it answers, and takes no writes
+ServiceState = Literal["ok", "unreachable", "read_only", "outdated", "misconfigured"]
+
+
+class Service:
+    """A service with the check that raises what is wrong with it."""
+
+    def __init__(self, name: str, check: Callable[[], None], *, fresh_seconds: float) -> None:
+        self._name, self._check, self._fresh_seconds = name, check, fresh_seconds
+        self._lock = threading.Lock()
+        self._state: ServiceState = "ok"
+        self._checked = -fresh_seconds
+
+    def now(self) -> ServiceState:
+        """Return the state, found at most `fresh_seconds` ago: the check writes, and whoever asks needs no key."""
+        with self._lock:
+            if time.monotonic() - self._checked >= self._fresh_seconds:
+                self._state = self._look()
+                self._checked = time.monotonic()
+            return self._state
+
+    def _look(self) -> ServiceState:
+        state: ServiceState
+        try:
+            self._check()
+        except SchemaOutdated as caught:
+            state, error = "outdated", str(caught)
+        except SettingsError as caught:
+            state, error = "misconfigured", str(caught)
+        except WritesRefused as caught:
+            state, error = "read_only", str(caught)
+        except Retryable as caught:
+            state, error = "unreachable", str(caught)
+        else:
+            return "ok"
+        log.warning("not_ready", service=self._name, state=state, error=error)
+        return state
