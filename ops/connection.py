@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ops.console import rendering
 from ops.local import stack
-from schemas.errors import DatabaseUnavailable, InvalidInput, NotFound, SettingsError
+from schemas.errors import BackscrollError, DatabaseUnavailable, InvalidInput, NotFound, SettingsError
 from schemas.load_settings import load_settings
 from schemas.payloads import TenantId
 from schemas.settings import Settings
@@ -153,8 +153,10 @@ def open_database(settings: Settings) -> Database:
     database = Database.from_settings(settings)
     try:
         database.check()
-    except DatabaseUnavailable as error:
+    except BackscrollError as error:
         database.close()
+        if not isinstance(error, DatabaseUnavailable):
+            raise
         raise DatabaseUnavailable(
             f"{error}. Try again in a moment; if that does not help, start it, or set "
             "BACKSCROLL_DATABASE_URL to where it is."

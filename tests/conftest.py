@@ -175,7 +175,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
 # How a Redis that answers refuses, and what ends that.
 REFUSALS = {
     "a replica": ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
-    "full": ("CONFIG SET maxmemory 1mb", "CONFIG SET maxmemory 0"),
+    "full": ("CONFIG SET maxmemory 100kb", "CONFIG SET maxmemory 0"),
     "no scripts": ("ACL SETUSER default -@scripting", "ACL SETUSER default +@all"),
     "no lists": ("ACL SETUSER default -lpush", "ACL SETUSER default +@all"),
     "no keys": ("ACL SETUSER default resetkeys ~other:*", "ACL SETUSER default allkeys"),

@@ -28,6 +28,15 @@ def dev() -> None:
     """Evaluate and measure Backscroll."""
 
 
+@app.command(epilog="**Example:** backscroll dev schema")
+def schema() -> None:
+    """Write `migrations/schema.txt` and `checksums.txt`, which a new migration changes, from a database of its own."""
+    from ops.dev import schema as written
+
+    written.write()
+    print(f"Wrote {written.SCHEMA} and {written.CHECKSUMS}")
+
+
 @app.command(
     epilog="**Examples:** backscroll dev chaos · backscroll dev chaos --messages 20000 --kills 30 --seed 7 --json"
 )

@@ -11,11 +11,11 @@ from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, pool, text
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from migrations import patience, vector_tables
 from pipeline.clients.factory import make_embedder, space_by_name
-from pipeline.store import spaces, vectors
+from pipeline.store import catalog, spaces, vectors
 from pipeline.store.engines import DRIVER
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.server_urls import postgres_parameters
@@ -74,6 +74,7 @@ def upgrade(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseStat
                 # later ones are the operator's to add
                 if vectors.active_space(connection) is None:
                     spaces.register(connection, space)
+        catalog.require(connection)
     return state(owner_url)
 
 
@@ -168,3 +169,9 @@ def _explained() -> Iterator[None]:
                 "raise statement_timeout if the server or the role sets one, and try again"
             ) from error
         raise DatabaseUnavailable(f"Postgres cannot be reached, or refuses the login: {reason}") from error
+    except DBAPIError as error:
+        raise SchemaOutdated(
+            f"the database is not as its migration makes it: {str(error.orig).strip().splitlines()[0]}. A version "
+            "under development made it, or somebody changed it by hand: begin with another data folder or an empty "
+            "database, and import again"
+        ) from error

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, PoolProxiedConnection
 from sqlalchemy.exc import InvalidatePoolError, ProgrammingError
 
 from migrations import REVISION
-from pipeline.store import checks, counters, trips, vectors
+from pipeline.store import catalog, checks, counters, trips, vectors
 from pipeline.store.engines import make_engine, still_there
 from pipeline.store.transactions import sqlstate_of, transaction, translating
 from schemas.errors import SchemaOutdated, SettingsError, WritesRefused
@@ -50,6 +50,7 @@ class Database:
         # the login and the tables were as they must be: neither changes behind a running program's back,
         # but for a reset, which `_fitting` finds out
         self._fits = False
+        self._compared = False
         # connections that `one_trip` has made for `try_trip`, up to `ready`; the event loop and threads share them
         self._ready: list[PoolProxiedConnection] = []
         self._ready_at_most = ready
@@ -173,6 +174,9 @@ class Database:
                     f"the database is at migration {found or 'none'}, this program needs {REVISION}: "
                     "run `backscroll db upgrade`"
                 )
+            if found == REVISION and not self._compared:
+                catalog.require(connection)
+                self._compared = True
         self._fits = True
 
     def require_writes(self) -> None:

@@ -114,7 +114,8 @@ def examine(
         return Facts(logins=tried, broker=asked), sample
     server = collect.server(database)
     skew = collect.skew_seconds(database)
-    if (server.migration or "") < REVISION or server.read_only or any(login.unbound for login in tried):
+    is_lacking = server.is_lacking or (server.migration or "") < REVISION
+    if is_lacking or server.read_only or any(login.unbound for login in tried):
         # the other checks lock, and read tables that may be missing or that a login may not read
         return Facts(logins=tried, server=server, broker=asked, skew_seconds=skew), sample
     maintenance = logins.get("maintenance_database_url")

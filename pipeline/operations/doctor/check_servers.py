@@ -11,6 +11,7 @@ OLDEST_POSTGRES = 15
 # Below it a search inside a chat may find too little (iterative scans came with 0.8).
 OLDEST_PGVECTOR = (0, 8)
 FULL_SHARE = 0.9
+DIFFERENCES_SHOWN = 5
 
 
 def logins(logins: Sequence[Login]) -> Iterator[Finding]:
@@ -63,6 +64,14 @@ def postgres(server: Server) -> Iterator[Finding]:
             f"the database is at migration {server.migration}, this program is of {server.needed}",
             "It goes on beside a newer version, but not beside the one after that.",
             "Update this program.",
+        )
+    if server.differences:
+        shown = "; ".join(server.differences[:DIFFERENCES_SHOWN])
+        yield error(
+            "schema",
+            f"{len(server.differences):,} things are not as migration {server.needed} makes them: {shown}",
+            "A version under development, or somebody by hand, made them: statements may fail, or tenants mix.",
+            "Correct them as owner, or begin with an empty database and import again.",
         )
     if server.unprotected:
         yield error(

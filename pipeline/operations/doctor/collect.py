@@ -17,6 +17,7 @@ from pipeline.ingest.session_ranges import FOREVER
 from pipeline.operations import names
 from pipeline.operations.doctor.facts import LateJobs, Server, Spaces, TenantData
 from pipeline.store import (
+    catalog,
     chat_languages,
     chats,
     checks,
@@ -61,10 +62,14 @@ def server(database: Database) -> Server:
     """Return the facts of Postgres, its extension and its tables."""
     with database.unscoped() as connection:
         row = checks.server(connection)
+        migration = checks.migration(connection) if row.migrated else None
+        differences = list(catalog.differences(connection)) if migration == REVISION else []
         return Server(
             version=row.version,
             pgvector=row.pgvector,
-            migration=checks.migration(connection) if row.migrated else None,
+            migration=migration,
+            differences=[what for _, what in differences],
+            is_lacking=any(is_needed for is_needed, _ in differences),
             needed=REVISION,
             vector_tables=vectors.exist(connection),
             read_only=checks.is_read_only(connection),

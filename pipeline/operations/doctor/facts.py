@@ -28,6 +28,10 @@ class Server:
     vector_tables: bool = False
     # a standby, or set to be so
     read_only: bool = False
+    # what is not as the newest migration makes it
+    differences: Sequence[str] = ()
+    # statements fail by some of it
+    is_lacking: bool = False
     # tables with a tenant whose row-level security is off, or does not bind their owner
     unprotected: Sequence[str] = ()
     # left by an interrupted build

@@ -1,0 +1,145 @@
+"""The tables are compared with what the newest migration makes, and a committed migration stays as it is."""
+
+from contextlib import closing
+
+import pytest
+
+from ops.dev import schema
+from ops.local.embedded.postgres import EmbeddedPostgres
+from pipeline.store import catalog
+from pipeline.store.database import Database
+from schemas.errors import SchemaOutdated
+from schemas.settings import Settings
+from tests.commands.conftest import Run, run  # noqa: F401 - a fixture
+from tests.commands.test_doctor import as_superuser, found
+
+REPAIR = "run `backscroll dev schema`, or, where an old migration was edited, undo that and write a new one"
+
+
+def differing(database: Database) -> list[str]:
+    with database.unscoped() as connection:
+        return [what for _, what in catalog.differences(connection)]
+
+
+def test_what_migrations_make_is_written_beside_them(database: Database) -> None:
+    with database.unscoped() as connection:
+        assert catalog.lines(connection) == schema.SCHEMA.read_text().splitlines(), REPAIR
+
+
+def test_a_committed_migration_is_never_edited() -> None:
+    assert schema.written() == schema.checksums(), REPAIR
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        ("DROP TABLE suppression_list CASCADE", "table suppression_list"),
+        ("ALTER TABLE chats DROP COLUMN language_by", "column chats language_by text"),
+        ("ALTER TABLE memories ALTER importance TYPE numeric", "column memories importance"),
+        ("DROP FUNCTION words_apart(text) CASCADE", "function words_apart(text)"),
+    ],
+)
+def test_tables_that_lack_something_are_refused_by_whoever_opens_them(
+    run: Run,  # noqa: F811
+    settings: Settings,
+    postgres: EmbeddedPostgres,
+    database_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    damage: str,
+    named: str,
+) -> None:
+    as_superuser(postgres, database_name, damage)
+    assert settings.owner_database_url
+    monkeypatch.setenv("BACKSCROLL_OWNER_DATABASE_URL", settings.owner_database_url.get_secret_value())
+    for command in (("chats",), ("db", "upgrade")):
+        told = run(*command)
+        assert (told.code, named in told.err, "Traceback" in told.err) == (4, True, False), told.err
+    said = run("doctor")
+    assert (said.code, named in said.out.replace("\n", " ")) == (6, True), said.err
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DROP POLICY one_tenant ON memories",
+        "CREATE POLICY everybody ON memories TO backscroll_app USING (true)",
+        "REVOKE DELETE ON messages FROM backscroll_app",
+        "ALTER TABLE chats DROP CONSTRAINT chats_language_check",
+        "ALTER TABLE chats ADD CONSTRAINT мало CHECK (title <> 'x')",
+        "DROP TRIGGER note_words ON messages",
+        "DROP INDEX messages_order",
+        "CREATE OR REPLACE FUNCTION words_apart(content text) RETURNS text LANGUAGE sql IMMUTABLE RETURN content",
+    ],
+)
+def test_what_else_differs_is_found_by_the_doctor(
+    run: Run,  # noqa: F811
+    database: Database,
+    postgres: EmbeddedPostgres,
+    database_name: str,
+    damage: str,
+) -> None:
+    as_superuser(postgres, database_name, damage)
+    database.check()
+    assert found(run)["schema"] == "error"
+
+
+def test_what_an_operator_adds_is_nobodys_business(
+    database: Database, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    as_superuser(
+        postgres,
+        database_name,
+        "SET ROLE backscroll_owner",
+        "CREATE INDEX by_sender ON messages (sender_id)",
+        "CREATE TABLE заметки (text text)",
+        "GRANT SELECT ON chats TO pg_monitor",
+        "RESET ROLE",
+        "CREATE FUNCTION of_the_operator() RETURNS int LANGUAGE sql RETURN 1",
+    )
+    assert differing(database) == []
+
+
+@pytest.mark.parametrize("at", ["0002", "0008", "0014"])
+def test_a_database_of_which_a_migration_cannot_make_the_next_is_refused_with_a_sentence(
+    run: Run,  # noqa: F811
+    settings: Settings,
+    postgres: EmbeddedPostgres,
+    database_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
+) -> None:
+    as_superuser(
+        postgres,
+        database_name,
+        f"UPDATE alembic_version SET version_num = '{at}'",
+        "DROP TABLE conversation_sessions CASCADE",
+    )
+    assert settings.owner_database_url
+    monkeypatch.setenv("BACKSCROLL_OWNER_DATABASE_URL", settings.owner_database_url.get_secret_value())
+    told = run("db", "upgrade")
+    assert (told.code, "Traceback" in told.err) == (4, False), told.err
+    assert "under development" in told.err
+
+
+def test_a_process_that_has_seen_the_tables_does_not_compare_them_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.check()
+    monkeypatch.setattr(catalog, "require", lambda _: pytest.fail("compared again"))
+    database.check()
+
+
+def test_a_newer_database_is_not_compared(
+    database: Database, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    as_superuser(
+        postgres,
+        database_name,
+        "UPDATE alembic_version SET version_num = '9999'",
+        "ALTER TABLE chats RENAME COLUMN title TO name",
+    )
+    database.check()
+    as_superuser(postgres, database_name, f"UPDATE alembic_version SET version_num = '{catalog.REVISION}'")
+    another = Database(postgres.dsn("app", database=database_name))
+    with closing(another), pytest.raises(SchemaOutdated, match="column chats title"):
+        another.check()
