@@ -23,6 +23,7 @@ from sqlalchemy import create_engine
 from xdist.scheduler import LoadFileScheduling
 
 from migrations import REVISION
+from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
@@ -155,7 +156,7 @@ def memory_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def postgres(memory_folder: Path) -> Iterator[EmbeddedPostgres]:
     """The server; its database `backscroll` is migrated and holds the deterministic space, nothing else."""
-    with EmbeddedPostgres(memory_folder, durable=False) as server:
+    with EmbeddedPostgres(memory_folder, durable=False, host_tcp_port=free_port()) as server:
         owner_url = server.dsn("owner")
         command.upgrade(alembic_config(owner_url), "head")
         engine = create_engine(owner_url.replace("postgresql://", "postgresql+psycopg://"))

@@ -16,6 +16,7 @@ from ops.local.embedded.folder import make_folder
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import DATABASE
 from ops.local.processes import cores
+from pipeline.store import poolers
 from pipeline.store.database import Database
 from schemas.errors import (
     DatabaseUnavailable,
@@ -49,6 +50,7 @@ def back_up(settings: Settings, target: Path, tell: OnStep) -> int:
         try:
             with psycopg.connect(dsn, connect_timeout=10) as connection:
                 version = connection.info.server_version // 10000
+                poolers.require_direct(connection, "BACKSCROLL_BACKUP_DATABASE_URL")
         except psycopg.OperationalError as error:
             raise DatabaseUnavailable(f"Postgres cannot be reached: {error}") from error
         return archive.dump(archive.program("pg_dump", version), dsn, target, tell)

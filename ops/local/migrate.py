@@ -15,8 +15,8 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from migrations import patience, vector_tables
 from pipeline.clients.factory import make_embedder, space_by_name
-from pipeline.store import catalog, spaces, vectors
-from pipeline.store.engines import DRIVER
+from pipeline.store import catalog, checks, poolers, spaces, vectors
+from pipeline.store.engines import DRIVER, driver_of
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.server_urls import postgres_parameters
 from schemas.settings import Settings
@@ -98,6 +98,8 @@ def state(owner_url: str) -> DatabaseState:
     """Read the state of the database. Raises `DatabaseUnavailable`."""
     newest = ScriptDirectory.from_config(config(owner_url)).get_current_head()
     with _explained(), connected(owner_url) as engine, engine.begin() as connection:
+        poolers.require_direct(driver_of(connection), "BACKSCROLL_OWNER_DATABASE_URL")
+        checks.require_seen_vectors(connection)
         found = MigrationContext.configure(connection).get_current_revision()
         pgvector = connection.scalar(text("SELECT extversion FROM pg_extension WHERE extname = 'vector'"))
         return DatabaseState(
@@ -149,7 +151,7 @@ def _require_known(found: DatabaseState) -> None:
 @contextmanager
 def connected(url: str) -> Iterator[Engine]:
     """Make an engine of a URL for a block, without a pool. Raises what SQLAlchemy does."""
-    parameters = postgres_parameters(url) | {"connect_timeout": 5}
+    parameters = postgres_parameters(url) | {"connect_timeout": 5, "prepare_threshold": None}
     engine = create_engine(DRIVER, poolclass=pool.NullPool, connect_args=parameters)
     try:
         yield engine

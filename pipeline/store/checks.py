@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Row, text
 from pipeline.store import vectors
 from pipeline.store.statements import column, holds, number, run
 from pipeline.store.vectors import OWNERS
+from schemas.errors import SettingsError
 from schemas.kinds import ARRIVAL, EMBED, INGEST, PAYLOAD, SUMMARIZE, Kind
 
 _LOGIN = text("SELECT rolname, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
@@ -17,6 +18,10 @@ _SERVER = text("""
         to_regclass('alembic_version') IS NOT NULL AS migrated, clock_timestamp() AS at
 """)
 _IS_READ_ONLY = text("SELECT current_setting('transaction_read_only')::boolean")
+_HIDDEN_VECTORS = text("""
+    SELECT extnamespace::regnamespace::text FROM pg_extension
+    WHERE extname = 'vector' AND to_regtype('halfvec') IS NULL
+""")
 _MIGRATION = text("SELECT max(version_num) FROM alembic_version")
 _UNWALLED = text("""
     SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
@@ -79,6 +84,20 @@ def server(connection: Connection) -> Row[Any]:
 def is_read_only(connection: Connection) -> bool:
     """Tell whether Postgres takes no writes."""
     return holds(connection, _IS_READ_ONLY)
+
+
+def hidden_vectors(connection: Connection) -> str | None:
+    """Return the schema of pgvector if this role does not search it."""
+    return next(iter(column(connection, _HIDDEN_VECTORS)), None)
+
+
+def require_seen_vectors(connection: Connection) -> None:
+    """Raise `SettingsError` where pgvector is in a schema that this role does not search."""
+    if schema := hidden_vectors(connection):
+        raise SettingsError(
+            f"pgvector is in the schema {schema}, which {login(connection)[0]} does not search: run `backscroll db "
+            "roles` again, or as superuser: ALTER EXTENSION vector SET SCHEMA public"
+        )
 
 
 def migration(connection: Connection) -> str | None:

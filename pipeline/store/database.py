@@ -175,6 +175,7 @@ class Database:
                     "run `backscroll db upgrade`"
                 )
             if found == REVISION and not self._compared:
+                checks.require_seen_vectors(connection)
                 catalog.require(connection)
                 self._compared = True
         self._fits = True

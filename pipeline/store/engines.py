@@ -7,16 +7,15 @@ from typing import Any
 import psycopg
 from psycopg.types.json import set_json_dumps
 from pydantic_core import from_json, to_json
-from sqlalchemy import Engine, ExceptionContext, create_engine, event
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event
 from sqlalchemy.exc import InvalidatePoolError
 
+from pipeline.store import poolers, trips
 from pipeline.store.transactions import READ_ONLY, sqlstate_of
 from schemas.server_urls import postgres_parameters
 
 # Where a server is, libpq reads from its URL (`postgres_parameters`), which may name what SQLAlchemy does not know.
 DRIVER = "postgresql+psycopg://"
-# Vectors that are looked at in one step through their index (`hnsw.ef_search`).
-VECTORS_LOOKED_AT = 100
 
 # A network that goes away without a word: after 25 s without an answer, or 20 s (in milliseconds) with something sent
 # and not acknowledged, a connection is given up. By default TCP asks for the first time after two hours.
@@ -48,22 +47,24 @@ def make_engine(url: str, pool_size: int) -> Engine:
             **postgres_parameters(url),
             "connect_timeout": 5,
             "application_name": "backscroll",
-            # psycopg waits for five uses by default; nearly every statement is one of a few that come again and again
-            "prepare_threshold": 1,
+            # until it is known that no pooler is between
+            "prepare_threshold": None,
             **_KEEPALIVE,
         },
     )
 
     @event.listens_for(engine, "connect")
-    def _bound_waits(connection: object, _record: object) -> None:
-        # A stopped process lets go of its locks, and nobody waits for a lock longer than for a lease. In an index of
-        # vectors those of other chats and tenants are passed over, and the search goes on until it has enough.
-        with connection.cursor() as cursor:  # type: ignore[attr-defined]
-            cursor.execute(
-                "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'; SET jit = off; "
-                f"SET hnsw.iterative_scan = relaxed_order; SET hnsw.ef_search = {VECTORS_LOOKED_AT}"
-            )
-        connection.commit()  # type: ignore[attr-defined]
+    def _keep_for_the_session(driver: psycopg.Connection[object], _record: object) -> None:
+        if not poolers.is_pooled(driver):
+            driver.execute(poolers.settings_of("session"))
+            # psycopg waits for five uses by default; nearly every statement is one of a few that come again and again
+            driver.prepare_threshold = 1
+        driver.commit()
+
+    @event.listens_for(engine, "begin")
+    def _set_for_the_transaction(connection: Connection) -> None:
+        if (driver := driver_of(connection)).prepare_threshold is None:
+            trips.begin(driver, poolers.settings_of("transaction"))
 
     @event.listens_for(engine, "checkout")
     def _look(connection: psycopg.Connection[object], _record: object, _proxy: object) -> None:
@@ -76,6 +77,12 @@ def make_engine(url: str, pool_size: int) -> Engine:
             context.is_disconnect = True
 
     return engine
+
+
+def driver_of(connection: Connection) -> psycopg.Connection[Any]:
+    """Return psycopg's connection below one of SQLAlchemy's."""
+    driver: psycopg.Connection[Any] = connection.connection.driver_connection  # type: ignore[assignment]
+    return driver
 
 
 def still_there(connection: psycopg.Connection[Any]) -> None:

@@ -15,8 +15,10 @@ from psycopg import generators, waiting
 from psycopg.abc import PQGen
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.sql import Literal
+
+from pipeline.store.poolers import settings_of
 
 Statement = tuple[str, Mapping[str, Any]]
 """SQL with `%(name)s` for each parameter, and the parameters."""
@@ -34,12 +36,13 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 
 def begin(driver: "psycopg.Connection[Any]", command: str, *values: Any) -> None:
-    """Begin a transaction with a command that is sent together with BEGIN, `%s` in it for each value.
+    """Begin a transaction, unless one has begun, with a command that is sent together, `%s` in it for each value.
 
     Raises `psycopg.Error`.
     """
     literals = (Literal(value).as_string(driver) for value in values)
-    driver.pgconn.send_query(f"BEGIN; {command % tuple(literals)}".encode(driver.info.encoding))
+    first = "BEGIN; " if driver.info.transaction_status == TransactionStatus.IDLE else ""
+    driver.pgconn.send_query(f"{first}{command % tuple(literals)}".encode(driver.info.encoding))
     for result in driver.wait(generators.execute(driver.pgconn)):
         if result.status == ExecStatus.FATAL_ERROR:
             raise error_from_result(result)
@@ -78,11 +81,17 @@ def _exchange(
     connection = driver.pgconn
     new: Prepared = {}
     commands: list[Callable[[], None]] = []
-    for sql, values in statements:
+    # through a pooler nothing is kept in a session
+    keeps = driver.prepare_threshold is not None
+    for sql, values in statements if keeps else [(settings_of("transaction"), {}), *statements]:
         text, names = _numbered(sql)
         adapt = Transformer(driver)
         parameters = adapt.dump_sequence([values[name] for name in names], [PyFormat.AUTO] * len(names))
         key = sql, adapt.types or ()
+        if not keeps:
+            given = parameters, key[1], adapt.formats
+            commands.append(partial(connection.send_query_params, text, *given))
+            continue
         name = prepared.get(key) or new.get(key)
         if name is None:
             name = new[key] = b"trip%d" % next(_NUMBERS)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -72,3 +73,48 @@ def test_roles_need_a_superuser(here: Here, postgres: EmbeddedPostgres) -> None:
     refused = here("db", "roles", postgres.dsn("owner"))
     assert refused.returncode == 4
     assert "superuser" in refused.stderr
+
+
+def in_schema(postgres: EmbeddedPostgres, name: str, schema: str) -> None:
+    with psycopg.connect(postgres.superuser_dsn(name), autocommit=True) as server:
+        server.execute(f'CREATE SCHEMA "{schema}"; ALTER EXTENSION vector SET SCHEMA "{schema}"')
+
+
+@pytest.mark.parametrize("schema", ["extensions", "Vektoren & mehr", "расширения"])
+def test_pgvector_in_another_schema_is_found_by_the_roles(
+    here: Here, postgres: EmbeddedPostgres, tmp_path: Path, schema: str
+) -> None:
+    passwords = {role: conninfo_to_dict(postgres.dsn(role))["password"] for role in LOGIN_ROLES}
+    (tmp_path / "passwords.json").write_text(json.dumps(passwords))
+    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as server:
+        server.execute("DROP DATABASE IF EXISTS hosted WITH (FORCE)")
+        server.execute("CREATE DATABASE hosted")
+    with psycopg.connect(postgres.superuser_dsn("hosted"), autocommit=True) as server:
+        server.execute(f'CREATE SCHEMA "{schema}"; CREATE EXTENSION vector SCHEMA "{schema}"')
+    made = here(
+        "db", "roles", postgres.superuser_dsn(), "--database", "hosted", "--passwords-file", "passwords.json"
+    )
+    assert made.returncode == 0, made.stderr
+    (tmp_path / ".env").write_text(made.stdout)
+    settings = {
+        "BACKSCROLL_REDIS_URL": "redis://127.0.0.1:1/0",
+        "BACKSCROLL_EMBEDDING_PROVIDER": "deterministic",
+    }
+    upgraded = here("db", "upgrade", "--json", **settings)
+    assert upgraded.returncode == 0, upgraded.stderr
+    assert json.loads(upgraded.stdout)["vector_tables"]
+    findings = json.loads(here("doctor", "--json", **settings).stdout)["findings"]
+    assert [each["check"] for each in findings] == ["redis"]
+
+
+def test_pgvector_in_a_schema_that_no_role_searches_is_said_with_what_to_run(
+    here: Here, environment: dict[str, str], postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    in_schema(postgres, database_name, "elsewhere")
+    for command in (("db", "upgrade"), ("db", "status"), ("chats",)):
+        told = here(*command, **environment)
+        assert (told.returncode, "Traceback" in told.stderr) == (4, False)
+        assert "pgvector is in the schema elsewhere" in told.stderr
+        assert "ALTER EXTENSION vector SET SCHEMA public" in told.stderr
+    told = here("doctor", **environment)
+    assert (told.returncode, "pgvector is in the schema elsewhere" in told.stdout) == (6, True)

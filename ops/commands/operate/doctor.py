@@ -148,13 +148,16 @@ def _login(setting: str, url: SecretStr) -> Login:
     from sqlalchemy.exc import InterfaceError, OperationalError
 
     from pipeline.operations.doctor import collect
+    from pipeline.store import poolers
+    from pipeline.store.engines import driver_of
 
     try:
         with _connected(url) as opened:
             role, unbound = collect.login(opened)
+            pooled = poolers.is_pooled(driver_of(opened))
     except (OperationalError, InterfaceError) as error:
         return Login(setting=setting, problem=(str(error.orig).strip().splitlines() or [""])[0])
-    return Login(setting=setting, role=role, unbound=unbound)
+    return Login(setting=setting, role=role, unbound=unbound, pooled=pooled)
 
 
 @contextmanager

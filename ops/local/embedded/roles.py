@@ -22,6 +22,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from psycopg.errors import InsufficientPrivilege
 
+from pipeline.store import poolers
 from schemas.errors import DatabaseUnavailable, Permanent
 
 LoginRole = Literal["owner", "app", "maintenance", "backup"]
@@ -100,6 +101,7 @@ def provision(
         raise ProvisioningFailed(f"There is no password for: {', '.join(missing)}.")
     try:
         with psycopg.connect(superuser_dsn, autocommit=True, connect_timeout=10) as server:
+            poolers.require_direct(server, "SUPERUSER_URL")
             _require_administrator(server)
             server.execute("SELECT pg_advisory_lock(%s)", [ADVISORY_LOCK])
             _make_roles(server, passwords)
@@ -108,7 +110,7 @@ def provision(
                 inside.execute(RIGHTS_ON_SCHEMA)
                 return Provisioned(
                     server_version=inside.execute("SHOW server_version").fetchall()[0][0],
-                    vector_version=_make_extension(inside),
+                    vector_version=_make_extension(inside, database),
                 )
     except psycopg.OperationalError as error:
         raise DatabaseUnavailable(f"Postgres cannot be reached to prepare it: {error}") from error
@@ -186,12 +188,23 @@ def _make_database(server: psycopg.Connection, database: str) -> None:
     server.execute(sql.SQL(RIGHTS_ON_DATABASE).format(name=name))
 
 
-def _make_extension(inside: psycopg.Connection) -> str | None:
-    """Try to create pgvector in the database; returns its version, if it is there."""
+def _make_extension(inside: psycopg.Connection, database: str) -> str | None:
+    """Try to create pgvector in the database, and let the roles find it; returns its version, if it is there."""
     available = inside.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'").fetchone()
     if available:
         # without the right, an administrator creates it, as the doctor says, and `db upgrade` adds the vectors
         with contextlib.suppress(InsufficientPrivilege), inside.transaction():
             inside.execute("CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public")
-    row = inside.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
-    return row[0] if row else None
+    row = inside.execute(
+        "SELECT extversion, nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = extnamespace "
+        "WHERE extname = 'vector'"
+    ).fetchone()
+    if row is None:
+        return None
+    # hosted servers keep extensions in a schema of their own
+    names = {"schema": sql.Identifier(row[1]), "database": sql.Identifier(database)}
+    path = "public" if row[1] == "public" else "public, {schema}"
+    for role in map(role_name, LOGIN_ROLES):
+        set_path = f"ALTER ROLE {role} IN DATABASE {{database}} SET search_path = {path}"
+        inside.execute(sql.SQL(f"GRANT USAGE ON SCHEMA {{schema}} TO {role}; {set_path}").format(**names))
+    return str(row[0])

@@ -30,6 +30,13 @@ def logins(logins: Sequence[Login]) -> Iterator[Finding]:
                 "Nothing keeps tenants apart for this login.",
                 "Use the roles that `backscroll db roles` makes.",
             )
+        if login.pooled and login.setting == "BACKSCROLL_OWNER_DATABASE_URL":
+            yield warning(
+                "pooler",
+                f"{login.setting} goes through a connection pooler",
+                "`backscroll db upgrade` refuses it: its locks belong to a session.",
+                "Name Postgres itself there, by its own port.",
+            )
     if not any(login.setting == "BACKSCROLL_MAINTENANCE_DATABASE_URL" for login in logins):
         yield warning(
             "role",
@@ -81,7 +88,14 @@ def postgres(server: Server) -> Iterator[Finding]:
             "As owner: ALTER TABLE … ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY.",
         )
     no_vectors = "Search goes only by keywords, and embedding stays pending."
-    if server.pgvector is None:
+    if server.hidden_vectors is not None:
+        yield error(
+            "extension",
+            f"pgvector is in the schema {server.hidden_vectors}, which the roles do not search",
+            "Processes wait, and `backscroll db upgrade` refuses.",
+            "Run `backscroll db roles` again, or as superuser: ALTER EXTENSION vector SET SCHEMA public.",
+        )
+    elif server.pgvector is None:
         remedy = "As superuser: CREATE EXTENSION vector; then `backscroll db upgrade`."
         yield warning("extension", "the extension pgvector is not in this database", no_vectors, remedy)
     elif tuple(int(part) for part in server.pgvector.split(".")[:2]) < OLDEST_PGVECTOR:
@@ -91,7 +105,7 @@ def postgres(server: Server) -> Iterator[Finding]:
             "Before 0.8 a search inside a large chat finds too little.",
             "Install a newer pgvector, and ALTER EXTENSION vector UPDATE.",
         )
-    if server.pgvector is not None and not server.vector_tables:
+    if server.pgvector is not None and not server.vector_tables and server.hidden_vectors is None:
         what = "pgvector is there, and its tables are not"
         yield error("extension", what, no_vectors, "Run `backscroll db upgrade`.")
     if server.invalid_indexes:

@@ -63,13 +63,15 @@ def server(database: Database) -> Server:
     with database.unscoped() as connection:
         row = checks.server(connection)
         migration = checks.migration(connection) if row.migrated else None
-        differences = list(catalog.differences(connection)) if migration == REVISION else []
+        hidden = checks.hidden_vectors(connection)
+        differences = list(catalog.differences(connection)) if migration == REVISION and not hidden else []
         return Server(
             version=row.version,
             pgvector=row.pgvector,
+            hidden_vectors=hidden,
             migration=migration,
             differences=[what for _, what in differences],
-            is_lacking=any(is_needed for is_needed, _ in differences),
+            is_lacking=bool(hidden) or any(is_needed for is_needed, _ in differences),
             needed=REVISION,
             vector_tables=vectors.exist(connection),
             read_only=checks.is_read_only(connection),

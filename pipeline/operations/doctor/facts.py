@@ -15,6 +15,8 @@ class Login:
     problem: str | None = None
     # row-level security does not bind it
     unbound: bool = False
+    # a pooler is between
+    pooled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +25,8 @@ class Server:
 
     version: int
     pgvector: str | None
+    # its schema, if the role does not search it
+    hidden_vectors: str | None = None
     migration: str | None
     needed: str
     vector_tables: bool = False

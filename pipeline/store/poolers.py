@@ -1,0 +1,42 @@
+"""Connections through a pooler such as PgBouncer, of which each transaction may be another server process's.
+
+What a session keeps there, another client would find: prepared statements, settings, advisory locks.
+"""
+
+from typing import Any
+
+import psycopg
+
+from schemas.errors import SettingsError
+
+# A stopped process lets go of its locks, and nobody waits for a lock longer than for a lease. In an index of vectors
+# those of other chats and tenants are passed over, and the search goes on until it has enough.
+_SETTINGS = {
+    "idle_in_transaction_session_timeout": "10s",
+    "lock_timeout": "15s",
+    "jit": "off",
+    "hnsw.iterative_scan": "relaxed_order",
+    # vectors that are looked at in one step
+    "hnsw.ef_search": "100",
+}
+
+
+def settings_of(span: str) -> str:
+    """Return the statement that sets what every transaction relies on, for a `session` or a `transaction`."""
+    is_local = str(span == "transaction").lower()
+    return "SELECT " + ", ".join(f"set_config('{n}', '{v}', {is_local})" for n, v in _SETTINGS.items())
+
+
+def is_pooled(driver: "psycopg.Connection[Any]") -> bool:
+    """Tell whether the server process that answers is another than let us in."""
+    (answers,) = driver.execute("SELECT pg_backend_pid()").fetchone() or (None,)
+    return bool(answers != driver.info.backend_pid)
+
+
+def require_direct(driver: "psycopg.Connection[Any]", setting: str) -> None:
+    """Raise `SettingsError` for a connection through a pooler, where a lock or setting of a session would be lost."""
+    if is_pooled(driver):
+        raise SettingsError(
+            f"{setting} goes through a connection pooler, such as PgBouncer: name Postgres itself there, by its own "
+            "port. The URLs of the other roles may go through it"
+        )
