@@ -120,11 +120,28 @@ def length(app: Celery, queue: str) -> int:
         return int(connection.default_channel.client.llen(queue))
 
 
+# The task that is next in the queue of payloads, and since when: tasks bear no time.
+OLDEST = "backscroll.accept.oldest"
+_NOTE_OLDEST = """
+    local task = redis.call('LINDEX', KEYS[1], -1)
+    if not task then return redis.call('DEL', KEYS[2]) end
+    local mark = redis.sha1hex(string.sub(task, -1000))
+    if redis.call('HGET', KEYS[2], 'mark') ~= mark then
+        redis.call('HSET', KEYS[2], 'mark', mark, 'since', redis.call('TIME')[1])
+    end
+"""
+
+
 def note_sweep(app: Celery) -> None:
-    """Note that a sweep has just been done. Raises `kombu.exceptions.OperationalError` when Redis is away."""
+    """Note that a sweep has just been done, and which payload task is the oldest.
+
+    Raises `kombu.exceptions.OperationalError` when Redis is away.
+    """
     with app.connection_for_write() as connection:
         try:
-            connection.default_channel.client.set(SWEPT, 1, ex=SWEPT_SECONDS)
+            client = connection.default_channel.client
+            client.set(SWEPT, 1, ex=SWEPT_SECONDS)
+            client.eval(_NOTE_OLDEST, 2, ACCEPT.full_name, OLDEST)
         except ResponseError as error:
             # Redis is full: the sweep itself is done
             log.warning("sweep_not_noted", error=str(error))
@@ -135,6 +152,14 @@ def seconds_since_sweep(app: Celery) -> float | None:
     with app.connection_for_read() as connection:
         left = int(connection.default_channel.client.pttl(SWEPT))
     return None if left < 0 else SWEPT_SECONDS - left / 1000
+
+
+def oldest_payload_seconds(app: Celery) -> float:
+    """Return how long sweeps have seen the same payload task as the next one. Raises as `length` does."""
+    with app.connection_for_read() as connection:
+        client = connection.default_channel.client
+        since = client.hget(OLDEST, "since")
+        return float(client.time()[0] - int(since)) if since else 0.0
 
 
 def worker_arguments(queues: list[Queue]) -> list[str]:

@@ -23,6 +23,8 @@ class QueueStatus:
     workers: dict[str, list[str]] | None = None
     # None: no sweep within a day
     swept_seconds_ago: float | None = None
+    # how long the oldest payload task has waited
+    accept_seconds: float = 0.0
 
 
 def look(settings: Settings, *, workers: bool) -> QueueStatus:
@@ -31,7 +33,7 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
     from redis.exceptions import RedisError
 
     from workers.connection import probe
-    from workers.queues import QUEUES, length, seconds_since_sweep
+    from workers.queues import ACCEPT, QUEUES, length, oldest_payload_seconds, seconds_since_sweep
 
     problem: str | None = None
     try:
@@ -47,6 +49,7 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
         with closing(connection.open_queue(settings)) as app:
             lengths = {name: length(app, queue.full_name) for name, queue in QUEUES.items()}
             swept = seconds_since_sweep(app)
+            waited = oldest_payload_seconds(app)
             answers = (app.control.inspect(timeout=ANSWER_SECONDS).active_queues() or {}) if workers else {}
     except (OperationalError, RedisError) as error:
         return QueueStatus(problem=problem or f"Redis does not do what is asked: {error}", queues={})
@@ -56,4 +59,10 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
             name: sorted(worker for worker, its in served.items() if queue.full_name in its)
             for name, queue in QUEUES.items()
         }
-    return QueueStatus(problem=problem, queues=lengths, workers=serving, swept_seconds_ago=swept)
+    return QueueStatus(
+        problem=problem,
+        queues=lengths,
+        workers=serving,
+        swept_seconds_ago=swept,
+        accept_seconds=waited if lengths[ACCEPT.name] else 0.0,
+    )

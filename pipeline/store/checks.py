@@ -17,6 +17,12 @@ _SERVER = text("""
         (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS pgvector,
         to_regclass('alembic_version') IS NOT NULL AS migrated, clock_timestamp() AS at
 """)
+# A backend in a transaction waits for what its client sends, or for it to take what was sent.
+_HELD_UP = text("""
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND usename = current_user AND wait_event_type = 'Client'
+        AND xact_start < now() - make_interval(secs => :seconds)
+""")
 _IS_READ_ONLY = text("SELECT current_setting('transaction_read_only')::boolean")
 _HIDDEN_VECTORS = text("""
     SELECT extnamespace::regnamespace::text FROM pg_extension
@@ -79,6 +85,11 @@ def login(connection: Connection) -> tuple[str, bool]:
 def server(connection: Connection) -> Row[Any]:
     """Return `version` (major), `pgvector`, `migrated` (whether the tables exist) and `at`, the time."""
     return run(connection, _SERVER).one()
+
+
+def held_up(connection: Connection, seconds: float) -> int:
+    """Return how many transactions of this role, older than so many seconds, wait for their client."""
+    return number(connection, _HELD_UP, seconds=seconds)
 
 
 def is_read_only(connection: Connection) -> bool:

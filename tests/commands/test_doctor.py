@@ -22,7 +22,7 @@ from pipeline.enrich import prompts
 from pipeline.ingest.accept import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import retention
-from pipeline.operations.doctor import collect
+from pipeline.operations.doctor import check_servers, collect
 from pipeline.operations.doctor import diagnose as diagnosis
 from pipeline.operations.doctor.facts import Broker, Facts, LateJobs, Login, Server, Spaces
 from pipeline.operations.doctor.finding import worst
@@ -35,7 +35,8 @@ from tests.conftest import CHECKOUT, POLICY, REFUSALS, TENANT, message, refusing
 from tests.ingest.test_quarantine import as_owner
 from tests.providers.chat_server import ChatServer, Reply, Request, refused, well
 from tests.test_pipeline import place
-from workers.queues import QUEUES
+from workers.app import make_app
+from workers.queues import ACCEPT, QUEUES, note_sweep
 
 CHAT = "test:1"
 LOGINS = [Login(setting="BACKSCROLL_DATABASE_URL"), Login(setting="BACKSCROLL_MAINTENANCE_DATABASE_URL")]
@@ -152,6 +153,49 @@ def test_a_redis_that_answers_and_refuses_is_a_finding_and_not_a_failure(
     assert [(each["check"], each["severity"]) for each in told] == [("redis", "error")]
     assert told[0]["what"].startswith(("Redis takes no writes: ", "Redis does not let the login of "))
     assert (status.code, told[0]["what"] in status.out.replace("\n", " ")) == (0, True)
+    assert found(run) == {}
+
+
+def test_a_payload_that_no_worker_takes_is_found_by_its_age(
+    run: Run, memory: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_servers, "ACCEPT_SECONDS", 1.0)
+    with make_app(settings) as app:
+
+        def send(text: str) -> None:
+            app.send_task("backscroll.ingest", args=[text * 1000], queue=ACCEPT.full_name)
+
+        try:
+            send("старое сообщение")
+            note_sweep(app)
+            time.sleep(2.1)
+            # What comes after it makes it no younger
+            send("新消息 📬")
+            note_sweep(app)
+            assert found(run) == {"accept": "error"}
+        finally:
+            app.control.purge()
+        note_sweep(app)
+    assert found(run) == {}
+
+
+def test_a_transaction_that_waits_for_its_client_is_found(
+    run: Run, memory: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert settings.database_url
+    monkeypatch.setattr(collect, "HELD_UP_SECONDS", 0.5)
+    with psycopg.connect(settings.database_url.get_secret_value()) as stopped:
+        # Given a process that was stopped between two statements, and one that was in the middle of one
+        stopped.execute("SELECT 1")
+        with psycopg.connect(settings.database_url.get_secret_value()) as half:
+            half.pgconn.enter_pipeline_mode()
+            half.pgconn.send_query_params(b"SELECT $1::text", ["наполовину".encode()])
+            half.pgconn.send_flush_request()
+            half.pgconn.flush()
+            time.sleep(1)
+            (finding,) = diagnose(run)["findings"]
+            half.close()
+    assert (finding["check"], "2 transactions" in finding["what"]) == ("held-up", True)
     assert found(run) == {}
 
 

@@ -195,6 +195,7 @@ def _ask_redis(settings: Settings) -> Broker:
         appendonly=configured.get("appendonly"),
         policy=configured.get("maxmemory-policy"),
         used_bytes=int(memory.get("used_memory", 0)),
+        accept_seconds=queues.accept_seconds,
         max_bytes=int(memory.get("maxmemory", 0)),
         unserved={name: length for name, length in queues.queues.items() if not serving.get(name)},
     )

@@ -11,6 +11,8 @@ OLDEST_POSTGRES = 15
 # Below it a search inside a chat may find too little (iterative scans came with 0.8).
 OLDEST_PGVECTOR = (0, 8)
 FULL_SHARE = 0.9
+# A payload of 8 MB takes seconds.
+ACCEPT_SECONDS = 300.0
 DIFFERENCES_SHOWN = 5
 
 
@@ -50,6 +52,13 @@ def postgres(server: Server) -> Iterator[Finding]:
     if server.version < OLDEST_POSTGRES:
         why = f"Backscroll needs {OLDEST_POSTGRES} or later."
         yield error("version", f"Postgres is of version {server.version}", why, "Upgrade Postgres.")
+    if server.held_up:
+        yield warning(
+            "held-up",
+            f"{server.held_up:,} transactions have waited for their client for long",
+            "A process of ours hangs or was stopped, and what it has locked waits for it.",
+            "Restart the HTTP API or the worker that hangs; its logs say where.",
+        )
     if server.read_only:
         yield error(
             "read-only",
@@ -146,6 +155,13 @@ def broker(broker: Broker) -> Iterator[Finding]:
         what = f"Redis is {broker.used_bytes / broker.max_bytes:.0%} full"
         remedy = "Raise maxmemory, and check whether a queue has no worker."
         yield error("redis", what, "When it is full no task can be queued.", remedy)
+    if broker.accept_seconds > ACCEPT_SECONDS:
+        yield error(
+            "accept",
+            f"the oldest task in the queue accept has waited for {broker.accept_seconds / 60:,.0f} min",
+            "What bots have sent by Celery is not stored, and its worker may hang.",
+            "Look into the log of `backscroll worker accept`, and restart it.",
+        )
     for queue, tasks in broker.unserved.items():
         yield Finding(
             "error" if tasks else "warning",

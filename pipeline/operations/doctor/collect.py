@@ -32,6 +32,8 @@ from pipeline.store.chats import tenant_ids
 from pipeline.store.database import Database
 from schemas.vectors import EmbeddingSpace
 
+# No transaction of ours waits for more than the next statement.
+HELD_UP_SECONDS = 30.0
 Sample = Mapping[str, Sequence[str]]
 """The chats to check closely, by tenant."""
 
@@ -74,6 +76,7 @@ def server(database: Database) -> Server:
             is_lacking=bool(hidden) or any(is_needed for is_needed, _ in differences),
             needed=REVISION,
             vector_tables=vectors.exist(connection),
+            held_up=checks.held_up(connection, HELD_UP_SECONDS),
             read_only=checks.is_read_only(connection),
             unprotected=checks.unwalled(connection),
             invalid_indexes=checks.invalid_indexes(connection),

@@ -30,6 +30,8 @@ class Server:
     migration: str | None
     needed: str
     vector_tables: bool = False
+    # transactions that have waited for their client for long
+    held_up: int = 0
     # a standby, or set to be so
     read_only: bool = False
     # what is not as the newest migration makes it
@@ -74,6 +76,8 @@ class Broker:
     used_bytes: int = 0
     # 0: no limit
     max_bytes: int = 0
+    # how long the oldest payload task has waited
+    accept_seconds: float = 0.0
     # waiting tasks by queue, of the queues that no worker serves
     unserved: Mapping[str, int] = field(default_factory=dict)
 
