@@ -13,12 +13,14 @@ from typing import Any
 
 import jsonschema
 import psycopg
+import pytest
 import typer
 
 from ops.cli import COMMANDS, Commands, app
 from ops.local.embedded.cluster import SETTINGS
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import role_name
+from schemas.load_settings import OTHERS
 from schemas.settings import PREFIX, Settings
 from tests.deployment.conftest import CHECKOUT, VARIABLE, ours, seconds
 from workers.app import make_app
@@ -90,7 +92,7 @@ def test_there_is_no_password_in_the_file_and_none_by_default(services: Services
     secret = re.compile("PASSWORD|API_KEY|BASIC_AUTH|(?<!^BACKSCROLL)_URL$")
     for name, service in services.items():
         for variable, value in service.get("environment", {}).items():
-            if not secret.search(variable):
+            if not secret.search(variable) or value == "":
                 continue
             used = list(VARIABLE.finditer(value))
             assert used, f"{name}: {variable} is written out"
@@ -203,13 +205,45 @@ def test_operators_have_a_service_that_runs_only_when_it_is_asked_for(
 
 
 def test_the_settings_exist(services: Services) -> None:
-    known = {PREFIX + name.upper() for name in Settings.model_fields} | {PREFIX + "SUPERUSER_URL"}
+    known = {PREFIX + name.upper() for name in (*Settings.model_fields, *OTHERS)}
     for name, service in ours(services).items():
         given = {variable for variable in service["environment"] if variable.startswith(PREFIX)}
         assert given <= known, name
     image = re.findall(rf"^ +({PREFIX}\w+)=", (CHECKOUT / "ops/Dockerfile").read_text(), re.MULTILINE)
     assert image
     assert set(image) <= known
+
+
+def environment_of(service: dict[str, Any], written: dict[str, str]) -> dict[str, str]:
+    """What a container finds, as Compose puts it together: `environment` goes before its files."""
+    assert service["env_file"] == [{"path": ".env", "required": False}]
+    return written | service["environment"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("BACKSCROLL_SESSION_GAP_MINUTES", "45"),
+        ("BACKSCROLL_LLM_DAILY_BUDGET", "2.5"),
+        ("BACKSCROLL_RETENTION_DAYS", "365"),
+        ("BACKSCROLL_SESSION_SUMMARY_CANARIES", "telegram:-100,app:сад"),
+    ],
+)
+def test_any_setting_in_the_file_of_passwords_reaches_every_process(
+    services: Services, name: str, value: str
+) -> None:
+    for service, described in ours(services).items():
+        assert environment_of(described, {name: value})[name] == value, service
+
+
+def test_no_process_gets_a_password_of_another(services: Services) -> None:
+    written = {name: f"secret-{name}" for name in example()}
+    # what all of them have in a URL, and what callers send
+    shared = {"REDIS_PASSWORD", "BACKSCROLL_APP_PASSWORD", "BACKSCROLL_API_KEY"}
+    for service, described in ours(services).items():
+        found = environment_of(described, written)
+        for name in example().keys() - shared:
+            assert found[name] == "", f"{service} finds {name}"
 
 
 def test_each_process_logs_in_as_the_role_it_needs_and_no_other(services: Services) -> None:
