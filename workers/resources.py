@@ -46,6 +46,7 @@ from schemas.load_settings import load_settings
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 from workers import queues
+from workers.claim_file import ClaimFile
 from workers.logging import OUTAGES
 
 log = structlog.get_logger(OUTAGES)
@@ -68,6 +69,11 @@ class Resources:
         # the tenant and chat served last, by kind of job
         self.turns: dict[str, Turn] = {}
         self._handlers: dict[str, Handler] = {}
+
+    @cached_property
+    def claims(self) -> ClaimFile:
+        """Return the file with what this process has claimed."""
+        return ClaimFile(self.settings)
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -242,7 +248,9 @@ def run(app: Celery, kind: str) -> Outcome:
     with waiting():
         # without pgvector there is nowhere to write: vectors stay pending until `db upgrade` finds the extension
         if kind != EMBED.name or held.database.has_vectors():
-            outcome = runner.run(held.database, kind, held.handler(kind), held.policy(kind), held.turns)
+            outcome = runner.run(
+                held.database, kind, held.handler(kind), held.policy(kind), held.turns, held.claims.holding
+            )
     # the summary of a changed session is due only after a while, and the sweep finds it then
     debounced = {SUMMARIZE.name, EXTRACT.name} if held.settings.summarize_debounce_seconds else set()
     for follower in sorted(

@@ -23,6 +23,7 @@ from pipeline.store.database import Database
 from schemas.errors import BackscrollError
 from schemas.load_settings import load_settings
 from workers import resources
+from workers.claim_file import release_dead
 from workers.logging import configure_logging
 
 log = structlog.get_logger(__name__)
@@ -71,17 +72,25 @@ def _unbind(**_: Any) -> None:
 @worker_process_init.connect
 def _drop_inherited(**_: Any) -> None:
     # The parent's connections must not be used by two; `current` makes new ones for this process.
-    resources.current()
+    held = resources.current()
+    with resources.waiting():
+        # of the process whose place it takes, if that was killed
+        release_dead(held.settings, held.database)
 
 
 @worker_ready.connect
 def _tell_what_it_waits_for(**_: Any) -> None:
-    """Log at the start that Postgres is away or this clock wrong, as no task may come to log it."""
-    database = Database.from_settings(load_settings())
+    """Log at the start that Postgres is away or this clock wrong, as no task may come to log it.
+
+    What a killed worker held comes back, too: a worker of threads has no processes that would look.
+    """
+    settings = load_settings()
+    database = Database.from_settings(settings)
     try:
         database.check()
         if abs(skew := collect.skew_seconds(database)) > SKEW_WARNING_SECONDS:
             log.warning("clock_differs", database_ahead_seconds=round(skew), remedy="keep time by NTP")
+        release_dead(settings, database)
     except BackscrollError as error:
         log.warning("worker_waits", error=str(error))
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -53,8 +54,29 @@ def await_memory(
                 before, moved_at = now, time.monotonic()
             elif not warned and time.monotonic() - moved_at > STALL_SECONDS:
                 warned = True
-                bars.console.print(
-                    f"There was no progress for {STALL_SECONDS:.0f} s: do workers run (`backscroll status --workers`)?",
-                    style="yellow",
-                )
+                bars.console.print(_why_nothing_moves(database, tenant_id), style="yellow", highlight=False)
             pause(LOOK_SECONDS)
+
+
+def _why_nothing_moves(database: Database, tenant_id: str) -> str:
+    from pipeline.jobs import dead_letters
+    from pipeline.jobs.dead_letters import JobFilter
+
+    running, leased = dead_letters.listing(database, tenant_id, JobFilter(state="running"))
+    (_, pending), (_, retrying) = (
+        dead_letters.listing(database, tenant_id, JobFilter(state=state), limit=1)
+        for state in ("pending", "retrying")
+    )
+    sentences = [f"There was no progress for {STALL_SECONDS:.0f} s."]
+    if ends := [job.due_at for job in running if job.due_at]:
+        sentences.append(
+            f"{leased:,} jobs are claimed: a worker does them, or has died, and then another one does them once their "
+            f"leases end, by {max(ends).astimezone(UTC):%H:%M:%S} UTC."
+        )
+    if retrying:
+        sentences.append(
+            f"{retrying:,} have failed and are tried again (`backscroll jobs list --state retrying`)."
+        )
+    if pending or not running:
+        sentences.append(f"{pending:,} wait for a worker: do workers run (`backscroll status --workers`)?")
+    return " ".join(sentences)

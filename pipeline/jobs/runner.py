@@ -9,7 +9,8 @@ next sweep.
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, MutableMapping, Sequence, Set
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from itertools import groupby
 from time import monotonic
 
@@ -79,14 +80,15 @@ def run(
     handler: Handler,
     policy: Policy,
     turns: MutableMapping[str, Turn] | None = None,
+    holding: Callable[[Sequence[Claim]], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> Outcome:
     """Claim a batch of a kind and let `handler` do it, tenant by tenant.
 
-    `turns` keeps by kind who was served last, so that the next claim starts after them. What the handler raises
-    releases its claims, to be tried again with a growing delay, or given up when the error is permanent or the attempts
-    are used up. When it fails for several at once, each is done alone, so that one bad row takes no other with it.
-    Tenants whose turn has not come after half of the lease are left for another run. Only errors of the statements here
-    (Postgres is away) are raised.
+    `turns` keeps by kind who was served last, so that the next claim starts after them; `holding` is entered while
+    claims are held. What the handler raises releases its claims, to be tried again with a growing delay, or given up
+    when the error is permanent or the attempts are used up. When it fails for several at once, each is done alone, so
+    that one bad row takes no other with it. Tenants whose turn has not come after half of the lease are left for
+    another run. Only errors of the statements here (Postgres is away) are raised.
     """
     with database.maintenance() as connection:
         claimed = store_claims.claim(
@@ -103,6 +105,14 @@ def run(
     # tenants with few rows go first: a tenant's flood fills the batch, and takes long
     share = Counter(claim.tenant_id for claim in claims)
     claims.sort(key=lambda c: (share[c.tenant_id], c.tenant_id, c.priority, c.key))
+    with holding(claims):
+        done = _do_all(database, kind, claims, handler, policy)
+    return replace(done, more=claimed.more or done.more)
+
+
+def _do_all(
+    database: Database, kind: str, claims: Sequence[Claim], handler: Handler, policy: Policy
+) -> Outcome:
     follows: set[str] = set()
     failed = 0
     left: list[Claim] = []
@@ -127,7 +137,7 @@ def run(
         claimed=len(claims),
         finished=finished,
         failed=failed,
-        more=claimed.more or bool(left),
+        more=bool(left),
         follows=frozenset(follows),
     )
 

@@ -107,6 +107,11 @@ _TAKE = text(f"""
     FROM picked WHERE jobs.tenant_id = picked.tenant_id AND jobs.kind = :kind AND jobs.key = picked.key
     RETURNING {_GIVEN}, false AS abandoned
 """)
+# As after any failed attempt it waits: what has killed its worker several times in a row is not given up in seconds.
+_RELEASE_DEAD = text("""
+    UPDATE jobs SET due_at = least(due_at, now() + make_interval(secs => 2.0 ^ attempts))
+    WHERE claimed IS NOT NULL AND token = ANY(CAST(:tokens AS bigint[]))
+""")
 _LOCK_SWEEP = text("SELECT pg_try_advisory_xact_lock(:key)")
 _MARK_EXHAUSTED_DEAD = text(f"""
     UPDATE jobs SET claimed = NULL,
@@ -214,6 +219,11 @@ SWEEPING = 0x62737765
 def lock_sweep(connection: Connection) -> bool:
     """Hold off other sweeps until this transaction ends; return False if another one is under way."""
     return holds(connection, _LOCK_SWEEP, key=SWEEPING)
+
+
+def release_dead(connection: Connection, tokens: Sequence[int]) -> int:
+    """End the leases of a process that is surely gone, by their tokens; return how many it still had (maintenance)."""
+    return run(connection, _RELEASE_DEAD, tokens=list(tokens)).rowcount
 
 
 def mark_exhausted_dead(connection: Connection, max_attempts: int) -> int:

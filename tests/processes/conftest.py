@@ -1,7 +1,7 @@
 """A whole deployment in processes: a Redis, a worker of each queue and, where a story asks for it, the clock."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -59,24 +59,27 @@ class Deployment:
     redis: "redis_client.Redis[str]"
     app: Celery
     workers: dict[str, CeleryTestWorker] = field(default_factory=dict)
+    processes: dict[str, Process] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
         """Where a bot reaches the queues."""
         return str(self.broker.config()["url"])
 
-    def start_workers(self, *, include: str | None = None, **environment: str) -> None:
-        """A worker of each queue, all at the same time, with the arguments that `backscroll` gives it.
+    def start_workers(
+        self, *, names: Iterable[str] = QUEUES, include: str | None = None, **environment: str
+    ) -> None:
+        """A worker of each of these queues, all at the same time, with the arguments that `backscroll` gives it.
 
         They import one more module, if one is named, and have this environment too.
         """
         told = {**self.environment, **environment}
-        for name in QUEUES:
+        for name in names:
             command = self._command(name)
             if include:
                 at = command.index("worker") + 1
                 command[at:at] = ["-I", include]
-            process = Process(name, command, self.folder, told)
+            process = self.processes[name] = Process(name, command, self.folder, told)
             self.workers[name] = CeleryTestWorker(WorkerProcess(process), self.app)
         for worker in self.workers.values():
             worker.ready()

@@ -1,0 +1,51 @@
+"""`import --wait` says why nothing moves, as far as that is known."""
+
+import io
+
+import pytest
+from rich.console import Console
+from sqlalchemy import text
+
+from ops.console import waiting
+from pipeline.ingest.accept import accept
+from pipeline.store.database import Database
+from schemas.messages import ChatIn
+from tests.conftest import TENANT, message
+
+
+@pytest.mark.parametrize(
+    ("change", "told", "not_told"),
+    [
+        (None, "1 wait for a worker: do workers run", "are claimed"),
+        (
+            "claimed = wanted, due_at = '2199-01-01 10:20:30+00'",
+            "or has died, and then another one does them once their leases end, by 10:20:30 UTC",
+            "do workers run",
+        ),
+        (
+            "attempts = 2, due_at = now() + interval '1 hour', last_error = 'Нет ответа'",
+            "1 have failed and are tried again",
+            "are claimed",
+        ),
+    ],
+)
+def test_what_is_waited_for_is_said(
+    database: Database, monkeypatch: pytest.MonkeyPatch, change: str | None, told: str, not_told: str
+) -> None:
+    accept(database, TENANT, ChatIn(chat_id="test:чат"), [message(0, "Привет 👋")])
+    if change is not None:
+        with database.tenant(TENANT) as connection:
+            connection.execute(text(f"UPDATE jobs SET {change}"))
+    monkeypatch.setattr(waiting, "STALL_SECONDS", -1)
+    written = io.StringIO()
+    waiting.await_memory(
+        database,
+        TENANT,
+        ["test:чат"],
+        Console(file=written, width=1000),
+        shown=False,
+        pause=lambda _: None,
+        limit_seconds=1,
+    )
+    assert told in written.getvalue()
+    assert not_told not in written.getvalue()

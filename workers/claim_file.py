@@ -1,0 +1,102 @@
+"""A file with what a process has claimed, by which the next worker knows what a killed one has left behind.
+
+The file is locked (`flock`) while its process lives, and the kernel unlocks it when that ends, however it ends: no
+process number is mistaken for another's. Files of other hosts and other databases are left alone.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import structlog
+
+from pipeline.jobs.runner import Claim
+from pipeline.store import claims as store
+from pipeline.store.database import Database
+from schemas.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+
+class ClaimFile:
+    """The claims of one process; where it can write no file they come back when their leases end."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._lock = threading.Lock()
+        self._tokens: set[int] = set()
+        self._file: int | None = None
+        try:
+            folder = _folder(settings)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # it gets the name under which others look once it is locked
+            fresh = folder / f".{secrets.token_hex(8)}"
+            self._file = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            fresh.rename(folder / f"{os.getpid()}-{fresh.name[1:]}.json")
+        except OSError as error:
+            self._do_without(error)
+
+    @contextmanager
+    def holding(self, claims: Sequence[Claim]) -> Iterator[None]:
+        """Keep these claims in the file during a block."""
+        tokens = {claim.token for claim in claims}
+        self._write(tokens, set())
+        try:
+            yield
+        finally:
+            self._write(set(), tokens)
+
+    def _write(self, more: set[int], fewer: set[int]) -> None:
+        with self._lock:
+            self._tokens = (self._tokens | more) - fewer
+            if self._file is None or not (more or fewer):
+                return
+            text = json.dumps(sorted(self._tokens)).encode()
+            try:
+                os.pwrite(self._file, text, 0)
+                os.ftruncate(self._file, len(text))
+            except OSError as error:
+                self._do_without(error)
+
+    def _do_without(self, error: OSError) -> None:
+        self._file = None
+        log.warning("claims_not_noted", error=str(error))
+
+
+def release_dead(settings: Settings, database: Database) -> None:
+    """Let the claims of processes of this host that are gone come back after the delay of a failed attempt."""
+    for path in _folder(settings).glob("*.json"):
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            # another worker has just started, too
+            continue
+        with os.fdopen(file, "rb") as dead:
+            try:
+                fcntl.flock(dead, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # its process lives
+                continue
+            try:
+                tokens = json.load(dead)
+            except ValueError:
+                # it ended while it wrote, or before it had claimed anything
+                tokens = []
+            if tokens:
+                with database.maintenance() as connection:
+                    released = store.release_dead(connection, tokens)
+                log.warning("claims_of_dead_worker", process=path.stem.partition("-")[0], released=released)
+            path.unlink()
+
+
+def _folder(settings: Settings) -> Path:
+    url = settings.database_url.get_secret_value() if settings.database_url else ""
+    place = sha256(f"{socket.gethostname()}\0{url}".encode()).hexdigest()[:16]
+    return settings.data_dir / "claims" / place
