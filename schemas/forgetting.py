@@ -1,9 +1,9 @@
 """What to forget, and the receipt for it."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from schemas.base import Closed, Frozen
 from schemas.messages import Id
@@ -59,3 +59,22 @@ class Receipt(Frozen):
     created_at: datetime
     finished_at: datetime | None
     """Null: not finished yet."""
+
+
+class ForgottenEntry(Closed):
+    """An entry of a suppression list."""
+
+    hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    """Of what is forgotten, with the tenant's key."""
+    kind: ForgetKind | Literal["unremembered", "memory"]
+    until: datetime | None
+    """What was sent until then is kept out; null: all."""
+
+
+class Forgotten(Closed):
+    """The suppression list of a tenant, to be taken to another database of the same tenant."""
+
+    tenant: str
+    key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    """With it a guess can be checked: keep the list as secret as the database."""
+    entries: list[ForgottenEntry]

@@ -1,7 +1,9 @@
 """Back up the database while it is in use, and restore one."""
 
 import contextlib
-from collections.abc import Iterator
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,10 @@ from ops.local.embedded.folder import make_folder
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import DATABASE
 from ops.local.processes import cores
+from pipeline.erasure import forget, forgotten
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.store import poolers
 from pipeline.store.database import Database
 from schemas.errors import (
@@ -25,10 +31,12 @@ from schemas.errors import (
     SchemaOutdated,
     SettingsError,
 )
+from schemas.forgetting import Forgotten
 from schemas.settings import Settings
 
 STAGING = "backscroll_restored"
 REPLACED = "backscroll_replaced"
+LOOK_SECONDS = 0.5
 # Tables and indexes restored at once, if there are as many cores.
 JOBS = 4
 
@@ -42,6 +50,10 @@ class Restored:
     chats: int
     messages: int
     sessions: int
+    # what was forgotten after the backup and is in it: forgotten again
+    forgotten_again: int = 0
+    # entries of the suppression lists that this was looked up in; None: there was none of a later time
+    suppressed: int | None = None
 
 
 def back_up(settings: Settings, target: Path, tell: OnStep) -> int:
@@ -87,9 +99,12 @@ def _url_for(user: str, settings: Settings) -> str | None:
     return f"'postgresql://{user}@{address}'"
 
 
-def restore(settings: Settings, file: Path, *, replace: bool, tell: OnStep) -> Restored:
+def restore(
+    settings: Settings, file: Path, *, replace: bool, tell: OnStep, later: Sequence[Forgotten] = ()
+) -> Restored:
     """Replace the database of the data folder by the file's, once that was migrated and read back beside it.
 
+    What the suppression list of the former database or one of a `later` time has is forgotten in it before.
     Raises `InvalidInput` for a wrong file, and without `replace` for a folder with messages; `SchemaOutdated` for a
     file of a newer version; `RunsAlready`, and other `BackscrollError`s.
     """
@@ -98,7 +113,11 @@ def restore(settings: Settings, file: Path, *, replace: bool, tell: OnStep) -> R
             "BACKSCROLL_DATABASE_URL names a Postgres of your own, which only its superuser can restore into. Stop "
             "Backscroll, make an empty database with its roles (`backscroll db roles`), and run:\n"
             f"  pg_restore --exit-on-error --dbname {url} {file}\n"
-            "  backscroll db upgrade"
+            "  backscroll db upgrade\n"
+            "What was forgotten after the backup is there again then. If the former database still answers, keep its "
+            "suppression list before, and forget again after:\n"
+            "  backscroll forget export forgotten.jsonl\n"
+            "  backscroll forget again forgotten.jsonl"
         )
     # before anything is created
     revision, known = archive.revision(archive.program("pg_restore"), file), migrate.revisions()
@@ -116,6 +135,8 @@ def restore(settings: Settings, file: Path, *, replace: bool, tell: OnStep) -> R
                 "backup, --data-dir names another folder",
                 field="replace",
             )
+        kept = _suppressed(server)
+        lists = [*(kept or []), *later]
         with psycopg.connect(superuser, autocommit=True) as connection:
             version = connection.info.server_version // 10000
             _drop(connection, STAGING)
@@ -125,16 +146,62 @@ def restore(settings: Settings, file: Path, *, replace: bool, tell: OnStep) -> R
                 archive.restore(program, file, server.superuser_dsn(STAGING), min(JOBS, cores()), tell)
                 tell("migrating its tables")
                 migrate.upgrade(server.dsn("owner", database=STAGING))
+                tell("forgetting again what was forgotten since")
+                again = _forget_again(server, settings, lists)
                 found = _read(server)
                 _swap(connection)
             finally:
                 _drop(connection, STAGING)
-    return found
+    entries = None if kept is None and not later else sum(len(each.entries) for each in lists)
+    return dataclasses.replace(found, forgotten_again=again, suppressed=entries)
 
 
 def has_cluster(data_dir: Path) -> bool:
     """Return whether the folder holds data of an embedded Postgres."""
     return any(data_dir.glob("postgres-[0-9][0-9]"))
+
+
+@contextlib.contextmanager
+def _database(server: EmbeddedPostgres, name: str) -> Iterator[Database]:
+    database = Database(
+        server.dsn("app", database=name), server.dsn("maintenance", database=name), pool_size=2
+    )
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def _suppressed(server: EmbeddedPostgres) -> list[Forgotten] | None:
+    """Return the suppression lists of all tenants of the database that is to be replaced; None without tables."""
+    with psycopg.connect(server.superuser_dsn(DATABASE)) as connection:
+        if connection.execute("SELECT to_regclass('public.suppression_list')").fetchone() in {None, (None,)}:
+            return None
+        tenants = [each for (each,) in connection.execute("SELECT tenant_id FROM tenant_keys ORDER BY 1")]
+    with _database(server, DATABASE) as database:
+        return [found for each in tenants if (found := forgotten.suppressed(database, each)) is not None]
+
+
+def _forget_again(server: EmbeddedPostgres, settings: Settings, lists: Sequence[Forgotten]) -> int:
+    """Forget in the restored database what these lists have, to the end; return how many things."""
+    with _database(server, STAGING) as database:
+        begun = [
+            (listed.tenant, receipt)
+            for listed in lists
+            for receipt in forgotten.forget_again(database, listed).receipts
+        ]
+        handler = forget.forgetter(database, SessionPolicy.of(settings))
+        policy = Policy(batch=1, lease_seconds=settings.lease_seconds, max_attempts=settings.job_max_attempts)
+        for tenant, receipt in begun:
+            while forget.get(database, tenant, receipt.id).finished_at is None:
+                if reason := forget.given_up(database, tenant, receipt.id):
+                    raise archive.ArchiveFailed(
+                        f"What was forgotten after the backup cannot be forgotten in it ({reason}): the former "
+                        "database is kept."
+                    )
+                if not runner.run(database, "forget", handler, policy).claimed:
+                    time.sleep(LOOK_SECONDS)
+    return len(begun)
 
 
 def _messages(server: EmbeddedPostgres) -> int:
@@ -156,17 +223,12 @@ def _read(server: EmbeddedPostgres) -> Restored:
         """).fetchall()[0]
         tenants = [each for (each,) in connection.execute("SELECT tenant_id FROM tenants")]
     found = Restored(migration=row[0], tenants=row[1], chats=row[2], messages=row[3], sessions=row[4])
-    database = Database(
-        server.dsn("app", database=STAGING), server.dsn("maintenance", database=STAGING), pool_size=1
-    )
-    try:
+    with _database(server, STAGING) as database:
         database.check()
         seen = 0
         for tenant in tenants:
             with database.tenant(tenant) as as_app:
                 seen += as_app.exec_driver_sql("SELECT count(*) FROM messages").scalar_one()
-    finally:
-        database.close()
     if seen != found.messages:
         raise archive.ArchiveFailed(
             f"Of {found.messages:,} restored messages the tenants see {seen:,}: the former database is kept."

@@ -6,6 +6,7 @@ killed at any point, it goes on with what is left.
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
@@ -53,6 +54,23 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
         suppression_list.put(connection, tenant_id, subject.kind, hashes, None if for_good else until)
         receipt_id = store.insert_receipt(connection, tenant_id, subject.kind, known, digest, until)
         _enqueue(connection, tenant_id, receipt_id, {given, *names}, trace_id)
+    return get(database, tenant_id, receipt_id)
+
+
+def again(database: Database, tenant_id: str, subject: Subject, until: datetime | None) -> Receipt:
+    """Forget what was forgotten elsewhere `until` then (None: for good), under this one id and no other of a person."""
+    known: dict[str, Any] = subject.model_dump(exclude_none=True)
+    if subject.sender_id is not None:
+        known["senders"] = [subject.sender_id]
+    with database.tenant(tenant_id) as connection:
+        suppression_list.lock(connection, tenant_id, exclusive=True)
+        digest = suppression.hash_of(
+            suppression_list.ensure_key(connection, tenant_id), subject.kind, *subject.names
+        )
+        suppression_list.put(connection, tenant_id, subject.kind, [digest], until)
+        at = until or chats.clock(connection)
+        receipt_id = store.insert_receipt(connection, tenant_id, subject.kind, known, digest, at)
+        _enqueue(connection, tenant_id, receipt_id, [subject.names], None)
     return get(database, tenant_id, receipt_id)
 
 

@@ -1,6 +1,6 @@
 """SQL of forgetting: its receipts, and what belongs to a user, a chat or a tenant, found and deleted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -101,6 +101,10 @@ _NAME = text("""
     UPDATE forget_receipts SET subject = subject || jsonb_build_object('names', CAST(:names AS text[]))
     WHERE id = :id AND subject IS NOT NULL
 """)
+_CHATS = text("SELECT chat_id FROM chats WHERE moved_to IS NULL")
+_NAMES_OF_MESSAGES = text(
+    "SELECT id, chat_id, external_id FROM messages WHERE id > :after ORDER BY id LIMIT :limit"
+)
 _DROP_RECEIPT = text("DELETE FROM forget_receipts WHERE id = :id")
 
 
@@ -248,3 +252,16 @@ def keep_names(connection: Connection, receipt_id: int, names: Sequence[str]) ->
 def drop_receipt(connection: Connection, receipt_id: int) -> None:
     """Delete a receipt that nobody was given."""
     run(connection, _DROP_RECEIPT, id=receipt_id)
+
+
+def chat_ids(connection: Connection) -> list[str]:
+    """Return the id of each chat."""
+    return column(connection, _CHATS)
+
+
+def names_of_messages(connection: Connection, at_once: int = 10_000) -> Iterator[tuple[str, str]]:
+    """Yield `(chat, external id)` of each message."""
+    after = 0
+    while rows := run(connection, _NAMES_OF_MESSAGES, after=after, limit=at_once).all():
+        yield from ((row.chat_id, row.external_id) for row in rows)
+        after = rows[-1].id

@@ -49,10 +49,15 @@ _IS_NAMED = text("""
         OR EXISTS (SELECT 1 FROM pruned_senders WHERE sender_id = :id)
 """)
 _HAS_WRITTEN = text("SELECT EXISTS (SELECT 1 FROM messages WHERE sender_id = :id)")
-_SOME_SEEN = text("""
+_SEEN = """
     SELECT sender_id FROM chat_members WHERE sender_id <> '' UNION
     SELECT sender_id FROM user_senders UNION SELECT user_id FROM users
-    LIMIT :limit
+"""
+_SOME_SEEN = text(f"{_SEEN} LIMIT :limit")
+# a bot is no member, and a memory may be of somebody who never wrote
+_OF_ALL = text(f"""
+    {_SEEN} UNION SELECT sender_id FROM messages
+    UNION SELECT user_id FROM memories WHERE user_id IS NOT NULL
 """)
 
 
@@ -119,3 +124,8 @@ def has_written(connection: Connection, sender_id: str) -> bool:
 def some_seen(connection: Connection) -> list[str]:
     """Return ids of senders and users, up to `SEEN`."""
     return column(connection, _SOME_SEEN, limit=SEEN)
+
+
+def of_all(connection: Connection) -> list[str]:
+    """Return every id of a sender or user that something is stored of; reads all messages."""
+    return column(connection, _OF_ALL)

@@ -37,6 +37,7 @@ _PUT = text("""
                      ELSE greatest(suppression_list.until, excluded.until) END
 """)
 _REMOVE = text("DELETE FROM suppression_list WHERE hash = :hash")
+_ENTRIES = text("SELECT hash, kind, until FROM suppression_list ORDER BY created_at, hash")
 _LISTED = text("SELECT hash, until FROM suppression_list WHERE hash = ANY(:hashes)")
 
 
@@ -72,11 +73,16 @@ def key(connection: Connection) -> bytes | None:
     return next((bytes(found) for found in column(connection, _KEY)), None)
 
 
+def put_key(connection: Connection, tenant_id: str, key: bytes) -> bytes:
+    """Give a tenant without a key this one; return its key."""
+    chats.ensure_tenant(connection, tenant_id)
+    run(connection, _CREATE_KEY, tenant=tenant_id, key=key)
+    return bytes(run(connection, _KEY).scalar_one())
+
+
 def ensure_key(connection: Connection, tenant_id: str) -> bytes:
     """Return the tenant's key, made if there is none."""
-    chats.ensure_tenant(connection, tenant_id)
-    run(connection, _CREATE_KEY, tenant=tenant_id, key=secrets.token_bytes(KEY_BYTES))
-    return bytes(run(connection, _KEY).scalar_one())
+    return put_key(connection, tenant_id, secrets.token_bytes(KEY_BYTES))
 
 
 def put(
@@ -94,3 +100,8 @@ def remove(connection: Connection, entry: bytes) -> None:
 def listed(connection: Connection, hashes: Collection[bytes]) -> dict[bytes, Row[Any]]:
     """Return those of these hashes that are on the suppression list, each with its `until`."""
     return {bytes(row.hash): row for row in run(connection, _LISTED, hashes=list(hashes))}
+
+
+def entries(connection: Connection) -> list[tuple[bytes, str, datetime | None]]:
+    """Return the whole list: `(hash, kind, until)` of each entry."""
+    return [(bytes(row.hash), row.kind, row.until) for row in run(connection, _ENTRIES)]

@@ -2,12 +2,17 @@
 
 import io
 import sys
+from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
+from ops.commands.data.forgotten_files import write_forgotten
 from pipeline.erasure import erase
+from pipeline.people import suppression
+from pipeline.store import chats
 from pipeline.store.database import Database
+from schemas.forgetting import Forgotten
 from tests.commands.conftest import CHAT, SAMPLE, Run
 from tests.conftest import TENANT
 from tests.test_pipeline import rows
@@ -105,3 +110,48 @@ def test_what_was_asked_is_listed_with_its_answer(run: Run) -> None:
     assert (listed["query"], listed["answer"]) == ("Which internet provider?", "Ondaclara.")
     assert "Which internet provider?" in run("queries").out
     assert run("queries", "answer", "ctx_none", "x").code == 3
+
+
+def listed(database: Database, key: bytes, *named: suppression.Named) -> Forgotten:
+    """A list of another database, with an entry for each of these and one for somebody who is not known here."""
+    with database.tenant(TENANT) as connection:
+        until = chats.clock(connection).isoformat()
+    entries = [
+        {
+            "hash": suppression.hash_of(key, *each).hex(),
+            "kind": each[0],
+            "until": None if each[0] == "message" else until,
+        }
+        for each in (*named, ("user", "telegram:незнакомка"))
+    ]
+    return Forgotten.model_validate({"tenant": TENANT, "key": key.hex(), "entries": entries})
+
+
+@pytest.mark.parametrize("own_key", [False, True])
+def test_a_list_of_another_database_is_forgotten_here(
+    run: Run, database: Database, tmp_path: Path, *, own_key: bool
+) -> None:
+    file = tmp_path / "遗忘.jsonl"
+    one = str(rows(database, "SELECT min(external_id) FROM messages WHERE sender_id <> 'telegram:12'")[0][0])
+    if own_key:
+        run("forget", "message", CHAT, "неизвестное", "--unseen", "--yes")
+    write_forgotten(file, listed(database, b"k" * 32, ("user", "telegram:12"), ("message", CHAT, one)))
+    done = run("forget", "again", file, "--json").json
+    assert (done["taken_over"], done["lost"], len(done["receipts"])) == ((2, 1, 2) if own_key else (3, 0, 2))
+    assert all(receipt["finished_at"] for receipt in done["receipts"])
+    left = rows(database, "SELECT sender_id, external_id FROM messages WHERE chat_id = 'telegram:-100420'")
+    assert left
+    assert "telegram:12" not in {sender for sender, _ in left}
+    assert one not in {external for _, external in left}
+    # the others of the person are left alone, and once more there is nothing to do
+    assert own_key or run("forget", "again", file, "--json").json["receipts"] == []
+    # and what this one has can be taken to the next
+    exported = run("forget", "export", tmp_path / "ещё.jsonl", "--json").json
+    assert exported["entries"] >= 2
+    assert (tmp_path / "ещё.jsonl").stat().st_mode & 0o077 == 0
+    assert run("forget", "again", file, "--tenant", "another").code == 2
+
+
+def test_without_any_forgetting_there_is_no_list(run: Run, tmp_path: Path) -> None:
+    assert run("forget", "export", tmp_path / "нет.jsonl").code == 3
+    assert run("forget", "again", tmp_path / "нет.jsonl").code == 2

@@ -12,12 +12,13 @@ import pytest
 from alembic import command
 
 from migrations import REVISION
+from ops.commands.data.forgotten_files import write_forgotten
 from ops.local import migrate
 from ops.local.embedded.folder import open_lock, take
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.stack import LOCK
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.erasure import forget
+from pipeline.erasure import forget, forgotten
 from pipeline.ingest.accept import accept
 from pipeline.store.database import Database
 from schemas.forgetting import Subject
@@ -181,6 +182,78 @@ def test_nothing_is_written_over(here: Here, data_dir: Path, tmp_path: Path) -> 
     kept = here("backup", "b.dump", "--data-dir", str(data_dir))
     assert kept.returncode == 2
     assert "--overwrite" in kept.stderr
+
+
+FORGOTTEN = (
+    Subject(kind="user", sender_id="test:аня"),
+    Subject(kind="user", sender_id="test:李雷"),
+    Subject(kind="message", chat_id="test:غرفة", external_id="٣"),
+    Subject(kind="chat", chat_id="test:küche 🍲"),
+)
+
+
+def talk(database: Database) -> None:
+    """What is in the backup: of each of the forgotten something, and something else."""
+    room = [
+        message(0, "Секрет Ани", id="١", sender_id="test:аня"),
+        message(1, "这是李雷的秘密", id="٢", sender_id="test:李雷"),
+        message(2, "سر في رسالة", id="٣", sender_id="test:kept"),
+        message(3, "stays", id="٤", sender_id="test:kept"),
+    ]
+    accept(database, TENANT, ChatIn(chat_id="test:غرفة"), room)
+    accept(
+        database, TENANT, ChatIn(chat_id="test:küche 🍲"), [message(0, "Geheimnis", sender_id="test:kept")]
+    )
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["the first forgetting", "after another one"])
+@pytest.mark.parametrize("where", ["in place", "fresh, with the list", "fresh, without"])
+def test_what_was_forgotten_after_the_backup_stays_forgotten(
+    here: Here, data_dir: Path, tmp_path: Path, where: str, *, before: bool
+) -> None:
+    # Given a backup, and then forgettings
+    with EmbeddedPostgres(data_dir, durable=False) as server:
+        database = migrated(server)
+        talk(database)
+        if before:
+            forget.start(database, TENANT, Subject(kind="user", sender_id="test:vorher"))
+        assert here("backup", "b.dump", "--data-dir", str(data_dir)).returncode == 0
+        for subject in FORGOTTEN:
+            forget.start(database, TENANT, subject)
+        listed = forgotten.suppressed(database, TENANT)
+        assert listed is not None
+        write_forgotten(tmp_path / "забыто.jsonl", listed)
+        database.close()
+    # When it is restored
+    target, options = "fresh", []
+    if where == "in place":
+        target, options = str(data_dir), ["--replace"]
+    elif where == "fresh, with the list":
+        options = ["--forgotten", "забыто.jsonl"]
+    told = here("restore", "b.dump", "--data-dir", target, *options)
+    assert told.returncode == 0, told.stderr
+    stored = texts(tmp_path / target)
+    if where == "fresh, without":
+        assert len(stored) == 5
+        assert "is there again" in told.stdout
+        return
+    # Then it is forgotten again, and does not come back
+    assert stored == ["stays"]
+    assert "4 were there, and are forgotten again" in told.stdout
+    with EmbeddedPostgres(tmp_path / target) as server:
+        database = Database(server.dsn("app"), server.dsn("maintenance"))
+        late = message(-5, "опять", id="٩", sender_id="test:аня")
+        assert accept(database, TENANT, ChatIn(chat_id="test:غرفة"), [late]).kept_out == 1
+        database.close()
+
+
+def test_a_file_that_is_no_suppression_list_is_refused(here: Here, dump: Path, tmp_path: Path) -> None:
+    for text in ("Привет", "{}", '{"tenant": "default", "key": "00", "entries": []}'):
+        (tmp_path / "забыто.jsonl").write_text(text)
+        refused = here("restore", "b.dump", "--data-dir", "fresh", "--forgotten", "забыто.jsonl")
+        assert refused.returncode == 2
+        assert "Traceback" not in refused.stderr
+        assert not (tmp_path / "fresh").exists()
 
 
 def test_a_postgres_of_ones_own_takes_its_url_or_is_told_the_command(

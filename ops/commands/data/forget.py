@@ -8,6 +8,7 @@ finished by the workers or the next run; given up, it ends with 5.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ from ops.console import receipts as console_receipts
 from ops.console import rendering
 from ops.console.command import Call, command
 from ops.console.options import ChatArgument, DryRunOption, SenderArgument, UnseenOption, YesOption
+from schemas.errors import InvalidInput, NotFound
 from schemas.forgetting import Subject
 from schemas.payloads import parse_payload
 
@@ -93,6 +95,49 @@ def receipts(call: Call) -> None:
     ]
     headings = ("receipt", "what", "messages", "begun (UTC)", "finished")
     call.answer({"receipts": found}, rendering.rows(headings, cells, right=("receipt", "messages")))
+
+
+@command(app, "backscroll forget export forgotten.jsonl")
+def export(
+    call: Call, file: Annotated[Path, "File to write, which holds no names but a key: keep it secret."]
+) -> None:
+    """Write the suppression list, to forget again what a backup of an earlier time brings back."""
+    from ops.commands.data.forgotten_files import write_forgotten
+    from pipeline.erasure import forgotten
+
+    with call.opened() as (settings, database):
+        found = forgotten.suppressed(database, settings.tenant)
+    if found is None:
+        raise NotFound("nothing was ever forgotten: there is no suppression list")
+    write_forgotten(file, found)
+    call.answer(
+        {"file": str(file.absolute()), "entries": len(found.entries)},
+        f"{file}: {len(found.entries):,} entries of {found.tenant}. After a restore: backscroll forget again {file}",
+    )
+
+
+@command(app, "backscroll forget again forgotten.jsonl")
+def again(call: Call, file: Annotated[Path, "File that `backscroll forget export` wrote."]) -> None:
+    """Take a suppression list over, and forget again what of it is stored here, as after a restore."""
+    from ops.commands.data.forgotten_files import read_forgotten
+    from pipeline.erasure import forgotten
+
+    lists = read_forgotten(file)
+    with call.opened() as (settings, database):
+        if other := [each.tenant for each in lists if each.tenant != settings.tenant]:
+            raise InvalidInput(f"{file} is of the tenant {other[0]}: say --tenant {other[0]}", field="tenant")
+        done = [forgotten.forget_again(database, each) for each in lists]
+        receipts = [
+            console_receipts.finished(database, settings, receipt)
+            for each in done
+            for receipt in each.receipts
+        ]
+    taken_over, lost = sum(each.taken_over for each in done), sum(each.lost for each in done)
+    call.answer(
+        {"taken_over": taken_over, "lost": lost, "receipts": receipts},
+        f"{taken_over:,} entries were not known here; what was stored of {len(receipts):,} is forgotten again.",
+        *([f"{lost:,} entries have another key: what comes of them is not kept out."] if lost else []),
+    )
 
 
 def _forget(call: Call, given: dict[str, str], options: ForgetOptions) -> None:

@@ -55,6 +55,10 @@ def backup(
 def restore(
     file: Annotated[Path, "File that `backscroll backup` wrote."],
     replace: Annotated[bool, "Replace a database that has messages: they are deleted."] = False,
+    forgotten: Annotated[
+        Path | None,
+        "What was forgotten since, as `backscroll forget export` wrote it: it is forgotten again.",
+    ] = None,
     as_json: JsonOption = False,
     data_dir: DataDirOption = None,
 ) -> None:
@@ -62,14 +66,20 @@ def restore(
 
     A wrong or damaged file, and one of a newer version, is refused before anything changes; tables of an older
     version are migrated. The former database is deleted when the backup has been read back; until then there must be
-    space for both. What was forgotten since the backup is there again: forget it again.
+    space for both. What was forgotten since is forgotten again, as far as it is known: by the suppression list of
+    the former database, or by a file with **--forgotten**.
     """
+    from ops.commands.data.forgotten_files import read_forgotten
     from ops.local import backup as local_backup
 
     began = time.monotonic()
     with rendering.patience("Restoring", shown=not as_json) as tell:
         found = local_backup.restore(
-            connection.configured(data_dir), file.absolute(), replace=replace, tell=tell
+            connection.configured(data_dir),
+            file.absolute(),
+            replace=replace,
+            tell=tell,
+            later=[] if forgotten is None else read_forgotten(forgotten),
         )
     seconds = time.monotonic() - began
     if as_json:
@@ -78,8 +88,14 @@ def restore(
     start = ["backscroll", "up"]
     if data_dir is not None:
         start += ["--data-dir", str(data_dir.absolute())]
+    since = (
+        "What was forgotten after the backup is there again: nothing here says what it was (--forgotten)."
+        if found.suppressed is None
+        else f"What was forgotten since was looked up in it by {found.suppressed:,} entries of the suppression list: "
+        f"{found.forgotten_again:,} were there, and are forgotten again."
+    )
     print(
         f"Restored and read back in {seconds:.1f} s: {found.messages:,} messages and {found.sessions:,} sessions in "
-        f"{found.chats:,} chats of {found.tenants:,} tenants, at migration {found.migration}. "
+        f"{found.chats:,} chats of {found.tenants:,} tenants, at migration {found.migration}. {since} "
         f"Start it with: {shlex.join(start)}"
     )

@@ -1,0 +1,91 @@
+"""Take a suppression list to another database of the same tenant, as after a restore, and forget there again.
+
+An entry names nobody. So everything that is stored is hashed with the list's key and looked up: what was forgotten
+after a backup had been made is found in it, and nothing else is.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from pipeline.erasure import forget
+from pipeline.people import suppression
+from pipeline.store import erasure as store
+from pipeline.store import identities
+from pipeline.store import suppression as suppression_list
+from pipeline.store.database import Database
+from schemas.forgetting import Forgotten, ForgottenEntry, Receipt, Subject
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgottenAgain:
+    """What became of a suppression list."""
+
+    # entries that were not in this database's
+    taken_over: int
+    # entries of another key, of nothing that is stored here: they cannot be taken over
+    lost: int
+    # a forgetting for each thing that is stored here
+    receipts: list[Receipt]
+
+
+def suppressed(database: Database, tenant_id: str) -> Forgotten | None:
+    """Return a tenant's suppression list; None if nothing was ever forgotten."""
+    with database.tenant(tenant_id) as connection:
+        key = suppression_list.key(connection)
+        if key is None:
+            return None
+        found = [
+            ForgottenEntry.model_validate({"hash": digest.hex(), "kind": kind, "until": until})
+            for digest, kind, until in suppression_list.entries(connection)
+        ]
+    return Forgotten(tenant=tenant_id, key=key.hex(), entries=found)
+
+
+def forget_again(database: Database, forgotten: Forgotten) -> ForgottenAgain:
+    """Take a suppression list over, and begin to forget what of it is stored here. Raises `DatabaseUnavailable`."""
+    given = bytes.fromhex(forgotten.key)
+    with database.tenant(forgotten.tenant) as connection:
+        suppression_list.lock(connection, forgotten.tenant, exclusive=True)
+        same_key = suppression_list.put_key(connection, forgotten.tenant, given) == given
+        own = {digest: until for digest, _, until in suppression_list.entries(connection)}
+        listed = {bytes.fromhex(entry.hash): entry for entry in forgotten.entries}
+        new = {
+            digest: entry
+            for digest, entry in listed.items()
+            if not (same_key and digest in own and _covers(own[digest], entry.until))
+        }
+        if same_key:
+            for digest, entry in new.items():
+                suppression_list.put(connection, forgotten.tenant, entry.kind, [digest], entry.until)
+        kinds = {entry.kind for entry in new.values()}
+        found = {
+            digest: subject
+            for subject in _stored(connection, kinds)
+            if (digest := suppression.hash_of(given, subject.kind, *subject.names)) in new
+        }
+    receipts = [
+        forget.again(database, forgotten.tenant, subject, new[digest].until)
+        for digest, subject in found.items()
+    ]
+    lost = 0 if same_key else len(new) - len(found)
+    return ForgottenAgain(taken_over=len(new) - lost, lost=lost, receipts=receipts)
+
+
+def _covers(own: datetime | None, until: datetime | None) -> bool:
+    return own is None or (until is not None and until <= own)
+
+
+def _stored(connection: Connection, kinds: Collection[str]) -> Iterator[Subject]:
+    """Yield everything stored here that might have been forgotten, of these kinds."""
+    if "tenant" in kinds:
+        yield Subject(kind="tenant")
+    if "chat" in kinds:
+        yield from (Subject(kind="chat", chat_id=each) for each in store.chat_ids(connection))
+    if "user" in kinds:
+        yield from (Subject(kind="user", sender_id=each) for each in identities.of_all(connection) if each)
+    if "message" in kinds:
+        for chat_id, external_id in store.names_of_messages(connection):
+            yield Subject(kind="message", chat_id=chat_id, external_id=external_id)
