@@ -22,9 +22,9 @@ from pipeline.enrich.protocols import Source, Summarizer
 from pipeline.enrich.session_summary import summarize_session
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summary_policy import SummaryPolicy, is_due, is_for_model
-from pipeline.jobs import failures, runner
+from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.store import chats, counters, jobs, sessions, summary_memories
+from pipeline.store import chats, committed, counters, jobs, sessions, summary_memories
 from pipeline.store.database import Database
 from schemas.errors import (
     BudgetSpent,
@@ -130,6 +130,15 @@ def _summarize(
                     priority=claim.priority,
                     trace_id=claim.trace_id,
                 )
+            committed.tell(
+                connection,
+                "session_summarized",
+                tenant=tenant_id,
+                session_id=session_id,
+                chat_id=row.chat_id,
+                model=made.model,
+                trace_id=claim.trace_id,
+            )
             counters.add(
                 connection,
                 tenant_id,
@@ -183,7 +192,7 @@ def _make(
 
 def _end_with_fallback(connection: Connection, claim: Claim, row: Row[Any], failure: Exception) -> None:
     """Note why the model's summary is missing, and keep the job due if the model is to be asked again."""
-    reason = failures.reason_of(failure)
+    reason = runner.fail(claim, failure)
     log.warning("summary_extracted", key=claim.key, trace_id=claim.trace_id, error=reason)
     sessions.set_status(connection, row.id, row.revision, "summarized", reason)
     failed = {} if isinstance(failure, BudgetSpent) else FAILED

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline.enrich.session_summary import count_left
-from pipeline.store import counters, sessions
+from pipeline.store import committed, counters, sessions
 from schemas.sessions import EXTRACTIVE, is_named
 
 QUIET_TIME, QUIET_SESSIONS = timedelta(days=7), 7
@@ -62,6 +62,14 @@ def is_due(connection: Connection, tenant_id: str, row: Row[Any], policy: Summar
     """Tell whether a session is to be summarized now, and mark one that is not."""
     if row.status != "open" and row.message_count < policy.min_messages:
         sessions.set_status(connection, row.id, row.revision, "skipped")
+        committed.tell(
+            connection,
+            "session_skipped",
+            tenant=tenant_id,
+            session_id=row.id,
+            chat_id=row.chat_id,
+            reason="too short",
+        )
         counters.add(connection, tenant_id, {"session_summary_skipped_small": 1})
         return False
     is_current = (row.summary_revision, row.summary_version) == (row.revision, policy.version)

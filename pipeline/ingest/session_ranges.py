@@ -11,6 +11,7 @@ from pipeline.ingest import sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.store import (
     chats,
+    committed,
     counters,
     edits,
     entity_graph,
@@ -65,7 +66,10 @@ class Rewrite:
                 )
         store.reshape(connection, self.cut)
         store.grow(connection, self.grown)
-        store.insert(connection, tenant_id, self.begun)
+        for session_id, chat_id in store.insert(connection, tenant_id, self.begun):
+            committed.tell(
+                connection, "session_opened", tenant=tenant_id, session_id=session_id, chat_id=chat_id
+            )
         counters.add(connection, tenant_id, {"sessions_opened": len(self.begun)})
 
 
@@ -118,6 +122,15 @@ def closed(
     """
     ended = sessions.close_ended(connection, list(traces), policy.gap, policy.ttl)
     counters.add(connection, tenant_id, {"sessions_closed": len(ended)})
+    for session in ended:
+        committed.tell(
+            connection,
+            "session_closed",
+            tenant=tenant_id,
+            session_id=session.id,
+            chat_id=session.chat_id,
+            messages=session.message_count,
+        )
     kinds = [kind for kind, wanted in ((SUMMARIZE, policy.summaries), (EXTRACT, policy.facts)) if wanted]
     if not (remembered and kinds):
         return []

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, PoolProxiedConnection
 from sqlalchemy.exc import InvalidatePoolError, ProgrammingError
 
 from migrations import REVISION
-from pipeline.store import catalog, checks, counters, trips, vectors
+from pipeline.store import catalog, checks, committed, counters, trips, vectors
 from pipeline.store.engines import make_engine, still_there
 from pipeline.store.transactions import sqlstate_of, transaction, translating
 from schemas.errors import SchemaOutdated, SettingsError, WritesRefused
@@ -77,10 +77,12 @@ class Database:
         With `keeps_plans` each statement is planned once, for any parameters, by indexes: for those that are looked up
         in one chat, and not where the planner has to see how large that is.
         """
+        lines: list[committed.Line] = []
         with self._fitting(self._app, transaction) as connection:
             trips.begin(_driver(connection.connection), _WITH_PLANS if keeps_plans else _AS_TENANT, tenant_id)
-            with counters.collected(connection):
+            with committed.lines_of(connection, lines), counters.collected(connection):
                 yield connection
+        committed.write(lines)
 
     @contextmanager
     def undecided(self) -> Iterator[Connection]:

@@ -50,6 +50,7 @@ _INSERT = text(f"""
         token_count, participants
     FROM jsonb_to_recordset(:begun) AS begun (chat_id text, session_key text, language text, {_SHAPES})
     ORDER BY chat_id, session_key, started_at
+    RETURNING id, chat_id
 """)
 _GROW = text(f"""
     UPDATE conversation_sessions s SET started_at = grown.started_at, ended_at = grown.ended_at,
@@ -156,13 +157,14 @@ def _as_json(shape: Shape, **more: Any) -> dict[str, Any]:
     return {**asdict(shape), **times, "participants": list(shape.participants), **more}
 
 
-def insert(connection: Connection, tenant_id: str, begun: Sequence[Begun]) -> None:
-    """Begin sessions."""
+def insert(connection: Connection, tenant_id: str, begun: Sequence[Begun]) -> list[tuple[int, str]]:
+    """Begin sessions; return `(id, chat)` of each."""
     rows = [
         _as_json(b.shape, chat_id=b.chat_id, session_key=b.session_key, language=b.language) for b in begun
     ]
-    if rows:
-        run(connection, _INSERT, tenant=tenant_id, begun=Jsonb(rows))
+    if not rows:
+        return []
+    return [(row.id, row.chat_id) for row in run(connection, _INSERT, tenant=tenant_id, begun=Jsonb(rows))]
 
 
 def grow(connection: Connection, grown: Mapping[int, Shape]) -> None:
