@@ -35,7 +35,8 @@ TAKEN_OVER_SECONDS = 10.0
 class Changed:
     """The outcome of an edit or a deletion."""
 
-    # `pending`: the message has not come yet; `kept_out`: it was deleted or its sender is not to be remembered
+    # `pending`: the message has not come yet; `kept_out`: it was deleted, its sender is not to be remembered, or what
+    # is to be deleted is not there, and will be dropped if it comes
     outcome: Literal["edited", "unchanged", "pending", "deleted", "kept_out"]
     # kinds of jobs that are due now
     follows: frozenset[str] = field(default_factory=frozenset)
@@ -170,7 +171,7 @@ def delete(
         store.drop_pending(connection, chat_id, [external_id])
         message = store.find(connection, chat_id, external_id, locked=False)
         if message is None:
-            return Changed(outcome="deleted")
+            return Changed(outcome="kept_out")
         subject = {"kind": "message", "chat_id": chat_id, "external_id": external_id}
         until = chats.database_now(connection)
         receipt_id = erasure.insert_receipt(connection, tenant_id, "message", subject, digest, until)

@@ -100,13 +100,10 @@ def require_chat(database: Database, tenant_id: str, chat_id: str) -> None:
 def require_message(database: Database, tenant_id: str, chat_id: str, external_id: str) -> None:
     """Raise `NotFound`, which suggests similar ids, for a message or chat neither seen nor forgotten."""
     require_chat(database, tenant_id, chat_id)
+    if seen_message(database, tenant_id, chat_id, external_id):
+        return
     with database.tenant(tenant_id) as connection:
         address = chat_moves.address(connection, chat_id, external_id)
-        if edits.find(connection, *address, locked=False) is not None:
-            return
-        # a forgotten chat's messages are unknown
-        if _is_suppressed(connection, ("message", *address), ("chat", address[0])):
-            return
         known = dict.fromkeys(messages.some_external_ids(connection, address[0], COMPARED_MESSAGES), "")
     raise _never_seen(external_id, known, f"message {external_id} of {chat_id}")
 
@@ -125,6 +122,18 @@ def seen_chat(database: Database, tenant_id: str, chat_id: str) -> bool:
     """Tell whether there is or was this chat. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         return chats.get(connection, chat_id) is not None or _is_suppressed(connection, ("chat", chat_id))
+
+
+def seen_message(database: Database, tenant_id: str, chat_id: str, external_id: str) -> bool:
+    """Tell whether there is or was this message. Raises `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        address = chat_moves.address(connection, chat_id, external_id)
+        return edits.find(connection, *address, locked=False) is not None or _is_suppressed(
+            # a forgotten chat's messages are unknown
+            connection,
+            ("message", *address),
+            ("chat", address[0]),
+        )
 
 
 def _never_seen(given: str, known: Mapping[str, str], called: str = "") -> NotFound:

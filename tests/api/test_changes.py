@@ -1,6 +1,7 @@
 """What a bot relies on when a platform tells it that a message was edited or deleted."""
 
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -36,6 +37,26 @@ def test_an_edit_may_come_before_its_message(client: httpx.Client, database: Dat
     assert (early.status_code, early.json()["outcome"]) == (202, "pending")
     client.post("/v1/messages", json=body(said(1, "first")))
     assert contents(database) == ["better"]
+
+
+@pytest.mark.parametrize("external_id", ["99", "пустое", "消息/7", "رسالة 🕊"])
+def test_a_deletion_says_whether_there_was_a_message(
+    client: httpx.Client, database: Database, external_id: str
+) -> None:
+    address = f"/v1/messages/{CHAT}/{quote(external_id, safe='')}"
+    # Given a deletion that comes first, twice: nothing was there to delete
+    assert [client.delete(address).json()["outcome"] for _ in range(2)] == ["kept_out"] * 2
+    subject = {"kind": "message", "chat_id": CHAT, "external_id": external_id + "0"}
+    assert client.post("/v1/forget", json=subject).json()["seen"] is False
+    # Then the message is dropped when it comes
+    stored = client.post(
+        "/v1/messages", json=body(said(1, "Ой") | {"external_id": external_id}, said(2, "Да"))
+    )
+    assert (stored.json()["accepted"], stored.json()["kept_out"]) == (1, 1)
+    assert contents(database) == ["Да"]
+    assert client.delete(f"/v1/messages/{CHAT}/m2").json()["outcome"] == "deleted"
+    subject |= {"external_id": external_id}
+    assert client.post("/v1/forget", json=subject).json()["seen"] is True
 
 
 def test_an_id_may_hold_slashes_and_spaces(client: httpx.Client, database: Database) -> None:

@@ -78,9 +78,11 @@ def post_forget(api: Api, tenant: Tenant, subject: Body[Subject]) -> StartedRece
 
 
 def _is_seen(api: ApiState, tenant: str, subject: Subject) -> bool:
-    """Return whether the sender or the chat that is to be forgotten is known, or was."""
+    """Return whether the sender, the message or the chat that is to be forgotten is known, or was."""
     if subject.sender_id is not None:
         return lookup.seen_users(api.database, tenant, subject.sender_id)
+    if subject.chat_id is not None and subject.external_id is not None:
+        return lookup.seen_message(api.database, tenant, subject.chat_id, subject.external_id)
     return subject.chat_id is None or lookup.seen_chat(api.database, tenant, subject.chat_id)
 
 

@@ -43,7 +43,8 @@ class ChangeReceipt(Frozen):
     """The result of an edit or a deletion."""
 
     outcome: Literal["edited", "unchanged", "pending", "deleted", "kept_out"]
-    """`pending`: kept until the message comes; `kept_out`: it was deleted, or its sender is not remembered."""
+    """`pending`: kept until the message comes; `kept_out`: it was deleted, or its sender is not remembered. Of a
+    deletion, `kept_out`: no such message is stored; it was deleted before, or is unknown and dropped if it comes."""
     request_id: str
 
 
@@ -156,7 +157,7 @@ def delete_message(api: Api, tenant: Tenant, chat_id: Id, external_id: Id) -> Ch
     """Delete a message for good, by its platform's id, with all data derived from it.
 
     A deletion may come before the message itself, which then is not stored, however often it is sent. Sending the
-    same again is harmless.
+    same again is harmless, and answered with `kept_out`.
     """
     rules = SessionPolicy.of(api.settings)
     changed = edits.delete(api.database, tenant, chat_id, external_id, rules, trace_id=request_id())
