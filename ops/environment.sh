@@ -6,6 +6,13 @@ venv=${BACKSCROLL_VENV:-$checkout/.venv}
 # with this set, every process would compile all modules again, for seconds
 unset PYTHONDONTWRITEBYTECODE
 
+# Prints the comment at the head of the script, and ends, if that is asked for.
+help_without_installing() {
+    [[ " $* " == *" --help "* || " $* " == *" -h "* ]] || return 0
+    sed -n '2,/^set /{ s/^# \{0,1\}//p; }' "$0"
+    exit
+}
+
 find_python() {
     local candidate
     for candidate in ${PYTHON:+"$PYTHON"} python3.14 python3.13 python3.12 python3.11 python3 python; do

@@ -201,3 +201,14 @@ def test_an_answer_that_rests_on_what_is_gone_is_not_remembered_later(run: Run, 
     run("backfills", "start", "answers")
     workers.finish()
     assert remembered(run) == []
+
+
+def test_the_status_without_an_id_is_that_of_the_newest(run: Run, workers: Workers) -> None:
+    none = run("backfills", "status")
+    assert (none.code, "backfills start" in none.err) == (3, True)
+    for kind in ("embed", "sessionize"):
+        started = run("backfills", "start", kind, "--chat", CHAT, "--json").json
+    assert run("backfills", "status", "--json").json["id"] == started["id"]
+    workers.finish()
+    assert "sessionize" in run("backfills", "status").out
+    assert "embed" in run("backfills", "status", started["id"] - 1).out

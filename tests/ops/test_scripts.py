@@ -45,6 +45,33 @@ def test_without_a_python_the_script_says_what_to_install(tmp_path: Path) -> Non
     assert not (tmp_path / "venv").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ["ops/run", "--help"],
+            {"--light", "--exit", "--data-dir", "--port", "--flower-port", "--no-flower"},
+        ),
+        (["ops/run", "--light", "-h"], {"BACKSCROLL_VENV"}),
+        (["ops/test", "--help"], {"everything", "pytest"}),
+    ],
+)
+def test_help_is_given_without_installing_anything(
+    tmp_path: Path, arguments: list[str], told: set[str]
+) -> None:
+    script, *given = arguments
+    run = subprocess.run(
+        [CHECKOUT / script, *given],
+        env={**os.environ, "BACKSCROLL_VENV": str(tmp_path / "вне")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert told <= set(re.findall(r"[\w-]+", run.stdout))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_environment_made_from_the_same_files_is_used_as_it_is(tmp_path: Path) -> None:
     venv = tmp_path / "an environment"
     (venv / "bin").mkdir(parents=True)

@@ -32,6 +32,7 @@ app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
 LISTED = 50
 BAR_WIDTH = 40
+NONE_YET = "There is no backfill yet: see `backscroll backfills start --help`."
 
 IdArgument = Annotated[int, typer.Argument(metavar="ID", help="The backfill's number.")]
 
@@ -112,18 +113,27 @@ def list_(call: Call) -> None:
     ]
     headings = ("backfill", "kind", "chat", "state", "checked", "of", "due again", "left", "started (UTC)")
     table = rendering.rows(headings, cells, right=("backfill", "checked", "of", "due again", "left"))
-    nothing = "There is no backfill yet: see `backscroll backfills start --help`."
-    call.answer({"backfills": [_as_dict(each) for each in found]}, table if found else nothing)
+    call.answer({"backfills": [_as_dict(each) for each in found]}, table if found else NONE_YET)
 
 
-@command(app, "backscroll backfills status 3 --watch")
+@command(app, "backscroll backfills status --watch")
 def status(
     call: Call,
-    backfill_id: IdArgument,
+    backfill_id: Annotated[
+        int | None, typer.Argument(metavar="ID", help="The backfill's number (default: the newest).")
+    ] = None,
     watching: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s until it has ended.")] = False,
 ) -> None:
     """Show the progress of a backfill, and how long the rest takes."""
+    from pipeline.store import backfills as store
+
     with call.opened() as (settings, database):
+        if backfill_id is None:
+            with database.tenant(settings.tenant) as as_tenant:
+                newest = store.listing(as_tenant, 1)
+            if not newest:
+                raise NotFound(NONE_YET)
+            backfill_id = newest[0].id
         found = _get(database, settings.tenant, backfill_id)
         _answer(call, database, settings.tenant, found, wait=watching)
 
