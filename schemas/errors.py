@@ -13,11 +13,13 @@
     │   └── SchemaOutdated           the database's tables are not those that this program needs
     ├── ProviderFailed           a model failed, by itself or because of this input; attempts are counted
     ├── ApiFailed                the HTTP API has a defect
+    ├── JobsFailed               some of a task's jobs have failed; what becomes of them is in the database
     └── Permanent                trying again cannot help
         ├── InvalidInput             a value is wrong; names the field and what is allowed
         │   └── Conflict                 it is at odds with what is stored
         ├── NotFound                 there is no such chat, session, backfill …
         ├── SettingsError            the configuration is wrong; names the variable
+        ├── PayloadRefused           a payload cannot be accepted, and is kept as a dead letter
         └── ProviderRejected         a model refuses this very input
 
 The message is for the user: what is wrong, where, and what to do.
@@ -90,6 +92,10 @@ class SchemaOutdated(Retryable):
     """The database's tables are not those that this program needs; it works once either is upgraded."""
 
 
+class JobsFailed(BackscrollError):
+    """Some of a task's jobs have failed, for those who watch tasks; what becomes of them is in the database."""
+
+
 class Permanent(BackscrollError):
     """Trying again cannot help."""
 
@@ -115,6 +121,10 @@ class NotFound(Permanent):
 
 class SettingsError(Permanent):
     """A setting is missing or wrong."""
+
+
+class PayloadRefused(Permanent):
+    """A payload cannot be accepted, and is kept as a dead letter."""
 
 
 class ProviderRejected(Permanent):

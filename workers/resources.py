@@ -244,7 +244,7 @@ def progress(kind: str) -> str | None:
 
 def run(app: Celery, kind: str) -> Outcome:
     """Do one batch of jobs of a kind, then wake the workers of what follows or is left."""
-    held, outcome = current(), Outcome()
+    held, outcome = current(), Outcome(waits=True)
     with waiting():
         # without pgvector there is nowhere to write: vectors stay pending until `db upgrade` finds the extension
         if kind != EMBED.name or held.database.has_vectors():

@@ -19,7 +19,7 @@ from pipeline.enrich.language_model import LanguageModelSummarizer
 from pipeline.enrich.protocols import Source, Summarizer
 from pipeline.enrich.session_summary import stored_summary
 from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.jobs import failures, runner
+from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.store import chats
 from pipeline.store import rollups as store
@@ -141,10 +141,8 @@ def _combined(
         try:
             return client.combine(parts, time_zone=zone, source=source), client.model
         except (ProviderFailed, ProviderRejected) as error:
-            log.warning(
-                "rollup_extracted",
-                key=source.claim and source.claim.key,
-                error=failures.reason_of(error),
-            )
+            if source.claim is not None:
+                reason = runner.fail(source.claim, error)
+                log.warning("rollup_extracted", key=source.claim.key, error=reason)
     with extraction.turn(source):
         return summary_merging.combine(parts, source.language), EXTRACTIVE

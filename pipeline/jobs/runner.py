@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, MutableMapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from time import monotonic
 
@@ -45,6 +45,8 @@ class Claim:
     priority: int = jobs.LIVE
     # its former worker died, or was slower than its lease
     abandoned: bool = False
+    # what went wrong with it, also where its job ends well enough: `fail`
+    failures: list[str] = field(default_factory=list, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,8 @@ class Outcome:
     claimed: int = 0
     finished: int = 0
     failed: int = 0
+    # nothing was claimed, as something is away: the log says what
+    waits: bool = False
     # there may be more: the batch was full, or somebody had a lock on what was due
     more: bool = False
     # kinds of jobs that are due now
@@ -114,7 +118,6 @@ def _do_all(
     database: Database, kind: str, claims: Sequence[Claim], handler: Handler, policy: Policy
 ) -> Outcome:
     follows: set[str] = set()
-    failed = 0
     left: list[Claim] = []
     deadline = monotonic() + policy.lease_seconds / 2
     for _, group in groupby(claims, key=lambda c: c.tenant_id):
@@ -122,14 +125,13 @@ def _do_all(
             left += group
             continue
         try:
-            due, lost = _do(database, list(group), handler, policy)
+            follows |= _do(database, list(group), handler, policy)
         except BaseException:
             # The process is being stopped: what it held goes back, untried.
             give_back(database, claims)
             raise
-        follows |= due
-        failed += lost
     give_back(database, left)
+    failed = sum(bool(claim.failures) for claim in claims)
     finished = len(claims) - len(left) - failed
     if claims:
         log.info("jobs_run", kind=kind, finished=finished, failed=failed, trace_ids=_traces(claims))
@@ -142,12 +144,10 @@ def _do_all(
     )
 
 
-def _do(
-    database: Database, claims: Sequence[Claim], handler: Handler, policy: Policy
-) -> tuple[Set[str], int]:
-    """Let the handler do one tenant's claims; return `(kinds due now, how many failed)`."""
+def _do(database: Database, claims: Sequence[Claim], handler: Handler, policy: Policy) -> Set[str]:
+    """Let the handler do one tenant's claims; return the kinds due now."""
     try:
-        return handler(claims[0].tenant_id, claims), 0
+        return handler(claims[0].tenant_id, claims)
     except Exception as error:  # noqa: BLE001 - every failure becomes the row's own record
         # An outage befalls all of them alike.
         if len(claims) > 1 and not isinstance(error, Retryable):
@@ -156,10 +156,9 @@ def _do(
             log.info(
                 "batch_taken_apart", kind=claims[0].kind, rows=len(left), error=failures.reason_of(error)
             )
-            done = [_do(database, [claim], handler, policy) for claim in left]
-            return set[str]().union(*(due for due, _ in done)), sum(lost for _, lost in done)
+            return set[str]().union(*(_do(database, [claim], handler, policy) for claim in left))
         _release(database, claims, error, policy)
-        return set(), len(claims)
+        return set()
 
 
 def _rows(claims: Sequence[Claim]) -> list[tuple[str, str, int]]:
@@ -215,12 +214,18 @@ def do_again(connection: Connection, claim: Claim, *, delay_seconds: float) -> N
         raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
 
 
+def fail(claim: Claim, error: Exception) -> str:
+    """Note that a claim has failed, whatever becomes of it; return why."""
+    claim.failures.append(failures.reason_of(error))
+    return claim.failures[-1]
+
+
 def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
     """Make a dead letter of a claim that no retry would help; what was wanted anew meanwhile is due instead.
 
     Raises `LeaseLost` as `finish` does.
     """
-    reason = failures.reason_of(error)
+    reason = fail(claim, error)
     log.warning("jobs_failed", kind=claim.kind, keys=[claim.key], error=reason, dead=True)
     if not jobs.mark_dead(connection, claim.tenant_id, claim.kind, claim.key, claim.token, reason):
         raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
@@ -261,6 +266,8 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
     dead = isinstance(error, Permanent)
     delay = failures.delay_seconds(error, claims[0].attempts, random.random())  # noqa: S311
     reason = failures.reason_of(error)
+    for claim in claims:
+        claim.failures.append(reason)
     log.warning(
         "jobs_failed",
         kind=kind,

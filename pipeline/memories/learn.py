@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from pipeline.enrich.fact_model import LanguageModelExtractor
 from pipeline.enrich.protocols import FactExtractor, Source
-from pipeline.jobs import failures, runner
+from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.memories import entity_graph, likeness, session_facts
 from pipeline.memories.belief_revision import revise
@@ -119,7 +119,7 @@ def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> b
         if extractor.model == RULES or (isinstance(error, BudgetSpent) and not how.extracts_when_spent):
             raise
         failure = error
-        log.warning("facts_by_rules", key=claim.key, trace_id=claim.trace_id, error=failures.reason_of(error))
+        log.warning("facts_by_rules", key=claim.key, trace_id=claim.trace_id, error=runner.fail(claim, error))
         facts = _extract(how.rules, read, source, how.facts_per_session)
     with database.tenant(tenant_id) as connection:
         if isinstance(extractor, LanguageModelExtractor):

@@ -15,6 +15,7 @@ from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter
 from pipeline.operations import retention
 from pipeline.store.database import Database
+from schemas.errors import PayloadRefused
 from schemas.forgetting import Subject
 from schemas.settings import Settings
 from tests.commands.conftest import Run
@@ -60,7 +61,12 @@ def app(
 @pytest.fixture
 def refuse(app: Celery) -> Refuse:
     """Does with a payload that cannot be accepted what a worker does."""
-    return lambda *args, **fields: app.tasks["backscroll.ingest"](*args, **fields)
+
+    def refuse(*args: Any, **fields: Any) -> None:
+        with pytest.raises(PayloadRefused):
+            app.tasks["backscroll.ingest"](*args, **fields)
+
+    return refuse
 
 
 def refused(database: Database, tenant: str = TENANT) -> list[str]:

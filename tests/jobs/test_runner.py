@@ -283,3 +283,21 @@ def test_of_a_batch_those_are_served_first_who_have_little_in_it(database: Datab
 
     runner.run(database, "embed", handle, POLICY)
     assert served == ["small", "a-big-one"]
+
+
+def test_what_a_handler_gives_up_or_makes_up_for_counts_as_failed(database: Database) -> None:
+    def handle(tenant: str, claims: Sequence[Claim]) -> Set[str]:
+        dead, poor, *good = sorted(claims, key=lambda claim: claim.key)
+        with database.tenant(tenant) as connection:
+            runner.give_up(connection, dead, Permanent("Непонятный текст"))
+            runner.fail(poor, ProviderUnavailable("先ほどから応答がありません"))
+            runner.finish(connection, [poor, *good])
+        return set()
+
+    owe(database, "message:1", "message:2", "message:3", "message:4")
+    outcome = runner.run(database, "embed", handle, POLICY)
+    assert (outcome.claimed, outcome.finished, outcome.failed) == (4, 2, 2)
+    # and what fails alone, after it had failed together, counts once
+    owe(database, "message:5", "message:6")
+    outcome = runner.run(database, "embed", failing(ValueError("سيئ")), POLICY)
+    assert (outcome.finished, outcome.failed) == (0, 2)

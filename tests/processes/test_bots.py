@@ -15,11 +15,12 @@ from ops.console import broker
 from ops.dev.scripts import batch
 from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter
+from pipeline.store import jobs
 from tests.api.conftest import served
 from tests.conftest import TENANT
 from tests.ops.running import until
 from tests.processes.conftest import SECONDS, SWEEP_SECONDS, Deployment, clock, talk
-from workers.queues import QUEUES, SWEPT, enqueue_payload
+from workers.queues import QUEUES, SWEPT, enqueue_payload, wake_up
 
 
 def test_what_a_bot_without_our_code_enqueues_is_remembered_by_hints_alone(deployment: Deployment) -> None:
@@ -134,6 +135,70 @@ def test_events_tell_of_work_and_not_of_sweeps_which_the_status_tells_of(deploym
     told = {named.get(event["uuid"], "of an unknown task") for event in seen if "uuid" in event}
     assert "backscroll.ingest" in told
     assert not {"backscroll.sweep", "of an unknown task"} & told
+
+
+def results(seen: list[dict[str, Any]]) -> dict[str, str]:
+    """What became of payloads, by what they were, as Flower shows both."""
+    given = {
+        e["uuid"]: e["kwargs"] for e in seen if e["type"] == "task-received" and "messages" in e["kwargs"]
+    }
+    ended = [e for e in seen if e["type"] in {"task-succeeded", "task-failed"} and e["uuid"] in given]
+    return {given[event["uuid"]]: event.get("result") or event["exception"] for event in ended}
+
+
+def test_flower_shows_what_payloads_came_and_which_were_refused(deployment: Deployment) -> None:
+    unreadable = [{"external_id": "1", "content": "Свекла и чеснок"}]
+    with events(deployment) as seen:
+        deployment.send("test:огород", talk(5, word="свекла"))
+        deployment.send("test:огород", talk(7, word="свекла"))
+        deployment.send_payload({"v": 7, "chat": {"chat_id": "test:сад", "title": "Сад"}, "messages": []})
+        deployment.send_payload({"chat": "Где лопата?", "messages": unreadable})
+        deployment.send_payload({"chat": "test:大蒜", "messages": "大蒜在哪里？"})
+        until(lambda: len(results(seen)) == 5, "all are told of", SECONDS)
+        until(lambda: deployment.redis.hlen("unacked") == 0, "none comes again", SECONDS)
+    told = results(seen)
+    assert told.pop("{'v': 1, 'chat': 'test:огород', 'messages': 5}") == (
+        "{'accepted': 5, 'duplicates': 0, 'kept_out': 0}"
+    )
+    assert told.pop("{'v': 1, 'chat': 'test:огород', 'messages': 7}") == (
+        "{'accepted': 2, 'duplicates': 5, 'kept_out': 0}"
+    )
+    assert told.keys() == {
+        "{'v': 7, 'chat': 'test:сад', 'messages': 0}",
+        "{'chat': '…', 'messages': 1}",
+        "{'chat': 'test:大蒜', 'messages': '…'}",
+    }
+    keys = [row.key for row in deployment.query("DELETE FROM refused_payloads RETURNING key")]
+    assert len(keys) == 3
+    for key in keys:
+        assert any(f"backscroll jobs show payload:{key}" in error for error in told.values())
+    assert not [word for word in ("Свекла", "лопата", "Сад", "哪里") if word in str(seen)]
+
+
+def test_flower_shows_how_many_jobs_a_task_did_and_that_one_failed(deployment: Deployment) -> None:
+    def shown(kind: str, what: str) -> str:
+        named = {event["uuid"]: event["name"] for event in seen if "name" in event}
+        return " ".join(
+            event[what] for event in seen if what in event and named.get(event.get("uuid")) == kind
+        )
+
+    with events(deployment) as seen:
+        deployment.accept_and_place("test:灯台", talk(5, word="灯台"))
+        with deployment.database.tenant(TENANT) as connection:
+            # of something that cannot be
+            jobs.enqueue(connection, TENANT, "forget", ["каша"])
+        deployment.make_due()
+        for kind in ("summarize", "embed", "extract", "forget"):
+            wake_up(deployment.app, kind)
+        deployment.wait_for("test:灯台", 5)
+        until(lambda: shown("backscroll.forget", "exception"), "the failure", SECONDS)
+        until(lambda: shown("backscroll.embed", "result"), "what was embedded", SECONDS)
+        until(lambda: deployment.redis.hlen("unacked") == 0, "none comes again", SECONDS)
+    deployment.query("DELETE FROM jobs WHERE key = 'каша' RETURNING 1")
+    assert "'done': 0, 'failed': 1" in shown("backscroll.forget", "exception")
+    assert "'done': 1, 'failed': 0" in shown("backscroll.summarize", "result")
+    assert "'failed': 1" not in shown("backscroll.embed", "result")
+    assert "каша" not in str(seen)
 
 
 def test_neither_logs_nor_events_nor_inspection_tell_what_was_said(deployment: Deployment) -> None:

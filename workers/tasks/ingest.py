@@ -1,6 +1,7 @@
 """`backscroll.ingest`: accept the messages of a payload, or place what has been accepted."""
 
 import json
+import re
 import time
 import traceback
 from collections.abc import Callable
@@ -18,12 +19,13 @@ from pipeline.ingest.pruned import MessageLimits
 from pipeline.jobs.failures import reason_of
 from pipeline.store import chats, quarantine
 from pipeline.store.database import Database
-from schemas.errors import InvalidInput, Retryable, SettingsError
+from schemas.errors import InvalidInput, JobsFailed, PayloadRefused, Retryable, SettingsError
 from schemas.messages import clean_text
 from schemas.payloads import QueuedIngest, TenantId, parse_payload
 from workers import resources
-from workers.queues import HIDDEN, wake_up
+from workers.queues import wake_up
 from workers.signals import current_request_id
+from workers.tasks.jobs import result_of
 
 log = structlog.get_logger(__name__)
 
@@ -33,15 +35,17 @@ Errors = type[Exception] | tuple[type[Exception], ...]
 WAIT_SECONDS = 2.0
 ERROR_CHARS = 500
 KEY_DIGITS = 16
+PLATFORM_ID = re.compile(r"[a-z]+:\S{1,100}")
 _tenant = TypeAdapter(TenantId)
 
 
 class PayloadRequest(Request):  # type: ignore[misc] # Celery ships no types
-    """A payload's task without its arguments in what its worker reports, whatever the sender says of them."""
+    """A payload's task with an outline of it in what its worker reports, whatever the sender says of its arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._argsrepr, self._kwargsrepr = HIDDEN["argsrepr"], HIDDEN["kwargsrepr"]
+        self._argsrepr = f"({len(self.args)} arguments)" if self.args else "()"
+        self._kwargsrepr = outline(self.kwargs)
 
     def info(self, safe: bool = False) -> dict[str, Any]:
         """Return what `inspect active` shows."""
@@ -49,16 +53,42 @@ class PayloadRequest(Request):  # type: ignore[misc] # Celery ships no types
         return shown
 
 
+def outline(payload: Any) -> str:
+    """Describe a payload without what people wrote, nor what takes the place of an id.
+
+    >>> outline({"v": 1, "chat": {"chat_id": "telegram:-100", "title": "Мы"}, "messages": [{}, {}]})
+    "{'v': 1, 'chat': 'telegram:-100', 'messages': 2}"
+    >>> outline({"chat": "Кто там?", "messages": "Я", "text": "Это я"})
+    "{'chat': '…', 'messages': '…'}"
+    """
+    shown: dict[str, Any] = {}
+    for name, value in payload.items() if isinstance(payload, dict) else ():
+        if name == "v":
+            shown[name] = value if isinstance(value, int) else "…"
+        elif name == "chat":
+            chat_id = value.get("chat_id") if isinstance(value, dict) else value
+            shown[name] = chat_id if isinstance(chat_id, str) and PLATFORM_ID.fullmatch(chat_id) else "…"
+        elif name == "messages":
+            shown[name] = len(value) if isinstance(value, list) else "…"
+    return str(shown)
+
+
 # A payload is in no table before it is accepted: only this task goes back to the queue when its worker dies.
-@shared_task(name="backscroll.ingest", bind=True, reject_on_worker_lost=True, Request=PayloadRequest)
-def ingest(self: Task, *args: Any, **payload: Any) -> None:
+@shared_task(
+    name="backscroll.ingest",
+    bind=True,
+    reject_on_worker_lost=True,
+    Request=PayloadRequest,
+    throws=(JobsFailed, PayloadRefused),
+)
+def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, Any]:
     """Store the messages of a payload, waiting while Postgres is away or not upgraded; without one, place arrivals.
 
-    A payload that cannot be accepted, or has ended its process too often, becomes a dead letter.
+    A payload that cannot be accepted, or has ended its process too often, becomes a dead letter; then this raises
+    `PayloadRefused`, so that it is seen by those who watch tasks, and is acknowledged.
     """
     if not args and not payload:
-        resources.run(self.app, "ingest")
-        return
+        return result_of(resources.run(self.app, "ingest"))
     held = _after_outages(resources.current)
     refuse = partial(_refuse, held.database, held.settings.tenant, {"args": args, "kwargs": payload})
     try:
@@ -66,8 +96,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
         parsed = parse_payload(QueuedIngest, args or payload)
     except InvalidInput as error:
         log.warning("payload_refused", error=str(error))
-        refuse(str(error))
-        return
+        raise refuse(str(error)) from None
     tenant_id, suspect = parsed.tenant or held.settings.tenant, f"payload:{self.request.id}"
     again = bool(self.request.delivery_info.get("redelivered"))
     # The first delivery of one that comes again is not counted, and ended its process if any did.
@@ -75,8 +104,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
     tries = _after_outages(begin, of=Exception) if again else 0
     if tries >= held.settings.job_max_attempts:
         log.error("payload_kills", tries=tries)
-        refuse(f"its process ended {tries} times", suspect=(tenant_id, suspect))
-        return
+        raise refuse(f"its process ended {tries} times", suspect=(tenant_id, suspect))
     trace_id = current_request_id()
     accept = partial(
         pipeline_ingest.accept,
@@ -94,8 +122,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         frames = traceback.format_tb(error.__traceback__)
         log.error("accept_failed", error=reason, frames=frames)  # noqa: TRY400
-        refuse(reason, suspect=(tenant_id, suspect))
-        return
+        raise refuse(reason, suspect=(tenant_id, suspect)) from None
     if again:
         _after_outages(partial(_acquit, held.database, tenant_id, suspect))
     log.info(
@@ -107,6 +134,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
     )
     if accepted.new:
         wake_up(self.app, "ingest")
+    return {"accepted": accepted.new, "duplicates": accepted.duplicates, "kept_out": accepted.kept_out}
 
 
 def _after_outages(act: Callable[[], T], *, of: Errors = (Retryable, SettingsError)) -> T:
@@ -140,7 +168,7 @@ def _refuse(
     task: dict[str, Any],
     reason: str,
     suspect: tuple[str, str] | None = None,
-) -> None:
+) -> PayloadRefused:
     """Make a dead letter of a payload before it is acknowledged, of `default_tenant` if it names no valid tenant."""
     payload = task["kwargs"]
     try:
@@ -161,3 +189,4 @@ def _refuse(
             _acquit(database, *suspect)
 
     _after_outages(keep, of=Exception)
+    return PayloadRefused(f"refused, and kept: see `backscroll jobs show payload:{key}`")

@@ -9,6 +9,8 @@ from typing import Any
 from celery import Task, shared_task
 from celery.worker.request import Request
 
+from pipeline.jobs.runner import Outcome
+from schemas.errors import JobsFailed
 from schemas.kinds import INGEST, KINDS
 from workers import resources
 
@@ -22,12 +24,24 @@ class ThreadRequest(Request):  # type: ignore[misc] # Celery ships no types
             super().cancel(*args, **kwargs)
 
 
+def result_of(outcome: Outcome) -> dict[str, Any]:
+    """Return what a task did, for those who watch tasks: it is kept nowhere else.
+
+    Raises `JobsFailed` if some of its jobs failed, which is recorded by then: the task is acknowledged all the same.
+    """
+    counts: dict[str, Any] = {"done": outcome.finished, "failed": outcome.failed}
+    if outcome.failed:
+        raise JobsFailed(f"{counts}: see `backscroll jobs list`, and the log of this worker")
+    return counts | ({"waits": "see the log of this worker"} if outcome.waits else {})
+
+
 def _register(kind: str) -> None:
-    @shared_task(name=f"backscroll.{kind}", bind=True, Request=ThreadRequest)
-    def do_jobs(self: Task) -> str | None:
-        resources.run(self.app, kind)
-        # Flower shows it as the task's result, which is kept nowhere else
-        return resources.progress(kind)
+    # expected: the log has why each job failed
+    @shared_task(name=f"backscroll.{kind}", bind=True, Request=ThreadRequest, throws=(JobsFailed,))
+    def do_jobs(self: Task) -> dict[str, Any]:
+        result = result_of(resources.run(self.app, kind))
+        progress = resources.progress(kind)
+        return result | ({"progress": progress} if progress else {})
 
 
 for _kind in KINDS.keys() - {INGEST.name}:
