@@ -294,6 +294,8 @@ def events(deployment: Deployment) -> Iterator[list[dict[str, Any]]]:
         listening = threading.Thread(target=listen)
         listening.start()
         try:
+            # what is told before somebody listens is lost; workers tell every two seconds that they live
+            until(lambda: seen, "somebody listens", SECONDS)
             yield seen
         finally:
             receiver.should_stop = True
