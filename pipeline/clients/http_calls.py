@@ -36,6 +36,7 @@ _NOT_FOUND = 404
 _TOO_LONG = ("too long", "too large", "context length", "maximum context", "input length", "exceed")
 # What an error says first, for people; and what it repeats of the request, which is not the server's own.
 _SAID_FIRST = ("error", "message", "msg", "detail")
+_TAG = re.compile(r"<[^<>]*>")
 _REPEATED = ("input", "body", "request")
 
 
@@ -121,7 +122,7 @@ class Answer:
         try:
             found = " ".join(_texts(json.loads(text)))
         except (ValueError, RecursionError):
-            found = re.sub(r"<[^<>]*>", " ", text)
+            found = _TAG.sub(" ", text)
         return " ".join(found.split())
 
 

@@ -53,6 +53,7 @@ def _form(request: Request) -> str | None:
 _FORM_NAMES = re.compile(
     r"response[ _](format|mime|schema)|json[ _](schema|object|mode)|schema|grammar|structured output|guided"
 )
+_REST_OF_KEY = re.compile(r"[^\s\"',;)]*")
 _ENCODING_NAMES = re.compile(r"encoding_format|base64")
 
 # In the order in which a refusal is read: what two options are called by is the first one's.
@@ -258,7 +259,8 @@ class OpenAIEndpoint:
         # what a server says of a key may quote it, and at other statuses, too
         words = "" if status in UNAUTHORIZED else answer.words()
         if self._key:
-            words = re.sub(re.escape(self._key[:_KEY_CHARS]) + r"[^\s\"',;)]*", "(the key)", words)
+            before, *after = words.split(self._key[:_KEY_CHARS])
+            words = "(the key)".join([before, *(_REST_OF_KEY.sub("", part, count=1) for part in after)])
         return Refused(status, words, answer.headers)
 
 

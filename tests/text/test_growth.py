@@ -63,6 +63,7 @@ BOUNDED = {
     "pipeline.enrich.stated_facts.extractor.SAYS_OF",
     "pipeline.enrich.stated_facts.agreements.CLAUSES",
     "pipeline.platforms.whatsapp_text._OMITTED_IPHONE",
+    "pipeline.platforms.whatsapp_text._TITLES",
     "pipeline.platforms.whatsapp_time._STYLES",
     "pipeline.platforms.whatsapp_time._STYLES_WITH_OTHER_WORD",
     "pipeline.text.exact_match._IDENTIFIER",
