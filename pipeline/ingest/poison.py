@@ -100,7 +100,6 @@ def _quarantine(database: Database, claim: Claim, blamed: dict[int, str]) -> Non
     if not blamed:
         return
     tenant_id = claim.tenant_id
-    claim.failures.extend(blamed.values())
     with database.tenant(tenant_id) as connection:
         for message_id, reason in blamed.items():
             messages.quarantine(connection, claim.key, message_id, reason, claim.trace_id)

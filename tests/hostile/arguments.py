@@ -40,6 +40,7 @@ from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.doctor.facts import TenantData
 from pipeline.operations.names import NameInChat, OneByName
 from pipeline.operations.retention import retention_of
+from pipeline.people.suppression import hash_of
 from pipeline.people.visibility import Visible
 from pipeline.platforms.records import Record
 from pipeline.question import parse
@@ -74,6 +75,7 @@ from schemas.documents import DocumentFilter, DocumentIn
 from schemas.entities import EntityFilter, EntityPlace
 from schemas.errors import Permanent
 from schemas.facts import Fact, KnownFact
+from schemas.forgetting import Forgotten, ForgottenEntry
 from schemas.kinds import EMBED, SUMMARIZE
 from schemas.memories import MemoryFilter, MemoryQuery
 from schemas.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion
@@ -99,6 +101,14 @@ def argument(caller: Caller, function: str, name: str, kind: str) -> Any:
         if kind.removesuffix(" | None") == shape and not name.endswith(("id", "ids", "key", "keys")):
             return value
     raise Unknown(f"{function}: what may be put into {name}: {kind}?")
+
+
+def guessed(caller: Caller) -> Forgotten:
+    """A suppression list for the caller's tenant with entries for what another one has."""
+    key = bytes(32)
+    named = [hash_of(key, "user", each) for each in caller.names("messages", "sender_id")]
+    entries = [ForgottenEntry(hash=each.hex(), kind="user", until=None) for each in named]
+    return Forgotten(tenant=MALLORY, key=key.hex(), entries=entries)
 
 
 def _ranking(caller: Caller) -> Ranking:
@@ -209,6 +219,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "people.identities.merge.user_id": lambda a: a.name("user_senders", "sender_id"),
     "agent_id: str | None": lambda a: a.maybe("memories", "agent_id"),
     "names": lambda a: a.names("messages", "sender_name"),
+    "forgotten": lambda a: guessed(a),
     "external_id": lambda a: a.name("messages", "external_id"),
     "external_id: str | None": lambda a: a.maybe("messages", "external_id"),
     "external_ids": lambda a: a.names("messages", "external_id"),

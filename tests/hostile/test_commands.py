@@ -9,8 +9,10 @@ import pytest
 import typer
 
 from ops import cli
+from ops.commands.data.forgotten_files import write_forgotten
 from schemas.settings import Settings
 from tests.commands.conftest import Run, run
+from tests.hostile.arguments import guessed
 from tests.hostile.caller import SQL, Caller, Theme
 from tests.hostile.conftest import Stage
 from tests.hostile.victims import MALLORY, SECRET, SHARED_CHAT
@@ -143,6 +145,8 @@ LINES: dict[str, list[Line]] = {
     "tenant audience": [lambda _: ["tenant"], lambda _: []],
     "cost": [lambda _: ["--json"], lambda _: ["--by", "tenant"]],
     "forget receipts": [lambda _: ["--json"]],
+    "forget export": [lambda a: ["--json", "--", a.stage.settings.data_dir / "forgotten.jsonl"]],
+    "forget again": [lambda a: ["--", _forgotten(a)]],
     "forget message": [lambda a: ["--yes", "--", a.chat_id, a.name("messages", "external_id")]],
     "forget user": [lambda a: ["--yes", "--", a.name("messages", "sender_id")]],
     "forget chat": [lambda a: ["--yes", "--", a.chat_id]],
@@ -154,6 +158,12 @@ def _history(a: Caller) -> Path:
     path = a.stage.settings.data_dir / "history.jsonl"
     told = {"sender_id": "test:m", "content": a.text, "sent_at": "2026-03-02T18:30:00Z"}
     path.write_text(json.dumps(told) + "\n")
+    return path
+
+
+def _forgotten(a: Caller) -> Path:
+    path = a.stage.settings.data_dir / "guessed.jsonl"
+    write_forgotten(path, guessed(a))
     return path
 
 

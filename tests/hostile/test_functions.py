@@ -34,6 +34,8 @@ EXEMPT = {
     "jobs.runner.give_back": "releases claims as maintenance; its statement is walked",
     "jobs.runner.finish": "its statement, store.jobs.finish, is walked",
     "store.accepting.begin": "says which tenant is served, as `Database.tenant` does; ingest.accept.accept is walked",
+    "store.committed.tell": "runs no statement",
+    "store.committed.lines_of": "runs no statement",
     "operations.sweep.sweep": "looks over all tenants as maintenance; its statements are walked",
     "operations.doctor.mend.mend_indexes": "the owner's",
     "store.vectors.build_index": "the owner's",
