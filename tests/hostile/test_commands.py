@@ -133,6 +133,7 @@ LINES: dict[str, list[Line]] = {
     "queries answer": [lambda a: ["--remember", "--", a.name("query_log", "context_id"), a.text or "?"]],
     "export user": [lambda a: ["--", a.name("messages", "sender_id")]],
     "remember user": [lambda a: ["--", a.name("messages", "sender_id"), "off"]],
+    "users tell-apart": [lambda _: ["--yes"], lambda _: ["--dry-run"]],
     "users link": [lambda a: ["--", "test:m", a.name("users", "user_id")]],
     "users show": [
         lambda a: ["--", a.name("users", "user_id")],

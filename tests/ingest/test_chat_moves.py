@@ -35,7 +35,7 @@ from schemas.payloads import ContextQuery
 from schemas.search import SearchQuery
 from schemas.sessions import key_of
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import HELLO, TENANT, message
 from tests.erasure.test_edits import work
 from tests.ingest.test_sessions_stored import expected, place_all, stored
 from tests.llm.chat_models import ScriptedModel, asking
@@ -209,7 +209,7 @@ def test_what_was_deleted_or_waits_to_be_edited_is_so_after_a_move(
     accepted = accept(database, OLD, message(1, id="2"), message(2, "as it was", id="3"))
     assert (accepted.new, accepted.kept_out) == (1, 1)
     assert rows(database, "SELECT chat_id, external_id, content FROM messages ORDER BY sent_at") == [
-        (FINAL, "test:1/1", "hello"),
+        (FINAL, "test:1/1", HELLO),
         (FINAL, "test:1/3", "edited before it came"),
     ]
 
