@@ -15,7 +15,11 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError, ResponseError
 
 from schemas.errors import QueueUnavailable
-from schemas.kinds import KINDS
+from schemas.facts import RULES
+from schemas.kinds import EXTRACT, KINDS, ROLLUP
+from schemas.kinds import SUMMARIZE as SUMMARIZE_KIND
+from schemas.sessions import EXTRACTIVE
+from schemas.settings import Settings
 from workers.logging import OUTAGES
 
 log = structlog.get_logger(OUTAGES)
@@ -56,9 +60,10 @@ INGEST = Queue(
 EMBED = Queue(
     name="embed", pool="prefork", concurrency=1, spawn=True, soft_limit=90, hard_limit=110, batch=512
 )
-# Threads wait for a language model at no cost; a client's timeout is shorter than the lease. One session each: it may
-# take its lease.
-SUMMARIZE = Queue(name="summarize", pool="threads", concurrency=16, batch=1)
+# Threads wait for a language model at no cost; a client's timeout is shorter than the lease. The batch is that of
+# extraction (`batch_of`): with one job each, sixteen threads would hold one each, and all would be abandoned with the
+# one that kills their process.
+SUMMARIZE = Queue(name="summarize", pool="threads", concurrency=16, batch=8)
 # Prune, backfill and forget: seldom, long, and not to starve the others.
 BACKFILL = Queue(
     name="backfill", pool="prefork", concurrency=1, soft_limit=90, hard_limit=110, batch=1, max_tasks=1000
@@ -78,6 +83,15 @@ SWEPT_SECONDS = 86_400
 
 # The queue of each kind of job; the task is named after the kind.
 OF_KIND = {name: QUEUES[kind.queue] for name, kind in KINDS.items()}
+
+
+def batch_of(kind: str, settings: Settings) -> int:
+    """Return how many jobs of a kind are claimed at once: of a language model's one, as each may take its lease."""
+    if kind in {SUMMARIZE_KIND.name, ROLLUP.name} and settings.session_summary_model != EXTRACTIVE:
+        return 1
+    if kind == EXTRACT.name and settings.learning_model() != RULES:
+        return 1
+    return OF_KIND[kind].batch
 
 
 # Wake-ups that may wait in a queue beside two for each of its workers. Each covers a batch, and is repeated by its

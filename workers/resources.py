@@ -112,7 +112,7 @@ class Resources:
     def policy(self, kind: str) -> Policy:
         """Return how jobs of a kind are claimed."""
         return Policy(
-            batch=queues.OF_KIND[kind].batch,
+            batch=queues.batch_of(kind, self.settings),
             lease_seconds=self.settings.lease_seconds,
             max_attempts=self.settings.job_max_attempts,
         )

@@ -13,6 +13,7 @@ from schemas.errors import SettingsError
 from schemas.load_settings import load_settings
 from schemas.settings import Settings
 from tests.ops.running import backscroll
+from workers import queues
 
 OURS = {"redis_url": "redis://127.0.0.1:1", "data_dir": "/tmp/nowhere"}  # noqa: S108 - nothing is written
 
@@ -28,6 +29,7 @@ def test_a_key_alone_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.openai_api_key is not None
     assert make_summary_model(settings) is None
     assert sent_elsewhere(settings) == []
+    assert queues.batch_of("summarize", settings) == queues.SUMMARIZE.batch
 
 
 def test_what_is_sent_where_is_said_in_a_sentence() -> None:
@@ -44,6 +46,9 @@ def test_what_is_sent_where_is_said_in_a_sentence() -> None:
     assert sent_elsewhere(settings_of(**named, memory_learning_enabled=False)) == [summaries]
     for url in ("http://127.0.0.1:11434/v1", "http://localhost:8000/v1", "http://[::1]:1/v1"):
         assert sent_elsewhere(settings_of(**named, openai_base_url=url)) == []
+    # one session at a time: each may take its lease
+    assert queues.batch_of("summarize", settings_of(**named)) == 1
+    assert queues.batch_of("extract", settings_of(**named)) == 1
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,6 @@ def _sweep(app: Celery, held: resources.Resources) -> None:
             log.warning("job_of_unknown_kind", kind=kind, rows=due)
             continue
         room = 2 * queue.concurrency - queues.length(app, queue.full_name)
-        queues.wake_up(app, kind, max(0, min(room, math.ceil(due / queue.batch))))
+        queues.wake_up(app, kind, max(0, min(room, math.ceil(due / queues.batch_of(kind, held.settings)))))
     if swept.sessions_closed or swept.given_up:
         log.info("swept", closed=swept.sessions_closed, given_up=swept.given_up)
