@@ -25,8 +25,8 @@ from schemas.vectors import EmbeddingSpace
 # Words of a question that are looked up one by one, to be put together as the question is read; of a longer text this
 # would take longer than to look up what is left of it.
 MAX_WORDS = 64
-# What may begin a tag, which is one word for Postgres' parser whatever is in it.
-_TAG = "<"
+# What may begin a tag or a path, which Postgres' parser reads otherwise among other words than by itself.
+_TAG, _PATH = "<", "~"
 _RECENT = ", ".join(f"r.{name}" for name in (*messages.COLUMNS.split(", "), "answered"))
 # Everybody whose names may count: those here, and those of chats with all who are here.
 _CHATS = "ARRAY(SELECT place->>'chat_id' FROM jsonb_array_elements(present.places) AS place) || CAST(:chat AS text)"
@@ -106,7 +106,7 @@ class Prelude:
     def lexemes(self, content: str) -> list[str] | None:
         """Return the lexemes of a text of words that were looked up; None: there are others in it."""
         words = content.split()
-        if _TAG in content or not all(word in self._lexemes for word in words):
+        if _TAG in content or _PATH in content or not all(word in self._lexemes for word in words):
             return None
         return sorted(set(chain.from_iterable(self._lexemes[word] for word in words)))
 

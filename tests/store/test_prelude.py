@@ -31,6 +31,7 @@ def test_words_looked_up_one_by_one_are_those_of_the_text(database: Database, la
         @example("where did ann@example.org go / run -5 &amp; 你好")
         @example("Ѐ À ёж Zoë")
         @example("\u0300")
+        @example("Wann ~0")
         @example("Zoë \u0301\u0300 и \u0306 l\u0327eau")
         def same(text: str) -> None:
             found = prelude.read(connection, chat.chat_id, None, [text], logged=0, recent=0)

@@ -27,7 +27,6 @@ from pipeline.clients.factory import (
     space_by_name,
 )
 from pipeline.clients.openai_endpoint import LEARNED
-from pipeline.enrich.language_model import try_model
 from pipeline.operations.doctor.diagnose import diagnose, not_running
 from pipeline.operations.doctor.facts import Broker, Facts, Login
 from pipeline.operations.doctor.finding import Finding, Severity, worst
@@ -226,6 +225,8 @@ def _try_model(settings: Settings, active: EmbeddingSpace | None) -> str | None:
 
 def _summary_problem(settings: Settings, *, ask: bool) -> str | None:
     """Say why a language model that is to summarize or to learn cannot be asked; None if each can, or there is none."""
+    from pipeline.enrich.language_model import try_model
+
     try:
         clients = {
             str(each.model): each
