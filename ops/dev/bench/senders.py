@@ -64,7 +64,7 @@ def send_all(port: int, key: str, requests: Sequence[Request], begin_at: float =
 
 
 def post_batches(port: int, key: str, batches: Sequence[tuple[str, str, int]], at_once: int) -> list[int]:
-    """Post batches `(chat, script, bytes)`, so many at a time; return how many messages of each were accepted."""
+    """Post batches `(chat, script, bytes)`, `at_once` at a time; return how many messages of each were accepted."""
 
     def post(chat: str, script: str, size: int) -> int:
         body = {"chat": chat, "messages": batch(script, size, MESSAGES_IN_A_BATCH)}
