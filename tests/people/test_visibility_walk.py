@@ -10,7 +10,9 @@ from typing import get_args
 
 import httpx
 import pytest
+from sqlalchemy import text
 
+from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
@@ -236,10 +238,12 @@ def test_searches_and_follow_ups_never_leave_their_chat(walked: Database) -> Non
 
 
 @pytest.fixture(scope="module")
-def door(walked: Database, redis: EmbeddedRedis) -> Iterator[httpx.Client]:
+def door(walked: Database, postgres: EmbeddedPostgres, redis: EmbeddedRedis) -> Iterator[httpx.Client]:
+    with walked.unscoped() as connection:
+        database = str(connection.scalar(text("SELECT current_database()")))
     settings = Settings(
         _env_file=None,
-        database_url=walked._app.url.render_as_string(hide_password=False),
+        database_url=postgres.dsn("app", database=database),
         redis_url=redis.url,
         api_key="test-key",
         embedding_provider="deterministic",
