@@ -1,6 +1,6 @@
 """Ask a language model behind an endpoint that speaks OpenAI's protocol: OpenAI, Ollama, vLLM, llama.cpp and others.
 
-A call is made once, but for what the endpoint refuses of it: whoever calls decides about another one.
+A call is sent once, and again only without what the endpoint refuses; further retries are the caller's decision.
 """
 
 import re

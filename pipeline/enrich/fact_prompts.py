@@ -164,5 +164,5 @@ def known_tokens(known: Sequence[KnownFact], time_zone: tzinfo) -> int:
 
 
 def answer_tokens(context_tokens: int, most: int) -> int:
-    """Return the room that an answer with so many facts needs; a truncated one is asked for again with more."""
+    """Return the tokens reserved for an answer with `most` facts; a truncated answer is requested again with more."""
     return min(_SPARE_ANSWER_TOKENS + _TOKENS_PER_FACT * most, int(_MAX_ANSWER_SHARE * context_tokens))

@@ -135,7 +135,7 @@ class _Step:
             suppression.carry_over(connection, self.tenant_id, self.old, new)
             identities.follow(connection, self.tenant_id, self.old, new)
             self._memories(connection)
-            # whoever reads them now has read the former id
+            # a job that is under way has read the former id
             jobs.fence(connection, self.tenant_id, store.rename_made(connection, chat_id, self.old, new))
         return False
 

@@ -106,7 +106,7 @@ class TenantData:
     without_job: Mapping[str, int] = field(default_factory=dict)
     # vectors whose row is gone or was merged into another
     orphans: int = 0
-    # ids that are whoever has a name, in several chats, and that nobody has linked
+    # ids derived from a name alone, used in several chats and linked to nobody
     by_name: Sequence[str] = ()
 
 
