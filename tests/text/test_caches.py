@@ -118,6 +118,8 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
         "pipeline.text.cues._stop_words",
         "pipeline.text.language._detectable",
         "pipeline.text.language._whole_model",
+        # a platform
+        "pipeline.platforms.kinds.of",
         # a path of the settings
         "workers.signals._heartbeat_file",
         # the vectors of the last 32 questions
@@ -125,6 +127,7 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
         # an embedding space, limits, a statement of ours
         "pipeline.store.arms._statement",
         "pipeline.store.candidate_rows._candidates",
+        "pipeline.store.catalog.expected",
         "pipeline.store.memory_candidates._statement",
         "pipeline.store.prelude._statement",
         "pipeline.store.statements._for_psycopg",
