@@ -5,7 +5,7 @@ Accepting is one short transaction: the messages, the note that they have arrive
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -58,8 +58,19 @@ def accept(
     unique = _unique(given)
     new = out = 0
     for some in batched(unique.values(), SLICE_MESSAGES, SLICE_BYTES, lambda m: len(m.content.encode())):
+        sizes = _sizes(some)
         stored, kept_out = persistently(
-            partial(_accept, database, tenant_id, chat, some, settle=settle, limits=limits, trace_id=trace_id)
+            partial(
+                _accept,
+                database,
+                tenant_id,
+                chat,
+                some,
+                sizes,
+                settle=settle,
+                limits=limits,
+                trace_id=trace_id,
+            )
         )
         new, out = new + stored, out + kept_out
     if out == len(unique):
@@ -80,20 +91,21 @@ async def try_accept(
     unique = _unique(given)
     if any(message.closes_session for message in unique.values()) or limits.may_concern(given):
         return None
-    statements = _at_once(tenant_id, chat, list(unique.values()), trace_id)
+    messages = list(unique.values())
+    statements = _at_once(tenant_id, chat, messages, _sizes(messages), trace_id)
     new, stored = await database.try_trip(statements) or (0, False)
     return Accepted(new=int(new), duplicates=len(given) - int(new)) if stored else None
 
 
 def _at_once(
-    tenant_id: str, chat: ChatIn, given: Sequence[MessageIn], trace_id: str | None
+    tenant_id: str, chat: ChatIn, given: Sequence[MessageIn], sizes: Mapping[str, int], trace_id: str | None
 ) -> list[Statement]:
     """Return the statements that store live messages in one trip, if none of them is suppressed."""
     key = _keys.get(tenant_id)
     return accepting.put_at_once(
         tenant_id,
         chat,
-        _sized(given),
+        [(message, sizes[message.external_id]) for message in given],
         key=key,
         hashes=suppression.hashes_of(key, chat.chat_id, given),
         priority=jobs.LIVE,
@@ -106,6 +118,7 @@ def _accept(
     tenant_id: str,
     chat: ChatIn,
     given: Sequence[MessageIn],
+    sizes: Mapping[str, int],
     *,
     settle: timedelta | None,
     limits: MessageLimits,
@@ -114,12 +127,12 @@ def _accept(
     """Store a slice in one transaction; return `(new, kept out)`."""
     closes = any(message.closes_session for message in given)
     if settle is None and not closes and not limits.may_concern(given):
-        trip = _at_once(tenant_id, chat, given, trace_id)
+        trip = _at_once(tenant_id, chat, given, sizes, trace_id)
         new, stored = database.one_trip(trip, keeps_ready=True) or (0, False)
         if stored:
             return int(new), 0
     return _accept_step_by_step(
-        database, tenant_id, chat, given, settle=settle, limits=limits, trace_id=trace_id
+        database, tenant_id, chat, given, sizes, settle=settle, limits=limits, trace_id=trace_id
     )
 
 
@@ -132,6 +145,7 @@ def _accept_step_by_step(
     tenant_id: str,
     chat: ChatIn,
     given: Sequence[MessageIn],
+    sizes: Mapping[str, int],
     *,
     settle: timedelta | None,
     limits: MessageLimits,
@@ -175,7 +189,7 @@ def _accept_step_by_step(
             connection,
             tenant_id,
             chat.chat_id,
-            _sized(messages),
+            [(message, sizes[message.external_id]) for message in messages],
             closing=bool(closing),
             priority=jobs.LIVE if settle is None else jobs.LATER,
             trace_id=trace_id,
@@ -188,9 +202,9 @@ def _unique(given: Sequence[MessageIn]) -> dict[str, MessageIn]:
     return {message.external_id: _without_recalled(message) for message in _numbered(given)}
 
 
-def _sized(messages: Sequence[MessageIn]) -> list[tuple[MessageIn, int]]:
-    """Return the messages with their estimated tokens."""
-    return [(message, estimate_tokens(message.content)) for message in messages]
+def _sizes(messages: Sequence[MessageIn]) -> dict[str, int]:
+    """Estimate the tokens of messages, before a transaction begins: it would wait while many texts are counted."""
+    return {message.external_id: estimate_tokens(message.content) for message in messages}
 
 
 def _numbered(given: Sequence[MessageIn]) -> Iterator[MessageIn]:
