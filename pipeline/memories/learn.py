@@ -82,9 +82,12 @@ def learner(database: Database, how: Learning) -> runner.Handler:
 def _compare(database: Database, tenant_id: str, claim: Claim) -> bool:
     """Unite a memory with one that says the same in other words; return whether anything is to be embedded."""
     with database.tenant(tenant_id) as connection:
-        united = likeness.unite(connection, UUID(claim.key.removeprefix("memory:")))
+        memory = UUID(claim.key.removeprefix("memory:"))
+        united = likeness.unite(connection, memory)
         changed = [] if united is None else revise(connection, tenant_id, united[0], again=united[1])
-        runner.finish(connection, [claim])
+        # a memory that has become another one is gone, and its job with it
+        if united is None or learned.by_id(connection, [memory]):
+            runner.finish(connection, [claim])
     return bool(changed)
 
 

@@ -206,6 +206,25 @@ def test_a_message_that_says_the_same_in_two_ways_is_the_evidence_of_one_memory(
     assert rows(talk.database, "SELECT key, last_error FROM jobs WHERE kind = 'extract'") == []
 
 
+class InOtherWords(Reading):
+    """Learns statements that differ only in words that the embedder of the tests does not read."""
+
+    def _fact(self, said: Message, people: People) -> Fact:
+        return replace(super()._fact(said, people), attribute="", value="")
+
+
+def test_what_is_said_again_in_other_words_becomes_one_memory_with_all_its_evidence(talk: Talk) -> None:
+    talk.reading = InOtherWords()
+    talk.say(0, "Ann | plays | chess очень хорошо каждый вечер")
+    talk.learn()
+    talk.say(48, "Ann | plays | chess где угодно и когда угодно")
+    talk.learn()
+    assert talk.all() == ["Ann: plays chess очень хорошо каждый вечер."]
+    assert rows(talk.database, "SELECT count(*), count(DISTINCT message_id) FROM memory_evidence") == [(2, 2)]
+    # and there is nothing that would do it again and again
+    assert rows(talk.database, "SELECT key, last_error FROM jobs WHERE kind = 'extract'") == []
+
+
 def test_reading_a_session_again_changes_nothing(talk: Talk) -> None:
     talk.say(0, "Ann | home | porto")
     talk.learn()
