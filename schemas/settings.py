@@ -150,7 +150,8 @@ class Settings(BaseSettings):
     embedding_model: str | None = _also("VECTOR_", "EMBEDDING_MODEL", None)
     """Model of that provider, with which a new database begins; `backscroll spaces` changes it later. For `onnx` a
     folder that `backscroll model export` has made, for `sentence-transformers` a name on the Hugging Face hub or a
-    folder. Unset: `all-MiniLM-L6-v2`, `nomic-embed-text` (`ollama`), `text-embedding-3-small` (`openai`) or
+    folder. Unset: `multilingual-e5-small` (`onnx`; `all-MiniLM-L6-v2` where it is not installed), `all-MiniLM-L6-v2`
+    (`sentence-transformers`), `nomic-embed-text` (`ollama`), `text-embedding-3-small` (`openai`) or
     `deterministic-hash-v1`."""
     embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 16_000
     """Characters of a text that are embedded; the rest of a longer text is not. What is longer than the model reads is

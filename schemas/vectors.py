@@ -19,6 +19,29 @@ All but a retired one get the vectors of whatever is new.
 
 
 @dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Which cosines of a space stand for what; see `pipeline.clients.calibration`."""
+
+    # of texts that have nothing in common, and of texts that say the same
+    unrelated: float
+    equal: float
+
+    def line(self) -> tuple[float, float]:
+        """Return the slope and the height of the line that brings a cosine to the scale of all-MiniLM-L6-v2.
+
+        >>> slope, height = Calibration(unrelated=0.79, equal=0.93).line()
+        >>> round(height + slope * 0.79, 2), round(height + slope * 0.93, 2)
+        (0.09, 0.73)
+        """
+        slope = (SCALE.equal - SCALE.unrelated) / (self.equal - self.unrelated)
+        return slope, SCALE.unrelated - slope * self.unrelated
+
+
+SCALE = Calibration(unrelated=0.09, equal=0.73)
+"""Of all-MiniLM-L6-v2: limits of similarity are written as its cosines, and those of all spaces are brought to it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EmbeddingSpace:
     """All that decides whether two vectors may be compared."""
 
@@ -34,6 +57,9 @@ class EmbeddingSpace:
     query_prefix: str = ""
     # put before the text of a document
     document_prefix: str = ""
+    # of questions and documents, and of documents among themselves; none: not measured, cosines stay as they are
+    questions: Calibration | None = None
+    documents: Calibration | None = None
 
     @property
     def name(self) -> str:
@@ -46,7 +72,8 @@ class EmbeddingSpace:
 
     def same_as(self, other: "EmbeddingSpace") -> bool:
         """Return whether vectors of both may be compared, stored or not."""
-        return replace(self, id=None) == replace(other, id=None)
+        one, two = (replace(each, id=None, questions=None, documents=None) for each in (self, other))
+        return one == two
 
 
 @dataclass(frozen=True, kw_only=True)

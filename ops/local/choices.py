@@ -1,9 +1,11 @@
 """The ports and the embedder, where settings and command line leave them open."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ops.local.embedded.ports import PortTaken, free_port, is_free
-from pipeline.clients import factory, openai_embeddings
+from pipeline.clients import deterministic, factory, onnx_bundled, openai_embeddings
 from schemas.errors import SettingsError
 from schemas.settings import Settings
 
@@ -14,8 +16,15 @@ class Choices:
 
     # None: without Flower
     flower_port: int | None
-    # use the embedder without a model, even if one is installed
-    light: bool = False
+    # the flag of `MODELS` that was given
+    asked: str | None = None
+
+
+MODELS: Mapping[str, tuple[Literal["deterministic", "onnx"], str]] = {
+    "--light": ("deterministic", deterministic.MODEL),
+    "--english": ("onnx", onnx_bundled.ENGLISH.model),
+}
+"""The provider and the model that flags of `backscroll up` stand for."""
 
 
 def choose_ports(settings: Settings, chosen: Choices) -> tuple[Settings, Choices]:
@@ -40,16 +49,16 @@ def choose_ports(settings: Settings, chosen: Choices) -> tuple[Settings, Choices
 def choose_embedder(settings: Settings, chosen: Choices, active: str | None) -> Settings:
     """Complete the settings by the embedder: that of the stored vectors, unless another was asked for.
 
-    `active` is the name of their space. Raises `SettingsError` if --light was asked for and the space is another, or if
+    `active` is the name of their space. Raises `SettingsError` if a flag asks for a model that is not theirs, or if
     they were made by a server that may be elsewhere.
     """
     provider, model = settings.embedding_provider, settings.embedding_model
-    if chosen.light:
-        provider, model = "deterministic", None
-        if active and not active.startswith("deterministic/"):
+    if chosen.asked is not None:
+        provider, model = MODELS[chosen.asked]
+        if active and not active.startswith(f"{provider}/{model}/"):
             raise SettingsError(
-                f"The vectors in {settings.data_dir} were made by {active}, which --light cannot compare "
-                "with. Leave --light out, or name another folder with --data-dir."
+                f"The vectors in {settings.data_dir} were made by {active}, which the model of {chosen.asked} cannot "
+                f"compare with. Leave {chosen.asked} out, or name another folder with --data-dir."
             )
     elif provider is None and model is None and active:
         name, _, rest = active.partition("/")

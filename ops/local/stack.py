@@ -6,9 +6,9 @@ it ends, so that the file is believed only while it is true.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ops.local.embedded.folder import explained, is_taken, open_lock, take, write_private
@@ -35,9 +35,8 @@ class Running:
     redis_url: str
     # whose data the HTTP API serves
     tenant: str
-    # questions must be embedded as the messages were
-    embedding_provider: str | None = None
-    embedding_model: str | None = None
+    # what the settings say of the embedder, without a key: questions must be embedded as the messages were
+    embedder: Mapping[str, str | int | None] = field(default_factory=dict)
     # None: started without Flower
     flower_url: str | None = None
     flower_password: str | None = None

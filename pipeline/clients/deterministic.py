@@ -11,6 +11,7 @@ from math import sqrt
 from pipeline.text.caches import cached
 from schemas.vectors import EmbeddingSpace, Vector
 
+PROVIDER = "deterministic"
 MODEL = "deterministic-hash-v1"
 DIMENSIONS = 256
 MAX_CHARS = 4000
@@ -58,7 +59,7 @@ class DeterministicEmbedder:
     ) -> None:
         self._max_chars = max_chars
         self._space = EmbeddingSpace(
-            provider="deterministic",
+            provider=PROVIDER,
             model=MODEL,
             dimensions=dimensions,
             query_prefix=query_prefix,

@@ -1,6 +1,6 @@
 """Make the models that the settings name: embedder, reranker, language model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pipeline.clients import (
@@ -25,12 +25,12 @@ from schemas.sessions import EXTRACTIVE
 from schemas.settings import PREFIX, Settings
 from schemas.vectors import EmbeddingSpace
 
-DEFAULT_MODELS = {
-    "deterministic": deterministic.MODEL,
-    onnx.PROVIDER: onnx_bundled.MODEL,
-    sentence_transformers.PROVIDER: onnx_bundled.MODEL,
-    ollama.PROVIDER: ollama.DEFAULT_MODEL,
-    openai_embeddings.PROVIDER: openai_embeddings.DEFAULT_MODEL,
+DEFAULT_MODELS: Mapping[str, Callable[[], str]] = {
+    deterministic.PROVIDER: lambda: deterministic.MODEL,
+    onnx.PROVIDER: lambda: onnx_bundled.default().model,
+    sentence_transformers.PROVIDER: lambda: onnx_bundled.ENGLISH.model,
+    ollama.PROVIDER: lambda: ollama.DEFAULT_MODEL,
+    openai_embeddings.PROVIDER: lambda: openai_embeddings.DEFAULT_MODEL,
 }
 """The providers, and the model of each when none is named."""
 LOCAL = (onnx.PROVIDER, sentence_transformers.PROVIDER)
@@ -39,7 +39,7 @@ LOCAL = (onnx.PROVIDER, sentence_transformers.PROVIDER)
 
 def default_provider() -> str:
     """Return the local model's provider if it is installed, else `deterministic`; imports neither."""
-    return onnx.PROVIDER if onnx.is_installed() else "deterministic"
+    return onnx.PROVIDER if onnx.is_installed() else deterministic.PROVIDER
 
 
 def make_embedder(settings: Settings) -> Embedder:
@@ -54,7 +54,7 @@ def make_embedder(settings: Settings) -> Embedder:
             f"there is no embedding provider {provider}: BACKSCROLL_EMBEDDING_PROVIDER may be "
             f"{', '.join(DEFAULT_MODELS)}"
         )
-    model = settings.embedding_model or DEFAULT_MODELS[provider]
+    model = settings.embedding_model or DEFAULT_MODELS[provider]()
     if settings.embedding_pooling is not None:
         if provider != sentence_transformers.PROVIDER:
             raise SettingsError(
@@ -63,7 +63,7 @@ def make_embedder(settings: Settings) -> Embedder:
             )
         model = model.partition(sentence_transformers.POOLED)[0]
         model += sentence_transformers.POOLED + settings.embedding_pooling
-    if provider == "deterministic":
+    if provider == deterministic.PROVIDER:
         if model != deterministic.MODEL:
             raise SettingsError(
                 f"BACKSCROLL_EMBEDDING_MODEL={model} does not belong to the provider deterministic: "
@@ -118,7 +118,9 @@ def _make_http_embedder(settings: Settings, provider: str, model: str) -> HttpEm
 def settings_for(space: EmbeddingSpace, settings: Settings) -> Settings:
     """Return settings that name the model of a stored space, with its prefixes and dimensions."""
     own = (
-        known_model(space.model).dimensions if space.provider != "deterministic" else deterministic.DIMENSIONS
+        known_model(space.model).dimensions
+        if space.provider != deterministic.PROVIDER
+        else deterministic.DIMENSIONS
     )
     named = (settings.embedding_provider, settings.embedding_model) == (space.provider, space.model)
     # a server whose model nobody knows is asked for them only if a setting asks for it

@@ -7,11 +7,15 @@ from math import hypot, isfinite
 from time import monotonic
 from typing import Any, Protocol
 
+import structlog
+
 from pipeline.clients.http_calls import Calls
 from pipeline.clients.known_models import KnownModel
 from pipeline.text import tokens
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
 from schemas.vectors import EmbeddingSpace, Vector
+
+log = structlog.get_logger(__name__)
 
 MAX_DIMENSIONS = 16_000
 """Dimensions that the column type `halfvec` stores at most."""
@@ -126,6 +130,9 @@ class HttpEmbedder:
                 # too many at once for this server, or it hangs: one more call says which
                 if slow or len(batch) == 1:
                     raise self._too_slow(self._options.timeout_seconds) from None
+                log.warning(
+                    "embedding_server_slow", server=self._name, texts=len(batch), seconds=monotonic() - began
+                )
                 slow, self._batch_size = True, 1
             else:
                 self._fit(len(batch), monotonic() - began)

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+_QUERY, _PASSAGE = "query: ", "passage: "
+_SENTENCE_TRANSFORMERS = "sentence-transformers"
 _BGE = "Represent this sentence for searching relevant passages: "
-_ARCTIC = "query: "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,12 +19,22 @@ class KnownModel:
     max_tokens: int = 512
     # it can answer with fewer dimensions, by its training
     shortens: bool = False
+    # who published it on the hub, where short names of it are known
+    owner: str = ""
 
 
 _NOMIC = KnownModel(
     dimensions=768, query_prefix="search_query: ", document_prefix="search_document: ", max_tokens=2048
 )
+_E5 = {
+    f"{family}-{size}{version}": KnownModel(
+        dimensions=dimensions, query_prefix=_QUERY, document_prefix=_PASSAGE, owner="intfloat"
+    )
+    for size, dimensions in (("small", 384), ("base", 768), ("large", 1024))
+    for family, version in (("multilingual-e5", ""), ("e5", ""), ("e5", "-v2"))
+}
 _KNOWN = {
+    **_E5,
     "text-embedding-3-small": KnownModel(dimensions=1536, max_tokens=8191, shortens=True),
     "text-embedding-3-large": KnownModel(dimensions=3072, max_tokens=8191, shortens=True),
     "text-embedding-ada-002": KnownModel(dimensions=1536, max_tokens=8191),
@@ -31,14 +42,16 @@ _KNOWN = {
     "nomic-embed-text-v1.5": replace(_NOMIC, shortens=True),
     "mxbai-embed-large": KnownModel(dimensions=1024, query_prefix=_BGE),
     "mxbai-embed-large-v1": KnownModel(dimensions=1024, query_prefix=_BGE),
-    "bge-small-en-v1.5": KnownModel(dimensions=384, query_prefix=_BGE),
+    "bge-small-en-v1.5": KnownModel(dimensions=384, query_prefix=_BGE, owner="BAAI"),
     "bge-base-en-v1.5": KnownModel(dimensions=768, query_prefix=_BGE),
     "bge-large-en-v1.5": KnownModel(dimensions=1024, query_prefix=_BGE),
     "bge-large": KnownModel(dimensions=1024, query_prefix=_BGE),
     "bge-m3": KnownModel(dimensions=1024, max_tokens=8192),
     "all-minilm": KnownModel(dimensions=384, max_tokens=256),
-    "all-MiniLM-L6-v2": KnownModel(dimensions=384, max_tokens=256),
-    "snowflake-arctic-embed2": KnownModel(dimensions=1024, query_prefix=_ARCTIC, max_tokens=8192),
+    "all-MiniLM-L6-v2": KnownModel(dimensions=384, max_tokens=256, owner=_SENTENCE_TRANSFORMERS),
+    "all-mpnet-base-v2": KnownModel(dimensions=768, owner=_SENTENCE_TRANSFORMERS),
+    "paraphrase-multilingual-MiniLM-L12-v2": KnownModel(dimensions=384, owner=_SENTENCE_TRANSFORMERS),
+    "snowflake-arctic-embed2": KnownModel(dimensions=1024, query_prefix=_QUERY, max_tokens=8192),
     "embeddinggemma": KnownModel(
         dimensions=768,
         query_prefix="task: search result | query: ",

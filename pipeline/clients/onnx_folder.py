@@ -1,8 +1,12 @@
-"""Folders of models that the provider `onnx` runs: `model.onnx`, `tokenizer.json`, and `backscroll.json` about both."""
+"""Folders of models that the provider `onnx` runs: a graph, its weights, its tokenizer, and what is known of them.
+
+The tokenizer is `tokenizer.json`, for the package `tokenizers`, or `unigram.json`.
+"""
 
 import hashlib
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal, Self
 
@@ -10,7 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.errors import SettingsError
 
-GRAPH, TOKENIZER, DESCRIPTION = "model.onnx", "tokenizer.json", "backscroll.json"
+GRAPH, WEIGHTS, DESCRIPTION = "model.onnx", "model.weights", "backscroll.json"
+TOKENIZER, UNIGRAM = "tokenizer.json", "unigram.json"
+# graphs of earlier versions hold their weights themselves
+_FILES = (GRAPH, WEIGHTS, TOKENIZER, UNIGRAM)
 
 INPUT, LENGTHS, OUTPUT = "input_ids", "lengths", "tokens"
 """Of a graph: ids of word pieces `(texts, pieces)`, padded at the end; how many of each text count `(texts,)`; the
@@ -33,7 +40,7 @@ class About(BaseModel):
     query_prefix: str = ""
     document_prefix: str = ""
     sha256: str = ""
-    """Of the graph and the tokenizer, one after the other."""
+    """Of the graph, its weights and its tokenizer, one after the other."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -74,6 +81,9 @@ def replace(folder: Path, make: Callable[[Path], None]) -> None:
 
 def _digest(folder: Path) -> str:
     found = hashlib.sha256()
-    for name in (GRAPH, TOKENIZER):
-        found.update((folder / name).read_bytes())
+    for file in (folder / name for name in _FILES):
+        if file.exists():
+            with file.open("rb") as opened:
+                for block in iter(partial(opened.read, 1 << 20), b""):
+                    found.update(block)
     return found.hexdigest()

@@ -1,23 +1,22 @@
-"""Write the encoder of a BERT-like model as an ONNX graph in int8, from its weights only.
+"""Write the encoder of a BERT-like model as an ONNX graph in int8 or 4 bits, from its weights only.
 
 Linear layers multiply bytes, whose scale each block of weights and of input has for itself: a text has the same vector
-whatever stands beside it in a batch. Embeddings are bytes with a scale for each word piece; everything else is float32.
-The operators of the domain `com.microsoft` are ONNX Runtime's own.
+whatever stands beside it in a batch. Weights that come in 4 bits stay so; of others embeddings are bytes with a scale
+for each word piece. Everything else is float32. The operators of the domain `com.microsoft` are ONNX Runtime's own.
+The weights lie in a file of their own, which processes that run the model map together.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from pipeline.clients.onnx_folder import INPUT, LENGTHS, OUTPUT
-
-Weights = Mapping[str, NDArray[Any]]
+from pipeline.clients.onnx_folder import INPUT, LENGTHS, OUTPUT, WEIGHTS
 
 BLOCKS = (64, 32, 16)
 """How many inputs of a linear layer share a scale: the first of these that divides their number."""
@@ -26,6 +25,23 @@ _OURS = "com.microsoft"
 # `accuracy_level` of MatMulNBits that multiplies bytes
 _BYTES = 4
 _OPSET, _IR_VERSION = 17, 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """A matrix of whole numbers in which the values of a block share a scale."""
+
+    # of a value
+    bits: Literal[4, 8]
+    # values in a block
+    size: int
+    # bytes `(rows, blocks, size * bits / 8)` of values whose zero is in the middle; the lower half byte comes first
+    values: NDArray[Any]
+    # `(rows, blocks)`
+    scales: NDArray[Any]
+
+
+Weights = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +56,20 @@ class Shape:
     first_position: int = 0
 
 
-def write(path: Path, weights: Weights, shape: Shape, distances: NDArray[Any] | None = None) -> None:
+def write(
+    path: Path,
+    weights: Weights,
+    shape: Shape,
+    distances: NDArray[Any] | None = None,
+    blocks: Mapping[str, Blocks] | None = None,
+) -> None:
     """Write the graph of an encoder whose weights have the names of BERT's, with GELU between its linear layers.
 
+    Those of `blocks` are taken as they are; of `weights` linear layers and words become bytes.
     `distances` is what attention adds by the distance of two word pieces, `(2 * pieces - 1, heads)`, the most negative
     first, as MPNet has it.
     """
-    graph = _Graph(weights, shape.epsilon)
+    graph = _Graph(weights, blocks or {}, shape.epsilon)
     state = graph.embedded(shape.first_position)
     bias = graph.distance_bias(distances) if distances is not None else ""
     for number in range(shape.layers):
@@ -72,8 +95,9 @@ def write(path: Path, weights: Weights, shape: Shape, distances: NDArray[Any] | 
 class _Graph:
     """Nodes and weights, added from the input to the output; methods return the name of what they compute."""
 
-    def __init__(self, weights: Weights, epsilon: float) -> None:
+    def __init__(self, weights: Weights, blocks: Mapping[str, Blocks], epsilon: float) -> None:
         self._weights = weights
+        self._blocks = blocks
         self._epsilon = epsilon
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[str, onnx.TensorProto] = {}
@@ -90,18 +114,32 @@ class _Graph:
 
     def embedded(self, first_position: int) -> str:
         """Look up word pieces, and add the embeddings of their positions."""
-        words = self._weights["embeddings.word_embeddings.weight"]
-        scales = _scales(np.abs(words).max(axis=1, keepdims=True))
-        table, scale = (
-            self.add("Gather", [self.constant(name, value), INPUT])
-            for name, value in (("words", _rounded(words / scales)), ("word_scales", scales))
-        )
-        said = self.add("Mul", [self.add("Cast", [table], to=TensorProto.FLOAT), scale])
+        said = self._words("embeddings.word_embeddings.weight")
         positions = self._weights["embeddings.position_embeddings.weight"][first_position:]
         if (types := self._weights.get("embeddings.token_type_embeddings.weight")) is not None:
             positions = positions + types[0]
         said = self.add("Add", [said, self._first_of(self.constant("positions", positions), axes=1)])
         return self.norm("embeddings.LayerNorm", said)
+
+    def _words(self, name: str) -> str:
+        if (blocks := self._blocks.get(name)) is not None:
+            values = self.constant("words", blocks.values.reshape(len(blocks.values), -1))
+            return self.add(
+                "GatherBlockQuantized",
+                [values, INPUT, self.constant("word_scales", blocks.scales)],
+                domain=_OURS,
+                bits=blocks.bits,
+                block_size=blocks.size,
+                gather_axis=0,
+                quantize_axis=1,
+            )
+        words = self._weights[name]
+        scales = _scales(np.abs(words).max(axis=1, keepdims=True))
+        table, scale = (
+            self.add("Gather", [self.constant(name, value), INPUT])
+            for name, value in (("words", _rounded(words / scales)), ("word_scales", scales))
+        )
+        return self.add("Mul", [self.add("Cast", [table], to=TensorProto.FLOAT), scale])
 
     def distance_bias(self, distances: NDArray[Any]) -> str:
         """Add what attention adds for each two word pieces: `(1, heads, pieces, pieces)`."""
@@ -115,26 +153,21 @@ class _Graph:
 
     def linear(self, name: str, given: str) -> str:
         """Add a linear layer with a scale for each block of weights and of input."""
-        weight, bias = self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]
-        outputs, inputs = weight.shape
-        block = next(size for size in BLOCKS if not inputs % size)
-        blocks = weight.reshape(outputs, -1, block)
-        scales = _scales(np.abs(blocks).max(axis=2, keepdims=True))
-        # unsigned, around the middle
-        whole = (_rounded(blocks / scales).astype(np.int16) + 128).astype(np.uint8)
+        blocks = self._blocks.get(f"{name}.weight") or _in_bytes(self._weights[f"{name}.weight"])
+        outputs, count = blocks.scales.shape
         return self.add(
             "MatMulNBits",
             [
                 given,
-                self.constant(f"{name}.weight", whole),
-                self.constant(f"{name}.scale", scales[:, :, 0]),
-                *("", "", self.constant(f"{name}.bias", bias)),
+                self.constant(f"{name}.weight", blocks.values),
+                self.constant(f"{name}.scale", blocks.scales),
+                *("", "", self.constant(f"{name}.bias", self._weights[f"{name}.bias"])),
             ],
             domain=_OURS,
-            K=inputs,
+            K=count * blocks.size,
             N=outputs,
-            bits=8,
-            block_size=block,
+            bits=blocks.bits,
+            block_size=blocks.size,
             accuracy_level=_BYTES,
         )
 
@@ -160,7 +193,8 @@ class _Graph:
         outputs = [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [texts, pieces, dimensions])]
         graph = helper.make_graph(self._nodes, "encoder", inputs, outputs, list(self._constants.values()))
         opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_OURS, 1)]
-        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION), str(path))
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+        onnx.save(model, str(path), save_as_external_data=True, location=WEIGHTS)
 
     def _first_of(self, table: str, axes: int) -> str:
         """Cut a table to as many rows, and columns with two `axes`, as there are word pieces."""
@@ -169,6 +203,15 @@ class _Graph:
             start = self.constant("zero", np.array([0]))
             table = self.add("Slice", [table, start, count, self.constant(f"axis_{axis}", np.array([axis]))])
         return table
+
+
+def _in_bytes(weight: NDArray[Any]) -> Blocks:
+    block = next(size for size in BLOCKS if not weight.shape[1] % size)
+    parts = weight.reshape(len(weight), -1, block)
+    scales = _scales(np.abs(parts).max(axis=2, keepdims=True))
+    # unsigned, around the middle
+    whole = (_rounded(parts / scales).astype(np.int16) + 128).astype(np.uint8)
+    return Blocks(bits=8, size=block, values=whole, scales=scales[:, :, 0])
 
 
 def _scales(largest: NDArray[Any]) -> NDArray[Any]:

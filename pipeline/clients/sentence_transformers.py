@@ -10,13 +10,15 @@ import gc
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.clients import onnx_bundled, processors
+from pipeline.clients import processors
+from pipeline.clients.known_models import known_model
+from pipeline.clients.onnx_bundled import ENGLISH, ENGLISH_FILES
 from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -31,32 +33,9 @@ POOLED = "#"
 _FAILURES = (RuntimeError, MemoryError, ValueError, TypeError, LookupError, ArithmeticError)
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What is known of a model without loading it."""
-
-    hub_name: str
-    dimensions: int
-    query_prefix: str = ""
-    document_prefix: str = ""
-
-
-# Dimensions, pooling and prefixes are those of the model cards; pooling comes with the model's own files.
-_KNOWN = {
-    "all-MiniLM-L6-v2": _Known("sentence-transformers/all-MiniLM-L6-v2", 384),
-    "all-mpnet-base-v2": _Known("sentence-transformers/all-mpnet-base-v2", 768),
-    "bge-small-en-v1.5": _Known(
-        "BAAI/bge-small-en-v1.5", 384, "Represent this sentence for searching relevant passages: "
-    ),
-    "paraphrase-multilingual-MiniLM-L12-v2": _Known(
-        "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2", 384
-    ),
-}
-
-
 def is_installed() -> bool:
-    """Tell whether the package and the bundled model's weights are installed; imports neither."""
-    return find_spec("sentence_transformers") is not None and onnx_bundled.source() is not None
+    """Tell whether the package and the weights of the model of English are installed; imports neither."""
+    return find_spec("sentence_transformers") is not None and ENGLISH.source() is not None
 
 
 class SentenceTransformersEmbedder:
@@ -67,7 +46,7 @@ class SentenceTransformersEmbedder:
 
     def __init__(
         self,
-        model: str = onnx_bundled.MODEL,
+        model: str = ENGLISH.model,
         *,
         batch_size: int = 32,
         max_chars: int = 4000,
@@ -87,11 +66,9 @@ class SentenceTransformersEmbedder:
         self._model_name = _short_name(model)
         self._batch_size = batch_size
         self._max_chars = max_chars
-        known = _KNOWN.get(self._model_name)
-        self._query_prefix = query_prefix if query_prefix is not None else known.query_prefix if known else ""
-        self._document_prefix = (
-            document_prefix if document_prefix is not None else known.document_prefix if known else ""
-        )
+        known = known_model(self._model_name)
+        self._query_prefix = known.query_prefix if query_prefix is None else query_prefix
+        self._document_prefix = known.document_prefix if document_prefix is None else document_prefix
         self._turn = threading.RLock()  # tokenizers refuse to be used by two threads at once
         self._model: SentenceTransformer | None = None
 
@@ -104,11 +81,10 @@ class SentenceTransformersEmbedder:
     @property
     def space_by_name(self) -> EmbeddingSpace:
         """Return the space without loading the model; it has 0 dimensions if they are not known."""
-        known = _KNOWN.get(self._model_name)
         return EmbeddingSpace(
             provider=PROVIDER,
             model=f"{self._model_name}{POOLED}{self._pooling}" if self._pooling else self._model_name,
-            dimensions=known.dimensions if known else 0,
+            dimensions=known_model(self._model_name).dimensions or 0,
             query_prefix=self._query_prefix,
             document_prefix=self._document_prefix,
         )
@@ -212,17 +188,17 @@ def _load(name: str) -> SentenceTransformer:
 
     logging.disable_progress_bar()
     folder = _folder(name)
-    known = _KNOWN.get(name)
+    owner = known_model(name).owner if "/" not in name else ""
     try:
         model = SentenceTransformer(
-            str(folder) if folder else known.hub_name if known else name,
+            str(folder) if folder else f"{owner}/{name}" if owner else name,
             device="cpu",
             local_files_only=folder is not None,
         )
     except (OSError, ValueError) as error:
         raise SettingsError(
             f"BACKSCROLL_EMBEDDING_MODEL={name} cannot be loaded: {error}. "
-            f"Name {onnx_bundled.MODEL}, a model on the hub, or a folder that holds a model."
+            f"Name {ENGLISH.model}, a model on the hub, or a folder that holds a model."
         ) from error
     # The packages leave half a million objects that stay: walking them takes the collector a third of a second,
     # in which some question waits.
@@ -232,12 +208,13 @@ def _load(name: str) -> SentenceTransformer:
 
 def _short_name(model: str) -> str:
     """Return one name for one model, so that no space is made twice."""
-    return next((short for short, known in _KNOWN.items() if known.hub_name == model), model)
+    owner, _, short = model.rpartition("/")
+    return short if owner and owner == known_model(short).owner else model
 
 
 def _folder(model: str) -> Path | None:
     """Return the folder of the model's files, or None if the hub or its cache must be asked."""
-    if model == onnx_bundled.MODEL and (weights := onnx_bundled.source()):
-        return weights
+    if model == ENGLISH.model and (package := ENGLISH.source()):
+        return package / ENGLISH_FILES
     path = Path(model).expanduser()
     return path if path.is_dir() else None

@@ -27,8 +27,11 @@ from schemas.errors import LeaseLost, ProviderUnavailable
 
 log = structlog.get_logger(__name__)
 
-PORTION = 256
-"""Texts or chunks that a model is given at once; their vectors are saved before it is given the next."""
+PORTION, PORTION_CHARS = 256, 16_000
+"""Chunks and characters that a model is given at once; their vectors are saved before it is given the next.
+
+These take the bundled models up to 3 s, and 30 s on a machine that is ten times as busy: less than a task may take.
+"""
 MAX_CHARS = 16_000
 """Characters of a text that are embedded, unless a setting says so."""
 TURN_SECONDS = 15.0
@@ -51,6 +54,8 @@ def embedder(
         with database.tenant(tenant_id) as connection:
             written = vectors.written_spaces(connection)
         clients = [(space, *embed_spaces.client_of(embedding, space)) for space in written]
+        for space, client, _ in clients:
+            embed_spaces.calibrate(database, tenant_id, space, client)
         with database.tenant(tenant_id) as connection:
             texts = {text.key: text for text in embedding_text.load(connection, [c.key for c in claims])}
             spaces = [
@@ -77,7 +82,7 @@ def embedder(
         rest = sorted(sizes, key=lambda each: (each not in urgent, -min(length[each], max_chars)))
         left = list(claims)
         while left:
-            portion = next(batched(rest, len(rest) + 1, size, sizes.__getitem__), [])
+            portion = _portion(rest, sizes, length, size)
             rest = rest[len(portion) :]
             started = monotonic()
             for each in spaces:
@@ -97,6 +102,14 @@ def embedder(
         return set()
 
     return handle
+
+
+def _portion(
+    rest: Sequence[bytes], sizes: Mapping[bytes, int], length: Mapping[bytes, int], size: int
+) -> list[bytes]:
+    """Return the first of the texts that are left, up to `size` chunks and `PORTION_CHARS`, but one at least."""
+    by_chunks = next(batched(rest, len(rest) + 1, size, sizes.__getitem__), [])
+    return next(batched(by_chunks, len(by_chunks) + 1, PORTION_CHARS, length.__getitem__), [])
 
 
 def _keep(

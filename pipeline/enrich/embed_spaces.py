@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import structlog
 from sqlalchemy import Connection
 
+from pipeline.clients import calibration, deterministic
 from pipeline.clients.by_space import Embedding, embedder_of
 from pipeline.clients.http_embedder import HttpEmbedder
 from pipeline.clients.protocols import Embedder
@@ -17,7 +18,8 @@ from pipeline.enrich.embedding_text import OwnedText
 from pipeline.jobs import failures
 from pipeline.llm.ledger import EmbeddingCall
 from pipeline.store import vectors
-from schemas.errors import ProviderRejected, ProviderUnavailable
+from pipeline.store.database import Database
+from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.vectors import EmbeddingSpace, Vector
 
 log = structlog.get_logger(__name__)
@@ -68,6 +70,20 @@ def client_of(
     if client is None:
         return None, ProviderUnavailable(f"nothing here embeds into the space {space.name}")
     return client, None
+
+
+def calibrate(database: Database, tenant_id: str, space: EmbeddingSpace, client: Embedder | None) -> None:
+    """Measure a space that nobody has measured yet; while its model is away, later."""
+    if client is None or space.questions is not None or space.provider == deterministic.PROVIDER:
+        return
+    try:
+        measured = calibration.calibrate(client)
+    except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
+        log.warning("space_not_calibrated", space=space.name, error=str(error))
+        return
+    if measured is not None:
+        with database.tenant(tenant_id) as connection:
+            vectors.calibrate(connection, space, *measured)
 
 
 def begin(

@@ -203,13 +203,16 @@ def _alike(
     none.
     """
     stored: dict[int, Vector] = {}
+    slope, height = 1.0, 0.0
     if query.terms.embedded:
+        if query.terms.embedded[0].documents:
+            slope, height = query.terms.embedded[0].documents.line()
         best = [hit.candidate.id for hit in ranked[: rerank.MMR_TOP]]
         stored = vectors.of_messages(connection, query.terms.embedded[0], best)
 
     def alike(one: Candidate, other: Candidate) -> float:
         if one.id in stored and other.id in stored:
-            return max(0.0, float(sum(map(mul, stored[one.id], stored[other.id]))))
+            return max(0.0, height + slope * float(sum(map(mul, stored[one.id], stored[other.id]))))
         return rerank.overlap(one, other)
 
     return alike

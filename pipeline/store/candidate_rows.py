@@ -14,7 +14,7 @@ from pipeline.store.filters import Scope, affinity_of
 from pipeline.store.keyword_search import any_of, search
 from pipeline.store.messages import answered
 from pipeline.store.statements import run
-from pipeline.store.vectors import distance, in_space, literal
+from pipeline.store.vectors import cosine, distance, in_space, literal
 from pipeline.text.message_cues import DECIDES
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -121,7 +121,7 @@ def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...], *, knows:
             facts(
                 f"message_vectors WHERE {in_space(space)} AND message_id = ANY({these})",
                 id="message_id",
-                **{f"cosine_{number}": f"1 - ({distance(space, given=f':query_{number}')})"},
+                **{f"cosine_{number}": cosine(space.questions, distance(space, given=f":query_{number}"))},
             )
             for number, space in enumerate(spaces)
             if space is not None

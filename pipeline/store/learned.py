@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.statements import arrays, column, run
-from pipeline.store.vectors import in_space
+from pipeline.store.vectors import cosine, in_space
 from schemas.vectors import EmbeddingSpace
 
 # Any constant will do; with tenant and owner it makes one advisory lock for each owner.
@@ -105,8 +105,9 @@ def nearest(
     """Return `(id, cosine)` of those of these memories that have a vector, the nearest to a memory first."""
     if not ids:
         return []
+    away = f"v.embedding::halfvec({space.dimensions}) <=> w.embedding::halfvec({space.dimensions})"
     statement = text(f"""
-        SELECT v.memory_id, 1 - (v.embedding::halfvec({space.dimensions}) <=> w.embedding::halfvec({space.dimensions}))
+        SELECT v.memory_id, {cosine(space.documents, away)}
         FROM memory_vectors w JOIN memory_vectors v ON v.tenant_id = w.tenant_id
         WHERE w.memory_id = CAST(:id AS uuid) AND {in_space(space, "w.")} AND w.chunk_index = 0
             AND v.memory_id = ANY(CAST(:ids AS uuid[])) AND {in_space(space, "v.")} AND v.chunk_index = 0

@@ -14,7 +14,7 @@ from pipeline.store.keyword_search import any_of
 from pipeline.store.membership import Seen
 from pipeline.store.memory_conditions import BELIEVED, LIVE, SAID, place, since, visible
 from pipeline.store.statements import run
-from pipeline.store.vectors import distance, in_space, literal
+from pipeline.store.vectors import cosine, distance, in_space, literal
 from schemas.vectors import EmbeddingSpace, Vector
 
 SESSIONS = 100
@@ -169,6 +169,7 @@ def _nearest(space: EmbeddingSpace | None) -> str:
     by_words = f"SELECT m.id, CAST(NULL AS float8) AS cosine, {_SHARE_OF_WORDS} AS similarity FROM memories m"
     if space is None:
         return f"{by_words} WHERE m.id = ANY(kinds.ids) ORDER BY similarity DESC, id DESC"
+    near = cosine(space.questions, "min(distance)")
     # of the nearest parts as many more are taken as there are further ones: to group all would take longer
     return f"""
         WITH part AS MATERIALIZED (
@@ -178,7 +179,7 @@ def _nearest(space: EmbeddingSpace | None) -> str:
             SELECT count(*) FILTER (WHERE chunk_index = 0) AS embedded,
                 count(*) FILTER (WHERE chunk_index > 0) AS further FROM part
         )
-        SELECT id, 1 - min(distance) AS cosine, 1 - min(distance) AS similarity FROM (
+        SELECT id, {near} AS cosine, {near} AS similarity FROM (
             SELECT id, distance FROM part ORDER BY distance, id DESC
             LIMIT CAST(:reach AS bigint) + (SELECT further FROM counted)) nearest
         GROUP BY id

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from pipeline.store.membership import Seen
-from pipeline.store.vectors import distance, in_space
+from pipeline.store.vectors import cosine, distance, in_space
 from schemas.vectors import EmbeddingSpace
 
 # Without a time everything that was ever said is known, whatever the clocks of those who said it.
@@ -99,7 +99,7 @@ def compared(space: EmbeddingSpace | None) -> tuple[str, str]:
     """Return SQL of the cosine of a memory's chunk to the query, and the join that it needs."""
     if space is None:
         return "NULL::float8", ""
-    return f"1 - ({distance(space, 'v.embedding')})", (
+    return cosine(space.questions, distance(space, "v.embedding")), (
         f"LEFT JOIN memory_vectors v ON v.tenant_id = m.tenant_id AND v.memory_id = m.id AND {in_space(space, 'v.')}"
     )
 

@@ -162,11 +162,7 @@ def lexemes_of(connection: Connection, prelude: Prelude, texts: Sequence[str]) -
 def _prelude(row: Row[Any], of_key: str | None) -> Prelude:
     found = row._mapping
     chat = Chat(**{name: found[name] for name in CHAT_COLUMNS.split(", ")})
-    space = (
-        EmbeddingSpace(**dict(zip(vectors.COLUMNS.split(", "), row.space, strict=True)))
-        if row.space
-        else None
-    )
+    space = vectors.as_space(zip(vectors.COLUMNS.split(", "), row.space, strict=True)) if row.space else None
     people = {name: Shared(*counts) for name, counts in (row.people or {}).items()}
     worth_it = is_worth_an_index(chat.message_count, max(float(row.everywhere or 0), 0.0))
     return Prelude(

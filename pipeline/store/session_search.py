@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pipeline.ranking.bm25 import K1, B
 from pipeline.store.filters import affinity_of
 from pipeline.store.keyword_search import times_in
-from pipeline.store.vectors import distance, in_space
+from pipeline.store.vectors import cosine, distance, in_space
 from schemas.sessions import EXTRACTIVE
 from schemas.vectors import EmbeddingSpace
 
@@ -92,7 +92,7 @@ def _by_meaning(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
         return "by_meaning AS (SELECT CAST(NULL AS bigint) AS id, CAST(0 AS float8) AS near WHERE false)"
     return f"""
         summaries AS MATERIALIZED (
-            SELECT session_id AS id, 1 - min({distance(space)}) AS cosine FROM session_vectors
+            SELECT session_id AS id, {cosine(space.questions, f"min({distance(space)})")} AS cosine FROM session_vectors
             WHERE {in_space(space)} AND chat_id = :chat AND (CAST(:key AS text) IS NULL OR session_id IN (
                 SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = :key))
             GROUP BY session_id

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
+from pipeline.store import vectors
 from pipeline.store.checks import EMBEDDABLE
 from pipeline.store.statements import run
 from pipeline.store.vectors import OWNERS
@@ -12,7 +13,7 @@ from schemas.kinds import EMBED
 from schemas.vectors import EmbeddingSpace, SpaceStatus, StoredSpace
 
 _DESCRIBED = ("name", "provider", "model", "dimensions", "query_prefix", "document_prefix")
-_COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix, status, activated_at"
+_COLUMNS = f"{vectors.COLUMNS}, status, activated_at"
 _LISTING = text(f"SELECT {_COLUMNS} FROM embedding_spaces ORDER BY id")
 _BY_NAME = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE name = :name")
 # nobody registers or switches beside another; readers and writers of vectors are not kept waiting
@@ -84,7 +85,7 @@ _TEXTS = text("""
 def _stored(row: Any) -> StoredSpace:
     fields = dict(row._mapping)
     status, activated_at = fields.pop("status"), fields.pop("activated_at")
-    return StoredSpace(space=EmbeddingSpace(**fields), status=status, activated_at=activated_at)
+    return StoredSpace(space=vectors.as_space(fields.items()), status=status, activated_at=activated_at)
 
 
 def lock(connection: Connection) -> None:

@@ -13,7 +13,7 @@ from pipeline.store.keyword_search import any_of
 from pipeline.store.messages import COLUMNS, NEWEST_FIRST, ORDER, as_message
 from pipeline.store.statements import run
 from pipeline.store.vector_search import best_chunks
-from pipeline.store.vectors import distance, in_space, literal
+from pipeline.store.vectors import cosine, distance, in_space, literal
 from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -137,7 +137,7 @@ def nearest(
     condition = "chat_id = :chat AND message_id IN (SELECT id FROM messages WHERE {allowed})"
     statement = f"""
         WITH {best_chunks(space, condition)}
-        SELECT message_id, 1 - distance FROM best
+        SELECT message_id, {cosine(space.questions, "distance")} FROM best
     """
     rows = _filtered(connection, chat_id, which, statement, query=literal(query), limit=limit)
     return [(row[0], float(row[1])) for row in rows]

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, TextClause, text
 from pipeline.store import vectors
 from pipeline.store.filters import Scope
 from pipeline.store.statements import run
-from pipeline.store.vectors import distance, in_space, literal
+from pipeline.store.vectors import cosine, distance, in_space, literal
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
 # HNSW is faster above this many vectors in scope, if they are more than a tenth of all in the space.
@@ -58,7 +58,8 @@ def by_index(space: EmbeddingSpace, limit: int | None = None) -> str:
                 WHERE {inside} AND sent_at >= began + step * (ended - began) / 20
                 ORDER BY sent_at LIMIT 10) AS drawn
         ), near_messages AS (
-            SELECT message_id, 1 - min(distance) AS cosine, (SELECT avg(1 - distance) FROM sample) AS mean,
+            SELECT message_id, {cosine(space.questions, "min(distance)")} AS cosine,
+                (SELECT {cosine(space.questions, "avg(distance)")} FROM sample) AS mean,
                 (SELECT count(*) FROM near) AS compared
             FROM near GROUP BY message_id ORDER BY min(distance), message_id DESC LIMIT {most}
         )
@@ -73,7 +74,7 @@ def exactly(space: EmbeddingSpace, limit: int | None = None, *, of_key: bool) ->
     keyed = "AND message_id IN (SELECT id FROM messages WHERE chat_id = :chat AND session_key = :key)"
     return f"""
         {best_chunks(space, f"chat_id = :chat {keyed if of_key else ''}", limit)}, near_messages AS MATERIALIZED (
-            SELECT message_id, 1 - distance AS cosine, (SELECT mean FROM facts) AS mean,
+            SELECT message_id, {cosine(space.questions, "distance")} AS cosine, (SELECT mean FROM facts) AS mean,
                 (SELECT messages FROM facts) AS compared
             FROM best)
     """
@@ -97,7 +98,8 @@ def best_chunks(space: EmbeddingSpace, condition: str, limit: int | None = None)
             SELECT message_id, chunk_index, {distance(space)} AS distance FROM message_vectors
             WHERE {in_space(space)} AND {condition}
         ), facts AS MATERIALIZED (
-            SELECT avg(1 - distance) AS mean, count(*) FILTER (WHERE chunk_index = 0) AS messages,
+            SELECT {cosine(space.questions, "avg(distance)")} AS mean,
+                count(*) FILTER (WHERE chunk_index = 0) AS messages,
                 count(*) FILTER (WHERE chunk_index > 0) AS more
             FROM scope
         ), near AS (
@@ -169,7 +171,7 @@ def _of_sessions(space: EmbeddingSpace, *, of_key: bool) -> TextClause:
         WITH near AS MATERIALIZED (
             SELECT session_id, {distance(space)} AS distance
             FROM session_vectors WHERE {in_space(space)} AND chat_id = :chat {keyed if of_key else ""})
-        SELECT session_id, 1 - min(distance) FROM near
+        SELECT session_id, {cosine(space.questions, "min(distance)")} FROM near
         GROUP BY session_id ORDER BY min(distance), session_id LIMIT :limit
     """)
 

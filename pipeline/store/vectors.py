@@ -1,9 +1,10 @@
 """SQL of vectors: the spaces that they belong to, writing them, and reading them by their owners."""
 
+import json
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from struct import pack
 from typing import Any
@@ -14,7 +15,7 @@ from psycopg.pq import Format
 from sqlalchemy import Connection, Row, TextClause, text
 
 from pipeline.store.statements import arrays, holds, run
-from schemas.vectors import EmbeddingSpace, Vector
+from schemas.vectors import Calibration, EmbeddingSpace, Vector
 
 MAX_INDEXED_DIMENSIONS = 4000
 """Dimensions that pgvector indexes at most of a `halfvec`."""
@@ -29,7 +30,7 @@ _OF_MESSAGES = text("""
     WHERE space_id = :s AND message_id = ANY(:ids) AND chunk_index = 0
 """)
 _DROP_SESSIONS = text("DELETE FROM session_vectors WHERE session_id = ANY(:ids)")
-COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix"
+COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix, calibration"
 _ACTIVE_SPACE = text(f"SELECT {COLUMNS} FROM embedding_spaces WHERE status = 'active'")
 _SEARCHED_SPACE = text(f"""
     SELECT {COLUMNS} FROM embedding_spaces
@@ -38,6 +39,9 @@ _SEARCHED_SPACE = text(f"""
 _WRITTEN_SPACES = text(
     f"SELECT {COLUMNS} FROM embedding_spaces WHERE status <> 'retired' ORDER BY status <> 'active', id"
 )
+_CALIBRATE = text("""
+    UPDATE embedding_spaces SET calibration = CAST(:calibration AS jsonb) WHERE id = :id AND calibration IS NULL
+""")
 _IS_INDEXED = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
 
 
@@ -70,6 +74,12 @@ def distance(space: EmbeddingSpace, embedding: str = "embedding", given: str = "
     """
     size = int(space.dimensions)
     return f"{embedding}::halfvec({size}) <=> CAST({given} AS halfvec({size}))"
+
+
+def cosine(calibration: Calibration | None, distance: str) -> str:
+    """Return SQL of the cosine that a distance stands for, on the scale that all spaces share."""
+    slope, height = calibration.line() if calibration else (1.0, 0.0)
+    return f"({height + slope:.6f}::float8 - {slope:.6f}::float8 * ({distance}))"
 
 
 def in_space(space: EmbeddingSpace, row: str = "") -> str:
@@ -244,7 +254,14 @@ def drop_sessions(connection: Connection, session_ids: Sequence[int]) -> None:
 
 
 def _one(rows: Iterable[Row[Any]]) -> EmbeddingSpace | None:
-    return next((EmbeddingSpace(**row._mapping) for row in rows), None)
+    return next((as_space(row._asdict().items()) for row in rows), None)
+
+
+def as_space(columns: Iterable[tuple[str, Any]]) -> EmbeddingSpace:
+    """Return a row's `COLUMNS` as a value."""
+    known = dict(columns)
+    measured = known.pop("calibration") or {}
+    return EmbeddingSpace(**known | {of: Calibration(**found) for of, found in measured.items()})
 
 
 def active_space(connection: Connection) -> EmbeddingSpace | None:
@@ -259,7 +276,15 @@ def searched_space(connection: Connection) -> EmbeddingSpace | None:
 
 def written_spaces(connection: Connection) -> list[EmbeddingSpace]:
     """Return the spaces that new vectors go into: all but retired ones, the active one first."""
-    return [EmbeddingSpace(**row._mapping) for row in run(connection, _WRITTEN_SPACES)]
+    return [as_space(row._asdict().items()) for row in run(connection, _WRITTEN_SPACES)]
+
+
+def calibrate(
+    connection: Connection, space: EmbeddingSpace, questions: Calibration, documents: Calibration
+) -> None:
+    """Keep what was measured of a space, unless somebody else has measured it."""
+    found = json.dumps({"questions": asdict(questions), "documents": asdict(documents)})
+    run(connection, _CALIBRATE, id=space.id, calibration=found)
 
 
 def index_of(space: EmbeddingSpace) -> str:

