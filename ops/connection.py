@@ -85,10 +85,8 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
     missing: dict[str, object] = {
         name: SecretStr(getattr(running, name)) for name in names if getattr(settings, name) is None
     }
-    if settings.database_url is None and not (settings.embedding_provider or settings.embedding_model):
-        # what the running processes were started with; the active space decides what embeds
-        said = settings.model_fields_set
-        missing |= {name: value for name, value in running.embedder.items() if name not in said}
+    said = settings.model_fields_set
+    missing |= {name: url for name, url in running.model_servers.items() if name not in said}
     return settings.model_copy(update=missing)
 
 

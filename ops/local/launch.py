@@ -33,16 +33,7 @@ TASK_SECONDS = 3.0
 STOP_SECONDS = 30.0
 READY_SECONDS = 90.0
 SERVER_CHECK_SECONDS = 2.0
-EMBEDDER = (
-    "embedding_provider",
-    "embedding_model",
-    "embedding_query_prefix",
-    "embedding_document_prefix",
-    "embedding_dimensions",
-    "embedding_pooling",
-    "openai_base_url",
-    "ollama_url",
-)
+MODEL_SERVERS = ("openai_base_url", "ollama_url")
 SECRETS = ("api_key", "database_url", "maintenance_database_url", "owner_database_url", "redis_url")
 
 Say = Callable[[str], None]
@@ -199,7 +190,7 @@ def _running(settings: Settings, choices: Choices) -> Running:
         api_url=f"http://{host}:{settings.port}",
         **secrets_,
         tenant=settings.tenant,
-        embedder={name: getattr(settings, name) for name in EMBEDDER},
+        model_servers={name: getattr(settings, name) for name in MODEL_SERVERS},
         flower_url=f"http://127.0.0.1:{choices.flower_port}" if with_flower else None,
         flower_password=_kept_secret(settings.data_dir / "flower-password") if with_flower else None,
     )

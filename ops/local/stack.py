@@ -35,8 +35,8 @@ class Running:
     redis_url: str
     # whose data the HTTP API serves
     tenant: str
-    # what the settings say of the embedder, without a key: questions must be embedded as the messages were
-    embedder: Mapping[str, str | int | None] = field(default_factory=dict)
+    # the settings that say where servers of models are; which model embeds stands in the database
+    model_servers: Mapping[str, str | None] = field(default_factory=dict)
     # None: started without Flower
     flower_url: str | None = None
     flower_password: str | None = None

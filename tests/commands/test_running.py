@@ -142,7 +142,7 @@ def running_up(api: httpx.Client, settings: Settings, monkeypatch: pytest.Monkey
     os.close(lock)
 
 
-def publish_up(settings: Settings, api: httpx.Client, database_url: str, **embedder: str) -> None:
+def publish_up(settings: Settings, api: httpx.Client, database_url: str, **servers: str) -> None:
     """Say in the data folder what runs there."""
     assert settings.api_key is not None
     running = stack.Running(
@@ -154,7 +154,7 @@ def publish_up(settings: Settings, api: httpx.Client, database_url: str, **embed
         owner_database_url="",
         redis_url="redis://127.0.0.1:1",
         tenant=settings.tenant,
-        embedder=embedder,
+        model_servers=servers,
     )
     stack.publish(settings.data_dir, running)
 
@@ -176,16 +176,10 @@ def test_a_search_by_somebody_who_was_never_seen_is_told_so_by_what_runs_here(
 
 
 @pytest.mark.usefixtures("run")
-def test_another_shell_knows_what_its_embedder_was_started_with_and_keeps_what_it_says_itself(
+def test_another_shell_knows_where_the_servers_of_models_are_and_keeps_what_it_says_itself(
     running_up: str, api: httpx.Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("BACKSCROLL_EMBEDDING_PROVIDER", raising=False)
-    started = {
-        "embedding_provider": "openai",
-        "embedding_model": "bge-m3",
-        "embedding_query_prefix": "вопрос: ",
-        "openai_base_url": "http://127.0.0.1:8000/v1",
-    }
+    started = {"openai_base_url": "http://127.0.0.1:8000/v1", "ollama_url": "http://127.0.0.1:8001"}
     publish_up(settings, api, running_up, **started)
     monkeypatch.setenv("BACKSCROLL_OPENAI_BASE_URL", "http://127.0.0.1:9000/v1")
     found = connection.open_stack(settings.data_dir)
