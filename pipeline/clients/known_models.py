@@ -28,7 +28,7 @@ _NOMIC = KnownModel(
 )
 _E5 = {
     f"{family}-{size}{version}": KnownModel(
-        dimensions=dimensions, query_prefix=_QUERY, document_prefix=_PASSAGE, owner="intfloat"
+        dimensions=dimensions, query_prefix=_QUERY, document_prefix=_PASSAGE
     )
     for size, dimensions in (("small", 384), ("base", 768), ("large", 1024))
     for family, version in (("multilingual-e5", ""), ("e5", ""), ("e5", "-v2"))

@@ -48,14 +48,14 @@ def embedder(
     prices = prices or load_prices()
     # spaces by id whose models are away, and until when they are not asked again
     resting: dict[int | None, tuple[float, ProviderUnavailable]] = {}
+    # spaces of which it is known what their cosines stand for, or that they tell nothing
+    measured: set[int | None] = set()
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
         deadline = monotonic() + TURN_SECONDS
         with database.tenant(tenant_id) as connection:
             written = vectors.written_spaces(connection)
         clients = [(space, *embed_spaces.client_of(embedding, space)) for space in written]
-        for space, client, _ in clients:
-            embed_spaces.calibrate(database, tenant_id, space, client)
         with database.tenant(tenant_id) as connection:
             texts = {text.key: text for text in embedding_text.load(connection, [c.key for c in claims])}
             spaces = [
@@ -97,6 +97,13 @@ def embedder(
             is_over = monotonic() > deadline
             given = {claim: texts.get(claim.key) for claim in done}
             _keep(database, spaces, given, seconds, left if is_over else ())
+            for each in spaces:
+                if (
+                    each.made
+                    and each.space.id not in measured
+                    and embed_spaces.calibrate(database, tenant_id, each)
+                ):
+                    measured.add(each.space.id)
             if is_over and left:
                 return {"embed"}
         return set()

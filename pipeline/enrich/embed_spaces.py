@@ -72,18 +72,20 @@ def client_of(
     return client, None
 
 
-def calibrate(database: Database, tenant_id: str, space: EmbeddingSpace, client: Embedder | None) -> None:
-    """Measure a space that nobody has measured yet; while its model is away, later."""
+def calibrate(database: Database, tenant_id: str, writing: SpaceWriting) -> bool:
+    """Measure a space that nobody has measured yet, with its model that has just answered; False: try again later."""
+    space, client = writing.space, writing.client
     if client is None or space.questions is not None or space.provider == deterministic.PROVIDER:
-        return
+        return True
     try:
         measured = calibration.calibrate(client)
     except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
         log.warning("space_not_calibrated", space=space.name, error=str(error))
-        return
+        return False
     if measured is not None:
         with database.tenant(tenant_id) as connection:
             vectors.calibrate(connection, space, *measured)
+    return True
 
 
 def begin(
