@@ -105,7 +105,7 @@ def _at_once(
     return accepting.put_at_once(
         tenant_id,
         chat,
-        [(message, sizes[message.external_id]) for message in given],
+        [(message, sizes[message.content]) for message in given],
         key=key,
         hashes=suppression.hashes_of(key, chat.chat_id, given),
         priority=jobs.LIVE,
@@ -189,7 +189,7 @@ def _accept_step_by_step(
             connection,
             tenant_id,
             chat.chat_id,
-            [(message, sizes[message.external_id]) for message in messages],
+            [(message, sizes[message.content]) for message in messages],
             closing=bool(closing),
             priority=jobs.LIVE if settle is None else jobs.LATER,
             trace_id=trace_id,
@@ -203,8 +203,8 @@ def _unique(given: Sequence[MessageIn]) -> dict[str, MessageIn]:
 
 
 def _sizes(messages: Sequence[MessageIn]) -> dict[str, int]:
-    """Estimate the tokens of messages, before a transaction begins: it would wait while many texts are counted."""
-    return {message.external_id: estimate_tokens(message.content) for message in messages}
+    """Estimate the tokens of each text, before a transaction begins: it would wait while many are counted."""
+    return {message.content: estimate_tokens(message.content) for message in messages}
 
 
 def _numbered(given: Sequence[MessageIn]) -> Iterator[MessageIn]:
