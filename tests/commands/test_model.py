@@ -79,7 +79,7 @@ def test_a_model_like_bert_becomes_a_folder_with_the_same_vectors(
     assert told["mean_cosine"] > 0.999
     assert told["least_cosine"] > 0.99
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [
-        *("backscroll.json", "model.onnx", "tokenizer.json")
+        *("backscroll.json", "model.onnx", "model.weights", "tokenizer.json")
     ]
     about = json.loads((tmp_path / "made/backscroll.json").read_text())
     assert (about["pooling"], about["query_prefix"], about["max_pieces"]) == (pooling, "the ", 70)
