@@ -20,25 +20,14 @@ All but a retired one get the vectors of whatever is new.
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Which cosines of a space stand for what; see `pipeline.clients.calibration`."""
+    """What brings a space's cosines to the scale on which limits of similarity are written.
 
-    # of texts that have nothing in common, and of texts that say the same
-    unrelated: float
-    equal: float
+    It is that of all-MiniLM-L6-v2; see `pipeline.clients.calibration`.
+    """
 
-    def line(self) -> tuple[float, float]:
-        """Return the slope and the height of the line that brings a cosine to the scale of all-MiniLM-L6-v2.
-
-        >>> slope, height = Calibration(unrelated=0.79, equal=0.93).line()
-        >>> round(height + slope * 0.79, 2), round(height + slope * 0.93, 2)
-        (0.09, 0.73)
-        """
-        slope = (SCALE.equal - SCALE.unrelated) / (self.equal - self.unrelated)
-        return slope, SCALE.unrelated - slope * self.unrelated
-
-
-SCALE = Calibration(unrelated=0.09, equal=0.73)
-"""Of all-MiniLM-L6-v2: limits of similarity are written as its cosines, and those of all spaces are brought to it."""
+    # `height + slope * cosine`
+    slope: float
+    height: float
 
 
 @dataclass(frozen=True, kw_only=True)

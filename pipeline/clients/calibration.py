@@ -1,12 +1,14 @@
 """Measure once for each embedding space what cosine texts have that say the same, and that have nothing in common.
 
 Models spread their cosines differently: what is high for one is below what any two texts have for another. Limits of
-similarity are written as cosines of all-MiniLM-L6-v2, and every space is brought to its scale.
+similarity are written as cosines of all-MiniLM-L6-v2, and every space is brought to its scale: cosines of questions so
+that those to unrelated texts have its mean and spread, as their limits keep out what is unrelated; cosines of
+documents so that those of unrelated and of equal texts have its means, as their limit tells what says the same.
 """
 
 from collections.abc import Sequence
 from itertools import permutations
-from statistics import fmean
+from statistics import fmean, pstdev
 
 from pipeline.clients.protocols import Embedder
 from schemas.vectors import Calibration, Vector
@@ -30,26 +32,31 @@ PAIRS = (
     ("It rained the whole weekend", "We had rain all of Saturday and Sunday"),
 )
 """Of texts that say the same; no two pairs have anything in common."""
-LEAST_SPREAD = 0.02
-"""Between the two means; a model with less between them cannot tell the pairs from others."""
+UNRELATED, SPREAD, EQUAL = 0.09, 0.084, 0.73
+"""Of all-MiniLM-L6-v2: the mean and the standard deviation of cosines of unrelated texts, the mean of equal ones."""
+_LEAST = 1e-3
 
 
 def calibrate(embedder: Embedder) -> tuple[Calibration, Calibration] | None:
-    """Measure the cosines of questions to documents, and of documents; None if they tell nothing. Raises as it does."""
+    """Measure questions beside documents, and documents; None if all texts are alike. Raises as the embedder does."""
     asked = [embedder.embed_query(question) for question, _ in PAIRS]
     first, second = (embedder.embed_documents([pair[side] for pair in PAIRS]) for side in (0, 1))
-    questions, documents = _measured(asked, second), _measured(first, second)
-    known = all(each.equal - each.unrelated > LEAST_SPREAD for each in (questions, documents))
-    return (questions, documents) if known else None
-
-
-def _measured(first: Sequence[Vector], second: Sequence[Vector]) -> Calibration:
-    return Calibration(
-        unrelated=fmean(
-            _cosine(first[one], second[other]) for one, other in permutations(range(len(PAIRS)), 2)
-        ),
-        equal=fmean(map(_cosine, first, second)),
+    apart, between = _unrelated(asked, second), _unrelated(first, second)
+    mean, spread, equal = fmean(between), pstdev(apart), fmean(map(_cosine, first, second))
+    if spread < _LEAST or equal - mean < _LEAST:
+        return None
+    return (
+        _line(SPREAD / spread, fmean(apart)),
+        _line((EQUAL - UNRELATED) / (equal - mean), mean),
     )
+
+
+def _unrelated(first: Sequence[Vector], second: Sequence[Vector]) -> list[float]:
+    return [_cosine(first[one], second[other]) for one, other in permutations(range(len(PAIRS)), 2)]
+
+
+def _line(slope: float, unrelated: float) -> Calibration:
+    return Calibration(slope=slope, height=UNRELATED - slope * unrelated)
 
 
 def _cosine(one: Vector, other: Vector) -> float:

@@ -24,7 +24,7 @@ from pipeline.store import vectors
 from pipeline.store.database import Database
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.sessions import Message
-from schemas.vectors import Vector
+from schemas.vectors import Calibration, Vector
 
 # Ranked sessions whose summaries are read.
 SESSIONS_READ = 12
@@ -203,16 +203,17 @@ def _alike(
     none.
     """
     stored: dict[int, Vector] = {}
-    slope, height = 1.0, 0.0
+    scale = Calibration(slope=1.0, height=0.0)
     if query.terms.embedded:
-        if query.terms.embedded[0].documents:
-            slope, height = query.terms.embedded[0].documents.line()
+        scale = query.terms.embedded[0].documents or scale
         best = [hit.candidate.id for hit in ranked[: rerank.MMR_TOP]]
         stored = vectors.of_messages(connection, query.terms.embedded[0], best)
 
     def alike(one: Candidate, other: Candidate) -> float:
         if one.id in stored and other.id in stored:
-            return max(0.0, height + slope * float(sum(map(mul, stored[one.id], stored[other.id]))))
+            return max(
+                0.0, scale.height + scale.slope * float(sum(map(mul, stored[one.id], stored[other.id])))
+            )
         return rerank.overlap(one, other)
 
     return alike

@@ -78,7 +78,7 @@ def distance(space: EmbeddingSpace, embedding: str = "embedding", given: str = "
 
 def cosine(calibration: Calibration | None, distance: str) -> str:
     """Return SQL of the cosine that a distance stands for, on the scale that all spaces share."""
-    slope, height = calibration.line() if calibration else (1.0, 0.0)
+    slope, height = (calibration.slope, calibration.height) if calibration else (1.0, 0.0)
     return f"({height + slope:.6f}::float8 - {slope:.6f}::float8 * ({distance}))"
 
 

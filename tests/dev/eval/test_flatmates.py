@@ -114,7 +114,8 @@ def test_a_chat_answers_what_is_asked_of_it(fresh: Shipped, budget: int, most: i
 
 
 @pytest.mark.parametrize("budget", [2000, 800])
-@pytest.mark.parametrize("profile", ["balanced", "group", "rag", "agent", "contextual"])
+# not `contextual`, which shows three sessions: that of this decision is the fourth
+@pytest.mark.parametrize("profile", ["balanced", "group", "rag", "agent"])
 def test_the_decision_that_stands_is_in_every_context_that_shows_messages(
     fresh: Shipped, profile: str, budget: int
 ) -> None:
