@@ -34,7 +34,7 @@ _FAILURES = (RuntimeError, MemoryError, ValueError, TypeError, LookupError, Arit
 
 
 def is_installed() -> bool:
-    """Tell whether the package and the weights of the model of English are installed; imports neither."""
+    """Tell whether the package and the weights of the English model are installed; imports neither."""
     return find_spec("sentence_transformers") is not None and ENGLISH.source() is not None
 
 

@@ -17,7 +17,7 @@ from pipeline.enrich.embed_texts import embed_all
 from pipeline.enrich.embedding_text import OwnedText
 from pipeline.jobs import failures
 from pipeline.llm.ledger import EmbeddingCall
-from pipeline.store import vectors
+from pipeline.store import spaces, vectors
 from pipeline.store.database import Database
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.vectors import EmbeddingSpace, Vector
@@ -84,7 +84,7 @@ def calibrate(database: Database, tenant_id: str, writing: SpaceWriting) -> bool
         return False
     if measured is not None:
         with database.tenant(tenant_id) as connection:
-            vectors.calibrate(connection, space, *measured)
+            spaces.calibrate(connection, space, *measured)
     return True
 
 

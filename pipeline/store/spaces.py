@@ -1,6 +1,8 @@
 """SQL of embedding spaces: register, list and switch them, count what one of them lacks, and delete its vectors."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, text
@@ -10,7 +12,7 @@ from pipeline.store.checks import EMBEDDABLE
 from pipeline.store.statements import run
 from pipeline.store.vectors import OWNERS
 from schemas.kinds import EMBED
-from schemas.vectors import EmbeddingSpace, SpaceStatus, StoredSpace
+from schemas.vectors import Calibration, EmbeddingSpace, SpaceStatus, StoredSpace
 
 _DESCRIBED = ("name", "provider", "model", "dimensions", "query_prefix", "document_prefix")
 _COLUMNS = f"{vectors.COLUMNS}, status, activated_at"
@@ -28,6 +30,9 @@ _REGISTER = text("""
     -- one that was retired is built anew
     ON CONFLICT (name) DO UPDATE SET status = excluded.status, activated_at = excluded.activated_at
         WHERE embedding_spaces.status = 'retired'
+""")
+_CALIBRATE = text("""
+    UPDATE embedding_spaces SET calibration = CAST(:calibration AS jsonb) WHERE id = :id AND calibration IS NULL
 """)
 _SET_STATUS = text("""
     UPDATE embedding_spaces SET status = :status,
@@ -107,6 +112,14 @@ def register(connection: Connection, space: EmbeddingSpace) -> StoredSpace:
 def set_status(connection: Connection, space: EmbeddingSpace, status: SpaceStatus) -> None:
     """Change the status of a space (owner); there can be one active space."""
     run(connection, _SET_STATUS, id=space.id, status=status)
+
+
+def calibrate(
+    connection: Connection, space: EmbeddingSpace, questions: Calibration, documents: Calibration
+) -> None:
+    """Keep what was measured of a space, unless somebody else has measured it."""
+    found = json.dumps({"questions": asdict(questions), "documents": asdict(documents)})
+    run(connection, _CALIBRATE, id=space.id, calibration=found)
 
 
 def count_lacking(connection: Connection, space: EmbeddingSpace) -> tuple[int, int]:

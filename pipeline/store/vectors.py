@@ -1,10 +1,9 @@
 """SQL of vectors: the spaces that they belong to, writing them, and reading them by their owners."""
 
-import json
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from struct import pack
 from typing import Any
@@ -39,9 +38,6 @@ _SEARCHED_SPACE = text(f"""
 _WRITTEN_SPACES = text(
     f"SELECT {COLUMNS} FROM embedding_spaces WHERE status <> 'retired' ORDER BY status <> 'active', id"
 )
-_CALIBRATE = text("""
-    UPDATE embedding_spaces SET calibration = CAST(:calibration AS jsonb) WHERE id = :id AND calibration IS NULL
-""")
 _IS_INDEXED = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
 
 
@@ -277,14 +273,6 @@ def searched_space(connection: Connection) -> EmbeddingSpace | None:
 def written_spaces(connection: Connection) -> list[EmbeddingSpace]:
     """Return the spaces that new vectors go into: all but retired ones, the active one first."""
     return [as_space(row._asdict().items()) for row in run(connection, _WRITTEN_SPACES)]
-
-
-def calibrate(
-    connection: Connection, space: EmbeddingSpace, questions: Calibration, documents: Calibration
-) -> None:
-    """Keep what was measured of a space, unless somebody else has measured it."""
-    found = json.dumps({"questions": asdict(questions), "documents": asdict(documents)})
-    run(connection, _CALIBRATE, id=space.id, calibration=found)
 
 
 def index_of(space: EmbeddingSpace) -> str:

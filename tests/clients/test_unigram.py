@@ -1,4 +1,4 @@
-"""The tokenizer of the model of many languages cuts texts as the reference does, in a sixth of its memory."""
+"""The tokenizer of the multilingual model cuts texts as the reference does, in a sixth of its memory."""
 
 import json
 import subprocess

@@ -57,7 +57,7 @@ EXEMPT = {
         "what all tenants share of a provider: it holds nothing of any",
     ),
     **dict.fromkeys(
-        ("store.vectors.calibrate", "enrich.embed_spaces.calibrate"),
+        ("store.spaces.calibrate", "enrich.embed_spaces.calibrate"),
         "four numbers of a space, which all tenants share, measured on sentences of ours",
     ),
     **{

@@ -81,6 +81,6 @@ def languages(spaces: Spaces) -> Iterator[Finding]:
             "languages",
             f"{share:.0%} of the messages are in chats in {'; '.join(named)}, which {spaces.model} does not know",
             "They are found by their words, and hardly by their meaning.",
-            "Change to a model of many languages, by `backscroll spaces add multilingual`; if a chat is in another "
+            "Change to the multilingual model by `backscroll spaces add multilingual`; if a chat is in another "
             "language than that, `backscroll chats language CHAT LANGUAGE` says so.",
         )
