@@ -24,7 +24,7 @@ MODELS: Mapping[str, tuple[Literal["deterministic", "onnx"], str]] = {
     "--light": ("deterministic", deterministic.MODEL),
     "--english": ("onnx", onnx_bundled.ENGLISH.model),
 }
-"""The provider and the model that flags of `backscroll up` stand for."""
+"""The provider and the model that each of these flags of `backscroll up` selects."""
 
 
 def choose_ports(settings: Settings, chosen: Choices) -> tuple[Settings, Choices]:

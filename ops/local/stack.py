@@ -35,7 +35,7 @@ class Running:
     redis_url: str
     # whose data the HTTP API serves
     tenant: str
-    # the settings that say where servers of models are; which model embeds stands in the database
+    # the addresses of model servers; the database says which model embeds
     model_servers: Mapping[str, str | None] = field(default_factory=dict)
     # None: started without Flower
     flower_url: str | None = None

