@@ -45,7 +45,7 @@ def served(settings: Settings) -> Iterator[httpx.Client]:
         with httpx.Client(
             base_url=f"http://127.0.0.1:{listener.getsockname()[1]}",
             headers={"Authorization": f"Bearer {settings.api_key.get_secret_value()}"},
-            timeout=30,
+            timeout=180,  # ends what hangs, not what is slow
         ) as client:
             yield client
     finally:

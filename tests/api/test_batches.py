@@ -37,7 +37,7 @@ def test_a_batch_of_any_script_and_size_is_accepted(
 def test_batches_that_come_at_once_are_all_accepted_and_hold_up_nobody(
     client: httpx.Client, database: Database, script: str
 ) -> None:
-    messages = batch(script, MEGABYTE // 2)
+    messages = batch(script, MEGABYTE // 4)
 
     def send(number: int) -> int:
         return client.post("/v1/messages", json=body(*messages, chat=f"test:{script}-{number}")).status_code
