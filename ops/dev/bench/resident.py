@@ -24,8 +24,8 @@ from schemas.settings import Settings
 from workers.app import make_app
 from workers.queues import wake_up
 
-WORKER_MB, API_MB = 300.0, 350.0
-READY_SECONDS, EMBEDDED_SECONDS = 60.0, 120.0
+WORKER_MB, API_MB = 350.0, 300.0
+READY_SECONDS, EMBEDDED_SECONDS = 60.0, 600.0
 QUESTIONS = 20
 
 _LEFT = "SELECT count(*) FROM jobs WHERE kind = 'embed' AND due_at IS NOT NULL"
