@@ -1,13 +1,16 @@
 """What the evaluation over chats counts: pure, from what each way of searching gave for each question."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from ops.dev.eval import precision
 from ops.dev.eval.measures import share_found
+from ops.dev.eval.precision import ContextFigures
 from ops.dev.eval.samples import UNANSWERABLE, SampleQuestion
 from pipeline.text.truncate import one_line
+from schemas.context import Context
 
 BUDGETS = (800, 2000)
 TURN_KS = (5, 10, 20)
@@ -28,6 +31,8 @@ class WayResult:
     top_score: float
     # what a bot would be shown, by budget
     shown: Mapping[int, str]
+    # Backscroll's own contexts, by budget; plain search has none
+    contexts: Mapping[int, Context] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +60,8 @@ class Answered:
     kind: str
     question: str
     by_way: Mapping[str, QuestionFigures]
+    # by way and budget, of those that build contexts
+    precision: Mapping[str, Mapping[int, ContextFigures]] = field(default_factory=dict)
 
 
 def measured(case: SampleQuestion, session_of: Mapping[str, int], found: WayResult) -> QuestionFigures:
@@ -77,29 +84,65 @@ def _share(pieces: Collection[str], text: str) -> float:
     return sum(piece in text for piece in pieces) / len(pieces)
 
 
+_GROUPS: Mapping[str, Callable[[Answered], str]] = {
+    "by_chat_kind": lambda one: one.chat_kind,
+    "by_chat": lambda one: one.chat,
+    "by_kind": lambda one: one.kind,
+    "by_language": lambda one: one.language,
+}
+
+
 def tables(answered: Sequence[Answered], translations: Mapping[str, str]) -> dict[str, Any]:
     """Return what `--json` prints: by way the figures of all questions, and by chat, kind and language.
 
-    Questions without an answer count only under `unanswerable`. `translations` maps chats to those that they
-    translate: `ratios` are the figures of each as shares of the original's.
+    Questions without an answer count only under `unanswerable`, and for the tokens that `precision` gives by way and
+    budget (`precision.table`). `translations` maps chats to those that they translate: `ratios` are the figures of each
+    as shares of the original's.
     """
-    having = [one for one in answered if one.kind != UNANSWERABLE]
+    having = _having(answered)
     return {
         "questions": len(having),
         "all": by_way(having),
-        "by_chat_kind": _grouped(having, lambda one: one.chat_kind),
-        "by_chat": _grouped(having, lambda one: one.chat),
-        "by_kind": _grouped(having, lambda one: one.kind),
-        "by_language": _grouped(having, lambda one: one.language),
+        **{name: _grouped(having, key, by_way) for name, key in _GROUPS.items()},
         "ratios": ratios(having, translations),
         "unanswerable": unanswerable(answered),
+        "precision": {
+            "all": by_budget(answered),
+            **{name: _grouped(answered, key, by_budget) for name, key in _GROUPS.items()},
+        },
     }
 
 
-def _grouped(answered: Sequence[Answered], key: Callable[[Answered], str]) -> dict[str, Any]:
+def _having(answered: Sequence[Answered]) -> list[Answered]:
+    return [one for one in answered if one.kind != UNANSWERABLE]
+
+
+def _grouped(
+    answered: Sequence[Answered],
+    key: Callable[[Answered], str],
+    figures: Callable[[Sequence[Answered]], dict[str, Any]],
+) -> dict[str, Any]:
     names = dict.fromkeys(map(key, answered))
     groups = {name: [one for one in answered if key(one) == name] for name in names}
-    return {name: {"questions": len(group), **by_way(group)} for name, group in groups.items()}
+    return {name: {"questions": len(_having(group)), **figures(group)} for name, group in groups.items()}
+
+
+def by_budget(answered: Sequence[Answered]) -> dict[str, Any]:
+    """Return the precision of each way that built contexts for all these questions, by budget."""
+    first = answered[0].precision if answered else {}
+    return {
+        way: {
+            str(budget): precision.table(
+                *(
+                    [one.precision[way][budget] for one in answered if (one.kind == UNANSWERABLE) is missing]
+                    for missing in (False, True)
+                )
+            )
+            for budget in first[way]
+        }
+        for way in first
+        if all(way in one.precision for one in answered)
+    }
 
 
 def by_way(answered: Sequence[Answered]) -> dict[str, Any]:

@@ -109,14 +109,14 @@ def locomo(
     any and with all of it, among the first sessions and turns; and the share whose text is in the context
     assembled under 800 and 2,000 tokens. Nothing is kept, and no data of yours is touched.
     """
-    from ops.dev.eval import report, run
+    from ops.dev.eval import drawing, report, run
 
     if plot is not None:
-        report.require_drawing()
+        drawing.require_drawing()
     options = run.Options(
         only=only or (),
         reference=summaries == "reference",
-        plotted=report.PLOTTED_BUDGETS if plot is not None else (),
+        plotted=drawing.PLOTTED_BUDGETS if plot is not None else (),
         ablate=ablate,
         shuffle=shuffle,
         unsummarized=unsummarized,
@@ -126,7 +126,7 @@ def locomo(
     with shown() as say:
         tables = run.locomo(folder, connection.configured(), options, say)
     if plot is not None:
-        report.draw(tables, plot)
+        drawing.draw(tables, plot)
     end(tables, report.locomo_tables(tables), as_json=as_json)
 
 
@@ -182,9 +182,9 @@ def chats(
 
     Each question is first stored as a message of somebody in the chat, and must not be in the way. Counts by chat, kind
     and language: the evidence among the first messages and sessions, the answer's pieces in contexts of 800 and 2,000
-    tokens, pieces that lead astray; beside BM25, vectors and their sum over the same messages; and how translations
-    compare with their original. With `--group` the same questions are asked of small chats and of one large group that
-    they are part of, within talk that is made up. No data of yours is touched.
+    tokens, pieces that lead astray, and how much of what is shown is about the question; beside BM25, vectors and their
+    sum over the same messages; and translations beside their original. With `--group` the same questions are asked of
+    small chats and of one large group that holds them, within talk that is made up. No data of yours is touched.
     """
     from ops.dev.eval import report, run_chats, run_group
 

@@ -1,16 +1,12 @@
-"""The evaluations for people: tables, and a drawing."""
+"""The evaluations for people, as tables."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from schemas.errors import SettingsError
-
 # Of the many figures those by which a part is judged.
 _JUDGED = [(level, k) for level, ks in (("session", "3 5 10"), ("turn", "5 10 20")) for k in ks.split()]
-PLOTTED_BUDGETS = (200, 400, 600, 800, 1200, 1600, 2000, 3000, 4000)
 
 
 def locomo_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
@@ -94,6 +90,7 @@ def chats_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
                 plain = [_tenths(part[way]["turn"]["10"]) for way in others]
                 table.add_row(name, str(part["questions"]), *_way_cells(part[ours]), *plain)
             yield table
+    yield _precision_table(tables["precision"], ours)
     if tables["ratios"]:
         table = _table("Translations: figures as % of the original's", ("translation", "by"), _heads())
         for name, part in tables["ratios"].items():
@@ -103,6 +100,37 @@ def chats_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
                     f"{name} / {part['of']}", way, *("–" if c is None else _tenths(c) for c in cells)
                 )
         yield table
+
+
+def _precision_table(precision: Mapping[str, Any], way: str) -> Table:
+    """Show how much of the contexts is about the question, at both budgets; by groups at the larger one."""
+    heads = ["used", "tokens", "no recent", "headings", "summaries", "memories", "first line", "no answer"]
+    table = _table(f"What contexts of {way} show; shares in %", ("", "budget"), heads)
+    every = precision["all"][way]
+    largest = max(every, key=int)
+    rows = [("all", budget, found) for budget, found in every.items()]
+    for group in ("by_chat_kind", "by_language"):
+        rows += [(name, largest, part[way][largest]) for name, part in precision[group].items()]
+    for name, budget, found in rows:
+        shares = [found["tokens"], found["tokens_without_history"]]
+        shares += [found[kind]["share"] for kind in ("headings", "summaries", "memories")]
+        table.add_row(
+            name,
+            f"{int(budget):,}",
+            _whole(found["used_tokens"]),
+            *("–" if share is None else _tenths(share) for share in [*shares, found["first_line"]]),
+            _whole(found["without_answer"]["used_tokens"]),
+        )
+    table.caption = (
+        "Used: tokens of a context; no answer: of one for a question that has none. Tokens: of the lines shown, those\n"
+        "in evidence or within two messages of it; no recent: without recent talk. Headings, summaries: whose session\n"
+        "holds evidence. Memories: learned from such messages. First line: of the messages found and the memories."
+    )
+    return table
+
+
+def _whole(tokens: float | None) -> str:
+    return "–" if tokens is None else f"{tokens:,.0f}"
 
 
 def _way_cells(part: Mapping[str, Any]) -> list[str]:
@@ -198,30 +226,3 @@ def _table(title: str, left: Iterable[str], right: Iterable[str]) -> Table:
     for name in right:
         table.add_column(name, justify="right")
     return table
-
-
-def require_drawing() -> None:
-    """Raise `SettingsError` now, rather than after minutes, when nothing here can draw."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise SettingsError("drawing needs the `eval` extra: pip install 'backscroll[eval]'") from None
-
-
-def draw(tables: Mapping[str, Any], file: Path) -> None:
-    """Draw the coverage by budget of each category and of all as a PNG; `tables` are those of `measures.tables`."""
-    require_drawing()
-    # the object interface: pyplot would keep figures and look for a screen
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 5), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
-    for name, part in {"all": tables, **tables["by_category"]}.items():
-        budgets = [int(budget) for budget in part["coverage"]]
-        shares = [100 * share for share in part["coverage"].values()]
-        label, width = f"{name} ({part['questions']} questions)", 2.5 if name == "all" else 1
-        axes.plot(budgets, shares, marker=".", linewidth=width, label=label)
-    axes.set(xlabel="tokens of the context", ylabel="evidence in it, %", ylim=(0, 102))
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(file, format="png")

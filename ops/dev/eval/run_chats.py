@@ -8,9 +8,11 @@ from typing import Any, Literal
 from sqlalchemy import text
 
 from ops.dev import shipped
-from ops.dev.eval import chat_measures, samples
+from ops.dev.eval import chat_measures, precision, samples
 from ops.dev.eval.baselines import PlainBm25, PlainVectors, plain_context, ranked, spread
 from ops.dev.eval.chat_measures import BUDGETS, BY_WORDS, OURS, Answered, QuestionFigures, WayResult, measured
+from ops.dev.eval.placed import messages_of_memories, placed_messages
+from ops.dev.eval.precision import ContextFigures
 from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.eval.samples import ChatFacts, Part, SampleChat, SampleQuestion
 from ops.dev.observe import Say
@@ -91,8 +93,7 @@ def _chat(
     answered = []
     for number, case in enumerate(sample.cases, start=1):
         progress(f"{sample.name}: question {number} of {len(sample.cases)}")
-        by_way = _asked(backscroll, sample, case, ways, options)
-        by_way |= plain.asked(case)
+        ours, shown = _asked(backscroll, sample, case, ways, options)
         answered.append(
             Answered(
                 chat=sample.name,
@@ -100,7 +101,8 @@ def _chat(
                 language=facts.language,
                 kind=case.kind,
                 question=case.question,
-                by_way=by_way,
+                by_way=ours | plain.asked(case),
+                precision=shown,
             )
         )
     return answered
@@ -117,27 +119,36 @@ def _asked(
     case: SampleQuestion,
     ways: Sequence[str],
     options: Options,
-) -> dict[str, QuestionFigures]:
-    """Put a question to the bot as a message, and ask for its contexts."""
+) -> tuple[dict[str, QuestionFigures], dict[str, dict[int, ContextFigures]]]:
+    """Put a question to the bot as a message, ask for its contexts, and measure what they found and what they show."""
     message = asked_as_message(sample.chat, sample.messages, case.question, case.asked_at)
     with backscroll.put(sample.chat, message, derived=_derived(ways)):
-        session_of = backscroll.sessions_of(sample.chat.chat_id)
-        return {
-            way: measured(
+        placed = placed_messages(backscroll, sample.chat.chat_id)
+        results = {
+            way: contexts(
+                backscroll,
+                sample,
                 case,
-                session_of,
-                contexts(
-                    backscroll,
-                    sample,
-                    case,
-                    message,
-                    way,
-                    profile=options.profile,
-                    parameters=options.parameters,
-                ),
+                message,
+                way,
+                profile=options.profile,
+                parameters=options.parameters,
             )
             for way in ways
         }
+    session_of = {one.external_id: one.session for one in placed.values()}
+    shown = [context for result in results.values() for context in result.contexts.values()]
+    resting = messages_of_memories(backscroll, shown)
+    return (
+        {way: measured(case, session_of, result) for way, result in results.items()},
+        {
+            way: {
+                budget: precision.figures(context, case.evidence, placed, resting)
+                for budget, context in result.contexts.items()
+            }
+            for way, result in results.items()
+        },
+    )
 
 
 def contexts(
@@ -175,6 +186,7 @@ def contexts(
             budget: "\n".join(block.text for block in context.blocks if block.kind not in _NOT_RECALLED)
             for budget, context in by_budget.items()
         },
+        contexts=by_budget,
     )
 
 

@@ -100,12 +100,37 @@ def test_another_profile_is_judged_with_its_own_parameters(folder: Path) -> None
     assert one(profile="ask")["all"][OURS]["coverage"]["2000"] == 0
 
 
+def test_what_contexts_show_is_counted_by_budget_for_each_way_that_builds_them(
+    everything: dict[str, Any],
+) -> None:
+    found = everything["precision"]["all"]
+    assert list(found) == [OURS]
+    assert list(found[OURS]) == ["800", "2000"]
+    ours = found[OURS]["2000"]
+    assert 0 < ours["tokens"] < 1
+    assert ours["headings"]["shown"] > 0
+    assert ours["without_answer"]["questions"] == 3
+    by_chat = everything["precision"]["by_chat"]
+    assert set(by_chat["boot"]) == {"questions", OURS, BY_WORDS}
+    assert by_chat["office"][OURS]["2000"]["without_answer"] == {"questions": 0, "used_tokens": None}
+    assert everything["precision"]["by_kind"]["unanswerable"]["questions"] == 0
+
+
 def test_people_get_small_tables(everything: dict[str, Any]) -> None:
     console = Console(file=StringIO(), width=120)
     console.print(*chats_tables(everything))
     assert isinstance(console.file, StringIO)
     printed = console.file.getvalue()
-    for name in (*tiny.CHATS, "german", "reply", "told apart", "boot / boat", "untuned", "R@10"):
+    for name in (
+        *tiny.CHATS,
+        "german",
+        "reply",
+        "told apart",
+        "boot / boat",
+        "untuned",
+        "R@10",
+        "first line",
+    ):
         assert name in printed
 
 

@@ -12,10 +12,11 @@ from rich.console import Console
 
 from ops.dev import shipped
 from ops.dev.eval import gather, locomo, run
+from ops.dev.eval.drawing import PLOTTED_BUDGETS, draw
 from ops.dev.eval.gather import Gathered
 from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.eval.reference import ReferenceSummarizer
-from ops.dev.eval.report import PLOTTED_BUDGETS, draw, locomo_tables
+from ops.dev.eval.report import locomo_tables
 from ops.dev.eval.run import Options
 from pipeline.ranking.model import Weights
 from schemas.context import Context
