@@ -7,7 +7,6 @@ from functools import cached_property
 from itertools import islice
 
 from pipeline.context import blocks, new_summaries, packing
-from pipeline.context.decided import newest_first
 from pipeline.context.message_block import Lines, exchanges, in_budget_order
 from pipeline.context.packing import UNCAPPED, Section
 from pipeline.context.page import Page
@@ -49,16 +48,13 @@ class FoundTalk:
         return self.found.scale
 
     @cached_property
-    def in_order(self) -> tuple[list[tuple[int, Scored]], frozenset[int]]:
-        """The messages with their ranks in the order in which they are offered, and decisions that were replaced."""
+    def in_order(self) -> list[tuple[int, Scored]]:
+        """The messages with their ranks in the order in which they are offered."""
         found = self.found
         ranked = list(enumerate(found.ranked, start=1))
         if found.narrowing is not None:
             ranked = [(rank, hit) for rank, hit in ranked if not found.is_outside(hit.candidate.session)]
-        ranked = in_budget_order(ranked, self.prepared.request.parameters.messages)
-        if found.retrieved is None:
-            return ranked, frozenset()
-        return newest_first(ranked, self.prepared.question, found.retrieved, self.scale)
+        return in_budget_order(ranked, self.prepared.request.parameters.messages)
 
     def fill(self, page: Page, session_cap: int) -> Page:
         """Fill a copy of the page with sessions, messages and related sessions.
@@ -172,7 +168,7 @@ class FoundTalk:
     def likely(self, tokens: int) -> list[Candidate]:
         """Return the best messages, for which there is about room."""
         left, found = tokens * _CHARS_PER_TOKEN, []
-        for _, hit in islice(self.in_order[0], self.prepared.request.parameters.messages):
+        for _, hit in islice(self.in_order, self.prepared.request.parameters.messages):
             left -= len(hit.candidate.text) + _SPEAKER_CHARS
             if left < 0:
                 break
@@ -187,7 +183,6 @@ class FoundTalk:
 
     def _exchanges(self, page: Page, room: int, *, beside: bool | None = None) -> Section:
         """Offer the best messages; `beside` summaries, by default if the page has some."""
-        ranked, changed = self.in_order
         if beside is None:
             beside = "sessions" in page.blocks
         lines = Lines(
@@ -197,13 +192,12 @@ class FoundTalk:
             wording=self.wording,
             asked=self.asked,
             room=room,
-            changed=changed,
             count=page.count,
         )
         recent = {int(item.id): item.text for item in page.items("history")}
         shown = [message for message in self.found.recent if message.id in recent] if self.offers_cut else []
         entries = exchanges(
-            ranked,
+            self.in_order,
             lines,
             dict.fromkeys(recent, "the recent messages"),
             {message.id for message in shown if not is_whole(recent[message.id], message)},

@@ -103,7 +103,7 @@ class Layout:
         parsed = self.prepared.parsed
         if not self.parameters.history_yields or self.found.retrieved is None:
             return len(self.recent)
-        best = {hit.candidate.id for _, hit in self.talk.in_order[0][:BEST]}
+        best = {hit.candidate.id for _, hit in self.talk.in_order[:BEST]}
         asked = Wanted.of(self.prepared.question.content, self.prepared.request.chat.language)
         leans = bool(parsed.brief)
         return recent_talk.claimed(self.recent, asked, best, leans=leans, now=self.now)
@@ -121,7 +121,6 @@ class Layout:
                 self.zone,
                 self.wording,
                 asked=self.asked,
-                changed=self.talk.in_order[1],
                 whole=whole,
                 count=page.count,
             )

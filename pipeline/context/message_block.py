@@ -20,8 +20,6 @@ from pipeline.text.tokens import Count, estimate_line
 from schemas.context import ContextItem, Dropped, DropReason
 from schemas.sessions import RepliedTo
 
-# A message with at least this share of its score for a decision was found as one: it seldom sounds like the question.
-_DECISION_SHARE = 0.5
 # The share of the room that a message may take, and one beside it; of a longer one the part that the question is about.
 MATCH_SHARE, BESIDE_SHARE = 5, 10
 # No message is cut to less than this.
@@ -42,8 +40,6 @@ class Lines:
     asked: Wanted
     # the tokens that all messages may take
     room: int
-    # decisions that a later one replaced
-    changed: Collection[int] = ()
     count: Count = estimate_line
     # the headings so far, by session and day
     headings: dict[tuple[int, date], str] = field(default_factory=dict)
@@ -56,9 +52,9 @@ class Lines:
         before = self.by_place.get((candidate.session, candidate.place - 1))
 
         def write(tokens: int | None) -> str:
-            head, mark = self._around(candidate, answered)
-            room = (tokens or self._share(is_match=is_match)) - self.count(head + mark)
-            return head + excerpt.shown(candidate.text, self.asked, max(room, 1), self.count) + mark
+            head = self._head(candidate, answered)
+            room = (tokens or self._share(is_match=is_match)) - self.count(head)
+            return head + excerpt.shown(candidate.text, self.asked, max(room, 1), self.count)
 
         def make(text: str) -> ContextItem:
             return ContextItem(
@@ -86,13 +82,12 @@ class Lines:
 
     def holds(self, candidate: Candidate) -> bool:
         """Tell whether a match is not longer than its share of the room."""
-        around = self.count("".join(self._around(candidate, candidate.answered)))
-        return around + self.count(truncate.displayed(candidate.text)) <= self._share(is_match=True)
+        head = self.count(self._head(candidate, candidate.answered))
+        return head + self.count(truncate.displayed(candidate.text)) <= self._share(is_match=True)
 
-    def _around(self, candidate: Candidate, answered: RepliedTo | None) -> tuple[str, str]:
-        """Return what is written before and after what was said."""
-        mark = f" {self.wording.changed}" if candidate.id in self.changed else ""
-        return f"{said_by(candidate.speaker, answered, self.wording)}: ", mark
+    def _head(self, candidate: Candidate, answered: RepliedTo | None) -> str:
+        """Return what is written before what was said."""
+        return f"{said_by(candidate.speaker, answered, self.wording)}: "
 
     def _share(self, *, is_match: bool) -> int:
         """Return the tokens that a message may take."""
@@ -192,13 +187,8 @@ def exchanges(
 
 
 def _needs_no_similarity(hit: Scored) -> bool:
-    """Return whether a message holds a phrase or an identifier of the question verbatim, or was found as a decision."""
-    decided = hit.parts.get("decision", 0.0)
-    return (
-        hit.parts.get("phrase", 0.0) > 0
-        or hit.parts.get("exact", 0.0) > 0
-        or (decided > 0 and decided >= _DECISION_SHARE * hit.score)
-    )
+    """Return whether a message holds a phrase or an identifier of the question verbatim."""
+    return hit.parts.get("phrase", 0.0) > 0 or hit.parts.get("exact", 0.0) > 0
 
 
 def _why(rank: int, hit: Scored) -> str:

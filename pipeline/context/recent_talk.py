@@ -100,13 +100,12 @@ def history(
     wording: Wording,
     *,
     asked: Wanted = NOTHING,
-    changed: Collection[int] = (),
     whole: Collection[int] = (),
     count: Count = estimate_line,
 ) -> Section:
     """Offer the newest messages that fit, without a gap; of a long one the part that is about what is `asked`.
 
-    `recent` is newest first. `changed` are decisions that were replaced; `whole` are messages that are not cut.
+    `recent` is newest first; `whole` are messages that are not cut.
     """
     around = [
         wording.history,
@@ -115,7 +114,7 @@ def history(
         *(wording.day_heading(m.sent_at.astimezone(zone)) for m in recent[:1]),
     ]
     room = cap - sum(map(count, around))
-    entries = _entries(recent, room, zone, wording, asked, changed, whole, count)
+    entries = _entries(recent, room, zone, wording, asked, whole, count)
     return Section(kind="history", heading=wording.history, entries=entries, cap=cap, contiguous=True)
 
 
@@ -125,19 +124,17 @@ def _entries(
     zone: tzinfo,
     wording: Wording,
     asked: Wanted,
-    changed: Collection[int],
     whole: Collection[int],
     count: Count,
 ) -> Iterator[Entry]:
     for number, message in enumerate(recent):
         answered = _quoted(recent, number)
         head = head_of(message, answered, zone, wording)
-        mark = f" {wording.changed}" if message.id in changed else ""
         # the last one may take all that a small block has
         least = MIN_MESSAGE_TOKENS if number else room
         share = max(room // (OTHER_SHARE if number else NEWEST_SHARE), min(least, MIN_MESSAGE_TOKENS * 4))
         share = room if message.id in whole else share
-        text = head + excerpt.shown(message.content, asked, max(share - count(head + mark), 1), count) + mark
+        text = head + excerpt.shown(message.content, asked, max(share - count(head), 1), count)
         item = ContextItem(
             kind="message",
             id=str(message.id),

@@ -1,4 +1,4 @@
-"""Summarize without a model: the sentences that say most, and what was decided, asked and promised.
+"""Summarize without a model: the sentences that say most, and what was asked and promised.
 
 Only the date in front, calendar dates after words such as "yesterday", and marks of omission are added; of very much
 text only the beginning of each message is read, and the summary says so. The same messages always give the same one.
@@ -7,10 +7,9 @@ text only the beginning of each message is read, and the summary says so. The sa
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, tzinfo
-from itertools import islice
 
 from pipeline.enrich import extraction, passages
-from pipeline.enrich.passages import MAX_CHARS, MAX_PASSAGE_CHARS
+from pipeline.enrich.passages import MAX_CHARS
 from pipeline.enrich.summary_merging import MAX_ITEMS, MAX_TOPICS, continued
 from pipeline.text import addressing, calendar, dialogue_acts, fencing
 from pipeline.text.cues import FALLBACK
@@ -23,7 +22,6 @@ from schemas.sessions import Message, Summary
 
 _MAX_ITEM_CHARS = 300
 _MAX_NAME_CHARS = 60
-_PROPOSED_WITHIN = 3  # sentences before a yes
 _PLACEHOLDERS = ("image omitted", "video omitted", "audio omitted", "sticker omitted")
 
 
@@ -45,12 +43,9 @@ def summarize(
     read = _readable(messages, chars, language)
     said = _sentences(read, time_zone, language)
     weights = weights_of(said, {part.lower() for m in read for part in words(m.speaker)})
-    deciding = dict.fromkeys(_decisions(said), passages.DECISION)
     # A request is a task even where it is put as a question.
-    promising = [i for i, each in enumerate(said) if i not in deciding and dialogue_acts.promises(each)]
-    settled = {*deciding, *promising}
-    open_at = [i for i in range(len(said)) if i not in settled and dialogue_acts.stays_open(i, said)]
-    factors = dict.fromkeys(promising, passages.PROMISE) | deciding
+    factors = {i: passages.PROMISE for i, each in enumerate(said) if dialogue_acts.promises(each)}
+    open_at = [i for i in range(len(said)) if i not in factors and dialogue_acts.stays_open(i, said)]
     room = MAX_CHARS // (2 if previous else 1)
     text = passages.joined(passages.choose(passages.split(said, factors), weights, room))
     lead = _lead(messages, time_zone, language)
@@ -59,9 +54,8 @@ def summarize(
     new = Summary(
         summary=f"{lead}: {text}" if text else f"{lead}.",
         topics=topics(said, weights, limit=MAX_TOPICS),
-        decisions=_items(_reasoned(said, i) for i in deciding),
         open_questions=_items(said[i] for i in open_at),
-        action_items=_items(said[i] for i in promising),
+        action_items=_items(said[i] for i in factors),
         entities=entities([m.content for m in read], language, known=[m.speaker for m in read]),
     )
     return new if previous is None else continued(previous, new, said, language)
@@ -102,31 +96,6 @@ def _sentences(messages: Sequence[Message], time_zone: tzinfo, language: str) ->
                 )
             )
     return said
-
-
-def _decisions(said: Sequence[Sentence]) -> list[int]:
-    """Return the sentences that decide, and the proposals that another speaker only says yes to."""
-    decided: set[int] = set()
-    for index, sentence in enumerate(said):
-        if dialogue_acts.decides(sentence):
-            decided.add(index)
-        elif dialogue_acts.agrees(sentence):
-            before = range(index - 1, max(index - 1 - _PROPOSED_WITHIN, -1), -1)
-            proposals = (
-                i for i in before if said[i].speaker != sentence.speaker and dialogue_acts.proposes(said[i])
-            )
-            decided.update(islice(proposals, 1))
-    return sorted(decided)
-
-
-def _reasoned(said: Sequence[Sentence], index: int) -> Sentence:
-    """Return the sentence with those after it in its message, which often hold a decision's terms."""
-    text = said[index].text
-    for sentence in said[index + 1 : index + 3]:
-        if sentence.message != said[index].message or len(text) + len(sentence.text) > MAX_PASSAGE_CHARS:
-            break
-        text = f"{text} {sentence.text}"
-    return replace(said[index], text=text)
 
 
 def _lead(messages: Sequence[Message], time_zone: tzinfo, language: str) -> str:

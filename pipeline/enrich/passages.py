@@ -11,9 +11,8 @@ from pipeline.text.truncate import shortened
 MAX_CHARS = 1100  # of all that are chosen: about what MiniLM reads; with 900 sessions are found less often
 MAX_PASSAGE_CHARS = 240
 _MAX_CHOSEN = 6
-_MAX_DECISIONS, _DECIDED_SHARE = 4, 0.6  # of those that are chosen, and of the room
 # Weights, against a passage that merely tells something.
-DECISION, PROMISE = 1.7, 1.25
+PROMISE = 1.25
 _QUESTION, _OWN, _COMPLIMENT = 0.6, 1.2, 0.7
 _REPEATED = 0.15  # weight of a word that a chosen passage has
 # Dividing by (60 + length) ** 0.7 prefers neither the longest nor the shortest.
@@ -30,7 +29,6 @@ class Passage:
     terms: frozenset[str]
     # its weight beside that of its words
     factor: float
-    decides: bool
 
 
 def split(said: Sequence[Sentence], factors: Mapping[int, float]) -> list[Passage]:
@@ -49,17 +47,15 @@ def split(said: Sequence[Sentence], factors: Mapping[int, float]) -> list[Passag
             text=shortened(" ".join(said[i].text for i in group), MAX_PASSAGE_CHARS),
             terms=frozenset(term for i in group for term in said[i].terms),
             factor=max(factors.get(i, 1.0) * person_factor(said[i]) for i in group),
-            decides=any(factors.get(i) == DECISION for i in group),
         )
         for group in groups
     ]
 
 
 def choose(passages: Sequence[Passage], weights: Mapping[str, float], room: int) -> list[Passage]:
-    """Choose up to six passages of at most `room` characters that together say most.
+    """Choose up to six passages of at most `room` characters that together say most, in order of time.
 
-    First decisions, the newest first, as it may replace an earlier one; then, in order of time, those that add most for
-    their length each time.
+    Each time the one is taken that adds most for its length.
     """
     covered: set[str] = set()
     chosen: list[int] = []
@@ -67,24 +63,12 @@ def choose(passages: Sequence[Passage], weights: Mapping[str, float], room: int)
     def size(index: int) -> int:
         return len(passages[index].speaker) + 3 + len(passages[index].text)
 
-    def take(index: int) -> None:
-        nonlocal room
-        room -= size(index)
-        chosen.append(index)
-        covered.update(passages[index].terms)
-
     def gain(index: int) -> float:
         passage = passages[index]
         new = sum(weights.get(term, 0.0) * (_REPEATED if term in covered else 1.0) for term in passage.terms)
         return float(new * passage.factor / (_FREE_CHARS + len(passage.text)) ** _LENGTH_POWER)
 
-    least = room * (1 - _DECIDED_SHARE)
-    for index in (i for i in range(len(passages) - 1, -1, -1) if passages[i].decides and passages[i].terms):
-        if len(chosen) < _MAX_DECISIONS and (room - size(index) >= least or not chosen):
-            take(index)
-    decided = len(chosen)
-    # the other decisions are in the summary's list of them
-    ranked = [(-gain(i), i) for i, passage in enumerate(passages) if passage.terms and not passage.decides]
+    ranked = [(-gain(i), i) for i, passage in enumerate(passages) if passage.terms]
     heapify(ranked)
     # What is chosen only lowers gains: the best of them is the first that is as good as it was when last computed.
     while ranked and len(chosen) < _MAX_CHOSEN:
@@ -95,8 +79,10 @@ def choose(passages: Sequence[Passage], weights: Mapping[str, float], room: int)
             continue
         heappop(ranked)
         if size(index) <= room or not chosen:
-            take(index)
-    return [passages[index] for index in (*chosen[:decided], *sorted(chosen[decided:]))]
+            room -= size(index)
+            chosen.append(index)
+            covered.update(passages[index].terms)
+    return [passages[index] for index in sorted(chosen)]
 
 
 def joined(chosen: Sequence[Passage]) -> str:

@@ -38,7 +38,6 @@ def combine(parts: Sequence[Summary], language: str = FALLBACK) -> Summary:
             text=shortened(each.text, 2 * MAX_PASSAGE_CHARS),
             terms=frozenset(each.terms),
             factor=passages.person_factor(each),
-            decides=False,
         )
         for each in said
     ]
@@ -67,7 +66,7 @@ def continued(previous: Summary, new: Summary, said: Sequence[Sentence], languag
     return Summary(
         summary=f"{_condensed(previous, new.topics, language)} {new.summary}",
         topics=_merged(new.topics[: MAX_TOPICS // 2], previous.topics, new.topics)[:MAX_TOPICS],
-        decisions=_merged(previous.decisions, new.decisions)[-MAX_ITEMS:],
+        decisions=previous.decisions,
         open_questions=_merged(waiting, new.open_questions)[-MAX_ITEMS:],
         action_items=_merged(previous.action_items, new.action_items)[-MAX_ITEMS:],
         entities=_merged(new.entities[:12], previous.entities, new.entities)[:24],

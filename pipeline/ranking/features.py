@@ -10,7 +10,6 @@ from operator import attrgetter
 import numpy as np
 
 from pipeline.question.parse import Question
-from pipeline.ranking import decisions
 from pipeline.ranking.bm25 import Array, Kernel, words
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Candidate, Statistics
 from pipeline.ranking.similarity import share_of_words
@@ -51,17 +50,10 @@ def features(question: Question, candidates: Sequence[Candidate], statistics: St
     length = np.fromiter((c.length for c in ordered), np.float64, size)
     substance = length / (length + HALF_SUBSTANCE)
     near = words(ordered, kernel, substance, statistics)
-    meaning = meanings(ordered, statistics.mean_cosine)
-    timed = question.spans or question.event
-    fits = [_date_fit(c.sent_at, question) for c in ordered] if timed else None
-    columns: dict[str, Array] = {}
-    if "decision" in question.asks:
-        then = [_date_fit(c.sent_at, question, of_any_length=True) for c in ordered] if timed else None
-        decided = decisions.about(ordered, meaning.tolist(), statistics, question.language, then)
-        columns["decision"] = np.array(decided)
+    meaning = _meanings(ordered, statistics.mean_cosine)
     ordered = _with_others(ordered, kernel, substance, statistics, near, meaning)
     asks = np.fromiter((c.cues.asks for c in ordered), np.float64, size)
-    columns |= {
+    columns: dict[str, Array] = {
         "words": near,
         "meaning": meaning * statistics.trust,
         "session": _best_of_session(ordered, meaning) * substance * statistics.trust,
@@ -85,12 +77,12 @@ def features(question: Question, candidates: Sequence[Candidate], statistics: St
         if pieces:
             share = partial(exact_match.share, pieces)
             columns[name] = np.fromiter((share(c.text) for c in ordered), np.float64, size)
-    if fits is not None:
-        columns["date"] = np.array(fits)
+    if question.spans or question.event:
+        columns["date"] = np.array([_date_fit(c.sent_at, question) for c in ordered])
     return Features(ordered=ordered, columns=columns)
 
 
-def meanings(ordered: Sequence[Candidate], mean: float) -> Array:
+def _meanings(ordered: Sequence[Candidate], mean: float) -> Array:
     """Return `(cosine - mean) / (best - mean)`: 0 for the scope's average or no vector, 1 for its best."""
     cosines = np.array([np.nan if c.cosine is None else c.cosine for c in ordered], dtype=np.float64)
     span = np.nanmax(cosines, initial=mean) - mean if cosines.size else 0.0
@@ -132,7 +124,7 @@ def _with_others(
     for number, of_query in enumerate(statistics.others, start=1):
         read = [c._replace(**c.others[number - 1]._asdict()) for c in candidates]
         its_near = OTHER_QUERY_WEIGHT * words(read, kernel, substance, of_query)
-        its_meaning = OTHER_QUERY_WEIGHT * meanings(read, of_query.mean_cosine)
+        its_meaning = OTHER_QUERY_WEIGHT * _meanings(read, of_query.mean_cosine)
         by_words, by_vector = its_near > near, its_meaning > np.maximum(meaning, 0.0)
         near[:] = np.where(by_words, its_near, near)
         meaning[:] = np.where(by_vector, its_meaning, meaning)
@@ -190,16 +182,15 @@ def _newness(ordered: Sequence[Candidate]) -> Array:
     return found
 
 
-def _date_fit(sent_at: datetime, question: Question, *, of_any_length: bool = False) -> float:
+def _date_fit(sent_at: datetime, question: Question) -> float:
     """Return 1 on a day that the question names, half as much every half-life away, 0 without one.
 
-    The longer a time, the less it counts, unless it is open to one side ("since May") or `of_any_length` is set.
+    The longer a time, the less it counts, unless it is open to one side ("since May").
     """
     fit = question.event.fit(sent_at) if question.event else 0.0
     for span in question.spans:
         start, end = span
         away = max(start - sent_at, sent_at - end, timedelta()) / _DAY
-        whole = of_any_length or span in question.open_spans
-        more = 0.0 if whole else max((end - start) / _DAY - 1, 0.0)
+        more = 0.0 if span in question.open_spans else max((end - start) / _DAY - 1, 0.0)
         fit = max(fit, 0.5 ** (away / DATE_HALF_LIFE_DAYS) / (1 + more / DATE_HALF_LENGTH_DAYS))
     return fit

@@ -1,7 +1,7 @@
 """Values that ranking takes and returns: candidates, statistics of their scope, weights, scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -39,8 +39,6 @@ class Weights:
     number: float = 0.3
     # asked how things stand now, the newest counts most
     latest: float = 0.25
-    # asked what was decided, this message decides it
-    decision: float = 4.0
     # the asker's affinity to those who spoke in its session
     affinity: float = 0.4
     # linked to somebody or something that the question names, with `entity_hops`
@@ -121,8 +119,6 @@ class Statistics:
     mean_cosine: float = 0.0
     # how far meaning is to be trusted: less where the embedding model does not know the chat's language
     trust: float = 1.0
-    # where a decision is asked for, the words of candidates that can be its subject, by id
-    subjects: Mapping[int, frozenset[str]] = field(default_factory=dict)
     # the same for each other query
     others: Sequence["Statistics"] = ()
 

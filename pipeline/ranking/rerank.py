@@ -11,8 +11,8 @@ MMR_TOP = 50
 # So many of the best are read by a cross-encoder, and what the one that answers best gains.
 READ = 20
 READ_WEIGHT = 2.0
-# Parts of a score that neither fade nor blend: what is quoted, and what was decided, until something else is.
-_LASTING = ("phrase", "decision")
+# What the question quotes neither fades nor blends.
+_LASTING = "phrase"
 # A best score that is no more says nothing, and dividing by it could overflow.
 NOTHING = 1e-9
 
@@ -31,12 +31,12 @@ class Blend:
     ) -> dict[str, float]:
         """Return the parts of `(s0 · ranking/best + s1 · 0.5^(age/half-life) + s2 · overlap) · factor`.
 
-        `overlap` is the share of the question's terms that it holds. The parts of `_LASTING` stay as they are.
+        `overlap` is the share of the question's terms that it holds. The part `_LASTING` stays as it is.
         """
         base, time, words = self.shares
         scale = base * factor / best if best > NOTHING else 0.0
         age = max(0.0, (self.now - at).total_seconds() / 3600)
-        parts = {name: value if name in _LASTING else value * scale for name, value in ranking.items()}
+        parts = {name: value if name == _LASTING else value * scale for name, value in ranking.items()}
         parts["recency"] = time * 0.5 ** (age / self.half_life_hours) * factor
         parts["overlap"] = words * overlap * factor
         return parts
@@ -58,7 +58,7 @@ def blended(
 
     The factor of messages in `covered` sessions, which the context contains anyway, is `covered_factor`, else 1.
     """
-    best = max((hit.score - _lasting(hit) for hit in scored), default=0.0)
+    best = max((hit.score - hit.parts.get(_LASTING, 0.0) for hit in scored), default=0.0)
     found = []
     for hit in scored:
         message, factor = hit.candidate, covered_factor if hit.candidate.session in covered else 1.0
@@ -69,12 +69,12 @@ def blended(
 
 
 def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Scored]:
-    """Multiply each score above 0 by `per_day` for every day of its age, except the parts of `_LASTING`; best first."""
+    """Multiply each score above 0 by `per_day` for every day of its age, except the part `_LASTING`; best first."""
     found = []
     for hit in scored:
         days = max(0.0, (now - hit.candidate.sent_at).total_seconds() / 86_400)
         factor = per_day**days if hit.score > 0 else 1.0
-        parts = {name: value if name in _LASTING else value * factor for name, value in hit.parts.items()}
+        parts = {name: value if name == _LASTING else value * factor for name, value in hit.parts.items()}
         found.append(hit._replace(score=sum(parts.values()), parts=parts))
     return _best_first(found)
 
@@ -115,10 +115,6 @@ def overlap(one: Candidate, other: Candidate) -> float:
     """Return the Jaccard index of two messages' words."""
     words, others = set(one.text.casefold().split()), set(other.text.casefold().split())
     return len(words & others) / max(len(words | others), 1)
-
-
-def _lasting(hit: Scored) -> float:
-    return sum(hit.parts.get(name, 0.0) for name in _LASTING)
 
 
 def _best_first(scored: Iterable[Scored]) -> list[Scored]:

@@ -12,7 +12,6 @@ from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.rerank import Blend
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.candidates import CandidateSet, retrieve
-from pipeline.retrieval.decisions import with_decisions
 from pipeline.retrieval.entity_hops import find_linked, with_linked
 from pipeline.retrieval.memory_search import RetrievedMemory, find_memories, memory_scope
 from pipeline.retrieval.message_ranking import ranking_of, terms_by_session
@@ -98,7 +97,6 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
         linked = find_linked(connection, query)
         which = memory_scope(request)
         retrieved = retrieve(connection, request, replace(query.terms, memories=which))
-        retrieved = with_decisions(connection, query, retrieved)
         if request.as_of is not None:
             # without the neighbours that were said later
             before = [each for each in retrieved.candidates if each.sent_at < request.as_of]

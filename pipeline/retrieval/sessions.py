@@ -3,8 +3,7 @@
 A session's score is the mean of three parts from 0 to 1:
 
 - `words`: the share of the query's words in its messages or summary, each word weighted by its rarity (BM25's idf);
-- `meaning`: the cosine of its summary to the query, or of its best message as long as it has no summary; or how well
-  its best message decides what the query asks a decision about, if that is more;
+- `meaning`: the cosine of its summary to the query, or of its best message as long as it has no summary;
 - `best_message`: the score of its best message as a share of the best of all.
 
 It fits by the larger of the first two: that is what `min_similarity` is compared with.
@@ -106,11 +105,9 @@ def score_sessions(connection: Connection, query: PreparedQuery, ranking: Rankin
         hit = best.get(row.id)
         words = held.get(row.id, set()) | set(row.words or ())
         cosine = cosines.get(row.id, (hit.candidate.best_cosine or 0.0) if hit else 0.0)
-        decides = hit.parts.get("decision", 0.0) / (request.weights.decision or 1.0) if hit else 0.0
-        # a decision seldom names its subject, in its words or in its session's
         components = {
-            "words": max(decides, share(words)),
-            "meaning": max(decides, cosine),
+            "words": share(words),
+            "meaning": cosine,
             "best_message": max(0.0, hit.score / top) if hit and top > 0 else 0.0,
         }
         return ScoredSession(row.id, sum(components.values()) / 3, components)

@@ -4,18 +4,17 @@ Look-ups over the scope's own indexes, one for each message, or one for all of t
 messages, sessions and vectors costs a hundred times as much as soon as the planner's statistics are behind.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, TextClause, text
 
 from pipeline.store.filters import Scope, affinity_of
-from pipeline.store.keyword_search import any_of, search
+from pipeline.store.keyword_search import any_of
 from pipeline.store.messages import answered
 from pipeline.store.statements import run
 from pipeline.store.vectors import cosine, distance, in_space, literal
-from pipeline.text.message_cues import DECIDES
 from schemas.vectors import EmbeddingSpace, Vector
 
 # A message as ranking reads it. Only where a lexeme of the query is in it are they counted.
@@ -29,13 +28,12 @@ _COLUMNS = """
 """
 # Messages that answer one that was found, or that it answers, are as good as found.
 _REPLIES = 3
-_GIVEN = "SELECT unnest(CAST(:ids AS bigint[]))"
 # What places a message among those around it.
 _PLACE = "id, sent_at, position, session_key"
 # No window is numbered before its LIMIT, which bounds the sort of messages of one instant: it would read them all.
 _NEAR = f"""
     given AS MATERIALIZED (
-        SELECT {_PLACE}, external_id, reply_to FROM messages WHERE id = ANY(ARRAY({{given}})) AND chat_id = :chat
+        SELECT {_PLACE}, external_id, reply_to FROM messages WHERE id = ANY(CAST(:ids AS bigint[])) AND chat_id = :chat
     ), wanted AS MATERIALIZED (
         SELECT {_PLACE} FROM given
         UNION SELECT r.* FROM given g CROSS JOIN LATERAL (
@@ -70,32 +68,12 @@ _NEAR = f"""
         WHERE f.session_id IS NOT NULL AND :reach > 0
     )
 """
-_AROUND = text(f"WITH {_NEAR.format(given=_GIVEN)} SELECT id, max(session) FROM near GROUP BY id")
-
-
-# Looked up in a hash table; in an array, which is a parameter, each of some hundreds would be compared.
-_KNOWN = "id IN (SELECT unnest(CAST(:known AS bigint[])))"
-# What holds words, said by whom it may be; of a message without stored cues only its text could tell.
-_DECIDING = """
-    WITH deciding AS MATERIALIZED (
-        SELECT hit.id FROM (SELECT scores FROM {search}) found
-        CROSS JOIN LATERAL (SELECT CAST(key AS bigint) AS id, CAST(value AS float8) AS score
-            FROM jsonb_each_text(found.scores)) hit
-        LEFT JOIN LATERAL (SELECT flags FROM message_cues WHERE message_id = hit.id OFFSET 0) c ON true
-        WHERE NOT hit.{known} AND (c.flags IS NULL OR c.flags & {decides} > 0)
-        ORDER BY hit.score DESC, hit.id DESC LIMIT :limit)
-    SELECT id FROM deciding
-""".format(
-    search=search("tsvector_to_array(words_of(:language, :about))", ":read"), decides=DECIDES, known=_KNOWN
-)
+_AROUND = text(f"WITH {_NEAR} SELECT id, max(session) FROM near GROUP BY id")
 
 
 @lru_cache(maxsize=64)
-def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...], *, knows: bool = False) -> TextClause:
-    """Return the statement of these messages, with their cosines to as many queries, each in its space.
-
-    With `knows` of `:known` messages there are only their ids and those of the messages after them, which may be news.
-    """
+def _candidates(spaces: tuple[EmbeddingSpace | None, ...]) -> TextClause:
+    """Return the statement of messages with their cosines to as many queries, each in its space."""
     numbers = range(len(spaces))
     columns = ["session", "affinity", "next", "asks", "flags", *(f"cosine_{number}" for number in numbers)]
 
@@ -104,7 +82,7 @@ def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...], *, knows:
         return f"SELECT {values['id']} AS id, {every} FROM {source}"
 
     # one look-up in each table for all messages, whatever the planner thinks of the tables, and a group for each
-    these = f"ARRAY(SELECT id FROM placed{f' WHERE NOT {_KNOWN}' if knows else ''})"
+    these = "ARRAY(SELECT id FROM placed)"
     parts = [
         facts(
             "placed",
@@ -128,11 +106,8 @@ def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...], *, knows:
         ),
     ]
     cosines = ", ".join(f"f.cosine_{number}" for number in numbers)
-    known = f"""
-        UNION ALL SELECT id, {"NULL, " * 12} next, NULL, NULL, NULL FROM placed WHERE {_KNOWN}
-    """
     return text(f"""
-        WITH {_NEAR.format(given=given)}, placed AS MATERIALIZED (
+        WITH {_NEAR}, placed AS MATERIALIZED (
             SELECT id, max(session) AS session, max(affinity) AS affinity, max(next) AS next FROM (
                 SELECT id, session, affinity, lead(id) OVER (PARTITION BY found ORDER BY sent_at, position, id) AS next
                 FROM near) window_of
@@ -143,9 +118,8 @@ def _candidates(given: str, spaces: tuple[EmbeddingSpace | None, ...], *, knows:
         )
         SELECT {_COLUMNS}, {answered("m")} AS answered, ARRAY[{cosines}] AS cosines, f.session, f.next, f.asks, f.flags,
             coalesce(f.affinity, 0) AS affinity
-        FROM {f"(SELECT * FROM facts WHERE NOT {_KNOWN})" if knows else "facts"} f
+        FROM facts f
         CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = f.id OFFSET 0) m
-        {known if knows else ""}
     """)
 
 
@@ -172,63 +146,18 @@ def with_neighbours(
     that is known to come right after it there, its cues where they are stored, and the asker's mean affinity to
     those who spoke in that session.
     """
-    return _rows(connection, _GIVEN, scope, reach, words, queries, ids=ids)
-
-
-def deciding(
-    connection: Connection,
-    scope: Scope,
-    about: str,
-    known: Sequence[CandidateRow],
-    reach: int,
-    words: Sequence[str],
-    queries: Compared,
-    *,
-    sizes: Mapping[str, float],
-    read: int,
-    limit: int,
-) -> list[CandidateRow]:
-    """Return, as `with_neighbours` does, messages that may state a decision, and what is around these.
-
-    The `limit` best of the `read` messages that are best by the words of a text, in a scope of these
-    `keyword_search.sizes_of`. If there are none, nothing is read. A row that is known is among them again where only
-    now it is known what comes after it.
-    """
-    by_id = {row[0]: row for row in known}
-    given = {"about": about, "known": list(by_id), "read": read, "limit": limit, "key": scope.session_key}
-    rows = _rows(
-        connection, _DECIDING, scope, reach, words, queries, language=scope.language, **given, **sizes
-    )
-    found = []
-    for row in rows:
-        held = by_id.get(row[0])
-        if held is None:
-            found.append(row)
-        elif held[AFTER] is None and row[AFTER] is not None:
-            found.append((*held[:AFTER], row[AFTER], *held[AFTER + 1 :]))
-    return found
-
-
-def _rows(
-    connection: Connection,
-    given: str,
-    scope: Scope,
-    reach: int,
-    words: Sequence[str],
-    queries: Compared,
-    **parameters: Any,
-) -> Sequence[CandidateRow]:
-    spaces = tuple(query and query[0] for query in queries)
-    statement = _candidates(given, spaces, knows=given is _DECIDING)
     compared = {f"query_{number}": literal(query[1]) for number, query in enumerate(queries) if query}
     own = {
+        "ids": ids,
         "chat": scope.chat_id,
         "affinities": scope.affinities,
         "reach": reach,
         "lexemes": words,
         "any": any_of(words),
     }
-    return run(connection, statement, **own, **compared, **parameters).all()
+    return run(
+        connection, _candidates(tuple(query and query[0] for query in queries)), **own, **compared
+    ).all()
 
 
 def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Recognize dialogue acts by wording: decisions, proposals, promises, open questions; see `pipeline.text.cues`."""
+"""Recognize dialogue acts by wording: promises and open questions; see `pipeline.text.cues`."""
 
 import re
 from collections.abc import Sequence
@@ -37,39 +37,14 @@ class Sentence:
 
     @cached_property
     def asks(self) -> bool:
-        """Tell whether it is a question."""
-        return is_question(self.text)
+        """Tell whether it has a question mark at its end."""
+        return _QUESTION.search(self.text) is not None
 
 
 # A question mark with no word after it; read from the last word on, so that each run of marks is gone through once.
 _QUESTION = re.compile(r"(?<!\W)[^\w?\uff1f\u061f]*+[?\uff1f\u061f]\W*+\Z")
 _ANSWER_WINDOW = 6  # messages after a question in which its answer is looked for
 _FEWEST_TERMS = 2
-
-
-def decides(sentence: Sentence) -> bool:
-    """Tell whether the sentence states a decision: no question, not hedged, and about something."""
-    return not sentence.asks and bool(sentence.terms) and states_decision(sentence.plain, sentence.cues)
-
-
-def states_decision(sentence: str, cues: Cues) -> bool:
-    """Tell whether a sentence, as `plain` returns it, has the words of a decision, and is not hedged."""
-    return cues.decided.found(sentence) and not cues.hedged.found(sentence)
-
-
-def is_question(sentence: str) -> bool:
-    """Tell whether a sentence has a question mark at its end."""
-    return _QUESTION.search(sentence) is not None
-
-
-def agrees(sentence: Sentence) -> bool:
-    """Tell whether the sentence only says yes to what was proposed before it."""
-    return not sentence.asks and sentence.cues.agrees.search(sentence.plain) is not None
-
-
-def proposes(sentence: Sentence) -> bool:
-    """Tell whether the sentence proposes something."""
-    return len(sentence.terms) >= _FEWEST_TERMS and sentence.cues.proposes.found(sentence.plain)
 
 
 def promises(sentence: Sentence) -> bool:

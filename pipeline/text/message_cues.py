@@ -2,14 +2,11 @@
 
 from typing import NamedTuple, Self
 
-from pipeline.text import addressing, answer_types, dialogue_acts
-from pipeline.text.cues import Cues, cues_of, plain
-from pipeline.text.sentences import sentences
+from pipeline.text import addressing, answer_types
+from pipeline.text.cues import cues_of, plain
 
 LONGEST_READ = 4_000
 """Characters that are read of a message: placing holds its chats for as long as it reads, of 500 messages together."""
-DECIDES = 1 << 2
-"""Of `MessageCues.flags`."""
 
 
 class MessageCues(NamedTuple):
@@ -19,15 +16,16 @@ class MessageCues(NamedTuple):
     asks: float
     has_time: bool
     has_number: bool
-    # it states a decision
-    decides: bool
     # it only says that it has no answer
     says_nothing: bool
 
     @property
     def flags(self) -> int:
-        """All that it is or is not, as it is stored: a new one is added at the end."""
-        return self.has_time | self.has_number << 1 | DECIDES * self.decides | self.says_nothing << 3
+        """All that it is or is not, as it is stored: a new one is added at the end.
+
+        The third bit of messages that were placed by an earlier version means nothing any more.
+        """
+        return self.has_time | self.has_number << 1 | self.says_nothing << 3
 
     @classmethod
     def stored(cls, asks: float, flags: int) -> Self:
@@ -37,13 +35,13 @@ class MessageCues(NamedTuple):
         >>> MessageCues.stored(cues.asks, cues.flags) == cues
         True
         """
-        return cls(asks, flags & 1 > 0, flags & 2 > 0, flags & DECIDES > 0, flags & 8 > 0)
+        return cls(asks, flags & 1 > 0, flags & 2 > 0, flags & 8 > 0)
 
 
 def read(text: str, language: str, *, of_a_bot: bool = False) -> MessageCues:
     """Return the cues of a message of a chat in this language; a bot says nothing in more words than people do.
 
-    >>> read("ok, we take the 18:30 train then", "english").decides, read("wann kommst du", "german").asks
+    >>> read("ok, we take the 18:30 train then", "english").has_time, read("wann kommst du", "german").asks
     (True, 1.0)
     """
     text = text[:LONGEST_READ]
@@ -53,7 +51,6 @@ def read(text: str, language: str, *, of_a_bot: bool = False) -> MessageCues:
         asks=answer_types.share_that_asks(said, cues),
         has_time=answer_types.holds_time(words, said, cues),
         has_number=answer_types.holds_number(words, said, cues),
-        decides=_decides(text, said, cues),
         says_nothing=addressing.says_nothing(text, language, of_a_bot=of_a_bot),
     )
 
@@ -65,11 +62,3 @@ def stored_or_read(
     if asks is None or flags is None:
         return read(text, language, of_a_bot=of_a_bot)
     return MessageCues.stored(asks, flags)
-
-
-def _decides(text: str, said: str, cues: Cues) -> bool:
-    """Tell whether a message states a decision in one of its sentences; `said` is the text as `plain` returns it."""
-    return cues.decided.may_be_in(said) and any(
-        not dialogue_acts.is_question(sentence) and dialogue_acts.states_decision(plain(sentence), cues)
-        for sentence in sentences(text)
-    )

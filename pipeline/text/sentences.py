@@ -1,7 +1,7 @@
 """Take messages apart into sentences, and into the words in them that carry meaning."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from pipeline.text.calendars import month_names
 from pipeline.text.cues import ANY_LANGUAGE, plain, stop_words
@@ -151,16 +151,3 @@ def is_content(word: str, language: str) -> bool:
 def terms(found: Sequence[str], language: str) -> tuple[str, ...]:
     """Return the stems of the words that carry meaning, in order, with repetitions."""
     return tuple(stem(word) for word in found if is_content(word, language))
-
-
-def all_terms(
-    texts: Iterable[str], language: str, wanted: Callable[[str], bool] = bool
-) -> Iterator[frozenset[str]]:
-    """Return those of the `terms` of each of many texts that are wanted: a word of several is looked at once."""
-    known: dict[str, str] = {}
-    for text in texts:
-        found = set(words(text))
-        for word in found - known.keys():
-            term = stem(word) if is_content(word, language) else ""
-            known[word] = term if wanted(term) else ""
-        yield frozenset(map(known.__getitem__, found)) - {""}

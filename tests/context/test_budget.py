@@ -247,32 +247,6 @@ def test_a_summary_that_only_repeats_what_is_shown_makes_way_for_another() -> No
     }
 
 
-# Decisions
-
-
-def test_the_newest_decision_comes_first_and_the_one_that_it_replaced_says_so() -> None:
-    words = {"paint": 1, "boat": 1}
-    old = hit(1, "ok decided: we paint the boat blue", 6, parts={"decision": 1.4, "words": 4.6}, terms=words)
-    new = hit(500, "ok decided: we paint the boat red", 5, parts={"decision": 3.0, "words": 2.0}, terms=words)
-    talk = [
-        hit(10 + n, f"the boat needs paint, say {n}", 5.5 - n / 100, session=2, terms=words)
-        for n in range(30)
-    ]
-    other = [hit(600 + n, f"lunch at noon {n}", 0.1, session=3 + n) for n in range(20)]
-    question = "What did we decide about painting the boat?"
-    found = assembled(question, [old, new, *talk, *other], budget=260, duplicate_jaccard=1.0)
-    assert any("paint the boat red" in line for line in lines(found, "exchanges"))
-    found = assembled(question, [old, new, *talk, *other], budget=2000, duplicate_jaccard=1.0)
-    shown = lines(found, "exchanges")
-    assert "Ann: ok decided: we paint the boat blue (later changed)" in shown
-    assert "Ann: ok decided: we paint the boat red" in shown
-    german = assembled(question, [old, new, *talk, *other], language="german+english", duplicate_jaccard=1.0)
-    assert "Ann: ok decided: we paint the boat blue (später geändert)" in lines(german, "exchanges")
-    # not where nothing is asked about decisions
-    plain = assembled("Who paints the boat?", [old, new, *talk, *other], duplicate_jaccard=1.0)
-    assert "(later changed)" not in plain.text
-
-
 # One list
 
 

@@ -108,14 +108,6 @@ def plainly_chosen(said: Sequence[Passage], weights: Mapping[str, float], room: 
         new = sum(weights[term] * (0.15 if term in covered else 1.0) for term in said[index].terms)
         return float(new * said[index].factor / (60 + len(said[index].text)) ** 0.7)
 
-    most = room * 0.4
-    for index in [index for index in reversed(left) if said[index].decides]:
-        if len(chosen) < 4 and (room - size(index) >= most or not chosen):
-            chosen.append(index)
-            covered |= said[index].terms
-            room -= size(index)
-    first = len(chosen)
-    left = [index for index in left if not said[index].decides]
     while left and len(chosen) < 6:
         best = max(left, key=gain)
         left.remove(best)
@@ -123,7 +115,7 @@ def plainly_chosen(said: Sequence[Passage], weights: Mapping[str, float], room: 
             chosen.append(best)
             covered |= said[best].terms
             room -= size(best)
-    return [said[index] for index in (*chosen[:first], *sorted(chosen[first:]))]
+    return [said[index] for index in sorted(chosen)]
 
 
 PASSAGES = st.builds(
@@ -132,7 +124,6 @@ PASSAGES = st.builds(
     text=st.integers(1, 240).map("я".__mul__),
     terms=st.frozensets(st.sampled_from("abcdefghij"), max_size=5),
     factor=st.sampled_from([0.6, 1.0, 1.25]),
-    decides=st.integers(0, 5).map(lambda n: n == 0),
 )
 
 
@@ -163,7 +154,6 @@ def test_passages_that_do_not_fit_are_weighed_a_few_times_each() -> None:
                 text="ж" * 240,
                 terms=frozenset(map(word, range(n, n + 9))),
                 factor=1,
-                decides=False,
             )
             for n in range(size)
         ]

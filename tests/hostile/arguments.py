@@ -240,7 +240,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         (MessageText(each, a.chat_id, "user", "when?"), "english") for each in a.ids("messages")
     ],
     "found: Sequence[tuple[pipeline.store.message_cues.MessageText, pipeline.text.message_cues.MessageCues]]": lambda a: [  # noqa: E501
-        (MessageText(each, a.chat_id, "user", ""), MessageCues(1.0, True, True, True, True))
+        (MessageText(each, a.chat_id, "user", ""), MessageCues(1.0, True, True, True))
         for each in a.ids("messages")
     ],
     "put": lambda _: lambda _arrived: None,
@@ -614,7 +614,6 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "store.memory_candidates.believed.which": _memories,
     "store.memory_candidates.believed.known": lambda _: None,
     "about: str": lambda a: a.text,
-    "store.candidate_rows.deciding.known": lambda _: [],
     "queries: Sequence[tuple[schemas.vectors.EmbeddingSpace, list[float]] | None]": lambda a: [
         None if a.theme.empty else (a.space, _vector())
     ],

@@ -45,7 +45,7 @@ def stored(database: Database) -> dict[str, MessageCues]:
 
 def test_what_is_placed_is_read_once_and_ranking_takes_it_from_there(said: Database) -> None:
     assert stored(said) == {name: message_cues.read(each, "english") for name, each in TEXTS.items()}
-    assert stored(said)["m1"] == MessageCues(0.0, True, True, True, False)
+    assert stored(said)["m1"] == MessageCues(0.0, True, True, False)
     with said.tenant(TENANT) as connection:
         connection.execute(text("DELETE FROM message_cues WHERE asks = 1"))
         ids = list(connection.execute(text("SELECT id FROM messages")).scalars())

@@ -165,33 +165,3 @@ def test_a_memory_is_shown_where_it_has_to_do_with_the_question(
     assert shown("Where is the office?") == ["Our office is in Porto", "Speaks like a pirate"]
     assert shown("who broke the boiler?") == ["Speaks like a pirate"]
     assert shown("what should I drink?") == ["Prefers tea", "Speaks like a pirate"]
-
-
-def test_the_decision_that_stands_is_found_by_what_it_is_about(
-    filled: Database,
-    settings: Settings,
-    rules: SessionPolicy,
-    policy: Policy,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # Given a decision without a word of the question, far from what has them, and much else
-    talks = [
-        ["the boiler drips again", "Beatriz looked at the boiler", "the boiler, says Beatriz, is old"],
-        ["ok so we take Beatriz, friday"],
-        *([f"the ferry number {n} was late", "as ever", f"let's take bus {n} then"] for n in range(30)),
-    ]
-    said_then = [
-        said(20 * DAY + 300 * number + minute, content, "Ann" if minute % 2 else "Bob")
-        for number, lines in enumerate(talks)
-        for minute, content in enumerate(lines)
-    ]
-    accept.accept(filled, TENANT, CHAT, said_then)
-    do_all(filled, rules, policy)
-    monkeypatch.setattr(arms, "LIMITS", {0: arms.LIMITS[0]._replace(best=12)})
-    # When it is asked for
-    found = ask(filled, settings, "What did we decide about the boiler?", include_history=False)
-    # Then it is found and shown
-    assert found.explain is not None
-    (hit,) = (hit for hit in found.explain.messages if hit.preview == "ok so we take Beatriz, friday")
-    assert hit.components["decision"] > 0
-    assert hit.shown_in == "exchanges"

@@ -288,9 +288,6 @@ def cue(text: str, language: str) -> object:
     return [
         message_cues.read(text, language),
         answer_types.asked(text, language),
-        dialogue_acts.decides(one),
-        dialogue_acts.agrees(one),
-        dialogue_acts.proposes(one),
         dialogue_acts.promises(one),
         one.asks,
         [phrases.found(said) for phrases in (one.cues.unsure, one.cues.wonders, one.cues.small_talk)],

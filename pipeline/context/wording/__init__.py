@@ -36,8 +36,6 @@ class Wording:
     # {speaker} and whom they answer, {answered}; with {said}, the beginning of the answered message
     answering: str
     quoting: str
-    # added to a decision that a later one replaced
-    changed: str
     # when a statement holds, with {day}: from a day in the past, from one to come, until one, on one only
     since: str
     starting: str

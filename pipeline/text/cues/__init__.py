@@ -15,9 +15,9 @@ from pipeline.text.caches import pattern
 from pipeline.text.cues import patterns
 from pipeline.text.cues.matchers import Phrases, Words
 
-AnswerType = Literal["when", "number", "where", "who", "now", "decision"]
-"""A time; a number, or what is mostly written in figures; a place; a person; the present or final state; a decision."""
-ANSWER_TYPES: tuple[AnswerType, ...] = ("when", "number", "where", "who", "now", "decision")
+AnswerType = Literal["when", "number", "where", "who", "now"]
+"""A time; a number, or what is mostly written in figures; a place; a person; the present or final state."""
+ANSWER_TYPES: tuple[AnswerType, ...] = ("when", "number", "where", "who", "now")
 
 LANGUAGES = (
     *("english", "german", "french", "spanish", "portuguese", "italian", "dutch", "polish"),
@@ -56,10 +56,6 @@ class Cues:
     first_person: Words
     second_person: Words
     # dialogue acts
-    decided: Phrases
-    hedged: Phrases
-    agrees: Pattern[str]
-    proposes: Phrases
     promises: Phrases
     unsure: Phrases
     wonders: Phrases
@@ -72,9 +68,6 @@ class Cues:
     openers: Pattern[str]
     alone: Phrases
     refers: Phrases
-    # how a question's own words for deciding begin, and what people say when they decide
-    deciding_stems: tuple[str, ...]
-    deciding_verbs: frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,10 +173,6 @@ def _made(languages: tuple[str, ...]) -> Cues:
             whole=frozenset(whole) - excepted, pieces=pattern(longest_first) if longest_first else None
         )
 
-    def every(section: str, *keys: str) -> frozenset[str]:
-        inside = (source.get(section, {}).get(key, "").split() for source in sources for key in keys)
-        return frozenset(chain.from_iterable(inside))
-
     greetings = chain.from_iterable(source.get("greetings", "").split() for source in sources)
     return Cues(
         begins=pattern(either("asks", "begins", patterns.begins)),
@@ -197,10 +186,6 @@ def _made(languages: tuple[str, ...]) -> Cues:
         number_phrases=phrases("says", "number_patterns"),
         first_person=words("says", "first_person"),
         second_person=words("says", "second_person"),
-        decided=phrases("acts", "decided"),
-        hedged=phrases("acts", "hedged"),
-        agrees=pattern(either("acts", "agrees", patterns.agrees)),
-        proposes=phrases("acts", "proposes"),
         promises=phrases("acts", "promises"),
         unsure=phrases("acts", "unsure"),
         wonders=phrases("acts", "wonders"),
@@ -211,6 +196,4 @@ def _made(languages: tuple[str, ...]) -> Cues:
         openers=pattern(either("followup", "openers", patterns.opens)),
         alone=phrases("followup", "alone"),
         refers=phrases("followup", "refers"),
-        deciding_stems=tuple(sorted(every("words", "deciding_stems"))),
-        deciding_verbs=every("words", "deciding_verbs"),
     )

@@ -20,10 +20,6 @@ class Phrases:
             (piece, each) for each in self.patterns for piece in sorted(needed(each.pattern)) or [""]
         )
 
-    def may_be_in(self, text: str) -> bool:
-        """Tell whether the text has a piece that one of the patterns needs."""
-        return any(piece in text for piece, _ in self._pairs)
-
     def found(self, text: str) -> bool:
         """Tell whether the text has one of the patterns."""
         return any(piece in text and each.search(text) is not None for piece, each in self._pairs)

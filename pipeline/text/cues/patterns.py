@@ -34,13 +34,6 @@ def opens(source: Mapping[str, Any], inside: str) -> str:
     return rf"\W*{delimited(source, inside)}"
 
 
-def agrees(source: Mapping[str, Any], inside: str) -> str:
-    """Return what is said by itself, or with three more words."""
-    if source.get("spaced", True):
-        return rf"^[^\w+]*(?:{inside})(?!\w)\W*(?:\w+\W*){{0,3}}$"
-    return rf"^\W*(?:{inside})\W*\w{{0,4}}\W*$"
-
-
 def says_nothing(source: Mapping[str, Any]) -> str:
     """Return a pattern of an answer that says nothing, with the words after that as `more`."""
     acts = source["acts"]
