@@ -17,13 +17,18 @@ DENIAL = "not "
 """What the value of a statement begins with that denies the rest of it."""
 
 
+def is_denial(value: str) -> bool:
+    """Tell whether a value denies what a statement would say with the rest of it."""
+    return value.startswith(DENIAL)
+
+
 def denies_another(value: str, known: str) -> bool:
     """Tell whether a value only denies another one than what is known: who is not in Lisbon may be in Porto.
 
     >>> denies_another("not lisbon", "porto"), denies_another("not lisbon", "lisbon")
     (True, False)
     """
-    return value.startswith(DENIAL) and value != DENIAL + known
+    return is_denial(value) and value != DENIAL + known
 
 
 @dataclass(frozen=True, kw_only=True)
