@@ -11,7 +11,7 @@ About = Literal["speaker", "person", "agent", "organization"]
 """Whom a fact is about: who says it, somebody whom they name, the agent, or all who talk there."""
 
 RULES = "rules-v1"
-"""The extractor of facts that are stated explicitly, without a language model."""
+"""The extractor without a language model, of what people ask a bot to keep."""
 MAX_FACT_CHARS = 140
 DENIAL = "not "
 """What the value of a statement begins with that denies the rest of it."""

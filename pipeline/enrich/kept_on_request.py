@@ -5,18 +5,17 @@ Nothing else is learned without a language model. What is kept are their own wor
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, tzinfo
 from unicodedata import normalize
 
 from pipeline.enrich.extraction import MAX_MESSAGE_CHARS
-from pipeline.enrich.protocols import NOWHERE, People, Source
+from pipeline.enrich.protocols import People
 from pipeline.text import caches, fencing
 from pipeline.text.cues import ANY_LANGUAGE, plain, requests, stop_words
 from pipeline.text.cues.requests import Request
 from pipeline.text.dialogue_acts import is_question
 from pipeline.text.sentences import sentences, terms, words
 from pipeline.text.truncate import one_line, shortened
-from schemas.facts import DENIAL, MAX_FACT_CHARS, RULES, Fact, KnownFact, denies_another
+from schemas.facts import DENIAL, MAX_FACT_CHARS, RULES, Fact, denies_another
 from schemas.messages import FORWARDED
 from schemas.sessions import Message
 
@@ -25,10 +24,7 @@ CORRECTABLE_MESSAGES = 4
 """Messages after a request in which "that's wrong" means what was to be kept."""
 
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
-_QUOTED = re.compile(
-    r'["“„«»「『][^"“”«»」』\n]*(?:["”“«»」』]|$)|`[^`]*(?:`|\Z)|^>.*$',
-    re.MULTILINE,
-)
+_QUOTED = re.compile(r'["“„«»「『][^"“”«»」』\n]*(?:["”“«»」』]|$)|`[^`]*(?:`|\Z)|^>.*$', re.MULTILINE)
 # What follows may be somebody else's words: `Lena wrote: …`
 _SPEAKER = re.compile(r":(?:\s|\Z)|：")
 _ENDS = " .,;:!。，！"
@@ -40,14 +36,7 @@ class RequestExtractor:
     model = RULES
 
     def extract(
-        self,
-        messages: Sequence[Message],
-        *,
-        people: People,
-        known: Sequence[KnownFact] = (),
-        time_zone: tzinfo = UTC,
-        source: Source = NOWHERE,
-        most: int = 3,
+        self, messages: Sequence[Message], *, people: People, most: int = 3, **_: object
     ) -> list[Fact]:
         """Return up to `most` facts of messages in order of time, the latest first; last what is to be forgotten."""
         bot = _name_of(people)

@@ -209,7 +209,7 @@ def test_a_chat_of_which_nobody_says_the_language_is_stemmed_by_it_after_twenty_
     assert counted(database)
 
 
-TOLD = ("Bot, merk dir, dass ich in Graz wohne.", *GERMAN)
+TOLD = ("Bot, merk dir, dass ich in Graz wohne.", "Ich bin Veganerin.", *GERMAN)
 
 
 def enrich(database: Database, policy: Policy) -> None:

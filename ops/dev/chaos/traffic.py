@@ -159,7 +159,7 @@ def _mark(chat: str, message: MessageIn) -> str:
 
 
 def _text(rng: random.Random) -> str:
-    """Mostly a sentence; sometimes nothing (a picture), a name to be called by, or what others have said word for word."""
+    """Mostly a sentence; sometimes nothing (a picture), what to be called, or what others have said word for word."""
     kind = rng.random()
     if kind < 0.03:
         return ""
