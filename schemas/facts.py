@@ -11,10 +11,15 @@ About = Literal["speaker", "person", "agent", "organization"]
 """Whom a fact is about: who says it, somebody whom they name, the agent, or all who talk there."""
 
 RULES = "rules-v1"
-"""The extractor of facts that are stated explicitly, without a language model."""
+"""The extractor without a language model, of what people ask a bot to keep."""
 MAX_FACT_CHARS = 140
 DENIAL = "not "
 """What the value of a statement begins with that denies the rest of it."""
+
+
+def is_denial(value: str) -> bool:
+    """Tell whether a value denies what a statement would say with the rest of it."""
+    return value.startswith(DENIAL)
 
 
 def denies_another(value: str, known: str) -> bool:
@@ -23,7 +28,7 @@ def denies_another(value: str, known: str) -> bool:
     >>> denies_another("not lisbon", "porto"), denies_another("not lisbon", "lisbon")
     (True, False)
     """
-    return value.startswith(DENIAL) and value != DENIAL + known
+    return is_denial(value) and value != DENIAL + known
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -191,9 +191,9 @@ class Settings(BaseSettings):
     memory_learning_enabled: bool = True
     """Whether facts are learned from sessions."""
     memory_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """What learns facts: `rules-v1` on this machine, which reads explicit statements in English and German, or a
-    language model of `BACKSCROLL_OPENAI_BASE_URL`, which is sent the transcripts. Unset: the language model that
-    summarizes sessions, or without one `rules-v1`."""
+    """What learns facts: `rules-v1` on this machine, which keeps only what people ask a bot to keep, or a language
+    model of `BACKSCROLL_OPENAI_BASE_URL`, which is sent the transcripts. Unset: the language model that summarizes
+    sessions, or without one `rules-v1`."""
     memory_facts_per_session: Annotated[int, Field(ge=1, le=20)] = 3
     """Facts learned from one session, the most important ones."""
     entity_graph_enabled: bool = False

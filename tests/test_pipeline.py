@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.stated_facts.extractor import RuleExtractor
+from pipeline.enrich.kept_on_request import RequestExtractor
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.ingest import accept, session_ranges
@@ -64,7 +64,7 @@ def summarizer(database: Database, version: int = 1, client: object = None) -> H
 
 
 def learns(database: Database, *, entity_graph: bool = False) -> Handler:
-    rules = RuleExtractor()
+    rules = RequestExtractor()
     return learner(database, Learning(extractor=rules, rules=rules, entity_graph=entity_graph))
 
 

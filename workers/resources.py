@@ -23,8 +23,8 @@ from pipeline.clients.factory import (
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich import embed, rollups, summarize, weeks
 from pipeline.enrich.fact_model import LanguageModelExtractor
+from pipeline.enrich.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import Summarizer
-from pipeline.enrich.stated_facts.extractor import RuleExtractor
 from pipeline.enrich.summarizers import make_summarizer
 from pipeline.enrich.summary_policy import Rollout, SummaryPolicy
 from pipeline.erasure import forget
@@ -163,7 +163,7 @@ def _roller(held: Resources) -> Handler:
 
 def _learner(held: Resources) -> Handler:
     settings = held.settings
-    rules = RuleExtractor()
+    rules = RequestExtractor()
     gateway = held.learning_gateway
     model = gateway and LanguageModelExtractor(
         gateway,

@@ -1,7 +1,7 @@
 """Detect the languages of chats, and index the words of those whose language has changed anew, in slices.
 
 A chat's language is declared, or detected from its texts: when it has its first messages and each time that it has
-several times as many. Until then it is the default one. What was made of its sessions in another one is made again.
+several times as many. Until then it is the default one. Summaries that were extracted in another one are made again.
 """
 
 import time
@@ -12,7 +12,6 @@ from sqlalchemy import Connection
 
 from pipeline.ingest import cues
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.ingest.session_ranges import AFTER_SUMMARY_SECONDS
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.store import chat_languages as store
@@ -23,7 +22,7 @@ from pipeline.store.database import Database
 from pipeline.store.transactions import persistently
 from pipeline.text import language as texts
 from schemas.errors import NotFound
-from schemas.kinds import EXTRACT, SUMMARIZE
+from schemas.kinds import SUMMARIZE
 from schemas.languages import AUTO, parts_of
 
 FIRST_LOOK, TIMES_MORE = 20, 5
@@ -65,7 +64,7 @@ def labeller(database: Database, policy: SessionPolicy) -> runner.Handler:
     def handle(_: str, claims: Sequence[Claim]) -> set[str]:
         for claim in claims:
             _label(database, claim, policy)
-        return {SUMMARIZE.name, EXTRACT.name}
+        return {SUMMARIZE.name}
 
     return handle
 
@@ -158,23 +157,11 @@ def _index(
 def _redo(
     connection: Connection, tenant_id: str, chat: Chat, indexed: IndexedSessions, policy: SessionPolicy
 ) -> None:
-    """Have sessions summarized and read again that were in another language, as far as that is switched on."""
+    """Have sessions summarized again that were in another language, if that is switched on."""
     if not policy.memory:
         return
     jobs.fence(connection, tenant_id, [f"session:{each}" for each in indexed.changed])
-    for kind, ids, outdate, wanted, delay in (
-        (SUMMARIZE, indexed.summarized, sessions.outdate_summaries, policy.summaries, 0.0),
-        (EXTRACT, indexed.read, sessions.outdate_facts, policy.facts, AFTER_SUMMARY_SECONDS),
-    ):
-        if wanted and ids:
-            outdate(connection, ids)
-            keys = [f"session:{each}" for each in ids]
-            jobs.enqueue(
-                connection,
-                tenant_id,
-                kind.name,
-                keys,
-                lane=chat.chat_id,
-                priority=jobs.LATER,
-                delay_seconds=delay,
-            )
+    if policy.summaries and indexed.summarized:
+        sessions.outdate_summaries(connection, indexed.summarized)
+        keys = [f"session:{each}" for each in indexed.summarized]
+        jobs.enqueue(connection, tenant_id, SUMMARIZE.name, keys, lane=chat.chat_id, priority=jobs.LATER)

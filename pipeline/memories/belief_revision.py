@@ -18,6 +18,7 @@ from pipeline.store import derived as store_derived
 from pipeline.store import evidence as store
 from pipeline.store import identities, jobs, learned
 from pipeline.store.evidence import Evidence
+from schemas.facts import is_denial
 
 
 def revise(
@@ -115,8 +116,10 @@ def _written(row: Row[Any]) -> Statement:
 def _stated(said: Said, known: Iterable[Statement]) -> Statement:
     """Return a fact as a statement, about the same as what is known and says nearly the same."""
     fact, evidence = said.fact, said.evidence
-    alike = beliefs.repeats(fact.content, known)
-    if alike is not None and alike.attribute:
+    denies = is_denial(fact.value)
+    alike = beliefs.repeats(fact.content, (each for each in known if is_denial(each.value) == denies))
+    # of the same attribute the value decides: "the exam is on Friday" is nearly "the exam is on Monday"
+    if alike is not None and alike.attribute not in {"", fact.attribute}:
         attribute, value = alike.attribute, alike.value
     else:
         attribute, value = fact.attribute, fact.value

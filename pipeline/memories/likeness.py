@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 from pipeline.memories.fact_owners import FactOwner, known
 from pipeline.store import learned, vectors
 from pipeline.text.duplicates import differs_only_in_words
+from schemas.facts import is_denial
 
 SAME_COSINE = 0.9
 """Two statements of one owner and chat with at least this cosine say the same, if neither denies the other."""
@@ -36,6 +37,8 @@ def unite(connection: Connection, memory_id: UUID) -> tuple[FactOwner, list[UUID
             break
         if row.attribute and row.attribute == other.attribute:
             # the same already, or what contradicts it
+            continue
+        if is_denial(row.value) != is_denial(other.value):
             continue
         if not differs_only_in_words(row.content, other.content):
             continue

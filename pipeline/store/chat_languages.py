@@ -6,7 +6,6 @@ from sqlalchemy import Connection, text
 
 from pipeline.store import jobs
 from pipeline.store.statements import column, run
-from schemas.facts import RULES
 from schemas.kinds import LANGUAGE
 from schemas.languages import AUTO
 from schemas.sessions import EXTRACTIVE
@@ -62,15 +61,13 @@ _INDEX_SESSIONS = text(f"""
         WHERE s.chat_id = :chat AND s.id = next.id
         RETURNING s.id, session_key, started_at, ended_at, message_count,
             next.differs AND status <> 'merged' AS differs,
-            summary_revision IS NOT NULL AND summary_model = '{EXTRACTIVE}' AS summarized,
-            facts_revision IS NOT NULL AND facts_model = '{RULES}' AS read
+            summary_revision IS NOT NULL AND summary_model = '{EXTRACTIVE}' AS summarized
     ), whole AS (
-        SELECT c.id FROM changed c WHERE c.differs AND (c.summarized OR c.read) AND c.message_count <= (
+        SELECT c.id FROM changed c WHERE c.differs AND c.summarized AND c.message_count <= (
             SELECT count(*) FROM messages m WHERE m.chat_id = :chat AND m.session_key = c.session_key
                 AND m.sent_at BETWEEN c.started_at AND c.ended_at)
     )
-    SELECT c.id, c.differs, c.summarized AND whole.id IS NOT NULL AS summarized, c.read AND whole.id IS NOT NULL AS read
-    FROM changed c LEFT JOIN whole ON whole.id = c.id
+    SELECT c.id, c.differs, whole.id IS NOT NULL AS summarized FROM changed c LEFT JOIN whole ON whole.id = c.id
 """)
 _INDEX_ROLLUPS = text(f"""
     UPDATE rollups SET language = :language WHERE id = ANY(ARRAY(
@@ -100,10 +97,9 @@ class IndexedSessions(NamedTuple):
 
     # whether there may be more
     more: bool
-    # those that were in another language: all, those summarized in it, and those read for facts in it, without a model
+    # those that were in another language: all, and those summarized in it without a model
     changed: list[int]
     summarized: list[int]
-    read: list[int]
 
 
 def enqueue(connection: Connection, tenant_id: str, chat_id: str, *, priority: int = jobs.LATER) -> None:
@@ -167,7 +163,6 @@ def index_sessions(connection: Connection, chat_id: str, language: str, limit: i
         more=len(rows) == limit,
         changed=[row.id for row in rows if row.differs],
         summarized=[row.id for row in rows if row.summarized],
-        read=[row.id for row in rows if row.read],
     )
 
 

@@ -21,7 +21,7 @@ from tests.test_pipeline import learns, run
 
 # in one session of three hours' talk, and one after a long pause
 SAID = [
-    message(minute, f"number {minute} and the harbor. I live in {'Porto' if minute < 400 else 'Faro'}.")
+    message(minute, f"number {minute} and the harbor. Bot, call me {'Porto' if minute < 400 else 'Faro'}.")
     for minute in (0, 10, 20, 25, 400, 410, 420, 425)
 ]
 # what was done has no row any more
@@ -56,7 +56,7 @@ def test_nothing_is_found_where_everything_was_done(right: psycopg.Connection, r
     assert (found.lost, found.doubled, found.stuck, found.dead) == (0, 0, 0, 0)
     assert found.sessions == {"summarized": 2}
     learned = "SELECT count(*) FROM memory_evidence UNION ALL SELECT count(*) FROM memory_supersessions"
-    assert right.execute(learned).fetchall() == [(8,), (1,)]  # type: ignore[arg-type]
+    assert right.execute(learned).fetchall() == [(2,), (1,)]  # type: ignore[arg-type]
 
 
 def test_what_was_deleted_and_is_there_is_found(right: psycopg.Connection, rules: SessionPolicy) -> None:

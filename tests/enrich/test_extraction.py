@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.enrich import extraction, extractive, passages, session_entities, summary_merging
+from pipeline.enrich.kept_on_request import RequestExtractor
 from pipeline.enrich.passages import Passage
 from pipeline.enrich.protocols import People, Source
-from pipeline.enrich.stated_facts.extractor import RuleExtractor
 from schemas.sessions import Message, Summary
 from tests.text.builders import message
 from tests.text.growth import MOST_TIMES, times_as_long
@@ -37,6 +37,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
     ),
     "names": lambda n: f"и {word(2 * n).title()} {word(2 * n + 1).title()} и ",
     "questions": lambda n: f"где {word(2 * n)} {word(2 * n + 1)}? ",
+    "requests": lambda n: f"запомни, что {word(2 * n)} {word(2 * n + 1)}. ",
     "decisions": lambda n: f"решено: {word(2 * n)} {word(2 * n + 1)}. ",
     "Chinese without an end": lambda n: chr(0x4E00 + 31 * n % 20000) + chr(0x4E00 + 17 * n % 20000),
 }
@@ -58,9 +59,8 @@ def session(text: str) -> list[Message]:
     return [message(part, f"Имя{n} {word(n)}", id=n, minute=n) for n, part in enumerate(parts)]
 
 
-def facts(said: Sequence[Message], language: str = "english") -> object:
-    people = People(kind="group", names={each.sender_name: each.sender_id for each in said})
-    return RuleExtractor().extract(said, people=people, source=Source(language=language))
+def facts(said: Sequence[Message]) -> object:
+    return RequestExtractor().extract(said, people=People(kind="direct", agent="Пип"))
 
 
 def rolled_up(said: Sequence[Message]) -> object:

@@ -40,7 +40,7 @@ def conversation(hour: int) -> list[MessageIn]:
     for n in (2, 5):
         said[n] = message(
             hour * 60 + n,
-            f"my zebrafish number {hour}{n} lives at Rua Augusta {hour}. {HOMES.get((hour, n), '')}",
+            f"my zebrafish number {hour}{n} lives at Rua Augusta {hour}. {NAMES.get((hour, n), '')}",
             id=f"g{hour}-{n}",
             sender_id="test:zora",
             sender_name="Zora",
@@ -48,8 +48,8 @@ def conversation(hour: int) -> list[MessageIn]:
     return said
 
 
-# What Zora says of herself, by hour and number: the later supersedes the earlier.
-HOMES = {(0, 5): "I live in Zebrafish Bay.", (2, 5): "I moved to Zebrafish Hill."}
+# What Zora wants to be called, by hour and number: the later supersedes the earlier.
+NAMES = {(0, 5): "Bot, call me Zebrafish Bay.", (2, 5): "Bot, call me Zebrafish Hill."}
 
 
 def work(database: Database, rules: SessionPolicy, policy: Policy) -> None:

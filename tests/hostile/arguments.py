@@ -18,8 +18,8 @@ from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion
 from pipeline.enrich.embedding_text import OwnedText
+from pipeline.enrich.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import Source
-from pipeline.enrich.stated_facts.extractor import RuleExtractor
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summary_policy import Rollout, SummaryPolicy
 from pipeline.ingest.import_tally import ChatTally, Tally
@@ -490,7 +490,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         )
     ),
     # learned memories: their statements name them by evidence and supersessions
-    "how": lambda _: Learning(extractor=RuleExtractor(), rules=RuleExtractor()),
+    "how": lambda _: Learning(extractor=RequestExtractor(), rules=RequestExtractor()),
     "again": lambda a: a.ids("memories"),
     "owner: pipeline.memories.fact_owners.FactOwner": lambda a: _owner(a),
     "owner: str": lambda a: a.name("memory_evidence", "sender_id"),

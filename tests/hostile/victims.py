@@ -46,7 +46,7 @@ SECRET = "xyzzy"
 SHARED_CHAT = "test:same"
 YEAR = 365 * 24 * 60
 # Said in two sessions of a chat, by the numbers of the messages: the later one supersedes the earlier.
-HOMES = {4: " I live in Lisbon.", 7: " I moved to Porto."}
+NAMED = {4: " Bot, call me Lisbon.", 7: " Bot, call me Porto."}
 
 # What names a thing, or is one of a few words: not for hiding anything.
 NAMES = set(
@@ -83,7 +83,7 @@ def _tell(database: Database, tenant: str, word: str) -> None:
         told = [
             message(
                 n,
-                f"the {word} of the lighthouse, number {n}.{HOMES.get(n, '')}",
+                f"the {word} of the lighthouse, number {n}.{NAMED.get(n, '')}",
                 id=f"{tenant}-{n}",
                 sender_id=sender,
                 sender_name=f"Ann {word}",

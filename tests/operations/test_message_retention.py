@@ -45,7 +45,7 @@ def boat(start: float = 0) -> list[MessageIn]:
     said = [
         "We decided to sell the boat to Beatriz for 4000 euros.",
         "Agreed, the boat is sold to Beatriz.",
-        "My sister lives in Porto.",
+        "Bot, remember that my sister lives in Porto.",
         *(f"the boiler shows error E{number}" for number in range(5)),
     ]
     return [message(start + n, content, id=f"b{start:g}-{n}") for n, content in enumerate(said)]

@@ -101,9 +101,6 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
     }
     assert remembering <= {
         # a language, a vocabulary
-        "pipeline.enrich.stated_facts.dates.<lambda>",
-        "pipeline.enrich.stated_facts.rules.<lambda>",
-        "pipeline.enrich.stated_facts.rules._read",
         "pipeline.clients.tokenizers._loaded",
         "pipeline.context.wording._read",
         "pipeline.context.wording._written",
@@ -114,8 +111,9 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
         "pipeline.text.calendars.month_names",
         "pipeline.text.cues._made",
         "pipeline.text.cues._parts",
-        "pipeline.text.cues._read",
         "pipeline.text.cues._stop_words",
+        "pipeline.text.cues.read",
+        "pipeline.text.cues.requests._requests",
         "pipeline.text.language._detectable",
         "pipeline.text.language._whole_model",
         # a platform

@@ -24,9 +24,8 @@ from ops.dev.bench import worst
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import extractive, fact_answers, fact_grounding
 from pipeline.enrich.answers import InvalidAnswer
+from pipeline.enrich.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import People
-from pipeline.enrich.stated_facts.extractor import RuleExtractor
-from pipeline.enrich.stated_facts.rules import ByLanguage
 from pipeline.platforms import slack_text, whatsapp, whatsapp_text, whatsapp_time
 from pipeline.question import followup, names, parse, temporal_anchor
 from pipeline.retrieval import event_dating
@@ -45,6 +44,7 @@ from pipeline.text import (
     tokens,
     truncate,
 )
+from pipeline.text.cues import requests
 from pipeline.text.cues.matchers import Phrases, Words
 from schemas import messages
 from tests.text.builders import message
@@ -57,11 +57,6 @@ ROOT = Path(pipeline.__file__).parents[1]
 METHODS = r"(search|match|fullmatch|findall|finditer|sub|split)"
 # Looked at through their functions, below, which give them no more than some hundred characters.
 BOUNDED = {
-    "pipeline.enrich.stated_facts.dates._PATTERNS",
-    "pipeline.enrich.stated_facts.extractor.KIN",
-    "pipeline.enrich.stated_facts.extractor.SAYS",
-    "pipeline.enrich.stated_facts.extractor.SAYS_OF",
-    "pipeline.enrich.stated_facts.agreements.CLAUSES",
     "pipeline.platforms.whatsapp_text._OMITTED_IPHONE",
     "pipeline.platforms.whatsapp_text._TITLES",
     "pipeline.platforms.whatsapp_time._STYLES",
@@ -92,7 +87,7 @@ def patterns_in(value: Any, name: str, module: str, seen: set[int]) -> Iterator[
     match value:
         case re.Pattern():
             yield name, value
-        case dict() | ByLanguage():
+        case dict():
             held = ((f"{name}[{key!r}]", inner) for key, inner in value.items())
         case list() | tuple() | set() | frozenset():
             held = ((f"{name}[{number}]", inner) for number, inner in enumerate(value))
@@ -132,6 +127,8 @@ def patterns_of_cues(language: str) -> dict[str, re.Pattern[str]]:
             case dict():
                 for kind, phrases in value.items():
                     found |= {f"{field}[{kind}][{i}]": each for i, each in enumerate(phrases.patterns)}
+    for kind, phrases in requests.phrases(language).items():
+        found |= {f"{kind}[{i}]": each for i, each in enumerate(phrases.patterns)}
     return found
 
 
@@ -232,7 +229,7 @@ SAID = date(2026, 4, 15)
 # Of the texts that are tried, one in so many where reading each takes long.
 SOME = 5
 SLOW = {
-    *("question", "summary", "days that a message names", "stated facts", "dates of a question"),
+    *("question", "summary", "days that a message names", "kept on request", "dates of a question"),
     *("excerpt of a message", "excerpt", "chunks"),
 }
 FERRY = excerpt.Wanted.of("when does the ferry go", "english")
@@ -259,13 +256,11 @@ def read_facts(text: str) -> None:
     fact_answers.read(json.dumps({"facts": [fact]}), said, people=people, known=[], time_zone=UTC)
 
 
-def stated(text: str) -> object:
+def kept(text: str) -> object:
     """A session in which one person says it all, in messages as long as they are read."""
     parts = [text[at : at + 2000] for at in range(0, len(text), 2000)]
     said = [message(part, id=number) for number, part in enumerate(parts, start=1)]
-    kinds = ("direct", "group")
-    people = [People(kind=kind, names={"Bob": "b"}, agent="Pip") for kind in kinds]
-    return [RuleExtractor().extract(said, people=each) for each in people]
+    return RequestExtractor().extract(said, people=People(kind="direct", agent="Pip"))
 
 
 def read_export(text: str) -> object:
@@ -331,7 +326,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "terms": lambda text: sentences.terms(sentences.words(text), "english"),
     "summary": whole_summary,
     "facts": read_facts,
-    "stated facts": stated,
+    "kept on request": kept,
     "asks": lambda text: answer_types.asks(text, "english"),
     "asks after an address": lambda text: answer_types.asks("https://" + text + "?", "english"),
     "tokens": tokens.estimate_line,

@@ -1,7 +1,7 @@
 """What learning costs for 10,000 messages, and what 90,000 memories of a tenant cost a context.
 
-On a Postgres of its own that does not wait for the disk. Facts are learned by the rules; every eighth message states
-one. The many memories are written straight into the tables, with vectors, most of them the organization's.
+On a Postgres of its own that does not wait for the disk. Every eighth message asks the bot to keep
+something. The many memories are written straight into the tables, with vectors, most of them the organization's.
 """
 
 import random
@@ -24,13 +24,10 @@ QUESTIONS = 60
 CHAT = ChatIn(chat_id="bench:memories", kind="group")
 ASKER = f"bench:{PEOPLE[0]}"
 STATEMENTS = (
-    "I live in {}.",
-    "I'm allergic to {}.",
-    "I love {}.",
-    "I can't stand {}.",
-    "I work at {}.",
-    "my favourite tea is {}",
-    "We decided to take the {} room.",
+    "Bot, call me {}.",
+    "Bot, remember that I live in {}.",
+    "Bot, remember that I'm allergic to {}.",
+    "Bot, remember that we take the {} room.",
 )
 
 _ROWS = text("""
@@ -59,7 +56,7 @@ def _talk() -> Iterator[MessageIn]:
         if number % EVERY:
             yield message
         else:
-            stated = rng.choice(STATEMENTS).format(rng.choice(VOCABULARY[:300]))
+            stated = rng.choice(STATEMENTS).format(rng.choice(VOCABULARY[:300]).title())
             yield message.model_copy(update={"content": stated})
 
 

@@ -23,7 +23,7 @@ FORGOTTEN = "Fay"
 FORGOTTEN_SENDER = "chaos:fay"
 FORGOTTEN_CHAT = "chaos:0"
 SHORT = ("ok", "спасибо", "明天见", "👍🏽", "see you tomorrow")
-PLACES = "Porto Évora Łódź Москва 東京".split()
+NAMES = "Bea Évora Łucja Маша 小雨".split()
 # Room for what is put around a text.
 _MOST_BYTES = MAX_CONTENT_BYTES - 100
 MESSAGES_PER_CHAT = 80
@@ -159,14 +159,14 @@ def _mark(chat: str, message: MessageIn) -> str:
 
 
 def _text(rng: random.Random) -> str:
-    """Mostly a sentence; sometimes nothing (a picture), a fact, or what others have said word for word."""
+    """Mostly a sentence; sometimes nothing (a picture), what to be called, or what others have said word for word."""
     kind = rng.random()
     if kind < 0.03:
         return ""
     if kind < 0.15:
         return rng.choice(SHORT)
     if kind < 0.2:
-        return f"I live in {rng.choice(PLACES)}."
+        return f"Bot, call me {rng.choice(NAMES)}."
     return any_text(rng, _MOST_BYTES)
 
 

@@ -20,7 +20,7 @@ from ops.dev.eval.recorded_facts import RecordedModel
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
 from pipeline.enrich.fact_model import LanguageModelExtractor
-from pipeline.enrich.stated_facts.extractor import RuleExtractor
+from pipeline.enrich.kept_on_request import RequestExtractor
 from pipeline.jobs.runner import Handler
 from pipeline.llm.gateway import Gateway
 from pipeline.memories.learn import Learning, learner
@@ -65,7 +65,7 @@ def judge(settings: Settings, say: Say) -> dict[str, Any]:
 
 
 def _by_rules(backscroll: Shipped) -> Handler:
-    rules = RuleExtractor()
+    rules = RequestExtractor()
     return learner(backscroll.database, Learning(extractor=rules, rules=rules))
 
 
@@ -73,7 +73,7 @@ def _by_model(sample: MemorySample) -> Callable[[Shipped], Handler]:
     def handler(backscroll: Shipped) -> Handler:
         gateway = Gateway.of(backscroll.settings, backscroll.database, RecordedModel(sample))
         model = LanguageModelExtractor(gateway, timeout_seconds=60, context_tokens=CONTEXT_TOKENS)
-        return learner(backscroll.database, Learning(extractor=model, rules=RuleExtractor()))
+        return learner(backscroll.database, Learning(extractor=model, rules=RequestExtractor()))
 
     return handler
 

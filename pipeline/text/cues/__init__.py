@@ -116,7 +116,7 @@ def _parts(language: str) -> tuple[str, ...]:
 
 @cache
 def _stop_words(languages: tuple[str, ...]) -> StopWords:
-    sources = [_read(language)["words"] for language in languages]
+    sources = [read(language)["words"] for language in languages]
 
     def every(*keys: str) -> frozenset[str]:
         return frozenset(word for source in sources for key in keys for word in source[key].split())
@@ -129,7 +129,7 @@ def _stop_words(languages: tuple[str, ...]) -> StopWords:
 
 
 @cache
-def _read(language: str) -> Mapping[str, Any]:
+def read(language: str) -> Mapping[str, Any]:
     """Return the file of a language, with and without accents but for what is `_AS_WRITTEN`."""
     told = tomllib.loads((files(__name__) / f"{language}.toml").read_text(encoding="utf-8"))
     stop = frozenset(told["words"]["stop"].split())
@@ -143,13 +143,13 @@ def _read(language: str) -> Mapping[str, Any]:
             return [pattern_either_way(each, stop) for each in value]
         return words_either_way(value, stop) if isinstance(value, str) else value
 
-    read: Mapping[str, Any] = either_way(told)
-    return read
+    found: Mapping[str, Any] = either_way(told)
+    return found
 
 
 @cache
 def _made(languages: tuple[str, ...]) -> Cues:
-    sources = [_read(language) for language in languages]
+    sources = [read(language) for language in languages]
 
     def either(section: str, key: str, shape: patterns.Shape) -> str:
         """Return one pattern of all languages."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from re import Pattern
+from re import Match, Pattern
 
 from pipeline.text.caches import pattern
 from pipeline.text.cues.needed import needed
@@ -23,6 +23,11 @@ class Phrases:
     def found(self, text: str) -> bool:
         """Tell whether the text has one of the patterns."""
         return any(piece in text and each.search(text) is not None for piece, each in self._pairs)
+
+    def begun(self, text: str) -> Match[str] | None:
+        """Return how the text begins with one of the patterns."""
+        matches = (each.match(text) for piece, each in self._pairs if piece in text)
+        return next(filter(None, matches), None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,3 +41,14 @@ def says_nothing(source: Mapping[str, Any]) -> str:
     if source.get("spaced", True):
         return rf"(?:(?:{apologies}) )*(?:{nothing})(?P<more>(?: .*)?)"
     return rf"(?:(?:{apologies}) ?)*(?:{nothing})(?P<more>.*)"
+
+
+def request(source: Mapping[str, Any], inside: str) -> str:
+    """Return a pattern of a text that begins with a request, the `cue`; `what` follows unless it is in that."""
+    spaced = source.get("spaced", True)
+    lead = "|".join(f"{source['asks']['lead']} {source['greetings']} {source['kept']['lead']}".split())
+    # behind a mark of quotation it is not the speaker's own
+    before = rf"""[^\w"'`>“„«»‘「『]*(?:(?:{lead})[,!.:，。！、 ]{{{1 if spaced else 0},}})*"""
+    end = r"(?:(?<=')|(?!\w))" if spaced else ""
+    what = "" if "(?P<what>" in inside else r"[\s:：，]*(?P<what>[^\s,.;:!。！].*)?"
+    return rf"\A{before}(?P<cue>(?:{inside}){end}){what}"

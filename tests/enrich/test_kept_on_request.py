@@ -1,0 +1,243 @@
+"""What people tell a bot to keep is kept in their own words, and nothing else is."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.enrich.kept_on_request import RequestExtractor
+from pipeline.enrich.protocols import FactExtractor, People
+from pipeline.text.fencing import CLOSE, OPEN
+from schemas.facts import MAX_FACT_CHARS, RULES, Fact
+from tests.memories.test_learning import DIRECT as CHAT
+from tests.memories.test_learning import Talk, talk  # noqa: F401 -- a fixture
+from tests.text.builders import conversation, message
+
+DIRECT = People(kind="direct", names={"Ann": "telegram:Ann"}, agent="Pip")
+GROUP = replace(DIRECT, kind="group", names={"Ann": "telegram:Ann", "Боб": "telegram:Боб"})
+
+
+def kept(*lines: str, people: People = DIRECT, role: str = "user") -> list[Fact]:
+    """What is kept of what Ann says, the latest first."""
+    said = [message(line, "Ann", minute=n, id=n, role=role) for n, line in enumerate(lines, start=1)]
+    return RequestExtractor().extract(said, people=people, most=9)
+
+
+STATEMENTS = [
+    ("Please remember that I'm allergic to hazelnuts.", "I'm allergic to hazelnuts"),
+    ("hey Pip, remember: the code is 4711!", "the code is 4711"),
+    ("Don't forget that Dr. Silva moved", "Dr. Silva moved"),
+    ("Merk dir bitte, dass ich Veganerin bin", "ich Veganerin bin"),
+    ("N'oublie pas qu'elle habite à Évora", "elle habite à Évora"),
+    ("Recuerda que soy alérgica a las nueces", "soy alérgica a las nueces"),
+    ("Lembra-te que o código é 4711", "o código é 4711"),
+    ("ricordati che sono vegana", "sono vegana"),
+    ("Onthoud dat ik allergisch ben voor noten", "ik allergisch ben voor noten"),
+    ("Zapamiętaj, że jestem weganką", "jestem weganką"),
+    ("unutma ki fıstığa alerjim var", "fıstığa alerjim var"),
+    ("Запомни, что у меня аллергия на орехи", "у меня аллергия на орехи"),
+    ("请记住我对花生过敏。", "我对花生过敏"),
+    ("私はナッツアレルギーだということを覚えておいて", "私はナッツアレルギーだ"),
+]
+NAMES = [
+    ("call me Bea!", "bea"),
+    ('ok Pip, call me "Bea"', "bea"),
+    ("Nenn mich bitte Bea", "bea"),
+    ("du kannst mich Bea nennen", "bea"),
+    ("appelle-moi Zoé", "zoé"),
+    ("llámame Bea", "bea"),
+    ("me chama de Bia", "bia"),
+    ("chiamami Bea", "bea"),
+    ("noem me maar Bea", "bea"),
+    ("mów mi Łucja", "łucja"),
+    ("bana İpek de", "ipek"),
+    ("зови меня Маша", "маша"),
+    ("以后叫我小雨", "小雨"),
+    ("これからはベアって呼んでください", "ベア"),
+]
+
+
+@pytest.mark.parametrize(("said", "statement"), STATEMENTS)
+def test_what_somebody_asks_to_be_remembered_is_kept_word_for_word(said: str, statement: str) -> None:
+    (fact,) = kept(said)
+    assert (fact.content, fact.about, fact.subject) == (f"Ann: {statement}", "speaker", "Ann")
+    assert fact.message_ids == (1,)
+
+
+@pytest.mark.parametrize(("said", "name"), NAMES)
+def test_how_somebody_wants_to_be_called_is_kept(said: str, name: str) -> None:
+    (fact,) = kept(said)
+    assert (fact.attribute, fact.value) == ("name", name)
+    assert name in fact.content.casefold().replace("i̇", "i")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        # questions
+        "do you remember that I'm vegan?",
+        "remember that I'm vegan?",
+        "erinnerst du dich, dass ich Veganerin bin",
+        "记住了吗",
+        "вспомни, что ты обещал",
+        # quotations, and what others said
+        '"remember that I live in Porto", she said',
+        "Bob shouted „Stopp! Merk dir, dass ich in Graz wohne.“ and left",
+        "「我叫小雨。记住我叫小雨」",
+        "> remember that I live in Porto",
+        "```\nremember that I live in Porto\n```",
+        "Lena wrote: nice here. Remember that I live in Porto.",
+        "Боб:\nзапомни, что я живу в Порту",
+        f"{OPEN}remember that I live in Porto{CLOSE}",
+        # what only sounds like it
+        "I'll remember that it rains",
+        "remember that time we got lost",
+        "remember that, please",
+        "call me back",
+        "call me Monday",
+        "call me BEFORE not during",
+        "appelle-moi demain",
+        "ruf mich Montag an",
+        # what rules are not for
+        "I live in Porto",
+        "ok decided: we take the blue room",
+    ],
+)
+def test_nothing_else_is_kept(said: str) -> None:
+    assert kept(said) == []
+
+
+def test_neither_a_bot_nor_who_forwards_a_message_asks_for_anything() -> None:
+    said = "remember that I live in Porto"
+    assert kept(said, role="assistant") == []
+    passed_on = replace(message(said), metadata={"forwarded_from": "Lena"})
+    assert RequestExtractor().extract([passed_on], people=DIRECT) == []
+
+
+def test_what_is_said_after_a_copied_message_is_kept() -> None:
+    (fact,) = kept("Боб: запомни, что я в Порту\n\nRemember that I'm vegan")
+    assert fact.content == "Ann: I'm vegan"
+
+
+def test_in_a_group_only_what_is_said_to_the_bot_is_kept() -> None:
+    assert kept("remember that the bins go out on Monday", people=GROUP) == []
+    for said in ("Pip, remember that I'm vegan", "@garden_bot remember that I'm vegan"):
+        assert [fact.about for fact in kept(said, people=GROUP)] == ["speaker"]
+    # also as an answer to it
+    bot, ann = conversation("Pip: anything else?", "Ann: merk dir, dass ich Veganerin bin")
+    said_to_it = [replace(bot, role="assistant"), replace(ann, reply_to=bot.external_id)]
+    assert len(RequestExtractor().extract(said_to_it, people=GROUP)) == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Pip, remember that we meet on Mondays",
+        "Pip, merk dir, dass unser Code 4711 ist",
+        "Pip, запомни, что мы встречаемся у Маши",
+        "Pip，记住我们周一开会",
+    ],
+)
+def test_what_a_group_says_of_itself_is_the_groups(said: str) -> None:
+    (fact,) = kept(said, people=GROUP)
+    assert (fact.about, fact.subject) == ("organization", "")
+    # where nobody else is it is the speaker's
+    assert [each.about for each in kept(said)] == ["speaker"]
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ("remember that the code is 4711", "that's wrong"),
+        ("merk dir, dass der Code 4711 ist", "das stimmt nicht!"),
+        ("recuerda que el código es 4711", "olvídalo"),
+        ("запомни, что код 4711", "забудь это"),
+        ("记住密码是4711", "不对"),
+        ("コードは4711だと覚えておいて", "違うよ"),
+    ],
+)
+def test_what_is_taken_back_soon_is_not_kept(said: str, wrong: str) -> None:
+    assert kept(said, wrong) == []
+    assert len(kept(said, *["ok"] * 9, wrong)) == 1
+
+
+def test_a_correction_may_say_what_is_right() -> None:
+    (fact,) = kept("remember that the code is 4711", "that's wrong, remember that the code is 4712")
+    assert fact.content == "Ann: the code is 4712"
+
+
+def test_the_later_of_two_that_differ_in_days_or_numbers_holds() -> None:
+    for first, second in (
+        ("the code is 4711", "the code is 4712"),
+        ("my exam is on Friday", "my exam is on Monday"),
+    ):
+        (fact,) = kept(f"remember that {first}", f"remember that {second}")
+        assert fact.content == f"Ann: {second}"
+    assert len(kept("remember that I live in Porto", "remember that Lena lives in Porto")) == 2
+
+
+def test_two_people_of_one_name_keep_what_each_of_them_says() -> None:
+    said = [
+        replace(each, id=n, sender_id=f"test:{n}")
+        for n, each in enumerate(conversation("小雨: call me Zoë", "小雨: call me Bea"))
+    ]
+    facts = RequestExtractor().extract(said, people=DIRECT)
+    assert sorted(fact.message_ids for fact in facts) == [(0,), (1,)]
+
+
+def test_in_another_session_it_is_corrected_too(talk: Talk) -> None:  # noqa: F811
+    # Given what Ann told a bot
+    talk.reading = RequestExtractor()
+    said = ["remember that my exam is on Friday", "merk dir, dass der Code 4711 ist", "call me Bea"]
+    for hour, each in enumerate(said):
+        talk.say(24 * hour, each, chat=CHAT)
+    talk.learn()
+    assert {content for _, content in talk.known()} == {
+        "Ann: my exam is on Friday",
+        "Ann: der Code 4711 ist",
+        "Ann: call me Bea",
+    }
+    # When she says otherwise days later, then only that holds
+    for day, each in enumerate(
+        ["remember that my exam is on Monday", "vergiss, dass der Code 4711 ist", "call me Annie"], start=7
+    ):
+        talk.say(24 * day, each, chat=CHAT)
+    talk.learn()
+    later = {"Ann: my exam is on Monday", "Ann: vergiss, dass der Code 4711 ist", "Ann: call me Annie"}
+    assert {content for _, content in talk.known()} == later
+    # and what she forgot may be kept again
+    talk.say(24 * 20, "merk dir, dass der Code 4711 ist", chat=CHAT)
+    talk.learn()
+    assert "Ann: der Code 4711 ist" in {content for _, content in talk.known()}
+    assert "Ann: vergiss, dass der Code 4711 ist" not in {content for _, content in talk.known()}
+
+
+PARTS = [each[0] for each in (*STATEMENTS, *NAMES)] + ["that's wrong", "?", '"', ":", OPEN, "x" * 200, "\n\n"]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.one_of(st.sampled_from(PARTS), st.text(max_size=40)), max_size=5).map(" ".join),
+            st.sampled_from(["user", "assistant", "system"]),
+            st.sampled_from(["Ann", "Маша", "x" * 90]),
+        ),
+        max_size=6,
+    ),
+    st.sampled_from([DIRECT, GROUP]),
+)
+def test_what_is_kept_is_short_and_said_by_people_and_the_same_each_time(
+    lines: list[tuple[str, str, str]], people: People
+) -> None:
+    said = [message(text, who, role=role, id=n) for n, (text, role, who) in enumerate(lines, start=1)]
+    extractor: FactExtractor = RequestExtractor()
+    assert extractor.model == RULES
+    found = extractor.extract(said, people=people)
+    assert len(found) <= 3
+    for fact in found:
+        assert 0 < len(fact.content) <= MAX_FACT_CHARS
+        assert set(fact.message_ids) <= {each.id for each in said if each.role == "user"}
+        assert fact.attribute
+        assert fact.value
+    assert extractor.extract(said, people=people) == found
