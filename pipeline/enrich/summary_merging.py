@@ -70,7 +70,7 @@ def continued(previous: Summary, new: Summary, said: Sequence[Sentence], languag
         decisions=_merged(previous.decisions, new.decisions)[-MAX_ITEMS:],
         open_questions=_merged(waiting, new.open_questions)[-MAX_ITEMS:],
         action_items=_merged(previous.action_items, new.action_items)[-MAX_ITEMS:],
-        entities=_merged(new.entities[:12], previous.entities, new.entities)[:24],
+        entities=previous.entities,
     )
 
 
