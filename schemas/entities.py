@@ -1,4 +1,4 @@
-"""Entities: people, places, organizations and things that sessions speak of, and what they are mentioned with."""
+"""Entities: people, places, organizations and things that facts of a language model name, and how they are related."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -35,11 +35,10 @@ class ListedEntity(Frozen):
     kind: EntityKind
     user_id: str | None
     """The sender's id of a person who has written. Null: nobody who has."""
-    mentions: int
-    """Messages that mention it."""
+    description: str
+    """The most important memory that is about it, else one that names it."""
     memories: int
     """Learned memories that name it."""
-    sessions: int
     first_at: datetime
     last_at: datetime
     chats: list[str]
@@ -47,31 +46,32 @@ class ListedEntity(Frozen):
 
 
 class EntityList(Frozen):
-    """Entities, the most mentioned first."""
+    """Entities, those that most memories name first."""
 
     entities: list[ListedEntity]
 
 
 class EntityLink(Frozen):
-    """A message or a memory that names an entity."""
+    """A memory that names an entity."""
 
-    chat_id: str
-    session_id: int
+    memory_id: str
+    chat_id: str | None
     at: datetime
-    message_id: int | None
-    """Null: a memory."""
-    memory_id: str | None
     preview: str
-    """The beginning of its text; empty: it was pruned."""
+    """The beginning of its text."""
 
 
 class RelatedEntity(Frozen):
-    """An entity that is mentioned together with another."""
+    """An entity that memories relate to another."""
 
     name: str
     kind: EntityKind
-    weight: float
-    """How much is said of both together; learned facts count more than sentences."""
+    relation: str
+    """What it is to the other one, in English, such as `partner`; what facts have as their attribute."""
+    inverse: bool
+    """It is the other way round: the other one is this one's partner."""
+    memories: int
+    """Memories that say so."""
     first_at: datetime
     last_at: datetime
     chats: list[str]
@@ -84,7 +84,7 @@ class Entity(ListedEntity):
     links: list[EntityLink]
     """The latest ones."""
     related: list[RelatedEntity]
-    """The closest first."""
+    """What most memories say first."""
 
 
 class NamedEntities(Frozen):

@@ -196,9 +196,6 @@ class Settings(BaseSettings):
     sessions, or without one `rules-v1`."""
     memory_facts_per_session: Annotated[int, Field(ge=1, le=20)] = 3
     """Facts learned from one session, the most important ones."""
-    entity_graph_enabled: bool = False
-    """Whether who and what a session speaks of is noted, too, when facts are learned from it: needed for `entity_hops`
-    and `backscroll entities`."""
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60
     """A session with a `session_key` is closed after this long without messages. A session's memory that has no expiry
     of its own expires this long after it was last written or shown."""

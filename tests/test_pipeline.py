@@ -63,9 +63,9 @@ def summarizer(database: Database, version: int = 1, client: object = None) -> H
     return summarize.summarizer(database, client or ExtractiveSummarizer(), policy)  # type: ignore[arg-type]
 
 
-def learns(database: Database, *, entity_graph: bool = False) -> Handler:
+def learns(database: Database) -> Handler:
     rules = RequestExtractor()
-    return learner(database, Learning(extractor=rules, rules=rules, entity_graph=entity_graph))
+    return learner(database, Learning(extractor=rules, rules=rules))
 
 
 def rows(database: Database, statement: str) -> list[tuple[object, ...]]:

@@ -180,7 +180,6 @@ def _learner(held: Resources) -> Handler:
             lease_seconds=settings.lease_seconds,
             model_chats=settings.summary_canaries(),
             extracts_when_spent=settings.llm_budget_spent == "extract",
-            entity_graph=settings.entity_graph_enabled,
         ),
     )
 

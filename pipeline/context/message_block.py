@@ -192,11 +192,9 @@ def _needs_no_similarity(hit: Scored) -> bool:
 
 
 def _why(rank: int, hit: Scored) -> str:
-    """Name the three largest parts of a score, what links it to the question, and the other queries that found it."""
+    """Name the three largest parts of a score, and the other queries that found it."""
     best = sorted([(value, name) for name, value in hit.parts.items() if value > 0.01], reverse=True)[:3]
     named = ", ".join([f"{name} {value:.2f}" for value, name in best]) or "nothing speaks for it"
-    if hit.candidate.linked_to:
-        named += f"; linked to {hit.candidate.linked_to}"
     if hit.candidate.found_by:
         named += "".join(f"; by query {number}" for number in sorted(set(hit.candidate.found_by.values())))
     return f"match {rank}: {named}"

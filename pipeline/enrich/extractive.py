@@ -14,7 +14,6 @@ from pipeline.enrich.summary_merging import MAX_ITEMS, MAX_TOPICS, continued
 from pipeline.text import addressing, calendar, dialogue_acts, fencing
 from pipeline.text.cues import FALLBACK
 from pipeline.text.dialogue_acts import Sentence
-from pipeline.text.entities import entities
 from pipeline.text.keyphrases import topics, weights_of
 from pipeline.text.sentences import sentences, spoken, terms, words
 from pipeline.text.truncate import shortened
@@ -56,7 +55,6 @@ def summarize(
         topics=topics(said, weights, limit=MAX_TOPICS),
         open_questions=_items(said[i] for i in open_at),
         action_items=_items(said[i] for i in factors),
-        entities=entities([m.content for m in read], language, known=[m.speaker for m in read]),
     )
     return new if previous is None else continued(previous, new, said, language)
 

@@ -160,12 +160,12 @@ class _Reader:
         said = [self._messages[index] for index in evidence]
         if about == "speaker" and name.casefold() in {"", about}:
             name = said[0].speaker
-        if own := _match(name, [message.speaker for message in said]):
+        if own := matching_name(name, [message.speaker for message in said]):
             sender = next(message.sender_id for message in said if message.speaker == own)
             return "speaker", own, self._by(sender, evidence)
         if agent and name.casefold() == agent.casefold():
             return "agent", agent, evidence
-        member = _match(name, (*self._people.names, *self._people.shared))
+        member = matching_name(name, (*self._people.names, *self._people.shared))
         if member and member in self._people.names:
             return "person", member, evidence
         if not self._said.names(name):
@@ -186,10 +186,10 @@ class _Reader:
                     yield fact.id
 
 
-def _match(name: str, names: Iterable[str]) -> str | None:
+def matching_name(name: str, names: Iterable[str]) -> str | None:
     """Return which of the names is meant: the same whatever its case, else the only one that begins with its word.
 
-    >>> _match("ann", ["Ann Lee", "Ben"]), _match("Ann", ["Ann Lee", "Ann Ray"])
+    >>> matching_name("ann", ["Ann Lee", "Ben"]), matching_name("Ann", ["Ann Lee", "Ann Ray"])
     ('Ann Lee', None)
     """
     low, known = name.casefold(), sorted(set(names))

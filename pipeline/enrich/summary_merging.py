@@ -69,7 +69,7 @@ def continued(previous: Summary, new: Summary, said: Sequence[Sentence], languag
         decisions=previous.decisions,
         open_questions=_merged(waiting, new.open_questions)[-MAX_ITEMS:],
         action_items=_merged(previous.action_items, new.action_items)[-MAX_ITEMS:],
-        entities=_merged(new.entities[:12], previous.entities, new.entities)[:24],
+        entities=previous.entities,
     )
 
 

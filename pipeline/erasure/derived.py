@@ -8,8 +8,7 @@ Memories made of them; question and answer of contexts that showed them; and of 
   it reacts to;
 - what somebody else asked in their own words stays, as what they said does;
 - answers of language models that are kept for a retry may quote any message of their chat: all of the chat's go;
-- what the entity graph has of a session goes, and comes again when the session is learned from; so do the rollups of
-  its week.
+- the rollups of its week go, and are made again.
 
 One message may have thousands of such rows, so it is done twice: `take_back_ahead` before the chat is locked, and
 `take_back` in the transaction that erases the message, which finds what came in between.
@@ -23,7 +22,7 @@ from sqlalchemy import Connection
 
 from pipeline.erasure.unlearn import unlearn
 from pipeline.store import derived as store
-from pipeline.store import edits, entity_graph, llm_answers, query_log, rollups
+from pipeline.store import edits, llm_answers, query_log, rollups
 
 ROWS_AHEAD = 1000
 """Rows of the query log or memories removed in one transaction ahead: a second at most."""
@@ -65,8 +64,6 @@ def take_back(
     )
     rolled_up = [f"rollup:{each}" for each in rollups.clear(connection, tenant_id, sessions)]
     gone += store.drop_recalling_items(connection, tenant_id, rolled_up)
-    # learning locks memories before entities, too
-    entity_graph.clear(connection, session_ids)
     of_memories = _redact(connection, tenant_id, [*store.memory_items([*unlearned, *gone]), *rolled_up])
     log = _redact(connection, tenant_id, store.items_of(message_ids, sessions), chat_id, texts, limit)
     return TakenBack(

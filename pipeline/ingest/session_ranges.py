@@ -14,7 +14,6 @@ from pipeline.store import (
     committed,
     counters,
     edits,
-    entity_graph,
     evidence,
     jobs,
     messages,
@@ -85,7 +84,6 @@ def _join(
     pruned_senders.merge(connection, into)
     evidence.merge_sessions(connection, list(into), list(into.values()))
     vectors.drop_sessions(connection, list(into))
-    entity_graph.clear(connection, list(into))
     rollups.clear(connection, tenant_id, list(into))
     jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{loser}" for loser in into])
     return brought

@@ -19,8 +19,9 @@ from pipeline.enrich.fact_model import LanguageModelExtractor
 from pipeline.enrich.protocols import FactExtractor, Source
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.memories import entity_graph, likeness, session_facts
+from pipeline.memories import likeness, session_facts
 from pipeline.memories.belief_revision import revise
+from pipeline.memories.fact_entities import entities_of
 from pipeline.memories.fact_owners import FactOwner
 from pipeline.memories.learned_memories import Said
 from pipeline.memories.session_facts import SessionRead
@@ -56,8 +57,6 @@ class Learning:
     model_chats: frozenset[str] = frozenset()
     # the rules read a session at once when the day's budget is spent
     extracts_when_spent: bool = False
-    # also note who and what closed sessions speak of
-    entity_graph: bool = False
 
 
 def learner(database: Database, how: Learning) -> runner.Handler:
@@ -129,10 +128,6 @@ def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> b
             extractor.forget_answers(connection, source)
         model = how.rules.model if failure else extractor.model
         changed = _save(connection, tenant_id, read, facts, model, monotonic() - started)
-        if how.entity_graph and read.row.status != "open":
-            said = session_facts.said(connection, read.row.id)
-            place = read.row.id, read.chat.chat_id
-            entity_graph.note_session(connection, tenant_id, *place, read.messages, said, read.chat.language)
         if failure is None or claim.attempts >= AGAIN_ATTEMPTS:
             runner.finish(connection, [claim])
         else:
@@ -176,11 +171,19 @@ def _save(
         owner = _owner(fact, saying, read) if saying else None
         if owner is None or _is_kept_out(connection, owner, fact, saying):
             continue
-        if owner.user_id == saying[0].sender_id and fact.subject not in {"", saying[0].speaker}:
-            # of somebody whom the speaker tells of
+        of_another = owner.user_id == saying[0].sender_id and fact.subject not in {"", saying[0].speaker}
+        about = "" if of_another else owner.user_id or ""
+        language = read.chat.language
+        entities = [] if model == RULES else entities_of(fact, about, read.people.names, language)
+        if of_another:
             fact = replace(fact, attribute=fact.attribute and f"{fact.subject.casefold()}: {fact.attribute}")
         said[owner].append(
-            Said(fact=fact, evidence=_evidence(fact, saying, read, model), language=read.chat.language)
+            Said(
+                fact=fact,
+                evidence=_evidence(fact, saying, read, model),
+                language=language,
+                entities=entities,
+            )
         )
     changed = []
     for owner in sorted(said, key=lambda each: (each.scope, each.user_id or "", each.agent_id or "")):

@@ -12,8 +12,9 @@ from sqlalchemy import Connection, Row
 
 from pipeline.memories.beliefs import Believed, Statement
 from pipeline.memories.fact_owners import FactOwner
+from pipeline.store import entity_graph, learned
 from pipeline.store import evidence as store
-from pipeline.store import learned
+from pipeline.store.entity_graph import EntityRow
 from pipeline.store.evidence import Evidence
 from pipeline.store.memory_ids import new_id
 from pipeline.text.duplicates import fingerprint
@@ -32,6 +33,8 @@ class Said:
     evidence: Evidence
     # of the chat's keyword search
     language: str
+    # what a language model's fact names
+    entities: Sequence[EntityRow] = ()
 
 
 def write(
@@ -57,6 +60,7 @@ def write(
         for each in one.statements:
             if each in new:
                 store.put(connection, tenant_id, identity, new[each].evidence)
+                entity_graph.note(connection, tenant_id, identity, new[each].entities)
                 if one.memory_id is not None:
                     learned.raise_importance(connection, identity, new[each].fact.importance)
             elif each.memory_id != identity and each.memory_id and each.session_id is not None:
@@ -90,6 +94,8 @@ def _insert(
             identity,
             _hash(owner, identity, statement.content, statement, taken),
         )
+        if statement.memory_id is not None:
+            entity_graph.copy(connection, statement.memory_id, identity)
         return
     fact = said.fact
     learned.insert(

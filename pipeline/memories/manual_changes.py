@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row
 from pipeline.erasure import derived
 from pipeline.memories import statements
 from pipeline.people import suppression
-from pipeline.store import chats, jobs
+from pipeline.store import chats, entity_graph, jobs
 from pipeline.store import memory_changes as store
 from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
@@ -57,6 +57,7 @@ def edit(database: Database, tenant_id: str, identity: UUID, wanted: MemoryEdit)
                 return Changed(outcome="kept_out", id=identity)
             _require_unique(connection, identity, _owner(row), digest, "content")
             store.reword(connection, identity, wanted.content, digest)
+            entity_graph.drop(connection, identity)
             derived.take_back_answers(connection, tenant_id, [identity])
             jobs.enqueue(connection, tenant_id, "embed", [f"memory:{identity}"], lane=row.learned_in or "")
         if wanted.importance is not None:

@@ -9,7 +9,6 @@ from sqlalchemy import Connection, Row
 from pipeline.enrich.protocols import People
 from pipeline.store import chats, evidence, identities, learned, membership, messages, sessions
 from pipeline.store.chats import Chat
-from pipeline.store.evidence import Evidence
 from pipeline.store.membership import Member
 from schemas.facts import KnownFact
 from schemas.sessions import Message
@@ -68,20 +67,6 @@ def _named(members: Sequence[Member], said: Sequence[Message]) -> tuple[dict[str
     return {name: sender_id for name, sender_id in pairs if name not in shared}, shared
 
 
-def said(connection: Connection, session_id: int) -> list[KnownFact]:
-    """Return the memories that a session says, as it words them: other chats may tell more."""
-    rows = {
-        row.id: row for row in learned.by_id(connection, sorted(evidence.memories_of(connection, session_id)))
-    }
-    return [
-        _fact(row, each)
-        for each in evidence.of_memories(connection, list(rows))
-        if each.session_id == session_id
-        and each.memory_id is not None
-        and (row := rows[each.memory_id]).retracted_at is None
-    ]
-
-
 def _known(connection: Connection, session: Row[Any], speakers: Sequence[str]) -> list[KnownFact]:
     """Return the latest facts about the speakers from other sessions of the chat; a model may repeat them."""
     ids = [each for speaker in speakers for each in identities.ids_of(connection, speaker)]
@@ -95,16 +80,16 @@ def _known(connection: Connection, session: Row[Any], speakers: Sequence[str]) -
         and row.id not in own
     ]
     latest = sorted(here, key=lambda row: row.said_at)[-KNOWN_TO_MODEL:]
-    return [_fact(row, row) for row in latest]
+    return [_fact(row) for row in latest]
 
 
-def _fact(memory: Row[Any], worded: Row[Any] | Evidence) -> KnownFact:
-    """Return a memory as a fact, in the words that it has there."""
+def _fact(memory: Row[Any]) -> KnownFact:
+    """Return a memory as a fact."""
     return KnownFact(
         id=memory.id,
-        content=worded.content,
+        content=memory.content,
         subject=memory.subject,
         attribute=memory.attribute,
         value=memory.value,
-        said_at=worded.said_at,
+        said_at=memory.said_at,
     )

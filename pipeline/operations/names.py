@@ -154,6 +154,7 @@ class _Step:
             if row.learned_by:
                 split.append(row.id)
                 copies.append(copy)
+        store.rename_entities(connection, chat_id, old, new)
         store.give_promoted(connection, chat_id, old, new, alone=self.alone)
         if stored_identities.user_of(connection, old) != stored_identities.user_of(connection, new):
             store.part(connection, old, new)

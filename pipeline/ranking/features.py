@@ -71,8 +71,6 @@ def features(question: Question, candidates: Sequence[Candidate], statistics: St
         columns["latest"] = _newness(ordered)
     if any(c.affinity for c in ordered):
         columns["affinity"] = np.fromiter((c.affinity for c in ordered), np.float64, size)
-    if any(c.linked for c in ordered):
-        columns["linked"] = np.fromiter((c.linked for c in ordered), np.float64, size)
     for name, pieces in (("phrase", question.phrases), ("exact", question.identifiers)):
         if pieces:
             share = partial(exact_match.share, pieces)

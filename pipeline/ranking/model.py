@@ -41,8 +41,6 @@ class Weights:
     latest: float = 0.25
     # the asker's affinity to those who spoke in its session
     affinity: float = 0.4
-    # linked to somebody or something that the question names, with `entity_hops`
-    linked: float = 0.3
     # sent at the time that the question names, or that it counts from an event
     date: float = 1.2
     # the message contains what the question quotes: this outweighs all else together
@@ -94,9 +92,6 @@ class Candidate(NamedTuple):
     # once it is ranked: for `keywords` and `vectors`, the number from 1 of the other query that finds it better than
     # the question
     found_by: Mapping[str, int] = {}
-    # how well it is linked to what the question names, from 0 to 1, and by what: `Lena by ‹Porto›`
-    linked: float = 0.0
-    linked_to: str = ""
 
     @property
     def best_cosine(self) -> float | None:

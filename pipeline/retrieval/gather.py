@@ -12,7 +12,7 @@ from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.rerank import Blend
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.candidates import CandidateSet, retrieve
-from pipeline.retrieval.entity_hops import find_linked, with_linked
+from pipeline.retrieval.entity_hops import find_linked
 from pipeline.retrieval.memory_search import RetrievedMemory, find_memories, memory_scope
 from pipeline.retrieval.message_ranking import ranking_of, terms_by_session
 from pipeline.retrieval.prepare import PreparedQuery
@@ -94,16 +94,14 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
     """Rank messages and find memories; if the profile narrows, the messages of the best sessions come first."""
     request, parameters = query.request, query.request.parameters
     with stopwatch.timed("retrieve"):
-        linked = find_linked(connection, query)
         which = memory_scope(request)
         retrieved = retrieve(connection, request, replace(query.terms, memories=which))
         if request.as_of is not None:
             # without the neighbours that were said later
             before = [each for each in retrieved.candidates if each.sent_at < request.as_of]
             retrieved = replace(retrieved, candidates=before)
-        retrieved = with_linked(connection, query, retrieved, linked)
-        reasons = {memory: link.reason for memory, link in linked.memories.items()}
-        memories, hidden = find_memories(connection, query, which, retrieved.memories, reasons)
+        linked = find_linked(connection, query, which)
+        memories, hidden = find_memories(connection, query, which, retrieved.memories, linked)
         weeks = find_weeks(connection, query)
     with stopwatch.timed("rank"):
         ranking = ranking_of(query, retrieved)

@@ -32,7 +32,7 @@ class RetrievedMemory(FoundMemory):
     # whether it is about the asker, and whether about somebody whom the question names
     of_asker: bool = False
     is_named: bool = False
-    # by what it is linked to what the question names: `Lena by ‹Porto›`
+    # by what it is linked to what the question names: `Lena by home ‹Porto›`
     linked_to: str = ""
     # the title of the chat that it is from, if that is another one
     chat_title: str = ""
@@ -67,9 +67,9 @@ def find_memories(
     """`(memories, hidden)`: unexpired memories for a question, best first, and how many may not be shown here.
 
     These are memories of the organization, this agent, the asker and people whom the question names, and of the chat's
-    latest sessions, or of those of one key; of these also those `linked` to what the question names, by their ids; what
-    was believed at the time that the request asks for. `which` is its `memory_scope`, and `known` are what the arms
-    found for each query. `hidden` is counted only for an explanation.
+    latest sessions, or of those of one key; of these and of anybody also those `linked` to what the question names, by
+    their ids; what was believed at the time that the request asks for. `which` is its `memory_scope`, and `known` are
+    what the arms found for each query. `hidden` is counted only for an explanation.
     """
     if which is None:
         return [], 0

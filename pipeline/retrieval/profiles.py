@@ -78,7 +78,7 @@ class Parameters:
     qa_half_life_days: Annotated[float, (0.01, 100_000)] = 30.0
     # narrow to the best sessions if the first fits by this (see `pipeline.retrieval.sessions`); 0: messages of all
     min_session_fit: Share = 0.0
-    # hops in the entity graph from what the question names to messages and memories that it does not
+    # hops in the entity graph from what the question names to memories that share no word with it
     entity_hops: Annotated[int, (0, 1)] = 0
     # messages with a Jaccard index of their words above this are shown once
     duplicate_jaccard: Share = 0.8

@@ -154,7 +154,7 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
         session_key=query.talk_key,
         until=query.as_of,
         of_key=query.session_key,
-        remembers=bool(parameters.memories + parameters.documents + parameters.entity_hops),
+        remembers=bool(parameters.memories + parameters.documents),
     )
     if found is None:
         raise _unknown(query.chat_id)

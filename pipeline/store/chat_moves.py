@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, TextClause, text
 
-from pipeline.store import chat_languages, entity_graph, jobs, rollups, vectors
+from pipeline.store import chat_languages, jobs, rollups, vectors
 from pipeline.store.chats import CHAT_COLUMNS, Chat
 from pipeline.store.statements import arrays, column, holds, run
 from schemas.kinds import FORGET, INGEST, LANGUAGE
@@ -220,9 +220,8 @@ def messages(connection: Connection, chat_id: str, into: str, ids: Sequence[int]
 
 
 def move_sessions(connection: Connection, into: str, session_ids: Sequence[int]) -> None:
-    """Move sessions with their vectors and entities."""
+    """Move sessions with their vectors."""
     run(connection, _MOVE_SESSIONS, into=into, ids=session_ids)
-    entity_graph.move(connection, into, session_ids)
     if vectors.exist(connection):
         run(connection, _MOVE_SESSION_VECTORS, into=into, ids=session_ids)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store import entity_graph, jobs, vectors
+from pipeline.store import jobs, vectors
 from pipeline.store.jobs import LATER
 from pipeline.store.messages import Arrival
 from pipeline.store.sessions import COLUMNS, as_session
@@ -203,8 +203,7 @@ def drop_message_vectors(connection: Connection, ids: Sequence[int]) -> int:
 
 
 def drop_session(connection: Connection, tenant_id: str, session_id: int) -> None:
-    """Delete an empty session with its vectors, its memories, its entities and its jobs."""
-    entity_graph.clear(connection, [session_id])
+    """Delete an empty session with its vectors, its memories and its jobs."""
     run(connection, _DROP_SESSION, id=session_id)
     jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{session_id}"])
 

@@ -1,185 +1,207 @@
-"""SQL that writes the entity graph, session by session, and erases from it."""
+"""SQL of the entity graph: what memories name and how that is related, of memories that are believed and may be shown.
+
+What a memory names goes with the memory: whatever deletes, moves or hides that does so with its entities.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 
-from pipeline.store.statements import arrays, column, run
+from pipeline.store.membership import Seen
+from pipeline.store.memory_conditions import BELIEVED, LIVE, SAID, place, since, visible
+from pipeline.store.statements import arrays, run
 
-_PEOPLE = text("""
-    SELECT DISTINCT e.user_id, a.display FROM entity_aliases a
-    JOIN entities e ON e.tenant_id = a.tenant_id AND e.id = a.entity_id
-    WHERE a.chat_id = :chat AND a.display <> '' AND e.user_id <> ''
-    ORDER BY e.user_id, a.display
+_COLUMNS = "user_id, entity, name, alias, short, kind, relation"
+# Only as the first session names it: the names of another chat would be shown wherever the memory is.
+_NOTE = text(f"""
+    INSERT INTO memory_entities (tenant_id, memory_id, {_COLUMNS})
+    SELECT :tenant, CAST(:memory AS uuid), given.*
+    FROM unnest(CAST(:users AS text[]), CAST(:entities AS text[]), CAST(:names AS text[]), CAST(:aliases AS text[]),
+        CAST(:shorts AS text[]), CAST(:kinds AS text[]), CAST(:relations AS text[])) AS given
+    WHERE NOT EXISTS (SELECT 1 FROM memory_entities WHERE memory_id = CAST(:memory AS uuid))
+    ON CONFLICT DO NOTHING
 """)
-# In one order, so that two sessions that name the same do not wait for each other in a circle.
-_LOCK = text("""
-    SELECT id FROM entities WHERE id IN (
-        SELECT entity_id FROM entity_aliases WHERE session_id = ANY(:sessions)
-        UNION ALL SELECT e.id FROM entities e JOIN unnest(CAST(:names AS text[]), CAST(:users AS text[]))
-            AS given (name, user_id) ON e.name = given.name AND e.user_id = given.user_id)
-    ORDER BY id FOR UPDATE
+_COPY = text(f"""
+    INSERT INTO memory_entities (tenant_id, memory_id, {_COLUMNS})
+    SELECT tenant_id, CAST(:copy AS uuid), {_COLUMNS} FROM memory_entities WHERE memory_id = CAST(:id AS uuid)
 """)
-_CLEAR = text("""
-    WITH aliases AS (DELETE FROM entity_aliases WHERE session_id = ANY(:sessions)),
-        relations AS (DELETE FROM entity_relations WHERE session_id = ANY(:sessions))
-    DELETE FROM entity_links WHERE session_id = ANY(:sessions)
+_DROP = text("DELETE FROM memory_entities WHERE memory_id = CAST(:id AS uuid)")
+_DROP_PEOPLE = text("DELETE FROM memory_entities WHERE user_id = ANY(:senders)")
+
+_SHOWN = f"""
+    SELECT e.*, m.content, m.importance, m.learned_in, m.also_in, {since("m")} AS at
+    FROM memory_entities e JOIN memories m ON m.tenant_id = e.tenant_id AND m.id = e.memory_id
+    WHERE {LIVE} AND {visible("m")} AND {SAID} AND {BELIEVED}"""
+_CHATS = """unnest(array_append(also_in, learned_in)) AS chat
+    ON chat IS NOT NULL AND (:everywhere OR chat = ANY(CAST(:chats AS text[])))"""
+_COUNTED = """mode() WITHIN GROUP (ORDER BY name) AS name,
+    coalesce(mode() WITHIN GROUP (ORDER BY nullif(kind, 'unknown')), 'unknown') AS kind,
+    count(DISTINCT memory_id) AS memories, min(at) AS first_at, max(at) AS last_at,
+    coalesce(array_agg(DISTINCT chat ORDER BY chat) FILTER (WHERE chat IS NOT NULL), '{}') AS chats"""
+# The most important sentence that is about it, else that names it.
+_LISTING = text(f"""
+    SELECT * FROM (
+        SELECT user_id, entity, {_COUNTED},
+            (array_agg(content ORDER BY relation = '' DESC, importance DESC, at DESC))[1] AS description
+        FROM ({_SHOWN} AND (CAST(:name AS text) IS NULL OR e.alias = :name OR e.short = :name
+            OR e.user_id = ANY(:users))) shown LEFT JOIN LATERAL {_CHATS}
+        GROUP BY user_id, entity
+    ) listed WHERE CAST(:kind AS text) IS NULL OR kind = :kind
+    ORDER BY memories DESC, name, user_id, entity LIMIT :limit
 """)
-# A statement of its own: it sees what others have linked until the entities were locked.
-_DROP_UNUSED = text("""
-    DELETE FROM entities e WHERE id = ANY(:ids)
-        AND NOT EXISTS (SELECT 1 FROM entity_aliases a WHERE a.tenant_id = e.tenant_id AND a.entity_id = e.id)
+_ALIASES = text(f"""
+    SELECT DISTINCT name FROM ({_SHOWN} AND e.user_id = :user AND e.entity = :entity) shown ORDER BY 1
 """)
-_PUT = text("""
-    INSERT INTO entities (tenant_id, name, user_id, kind)
-    SELECT :tenant, name, user_id, kind
-    FROM unnest(CAST(:names AS text[]), CAST(:users AS text[]), CAST(:kinds AS text[])) AS given (name, user_id, kind)
-    ORDER BY name, user_id
-    ON CONFLICT (tenant_id, name, user_id) DO UPDATE
-        SET kind = CASE excluded.kind WHEN 'unknown' THEN entities.kind ELSE excluded.kind END
-    RETURNING id, name, user_id
+_LINKS = text(f"""
+    SELECT DISTINCT ON (at, memory_id) memory_id, at, content, learned_in, also_in
+    FROM ({_SHOWN} AND e.user_id = :user AND e.entity = :entity) shown
+    ORDER BY at DESC, memory_id DESC LIMIT :limit
 """)
-_LINK = text("""
-    WITH aliases AS (
-        INSERT INTO entity_aliases (tenant_id, session_id, chat_id, entity_id, alias, display)
-        SELECT :tenant, :session, :chat, entity, alias, display
-        FROM unnest(CAST(:alias_entities AS bigint[]), CAST(:aliases AS text[]), CAST(:displays AS text[]))
-            AS given (entity, alias, display)
-    ), relations AS (
-        INSERT INTO entity_relations (tenant_id, session_id, chat_id, entity_id, other_id, weight, first_at, last_at)
-        SELECT :tenant, :session, :chat, least(one, other), greatest(one, other), weight, first_at, last_at
-        FROM unnest(CAST(:ones AS bigint[]), CAST(:others AS bigint[]), CAST(:weights AS float8[]),
-            CAST(:firsts AS timestamptz[]), CAST(:lasts AS timestamptz[]))
-            AS given (one, other, weight, first_at, last_at)
+# Of a memory, what it is about and what that is related to.
+_PAIRED = """JOIN memory_entities other ON other.tenant_id = own.tenant_id AND other.memory_id = own.memory_id
+    AND (other.user_id, other.entity) <> (own.user_id, own.entity)"""
+_RELATED = text(f"""
+    SELECT relation, inverse, {_COUNTED} FROM (
+        SELECT other.user_id, other.entity, other.name, other.kind, own.memory_id, own.at, own.learned_in, own.also_in,
+            own.relation || other.relation AS relation, own.relation <> '' AS inverse
+        FROM ({_SHOWN} AND e.user_id = :user AND e.entity = :entity) own {_PAIRED}
+    ) shown LEFT JOIN LATERAL {_CHATS}
+    GROUP BY user_id, entity, relation, inverse ORDER BY memories DESC, last_at DESC, name, relation LIMIT :limit
+""")
+# What everything is related to leads nowhere; beyond so many it is all the same.
+_COUNTED_LINKS = 100
+# Whatever is said of somebody has their name: only what is said of others leads on.
+_REACHED = text(f"""
+    WITH named AS MATERIALIZED (
+        SELECT user_id, entity, max(name) AS name FROM ({_SHOWN}
+            AND (e.alias = ANY(:names) OR e.short = ANY(:names) OR e.user_id = ANY(:users))) found
+        GROUP BY user_id, entity ORDER BY max(length(alias)) DESC, user_id, entity LIMIT :named
+    ), near AS MATERIALIZED (
+        SELECT DISTINCT ON (other.user_id, other.entity) other.user_id, other.entity, other.name, named.name AS named,
+            own.relation || other.relation AS relation
+        FROM named CROSS JOIN LATERAL ({_SHOWN} AND e.user_id = named.user_id AND e.entity = named.entity) own {_PAIRED}
+        WHERE (other.user_id, other.entity) NOT IN (SELECT user_id, entity FROM named)
+        ORDER BY other.user_id, other.entity, own.at DESC
+    ), nearest AS MATERIALIZED (
+        SELECT near.* FROM near CROSS JOIN LATERAL (
+            SELECT count(*) AS links FROM (SELECT 1 FROM memory_entities e
+                WHERE e.user_id = near.user_id AND e.entity = near.entity LIMIT {_COUNTED_LINKS}) some_of) counted
+        ORDER BY links, name, user_id, entity LIMIT :near
+    ), reached AS (
+        SELECT user_id, entity, name AS named, '' AS name, '' AS relation FROM named
+        UNION ALL SELECT user_id, entity, named, name, relation FROM nearest
     )
-    INSERT INTO entity_links (tenant_id, session_id, chat_id, entity_id, message_id, memory_id, linked_at)
-    SELECT :tenant, :session, :chat, entity, message, memory, at
-    FROM unnest(CAST(:link_entities AS bigint[]), CAST(:messages AS bigint[]), CAST(:memories AS uuid[]),
-        CAST(:times AS timestamptz[])) AS given (entity, message, memory, at)
-""")
-_DROP_PEOPLE = text("DELETE FROM entities WHERE user_id = ANY(:senders)")
-_UNUSED = text("""
-    SELECT id FROM entities e WHERE NOT EXISTS (
-        SELECT 1 FROM entity_aliases a WHERE a.tenant_id = e.tenant_id AND a.entity_id = e.id)
-    ORDER BY id FOR UPDATE SKIP LOCKED
-""")
-_MOVE = text("""
-    WITH aliases AS (UPDATE entity_aliases SET chat_id = :into WHERE session_id = ANY(:sessions)),
-        relations AS (UPDATE entity_relations SET chat_id = :into WHERE session_id = ANY(:sessions))
-    UPDATE entity_links SET chat_id = :into WHERE session_id = ANY(:sessions)
+    SELECT DISTINCT ON (memory_id) memory_id, named, reached.name, reached.relation
+    FROM reached CROSS JOIN LATERAL (
+        SELECT memory_id FROM ({_SHOWN} AND e.user_id = reached.user_id AND e.entity = reached.entity
+            AND (e.relation <> '' OR reached.name <> '')) latest
+        ORDER BY at DESC LIMIT :links) linked
+    ORDER BY memory_id, reached.name <> '', reached.name
 """)
 
 
-class EntityKey(NamedTuple):
-    """What an entity is known by."""
+class EntityRow(NamedTuple):
+    """What a memory names, under one of its names."""
 
-    # normalized, or the sender's id of a person who writes
-    name: str
-    # of a person who writes; empty: nobody who does
+    # the sender's id of somebody who writes; empty: nobody who does, who is known by `entity`
     user_id: str
-
-
-class AliasRow(NamedTuple):
-    """How a session names an entity."""
-
-    entity_id: int
+    entity: str
+    # as it is written, normalized, and the first name of a person; empty: it has none
+    name: str
     alias: str
-    display: str
+    short: str
+    kind: str
+    # what it is to the memory's subject; empty: it is the subject
+    relation: str
 
 
-class LinkRow(NamedTuple):
-    """A message or a memory of a session that names an entity, or that session as a whole."""
+class Reached(NamedTuple):
+    """A memory that relates something to what a question names, or is of what that is related to."""
 
-    entity_id: int
-    message_id: int | None
-    memory_id: UUID | None
-    at: datetime
-
-
-class RelationRow(NamedTuple):
-    """Two entities that a session names together."""
-
-    entity_id: int
-    other_id: int
-    weight: float
-    first_at: datetime
-    last_at: datetime
+    memory_id: UUID
+    named: str
+    # empty: it relates something to what is named
+    name: str
+    relation: str
 
 
-def people(connection: Connection, chat_id: str) -> list[tuple[str, str]]:
-    """Return `(sender's id, name)` of those who write in a chat, by every name that they had there."""
-    return [(row.user_id, row.display) for row in run(connection, _PEOPLE, chat=chat_id)]
+def note(connection: Connection, tenant_id: str, memory_id: UUID, named: Sequence[EntityRow]) -> None:
+    """Write what a memory names, unless that is known."""
+    if named:
+        given = arrays("users entities names aliases shorts kinds relations", named)
+        run(connection, _NOTE, tenant=tenant_id, memory=memory_id, **given)
 
 
-def lock(connection: Connection, session_ids: Sequence[int], new: Sequence[EntityKey] = ()) -> list[int]:
-    """Lock the entities of these sessions and those of these keys; return the ids of all."""
-    return column(connection, _LOCK, sessions=session_ids, **arrays("names users", new))
+def copy(connection: Connection, memory_id: UUID, into: UUID) -> None:
+    """Let a memory that was copied name what the other one does."""
+    run(connection, _COPY, id=memory_id, copy=into)
 
 
-def clear(connection: Connection, session_ids: Sequence[int]) -> None:
-    """Delete what sessions say of entities, and the entities that nothing else names."""
-    there = lock(connection, session_ids)
-    if there:
-        empty(connection, session_ids)
-        drop_unused(connection, there)
+def drop(connection: Connection, memory_id: UUID) -> None:
+    """Delete what a memory names, whose words are others now."""
+    run(connection, _DROP, id=memory_id)
 
 
-def empty(connection: Connection, session_ids: Sequence[int]) -> None:
-    """Delete what sessions say of their entities, which are locked; `drop_unused` is left to the caller."""
-    run(connection, _CLEAR, sessions=session_ids)
+def drop_people(connection: Connection, senders: Sequence[str]) -> None:
+    """Delete these senders as entities, and so what relates others to them."""
+    run(connection, _DROP_PEOPLE, senders=senders)
 
 
-def drop_unused(connection: Connection, entity_ids: Sequence[int]) -> None:
-    """Delete those of these locked entities that no session names."""
-    run(connection, _DROP_UNUSED, ids=entity_ids)
-
-
-def drop_all_unused(connection: Connection) -> None:
-    """Delete the tenant's entities that no session names any more."""
-    drop_unused(connection, column(connection, _UNUSED))
-
-
-def drop_people(connection: Connection, senders: Sequence[str]) -> int:
-    """Delete these senders as entities, with all that names them; return how many there were."""
-    return run(connection, _DROP_PEOPLE, senders=senders).rowcount
-
-
-def put(
-    connection: Connection, tenant_id: str, found: Sequence[tuple[EntityKey, str]]
-) -> dict[EntityKey, int]:
-    """Write entities with their kinds, unless they are there; return their ids."""
-    given = arrays("names users kinds", [(*key, kind) for key, kind in found])
-    return {
-        EntityKey(row.name, row.user_id): row.id for row in run(connection, _PUT, tenant=tenant_id, **given)
-    }
-
-
-def link(
+def listing(
     connection: Connection,
-    tenant_id: str,
-    session_id: int,
-    chat_id: str,
+    seen: Seen | None,
     *,
-    named: Sequence[AliasRow],
-    links: Sequence[LinkRow],
-    relations: Sequence[RelationRow],
-) -> None:
-    """Write what a session says of its entities."""
-    run(
-        connection,
-        _LINK,
-        tenant=tenant_id,
-        session=session_id,
-        chat=chat_id,
-        **arrays("alias_entities aliases displays", named),
-        **arrays("link_entities messages memories times", links),
-        **arrays("ones others weights firsts lasts", relations),
-    )
+    limit: int,
+    kind: str | None = None,
+    name: str | None = None,
+    users: Sequence[str] = (),
+) -> Sequence[Row[Any]]:
+    """Return entities, those of a normalized name or of these senders, or all, those of most memories first."""
+    given = {"name": name, "users": users, "kind": kind, "limit": limit}
+    return run(connection, _LISTING, **given, **_now(seen)).all()
 
 
-def move(connection: Connection, into: str, session_ids: Sequence[int]) -> None:
-    """Move what sessions say of entities to the chat that they were moved to."""
-    run(connection, _MOVE, into=into, sessions=session_ids)
+def aliases(connection: Connection, seen: Seen | None, user_id: str, entity: str) -> list[str]:
+    """Return every name of an entity."""
+    rows = run(connection, _ALIASES, user=user_id, entity=entity, **_now(seen))
+    return [row.name for row in rows]
+
+
+def links(
+    connection: Connection, seen: Seen | None, user_id: str, entity: str, limit: int
+) -> Sequence[Row[Any]]:
+    """Return the latest memories that name an entity."""
+    return run(connection, _LINKS, user=user_id, entity=entity, limit=limit, **_now(seen)).all()
+
+
+def related(
+    connection: Connection, seen: Seen | None, user_id: str, entity: str, limit: int
+) -> Sequence[Row[Any]]:
+    """Return what an entity is related to and how, what most memories say first."""
+    return run(connection, _RELATED, user=user_id, entity=entity, limit=limit, **_now(seen)).all()
+
+
+def reached(
+    connection: Connection,
+    seen: Seen | None,
+    *,
+    names: Sequence[str],
+    users: Sequence[str],
+    as_of: datetime | None,
+    named: int,
+    near: int,
+    links: int,
+) -> list[Reached]:
+    """Return memories that relate something to entities with these normalized names or ids, or are of what is related.
+
+    Of at most `named` and `near` entities the latest `links` of each; of `near` those with the fewest links.
+    """
+    given = {"names": names, "users": users, "named": named, "near": near, "links": links}
+    return [Reached(*row) for row in run(connection, _REACHED, as_of=as_of, **given, **place(seen))]
+
+
+def _now(seen: Seen | None) -> dict[str, Any]:
+    return {"as_of": None, **place(seen)}

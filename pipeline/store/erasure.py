@@ -6,15 +6,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store import entity_graph, jobs, llm_calls, rollups
+from pipeline.store import jobs, llm_calls, rollups
 from pipeline.store.statements import column, number, run
 from schemas.forgetting import Receipt
 from schemas.kinds import BACKFILL, FENCED_BY_CHANGE, INGEST, LANGUAGE
 
 _NAMES_OF = text("""
     SELECT sender_name FROM messages WHERE sender_id = ANY(:senders) AND sender_name <> ''
-    UNION SELECT a.display FROM entities e JOIN entity_aliases a ON a.tenant_id = e.tenant_id AND a.entity_id = e.id
-        WHERE e.user_id = ANY(:senders) AND a.display <> ''
+    UNION SELECT name FROM memory_entities WHERE user_id = ANY(:senders)
 """)
 _ALL_CHATS = text("SELECT chat_id FROM chats ORDER BY chat_id")
 _CHATS_OF = text("SELECT DISTINCT chat_id FROM messages WHERE sender_id = ANY(:senders) ORDER BY chat_id")
@@ -178,7 +177,6 @@ def delete_chat(connection: Connection, tenant_id: str, chat_id: str) -> int:
     if gone:
         run(connection, _DELETE_BACKFILLS, tenant=tenant_id, chat=chat_id)
         llm_calls.forget_chat(connection, tenant_id, chat_id)
-        entity_graph.drop_all_unused(connection)
         rollups.drop_of_chat(connection, tenant_id, chat_id)
         jobs.drop(connection, tenant_id, [INGEST, LANGUAGE], [chat_id])
     return gone
@@ -188,7 +186,6 @@ def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> Non
     """Delete what belongs to the tenant but to none of its chats: settings, backfills, figures, calls, jobs."""
     for statement in _EMPTY_TENANT:
         run(connection, statement, tenant=tenant_id, until=until)
-    entity_graph.drop_all_unused(connection)
     jobs.drop_old(connection, tenant_id, BACKFILL, until)
 
 

@@ -52,13 +52,9 @@ _ROLLUPS_OF = text("""
     WHERE session_ids && CAST(:sessions AS bigint[]) ORDER BY chat_id, week
 """)
 _ENTITIES_OF = text("""
-    SELECT e.user_id, e.kind,
-        ARRAY(SELECT DISTINCT coalesce(nullif(a.display, ''), a.alias) FROM entity_aliases a
-            WHERE a.tenant_id = e.tenant_id AND a.entity_id = e.id ORDER BY 1) AS names,
-        ARRAY(SELECT DISTINCT l.message_id FROM entity_links l
-            WHERE l.tenant_id = e.tenant_id AND l.entity_id = e.id AND l.message_id IS NOT NULL ORDER BY 1)
-            AS mentioned_in
-    FROM entities e WHERE e.user_id = ANY(:senders) ORDER BY e.user_id, e.id
+    SELECT user_id, 'person' AS kind, array_agg(DISTINCT name ORDER BY name) AS names,
+        array_agg(DISTINCT memory_id ORDER BY memory_id) AS named_in
+    FROM memory_entities WHERE user_id = ANY(:senders) GROUP BY user_id ORDER BY user_id
 """)
 
 
@@ -103,7 +99,7 @@ def queries(connection: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
 
 
 def entities_of(connection: Connection, senders: Sequence[str]) -> Sequence[Row[Any]]:
-    """Return a person's entities with every name of theirs and the messages that mention them."""
+    """Return a person's entities with every name of theirs and the memories that name them."""
     return run(connection, _ENTITIES_OF, senders=senders).all()
 
 

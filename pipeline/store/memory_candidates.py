@@ -140,12 +140,14 @@ class MemoryHits:
 def candidates(space: EmbeddingSpace | None, *, of_ids: bool = False) -> str:
     """Return SQL of `MemoryHits` as JSON: the `:reach` nearest of each kind, believed or not; `of_ids`: of `:ids`."""
     among = "m.id = ANY(CAST(:ids AS uuid[])) AND " if of_ids else ""
+    # whom such a memory is about need not be named
+    named = "ARRAY[m.user_id]" if of_ids else ":named_ids"
     # Vectors are looked up by all ids of a kind at once: a join would look up each, or all of the tenant. Only the
     # nearest are asked whether they are believed.
     return f"""
         WITH kinds AS MATERIALIZED (
             SELECT m.scope, m.type = 'document' AS is_chunk, array_agg(m.id) AS ids FROM memories m
-            WHERE {among}{_in_scope(":named_ids")} AND {visible("m")} AND {SAID} GROUP BY 1, 2
+            WHERE {among}{_in_scope(named)} AND {visible("m")} AND {SAID} GROUP BY 1, 2
         ), near AS (
             SELECT best.* FROM kinds CROSS JOIN LATERAL ({_nearest(space)} LIMIT :reach) best
         ), memory AS (

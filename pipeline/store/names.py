@@ -49,28 +49,6 @@ _MADE = (
                 AND m.sender_id = c.sender_id)
     """),
 )
-_ENTITIES = text("SELECT id FROM entities WHERE user_id = :old ORDER BY id FOR UPDATE")
-_COPY_ENTITY = text("""
-    INSERT INTO entities (tenant_id, name, kind, user_id)
-    SELECT tenant_id, CASE name WHEN :old THEN :new ELSE name END, kind, :new FROM entities WHERE id = :id
-    ON CONFLICT (tenant_id, name, user_id) DO UPDATE SET kind = excluded.kind RETURNING id
-""")
-_MOVE_ENTITY = (
-    text("""
-        WITH moved AS (DELETE FROM entity_aliases WHERE entity_id = :id AND chat_id = :chat RETURNING *)
-        INSERT INTO entity_aliases (tenant_id, session_id, chat_id, entity_id, alias, display)
-        SELECT tenant_id, session_id, chat_id, :into, alias, display FROM moved ON CONFLICT DO NOTHING
-    """),
-    text("UPDATE entity_links SET entity_id = :into WHERE entity_id = :id AND chat_id = :chat"),
-    text("""
-        WITH moved AS (
-            DELETE FROM entity_relations WHERE chat_id = :chat AND :id IN (entity_id, other_id) RETURNING *
-        ), others AS (SELECT *, CASE entity_id WHEN :id THEN other_id ELSE entity_id END AS beside FROM moved)
-        INSERT INTO entity_relations (tenant_id, session_id, chat_id, entity_id, other_id, weight, first_at, last_at)
-        SELECT tenant_id, session_id, chat_id, least(beside, :into), greatest(beside, :into), weight, first_at, last_at
-        FROM others WHERE beside <> :into ON CONFLICT DO NOTHING
-    """),
-)
 _MEMORIES = text("""
     SELECT id, learned_by, array_remove(ARRAY[learned_in] || also_in, NULL) AS chats FROM memories
     WHERE scope = 'user' AND user_id = :old
@@ -103,7 +81,6 @@ _LEAVE = text("""
 """)
 _COPY_MADE = (
     text("UPDATE memory_evidence SET memory_id = :copy WHERE memory_id = :id AND chat_id = :chat"),
-    text("UPDATE entity_links SET memory_id = :copy WHERE memory_id = :id AND chat_id = :chat"),
     text("""
         INSERT INTO memory_supersessions (tenant_id, memory_id, superseded_by)
         SELECT tenant_id, CAST(:copy AS uuid), superseded_by FROM memory_supersessions WHERE memory_id = :id
@@ -111,6 +88,11 @@ _COPY_MADE = (
         ON CONFLICT DO NOTHING
     """),
 )
+_RENAME_ENTITIES = text("""
+    UPDATE memory_entities e SET user_id = :new FROM memories m
+    WHERE m.tenant_id = e.tenant_id AND m.id = e.memory_id AND e.user_id = :old
+        AND (m.learned_in = :chat OR (m.scope = 'user' AND m.user_id = :new))
+""")
 _PART = text("""
     DELETE FROM memory_supersessions e USING memories older, memories newer
     WHERE older.id = e.memory_id AND newer.id = e.superseded_by
@@ -152,14 +134,6 @@ def rename_made(connection: Connection, chat_id: str, old: str, new: str) -> lis
     given = {"chat": chat_id, "old": old, "new": new}
     for statement in _MADE:
         run(connection, statement, **given)
-    entities = {
-        entity: run(connection, _COPY_ENTITY, id=entity, old=old, new=new).scalar_one()
-        for entity in column(connection, _ENTITIES, old=old)
-    }
-    for entity, into in entities.items():
-        for statement in _MOVE_ENTITY:
-            run(connection, statement, id=entity, into=into, chat=chat_id)
-    entity_graph.drop_unused(connection, [*entities, *entities.values()])
     return [f"session:{each}" for each in column(connection, _SESSIONS, chat=chat_id)]
 
 
@@ -176,6 +150,11 @@ def give(connection: Connection, memory_id: UUID, new: str) -> None:
     run(connection, _GIVE, id=memory_id, new=new)
 
 
+def rename_entities(connection: Connection, chat_id: str, old: str, new: str) -> None:
+    """Let memories that were learned in a chat name a user by their new id, after `give` and `split`."""
+    run(connection, _RENAME_ENTITIES, chat=chat_id, old=old, new=new)
+
+
 def give_promoted(connection: Connection, chat_id: str, old: str, new: str, *, alone: bool) -> None:
     """Note of memories that others have now whose they were."""
     run(connection, _PROMOTED, chat=chat_id, old=old, new=new, alone=alone)
@@ -187,6 +166,7 @@ def split(connection: Connection, memory_id: UUID, copy: UUID, chat_id: str, new
     run(connection, _COPY, new=new, **given)
     for statement in _COPY_MADE:
         run(connection, statement, **given)
+    entity_graph.copy(connection, memory_id, copy)
     run(connection, _LEAVE, id=memory_id, chat=chat_id)
 
 

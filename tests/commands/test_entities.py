@@ -1,12 +1,13 @@
-"""Who and what is spoken of can be looked at, and what a chat was about over time."""
-
-import json
+"""Who and what memories name can be looked at, and what a chat was about over time."""
 
 import pytest
 
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database
 from tests.commands.conftest import CHAT, Run
-from tests.memories.test_entity_graph import note
+from tests.memories.test_entity_graph import tell
+from tests.memories.test_learning import Talk
 
 
 @pytest.fixture
@@ -15,36 +16,28 @@ def database_name(house: str) -> str:
     return house
 
 
-def test_entities_are_listed_with_their_counts_and_shown_with_what_they_are_mentioned_with(
-    run: Run, database: Database
+def test_without_a_language_model_there_are_none_and_the_command_says_why(run: Run) -> None:
+    assert "facts that a language model gives" in run("entities").out
+
+
+def test_entities_are_listed_and_shown_with_what_they_are_related_to(
+    run: Run, database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
-    assert "BACKSCROLL_ENTITY_GRAPH_ENABLED" in run("entities").out
-    note(database)
+    tell(Talk(database, rules, policy))
     found = run("entities", "list", "--kind", "person", "--json").json["entities"]
     assert {each["kind"] for each in found} == {"person"}
-    assert found == sorted(found, key=lambda each: -each["mentions"] - each["memories"])
-    most = found[0]
-    assert most["chats"] == [CHAT]
-    shown = run("entities", "show", most["name"].upper())
-    for expected in (most["name"], "person", "related to", "message"):
-        assert expected in shown.out
-    assert run("entities", "show", most["user_id"], "--json").json["entities"][0]["name"] == most["name"]
+    assert found == sorted(found, key=lambda each: -each["memories"])
+    shown = run("entities", "show", "LENA").out
+    for expected in ("Lena wohnt in Köln.", "person", "home", "partner of", "Ann"):
+        assert expected in shown
+    assert run("entities", "show", "test:lena", "--json").json["entities"][0]["name"] == "Lena"
 
 
-def test_a_name_that_nobody_mentions_and_a_kind_that_is_none_are_refused(run: Run) -> None:
+def test_a_name_that_no_memory_names_and_a_kind_that_is_none_are_refused(run: Run) -> None:
     missed = run("entities", "show", "Nobody At All")
-    assert (missed.code, "nobody mentions Nobody At All" in missed.err) == (3, True)
+    assert (missed.code, "no memory names Nobody At All" in missed.err) == (3, True)
     assert run("entities", "list", "--kind", "ghost").code == 2
     assert run("entities", "list", "--chat", "telegram:nowhere").code == 3
-
-
-def test_what_is_known_of_somebody_as_an_entity_is_exported(run: Run, database: Database) -> None:
-    note(database)
-    (person, *_) = run("entities", "list", "--kind", "person", "--json").json["entities"]
-    records = [json.loads(line) for line in run("export", "user", person["user_id"]).out.splitlines()]
-    (entity,) = [record for record in records if record["record"] == "entity"]
-    assert person["name"] in entity["names"]
-    assert len(entity["mentioned_in"]) == person["mentions"]
 
 
 def test_the_topics_of_a_chat_are_counted_by_week_and_by_month(run: Run) -> None:

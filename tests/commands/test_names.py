@@ -227,8 +227,11 @@ def test_telling_apart_takes_along_all_that_was_made_of_them(
     ]
     assert [page["earlier"] for page in pages] == [[], []]
     assert rows(database, "SELECT user_id FROM query_log") == [(two,)]
-    assert rows(database, "SELECT name, user_id FROM entities WHERE user_id <> ''") == [(two, two)]
-    assert rows(database, "SELECT count(*) FROM entity_relations") == [(1,)]
+    assert rows(
+        database,
+        "SELECT DISTINCT m.user_id = e.user_id, count(*) FROM memory_entities e JOIN memories m ON m.id = e.memory_id "
+        "GROUP BY 1",
+    ) == [(True, 4)]
     assert run("users", "tell-apart", "--yes", "--json").json["people"] == []
     assert {each["check"] for each in json.loads(run("doctor", "--json").out)["findings"]}.isdisjoint(
         {"names"}
@@ -244,14 +247,9 @@ MADE = (
     VALUES (:tenant, 'c', :chat, :old, 'balanced', now(), '{}', '{}', '{}', 0, 0, 0, '{}')""",
     """INSERT INTO pruned_senders (tenant_id, session_id, sender_id)
     SELECT :tenant, id, :old FROM conversation_sessions WHERE chat_id = :chat""",
-    """INSERT INTO entities (tenant_id, name, kind, user_id)
-    VALUES (:tenant, :old, 'person', :old), (:tenant, '里斯本', 'place', '')""",
-    """INSERT INTO entity_aliases (tenant_id, session_id, chat_id, entity_id, alias, display)
-    SELECT :tenant, s.id, s.chat_id, e.id, '王芳', '王芳' FROM conversation_sessions s, entities e
-    WHERE s.chat_id = :chat""",
-    """INSERT INTO entity_relations (tenant_id, session_id, chat_id, entity_id, other_id, weight, first_at, last_at)
-    SELECT :tenant, s.id, s.chat_id, min(e.id), max(e.id), 1, now(), now() FROM conversation_sessions s, entities e
-    WHERE s.chat_id = :chat GROUP BY 1, 2, 3""",
+    """INSERT INTO memory_entities (tenant_id, memory_id, user_id, entity, name, alias, short, kind, relation)
+    SELECT :tenant, id, :old, '', '王芳', '王芳', '', 'person', '' FROM memories
+    WHERE user_id = :old AND learned_in IS NOT NULL""",
 )
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.enrich import extraction, extractive, passages, session_entities, summary_merging
+from pipeline.enrich import extraction, extractive, passages, summary_merging
 from pipeline.enrich.kept_on_request import RequestExtractor
 from pipeline.enrich.passages import Passage
 from pipeline.enrich.protocols import People, Source
@@ -70,7 +70,6 @@ def rolled_up(said: Sequence[Message]) -> object:
 READERS: dict[str, Callable[[Sequence[Message]], object]] = {
     "summary": partial(extractive.summarize, language="russian"),
     "facts": facts,
-    "graph": partial(session_entities.found_in, language="russian"),
     "rollup": rolled_up,
 }
 
@@ -78,8 +77,7 @@ READERS: dict[str, Callable[[Sequence[Message]], object]] = {
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("reader", "shape"),
-    # the longer of two Chinese sessions has names, and what looks for them takes as long as all the rest
-    sorted({*product(READERS, SHAPES)} - {("graph", "Chinese without an end")}),
+    sorted(product(READERS, SHAPES)),
 )
 def test_four_times_the_session_takes_no_sixteen_times_as_long(reader: str, shape: str) -> None:
     if reader == "facts":

@@ -106,9 +106,7 @@ def test_nothing_is_left_of_who_is_forgotten_after_all_their_messages_were_prune
     talk.store(GROUP, [*diary(minute=100), *chat(100.5)])
     talk.store(OTHER, chat())
     talk.prune()
-    assert {"conversation_sessions.summary_text", "entity_aliases.alias"} <= set(
-        everywhere(talk.database, "Zebrafish")
-    )
+    assert "conversation_sessions.summary_text" in everywhere(talk.database, "Zebrafish")
     talk.forget(KIM)
     for words in ("zebrafish", "kim"):
         assert everywhere(talk.database, words) == []

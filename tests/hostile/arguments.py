@@ -6,7 +6,6 @@ A parameter that is not known here fails the walk: whoever adds one says what ma
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
@@ -48,12 +47,11 @@ from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.model import Statistics
 from pipeline.retrieval import candidates, message_ranking, request
 from pipeline.retrieval.arms import LIMITS
-from pipeline.retrieval.entity_hops import Link, Linked
 from pipeline.retrieval.message_ranking import Ranking
 from pipeline.retrieval.profiles import PROFILES
-from pipeline.store import backfills, checks, jobs, messages, retention, suppression
+from pipeline.store import backfills, checks, jobs, retention, suppression
 from pipeline.store.arms import Arms, Asked
-from pipeline.store.entity_graph import AliasRow, EntityKey, LinkRow, RelationRow
+from pipeline.store.entity_graph import EntityRow
 from pipeline.store.evidence import Evidence
 from pipeline.store.keyword_search import KeywordHits, sizes_of
 from pipeline.store.membership import Seen
@@ -74,7 +72,7 @@ from schemas.context import AnswerIn, Context
 from schemas.documents import DocumentFilter, DocumentIn
 from schemas.entities import EntityFilter, EntityPlace
 from schemas.errors import Permanent
-from schemas.facts import Fact, KnownFact
+from schemas.facts import Fact
 from schemas.forgetting import Forgotten, ForgottenEntry
 from schemas.kinds import EMBED, SUMMARIZE
 from schemas.memories import MemoryFilter, MemoryQuery
@@ -279,41 +277,20 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "after: str | int | None": lambda _: None,
     "after: int": lambda _: 0,
     # entities and topics
-    "facts": lambda a: [
-        KnownFact(
-            id=UUID(str(each)), content=a.text, subject=a.text, attribute="", value=a.text, said_at=LONG_AGO
-        )
-        for each in a.ids("memories")
-    ],
-    "messages: Sequence[schemas.sessions.Message]": lambda a: messages.by_id(a.connection, a.ids("messages")),
-    "chats": lambda a: None if a.theme.empty else a.names("chats", "chat_id"),
-    "store.entity_graph.lock.new": lambda a: [_entity_key(a)],
-    "store.entity_graph.put.found": lambda a: [(_entity_key(a), "unknown")],
-    "entity_id": lambda a: a.id("entities"),
-    "entity_ids": lambda a: a.ids("entities"),
-    "store.entity_search.listing.ids": lambda a: None if a.theme.empty else a.ids("entities"),
-    "named: Sequence[pipeline.store.entity_graph.AliasRow]": lambda a: [
-        AliasRow(each, a.text, a.text) for each in a.ids("entities")
-    ],
-    "links": lambda a: [
-        LinkRow(each, a.known.one("messages", "id"), a.known.one("memories", "id"), LONG_AGO)
-        for each in a.ids("entities")
-    ],
-    "relations": lambda a: [
-        RelationRow(one, other, 1.0, LONG_AGO, FAR_AHEAD) for one, other in pairwise(a.ids("entities"))
-    ],
-    "store.entity_graph.move.into": lambda a: a.chat_id,
-    "store.entity_search.of_name.name": lambda a: a.name("messages", "sender_name"),
-    "store.entity_search.of_name.users": lambda a: a.names("messages", "sender_id"),
+    "entity": lambda a: a.name("memory_entities", "entity"),
+    "named: Sequence[pipeline.store.entity_graph.EntityRow]": lambda a: [_entity_row(a)],
+    "store.entity_graph.listing.name": lambda a: (
+        None if a.theme.empty else a.name("memory_entities", "alias")
+    ),
+    "store.entity_graph.reached.names": lambda a: a.names("memory_entities", "alias"),
+    **{f"store.entity_graph.reached.{most}": lambda _: 8 for most in ("named", "near", "links")},
+    "store.entity_graph.copy.into": lambda a: UUID(str(a.known.one("memories", "id"))),
     "memories.entities.show.name": lambda a: a.name("messages", "sender_id"),
     "place": lambda a: EntityPlace(chat_id=None if a.theme.empty else SHARED_CHAT),
     "memories.entities.listing.wanted": lambda a: EntityFilter(
         chat_id=None if a.theme.empty else SHARED_CHAT
     ),
     "operations.topics.of_chat.wanted": lambda _: TopicFilter(),
-    "linked: pipeline.retrieval.entity_hops.Linked": lambda a: Linked(
-        messages={each: Link(share=1.0, reason=a.text) for each in a.ids("messages")}
-    ),
     "linked": lambda a: {str(each): a.text for each in a.ids("memories")},
     "store.memory_candidates.believed.ids": lambda a: (
         None if a.theme.empty else [str(each) for each in a.ids("memories")]
@@ -800,8 +777,8 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
 }
 
 
-def _entity_key(a: Caller) -> EntityKey:
-    return EntityKey(a.text or "?", a.name("messages", "sender_id"))
+def _entity_row(a: Caller) -> EntityRow:
+    return EntityRow(a.name("messages", "sender_id"), a.text, a.text, a.text, a.text, "unknown", a.text)
 
 
 def _owner(a: Caller) -> FactOwner:

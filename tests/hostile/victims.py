@@ -27,8 +27,9 @@ from pipeline.memories.statements import remember
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.people import identities, suppression
-from pipeline.store import claims, jobs, quarantine, retention, sessions
+from pipeline.store import claims, entity_graph, jobs, quarantine, retention, sessions
 from pipeline.store.database import Database
+from pipeline.store.entity_graph import EntityRow
 from schemas.backfills import BackfillRequest
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn
@@ -71,9 +72,10 @@ def fill(database: Database, words: Mapping[str, str], rules: SessionPolicy, pol
     run(database, "summarize", rolling, policy)
     run(database, "rollup", rollups.roller(database, ExtractiveSummarizer(), version=1, enabled=True), policy)
     for _ in range(2):
-        run(database, "extract", learns(database, entity_graph=True), policy)
+        run(database, "extract", learns(database), policy)
         run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
     for tenant, word in words.items():
+        _name(database, tenant, word)
         _leave_owed(database, tenant, word, rules)
 
 
@@ -126,6 +128,19 @@ def _ask_a_model(database: Database, tenant: str, word: str) -> None:
     model = ScriptedModel(Completion(text=f"The {word} of the lighthouse."))
     Gateway(database, model).complete(call, asking(word), timeout_seconds=5)
     runner.give_back(database, held)
+
+
+def _name(database: Database, tenant: str, word: str) -> None:
+    """What a language model's facts would name."""
+    named = [
+        EntityRow(f"{tenant}:ann", "", f"Ann {word}", f"ann {word}", "ann", "person", ""),
+        EntityRow("", f"the {word}", f"The {word}", f"the {word}", "", "place", "home"),
+    ]
+    with database.tenant(tenant) as connection:
+        for memory in (
+            connection.execute(text("SELECT id FROM memories WHERE learned_by <> ''")).scalars().all()
+        ):
+            entity_graph.note(connection, tenant, memory, named)
 
 
 def _leave_owed(database: Database, tenant: str, word: str, rules: SessionPolicy) -> None:

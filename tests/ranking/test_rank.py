@@ -443,7 +443,6 @@ talks = st.lists(
             answered=st.none() | st.integers(1, 25).map(lambda n: RepliedTo(n, "Bob", "who?")),
             aside=st.booleans(),
             others=matches.map(lambda one: [one]),
-            linked=st.sampled_from([0.0, 0.5, 1.0]),
         ),
     ),
     max_size=25,

@@ -1,4 +1,7 @@
-"""Show who and what is spoken of: people, places, organizations and things, with what they are mentioned with."""
+"""Show who and what memories name, and how that is related.
+
+They come from the facts that a language model gives; without one there are none.
+"""
 
 from typing import Annotated, get_args
 
@@ -14,6 +17,7 @@ app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
 KINDS = ", ".join(get_args(EntityKind))
 PREVIEW_CHARS = 120
+NOTHING = "No memory names anybody or anything yet: entities come from the facts that a language model gives."
 
 ShownInOption = Annotated[str | None, "Only what may be shown in this chat (default: everything)."]
 
@@ -25,7 +29,7 @@ def list_(
     chat: ShownInOption = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Entities at most.")] = 100,
 ) -> None:
-    """List entities, the most mentioned first."""
+    """List entities, those of most memories first."""
     from pipeline.memories import entities
 
     wanted = parse_payload(EntityFilter, {"kind": kind, "chat_id": chat, "limit": limit})
@@ -35,25 +39,17 @@ def list_(
         (
             each.name,
             each.kind,
-            each.mentions,
             each.memories,
-            each.sessions,
             rendering.moment(each.first_at),
             rendering.moment(each.last_at),
             ", ".join(each.chats),
+            rendering.preview(each.description, PREVIEW_CHARS),
         )
         for each in found.entities
     ]
-    numbers = ("mentions", "memories", "sessions")
-    table = rendering.rows(
-        ("name", "kind", *numbers, "first", "last", "chats"), cells, right=numbers, cut="chats"
-    )
-    nothing = (
-        "Nobody and nothing is known yet: sessions are learned from later."
-        if settings.entity_graph_enabled
-        else "Nobody and nothing is known: who and what is spoken of is noted with BACKSCROLL_ENTITY_GRAPH_ENABLED."
-    )
-    call.answer(found, table if cells else nothing)
+    headings = ("name", "kind", "memories", "first", "last", "chats", "description")
+    table = rendering.rows(headings, cells, right=("memories",), cut="description")
+    call.answer(found, table if cells else NOTHING)
 
 
 @command(app, "backscroll entities show Porto")
@@ -62,7 +58,7 @@ def show(
     name: Annotated[str, "The name, in any case, or a person's id."],
     chat: ShownInOption = None,
 ) -> None:
-    """Show who or what a name means: where it is mentioned, and with what, the closest first. Times are UTC."""
+    """Show who or what a name means: its memories, and how it is related. Times are UTC."""
     from pipeline.memories import entities
 
     where = parse_payload(EntityPlace, {"chat_id": chat})
@@ -74,9 +70,10 @@ def show(
 def _shown(entity: Entity) -> list[Table]:
     related = [
         (
+            f"{each.relation} of" if each.inverse else each.relation,
             each.name,
             each.kind,
-            f"{each.weight:g}",
+            each.memories,
             rendering.moment(each.first_at),
             rendering.moment(each.last_at),
             ", ".join(each.chats),
@@ -86,8 +83,8 @@ def _shown(entity: Entity) -> list[Table]:
     links = [
         (
             rendering.moment(each.at),
-            each.chat_id,
-            f"message {each.message_id}" if each.memory_id is None else f"memory {each.memory_id}",
+            each.chat_id or "",
+            each.memory_id,
             rendering.preview(each.preview, PREVIEW_CHARS),
         )
         for each in entity.links
@@ -97,15 +94,16 @@ def _shown(entity: Entity) -> list[Table]:
         "kind": entity.kind,
         "user": entity.user_id or "",
         "also": ", ".join(alias for alias in entity.aliases if alias != entity.name),
-        "mentions": f"{entity.mentions} messages, {entity.memories} memories, {entity.sessions} sessions",
+        "description": entity.description,
+        "memories": str(entity.memories),
         "from": rendering.moment(entity.first_at),
         "to": rendering.moment(entity.last_at),
         "chats": ", ".join(entity.chats),
     }
     parts = [rendering.facts({key: value for key, value in facts.items() if value})]
     if related:
-        headings = ("related to", "kind", "weight", "first", "last", "chats")
-        parts.append(rendering.rows(headings, related, right=("weight",), cut="chats"))
+        headings = ("relation", "name", "kind", "memories", "first", "last", "chats")
+        parts.append(rendering.rows(headings, related, right=("memories",), cut="chats"))
     if links:
-        parts.append(rendering.rows(("at", "chat", "in", "text"), links, cut="text"))
+        parts.append(rendering.rows(("at", "chat", "memory", "text"), links, cut="text"))
     return parts

@@ -26,7 +26,7 @@ from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 
-BY_HAND = ("latest", "affinity", "linked", "date", "phrase", "exact")
+BY_HAND = ("latest", "affinity", "date", "phrase", "exact")
 """Features whose weights are chosen by hand: too few questions have them or, as `affinity`, too few chats are large."""
 STRENGTHS = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 """Of L2, from which cross-validation chooses."""

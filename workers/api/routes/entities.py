@@ -1,4 +1,4 @@
-"""`/v1/entities` and `/v1/chats/{chat_id}/topics`: who and what is spoken of, and what about, over time."""
+"""`/v1/entities` and `/v1/chats/{chat_id}/topics`: who and what memories name, and what a chat was about over time."""
 
 from typing import Annotated
 
@@ -18,9 +18,10 @@ router = APIRouter(tags=["overview"], route_class=ApiRoute)
 
 @router.get("/v1/entities", summary="List entities", responses=responses(404))
 def get_entities(api: Api, tenant: Tenant, wanted: Annotated[EntityFilter, Query()]) -> EntityList:
-    """Return people, places, organizations and things that sessions speak of, the most mentioned first.
+    """Return people, places, organizations and things that learned memories name, those of most memories first.
 
-    With `chat_id` only what may be shown in that chat.
+    They come from the facts that a language model gives; without one the list is empty. With `chat_id` only what may
+    be shown in that chat.
     """
     return entities.listing(api.database, tenant, wanted)
 
@@ -32,7 +33,7 @@ def get_entity(
     name: Id,
     place: Annotated[EntityPlace, Query()],
 ) -> NamedEntities:
-    """Return the entities of a name, in any case, or of a person's id: where they are mentioned, and with what.
+    """Return the entities of a name, in any case, or of a person's id: their memories, and how they are related.
 
     Two people may share a name. With `chat_id` only what may be shown in that chat.
     """

@@ -1,0 +1,94 @@
+"""Read off a fact what it names: whom it is about, and what its attribute relates to that. Pure.
+
+A fact of a language model says "partner" and "lena", or of what there may be several "likes tea" and "yes".
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from pipeline.enrich.fact_answers import matching_name
+from pipeline.store.entity_graph import EntityRow
+from pipeline.text.caches import pattern
+from pipeline.text.entity_names import first_name, normalized
+from schemas.entities import EntityKind
+from schemas.facts import DENIAL, Fact
+
+_KINDS: Mapping[str, EntityKind] = {
+    "home": "place",
+    "origin": "place",
+    "employer": "organization",
+    "partner": "person",
+}
+"""What the values of attributes are that the prompt names; of all others it is not known."""
+_NAMES = {"name", "nickname"}
+_NO_ENTITIES = {*_NAMES, "age", "birthday", "phone", "email"}
+_MAX_WORDS = 4
+_AMOUNT_OR_ADDRESS = re.compile(r"^[\W\d]|@|://")
+
+
+def entities_of(fact: Fact, user_id: str, names: Mapping[str, str], language: str) -> list[EntityRow]:
+    """Return what a fact names: its subject under each of its names, and what is related to that.
+
+    `user_id` is the sender's id of whom it is about, empty if that is nobody who writes; `names` are the ids that names
+    of the chat mean.
+    """
+    rows = list(_subject(fact, user_id, language))
+    related = _related(fact)
+    if related is not None:
+        relation, value, kind = related
+        place_like = kind in {"place", "organization"}
+        member = None if place_like else matching_name(value, names)
+        row = _row(
+            member or _as_written(value, fact.content),
+            names[member] if member else "",
+            "person" if member else kind,
+            relation,
+            language,
+        )
+        if all((row.user_id, row.entity) != (each.user_id, each.entity) for each in rows):
+            rows.append(row)
+    return rows
+
+
+def _subject(fact: Fact, user_id: str, language: str) -> Iterator[EntityRow]:
+    """Yield whom a fact is about, by the name that it has there and one that the fact gives."""
+    if not fact.subject:
+        return
+    kind: EntityKind = "thing" if fact.about == "agent" else "person"
+    row = _row(fact.subject, user_id, kind, "", language)
+    yield row
+    if fact.attribute in _NAMES and not fact.value.startswith(DENIAL):
+        given = _as_written(fact.value, fact.content)
+        if (alias := normalized(given)) != row.alias:
+            yield row._replace(name=given, alias=alias, short=first_name(given, language))
+
+
+def _related(fact: Fact) -> tuple[str, str, EntityKind] | None:
+    """Return how a fact relates its subject, to what, and what kind that is; None: it names nothing else."""
+    if fact.value == "yes":
+        relation, _, value = fact.attribute.partition(" ")
+        kind: EntityKind = "thing"
+    else:
+        relation, value, kind = fact.attribute, fact.value, _KINDS.get(fact.attribute, "unknown")
+    is_name = (
+        value and value != "no" and not value.startswith(DENIAL) and not _AMOUNT_OR_ADDRESS.search(value)
+    )
+    if relation in _NO_ENTITIES or not is_name or len(value.split()) > _MAX_WORDS:
+        return None
+    return relation, value, kind
+
+
+def _row(name: str, user_id: str, kind: EntityKind, relation: str, language: str) -> EntityRow:
+    alias = normalized(name)
+    short = first_name(name, language) if kind == "person" else ""
+    return EntityRow(user_id, "" if user_id else alias, name, alias, short, kind, relation)
+
+
+def _as_written(value: str, content: str) -> str:
+    """Return a value as the fact's sentence writes it; the value itself is in lower case.
+
+    >>> _as_written("porto", "Ann lives in Porto."), _as_written("vienna", "Ann wohnt in Wien.")
+    ('Porto', 'vienna')
+    """
+    found = pattern(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE).search(content)
+    return found[0] if found else value
