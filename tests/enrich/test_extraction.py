@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.enrich import extraction, extractive, passages, session_entities, summary_merging
+from pipeline.enrich import extraction, extractive, passages, session_entities
 from pipeline.enrich.passages import Passage
 from pipeline.enrich.protocols import People, Source
 from pipeline.enrich.stated_facts.extractor import RuleExtractor
-from schemas.sessions import Message, Summary
+from schemas.sessions import Message
 from tests.text.builders import message
 from tests.text.growth import MOST_TIMES, times_as_long
 
@@ -63,15 +63,10 @@ def facts(said: Sequence[Message], language: str = "english") -> object:
     return RuleExtractor().extract(said, people=people, source=Source(language=language))
 
 
-def rolled_up(said: Sequence[Message]) -> object:
-    return summary_merging.combine([Summary(summary=each.content) for each in said], "russian")
-
-
 READERS: dict[str, Callable[[Sequence[Message]], object]] = {
     "summary": partial(extractive.summarize, language="russian"),
     "facts": facts,
     "graph": partial(session_entities.found_in, language="russian"),
-    "rollup": rolled_up,
 }
 
 
