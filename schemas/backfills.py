@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from schemas.base import Closed, Frozen
 from schemas.messages import Id, Time
 
-BackfillKind = Literal["embed", "summarize", "extract", "sessionize", "answers"]
+BackfillKind = Literal["embed", "summarize", "rollup", "extract", "sessionize", "answers"]
 BackfillState = Literal["running", "paused", "cancelled", "completed", "failed"]
 
 
@@ -23,7 +23,8 @@ class BackfillRequest(Closed):
     until: Time | None = None
     """Only messages sent, sessions ended or questions asked before this time."""
     missing_only: bool = True
-    """Only messages without a vector, sessions without a current summary, or answers that were not remembered."""
+    """Only messages without a vector, sessions without a current summary, weeks without one, or answers that were not
+    remembered."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """The number of rows after which to stop."""
     batch_size: Annotated[int, Field(ge=1, le=10_000)] = 100

@@ -111,8 +111,8 @@ class Settings(BaseSettings):
     session_summary_version: Annotated[int, Field(ge=1)] = _also("CONTEXT_", "SESSION_SUMMARY_VERSION", 1)
     """Version of the summaries. Raise it to have a backfill summarize sessions again."""
     rollups_enabled: bool = False
-    """Whether the summaries of each past week of a chat are summarized together, by the same model as sessions, for
-    contexts that ask for them (`rollups`)."""
+    """Whether a language model that summarizes sessions also summarizes each past week of a chat, from their summaries,
+    for questions that name a time ("last week", "in October"). With `extractive-v1` no week is summarized."""
     session_rolling_messages: Annotated[int, Field(ge=4, le=10000)] = 60
     """An open session is summarized after this many new messages …"""
     session_rolling_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 6000
@@ -255,6 +255,10 @@ class Settings(BaseSettings):
         if self.memory_model is not None:
             return self.memory_model
         return RULES if self.session_summary_model == EXTRACTIVE else self.session_summary_model
+
+    def rolls_up(self) -> bool:
+        """Tell whether weeks are summarized."""
+        return self.rollups_enabled and self.session_summary_model != EXTRACTIVE
 
     def summary_canaries(self) -> frozenset[str]:
         """Return the chats that alone a language model summarizes; none: all."""

@@ -9,7 +9,7 @@ TABLES: dict[str, str] = (
     import_module("migrations.versions.0001_first_schema").TABLES
     | import_module("migrations.versions.0002_llm_calls").TABLES
     | import_module("migrations.versions.0005_learned_memories").TABLES
-    | import_module("migrations.versions.0018_named_in_memories").TABLES
+    | import_module("migrations.versions.0017_named_in_memories").TABLES
     | import_module("migrations.versions.0007_weekly_rollups").TABLES
     | import_module("migrations.versions.0010_message_cues").TABLES
     | import_module("migrations.versions.0013_pruned_senders").TABLES

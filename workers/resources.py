@@ -24,6 +24,7 @@ from pipeline.clients.protocols import Embedder
 from pipeline.enrich import embed, rollups, summarize, weeks
 from pipeline.enrich.fact_model import LanguageModelExtractor
 from pipeline.enrich.kept_on_request import RequestExtractor
+from pipeline.enrich.language_model import LanguageModelSummarizer
 from pipeline.enrich.protocols import Summarizer
 from pipeline.enrich.summarizers import make_summarizer
 from pipeline.enrich.summary_policy import Rollout, SummaryPolicy
@@ -144,18 +145,18 @@ def _summarizer(held: Resources) -> Handler:
             rollout=Rollout(chats=settings.summary_canaries(), every=settings.session_summary_every),
             lease_seconds=settings.lease_seconds,
             extracts_when_spent=settings.llm_budget_spent == "extract",
-            rollup_after_seconds=weeks.SETTLE_SECONDS if settings.rollups_enabled else None,
+            rollup_after_seconds=weeks.SETTLE_SECONDS if settings.rolls_up() else None,
         ),
     )
 
 
 def _roller(held: Resources) -> Handler:
     settings = held.settings
+    client = _make_summarizer(held)
     return rollups.roller(
         held.database,
-        _make_summarizer(held),
+        client if settings.rolls_up() and isinstance(client, LanguageModelSummarizer) else None,
         version=settings.session_summary_version,
-        enabled=settings.rollups_enabled,
         model_chats=settings.summary_canaries(),
         lease_seconds=settings.lease_seconds,
     )

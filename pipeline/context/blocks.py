@@ -30,9 +30,9 @@ def sessions(
 
 
 def rollups(weeks: Sequence[RetrievedWeek], parameters: Parameters, cap: int, wording: Wording) -> Section:
-    """Offer the summaries of the weeks that fit best, each with its dates and topics."""
+    """Offer the summaries of the weeks that a question names, each with its dates and topics."""
     entries = []
-    for week in weeks[: parameters.rollups]:
+    for week in weeks[: parameters.sessions]:
         last = week.monday + timedelta(days=6)
         topics = f" ({truncate.one_line(', '.join(week.topics[:4]))})" if week.topics else ""
         summary = truncate.shortened(truncate.one_line(week.summary), parameters.session_chars)
@@ -41,8 +41,7 @@ def rollups(weeks: Sequence[RetrievedWeek], parameters: Parameters, cap: int, wo
             id=str(week.id),
             text=f"- {wording.day(week.monday)} – {wording.day(last)}{topics}: {summary}",
             at=week.started_at,
-            score=week.score,
-            reason="a week whose summary holds words of the question",
+            reason="a week of a time that the question names",
         )
         entries.append(entry_of(item, (week.monday,)))
     return Section(kind="rollups", heading=wording.rollups, entries=entries, cap=cap)

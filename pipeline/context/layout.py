@@ -219,7 +219,7 @@ class Layout:
         )
         documents = memory_block.documents(known.passages, cap, self.asked, wording, page.count)
         filled.fill(documents, keep_free=keep_free)
-        rollup_cap = int(self.budget * parameters.rollup_share)
+        rollup_cap = int(self.budget * parameters.session_share)
         rollups = blocks.rollups(self.found.weeks, parameters, rollup_cap, wording)
         filled.fill(rollups, keep_free=keep_free)
         return filled, known

@@ -1,7 +1,9 @@
 """Roll up the weeks of a chat: summarize the summaries of a week's sessions.
 
-A job is due once its week is over, and again whenever one of its sessions is summarized later. What is saved is made
-of the summaries as they are then: if one has changed meanwhile, the job is done again.
+A job is due once its week is over, and again whenever one of its sessions is summarized later. A language model writes
+the summary; where there is none, or it gives no usable answer, or the week has one session only, whose summary says as
+much, there is no rollup. What is saved is made of the sessions' summaries as they are then: if one has changed
+meanwhile, the job is done again.
 """
 
 from collections.abc import Sequence
@@ -14,20 +16,18 @@ from zoneinfo import ZoneInfo
 import structlog
 from sqlalchemy import Connection, Row
 
-from pipeline.enrich import extraction, summary_merging, weeks
+from pipeline.enrich import weeks
 from pipeline.enrich.language_model import LanguageModelSummarizer
-from pipeline.enrich.protocols import Source, Summarizer
+from pipeline.enrich.protocols import Source
 from pipeline.enrich.session_summary import stored_summary
-from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.store import chats
 from pipeline.store import rollups as store
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
-from pipeline.store.rollups import Week
-from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected
-from schemas.sessions import EXTRACTIVE, Summary
+from pipeline.store.rollups import MIN_SESSIONS, Week
+from schemas.errors import LeaseLost
 
 log = structlog.get_logger(__name__)
 
@@ -36,32 +36,31 @@ log = structlog.get_logger(__name__)
 class _How:
     """How weeks are rolled up."""
 
+    client: LanguageModelSummarizer | None
     version: int
-    enabled: bool
     model_chats: frozenset[str]
     lease_seconds: float
 
 
 def roller(
     database: Database,
-    client: Summarizer,
+    client: LanguageModelSummarizer | None,
     *,
     version: int,
-    enabled: bool,
     model_chats: frozenset[str] = frozenset(),
     lease_seconds: float = 120,
 ) -> runner.Handler:
-    """Make the handler of `rollup` jobs: each claim is a week of a chat; unless `enabled`, none is made.
+    """Make the handler of `rollup` jobs: each claim is a week of a chat; without a `client` none is made.
 
-    A language model is asked only about `model_chats`, if there are any. Nothing is done for a week whose rollup is
-    made of the same summaries by the same model and of this `version`.
+    The model is asked only about `model_chats`, if there are any. Nothing is done for a week whose rollup is made of
+    the same summaries by the same model and of this `version`.
     """
-    how = _How(version=version, enabled=enabled, model_chats=model_chats, lease_seconds=lease_seconds)
+    how = _How(client=client, version=version, model_chats=model_chats, lease_seconds=lease_seconds)
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
         for claim in claims:
             try:
-                _roll_up(database, tenant_id, claim, client, how)
+                _roll_up(database, tenant_id, claim, how)
             except LeaseLost:
                 # erased or moved meanwhile, or slower than its lease: no failure
                 log.info("rollup_overtaken", key=claim.key, trace_id=claim.trace_id)
@@ -70,16 +69,19 @@ def roller(
     return handle
 
 
-def _roll_up(database: Database, tenant_id: str, claim: Claim, client: Summarizer, how: _How) -> None:
-    week = Week.of_key(claim.key)
-    if how.model_chats and week.chat_id not in how.model_chats:
-        client = ExtractiveSummarizer()
+def _roll_up(database: Database, tenant_id: str, claim: Claim, how: _How) -> None:
+    week, client = Week.of_key(claim.key), how.client
     with database.tenant(tenant_id) as connection:
         chat = chats.get(connection, week.chat_id)
-        read = _read(connection, week, chat) if chat is not None and how.enabled and chat.memory else []
-        if chat is None or not read or _is_current(store.get(connection, week), read, client, how):
-            if how.enabled and not read:
-                store.drop(connection, week)
+        if client is None or (how.model_chats and week.chat_id not in how.model_chats):
+            runner.finish(connection, [claim])
+            return
+        read = _read(connection, week, chat) if chat is not None and chat.memory else []
+        if chat is None or len(read) < MIN_SESSIONS:
+            store.drop(connection, week)
+            runner.finish(connection, [claim])
+            return
+        if _is_current(store.get(connection, week), read, client.model, how):
             runner.finish(connection, [claim])
             return
     source = Source(
@@ -91,10 +93,9 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, client: Summarize
     )
     in_order = sorted(read, key=lambda row: (row.started_at, row.id))
     parts = [summary for row in in_order if (summary := stored_summary(row)) is not None]
-    summary, model = _combined(client, parts, ZoneInfo(chat.time_zone), source)
+    summary = client.combine(parts, time_zone=ZoneInfo(chat.time_zone), source=source)
     with database.tenant(tenant_id) as connection:
-        if isinstance(client, LanguageModelSummarizer):
-            client.forget_answers(connection, source)
+        client.forget_answers(connection, source)
         # locked: an erasure waits, and then finds the rollup
         if _hash(_read(connection, week, chat, held=True)) == _hash(read):
             store.save(
@@ -104,9 +105,8 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, client: Summarize
                 read,
                 _hash(read),
                 summary,
-                model=model,
+                model=client.model,
                 version=how.version,
-                language=chat.language,
             )
             runner.finish(connection, [claim])
         else:
@@ -120,29 +120,14 @@ def _read(connection: Connection, week: Week, chat: Chat, *, held: bool = False)
     )
 
 
-def _is_current(known: Row[Any] | None, read: Sequence[Row[Any]], client: Summarizer, how: _How) -> bool:
+def _is_current(known: Row[Any] | None, read: Sequence[Row[Any]], model: str, how: _How) -> bool:
     """Tell whether a week's rollup is what would be made of these sessions now."""
     if known is None:
         return False
-    return (bytes(known.source_hash), known.model, known.version) == (_hash(read), client.model, how.version)
+    return (bytes(known.source_hash), known.model, known.version) == (_hash(read), model, how.version)
 
 
 def _hash(read: Sequence[Row[Any]]) -> bytes:
     """Hash which summaries these are (BLAKE2b, 16 bytes)."""
     made_of = [(row.id, row.summary_revision, row.summary_created_at.timestamp()) for row in read]
     return blake2b(repr(made_of).encode(), digest_size=16).digest()
-
-
-def _combined(
-    client: Summarizer, parts: Sequence[Summary], zone: ZoneInfo, source: Source
-) -> tuple[Summary, str]:
-    """Combine summaries, by extraction where no language model is set up or it gives no usable answer."""
-    if isinstance(client, LanguageModelSummarizer):
-        try:
-            return client.combine(parts, time_zone=zone, source=source), client.model
-        except (ProviderFailed, ProviderRejected) as error:
-            if source.claim is not None:
-                reason = runner.fail(source.claim, error)
-                log.warning("rollup_extracted", key=source.claim.key, error=reason)
-    with extraction.turn(source):
-        return summary_merging.combine(parts, source.language), EXTRACTIVE

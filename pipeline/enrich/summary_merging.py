@@ -1,55 +1,16 @@
-"""Merge summaries without a model: one that goes on from another, and several as one."""
+"""Continue a summary without a model by that of what was said since."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 
-from pipeline.enrich import extraction, passages
-from pipeline.enrich.passages import MAX_CHARS, MAX_PASSAGE_CHARS, Passage
-from pipeline.text.cues import FALLBACK
+from pipeline.enrich.passages import MAX_CHARS, MAX_PASSAGE_CHARS
 from pipeline.text.dialogue_acts import Sentence
-from pipeline.text.keyphrases import weights_of
 from pipeline.text.sentences import sentences, terms, words
 from pipeline.text.truncate import shortened
 from schemas.sessions import Summary
 
 MAX_TOPICS = 8
 MAX_ITEMS = 8  # of each list
-
-
-def combine(parts: Sequence[Summary], language: str = FALLBACK) -> Summary:
-    """Summarize at least one summary, in order of time, as one: the sentences that say most, and what recurs."""
-    chars = extraction.chars_of_each([part.summary for part in parts])
-    said = [
-        Sentence(
-            message=number,
-            speaker="",
-            text=one,
-            words=tuple(words(one)),
-            terms=terms(words(one), language),
-            language=language,
-        )
-        for number, part in enumerate(parts)
-        for one in sentences(part.summary[:chars])
-    ]
-    split = [
-        Passage(
-            speaker="",
-            text=shortened(each.text, 2 * MAX_PASSAGE_CHARS),
-            terms=frozenset(each.terms),
-            factor=passages.person_factor(each),
-        )
-        for each in said
-    ]
-    chosen = passages.choose(split, weights_of(said, ()), MAX_CHARS)
-    return Summary(
-        summary=" ".join(passage.text for passage in chosen) or parts[0].summary,
-        topics=_recurring([part.topics for part in parts])[:MAX_TOPICS],
-        decisions=_merged(*(part.decisions for part in parts))[-MAX_ITEMS:],
-        open_questions=_merged(*(part.open_questions for part in parts))[-MAX_ITEMS:],
-        action_items=_merged(*(part.action_items for part in parts))[-MAX_ITEMS:],
-        entities=_recurring([part.entities for part in parts])[:24],
-    )
 
 
 def continued(previous: Summary, new: Summary, said: Sequence[Sentence], language: str) -> Summary:
@@ -92,12 +53,6 @@ def _condensed(previous: Summary, subjects: Sequence[str], language: str) -> str
             kept.append((index, text))
             room -= len(text) + 1
     return " ".join(text for _, text in sorted(kept))
-
-
-def _recurring(lists: Sequence[Sequence[str]]) -> list[str]:
-    """Return the items of all lists, each once, those of most lists first."""
-    count = Counter(item.lower() for items in lists for item in {each.lower() for each in items})
-    return sorted(_merged(*lists), key=lambda item: -count[item.lower()])
 
 
 def _merged(*lists: Sequence[str]) -> list[str]:

@@ -145,8 +145,7 @@ def _index(
         if not more:
             indexed = store.index_sessions(connection, chat_id, chat.language, INDEXED_AT_ONCE)
             _redo(connection, tenant_id, chat, indexed, policy.for_chat(chat))
-            weeks = store.index_weeks(connection, chat_id, chat.language, INDEXED_AT_ONCE)
-            more = indexed.more or weeks
+            more = indexed.more
         if not more:
             store.indexed(connection, chat_id)
         if claim is not None:

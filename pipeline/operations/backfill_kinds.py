@@ -32,6 +32,8 @@ class Current:
     summary_model: str = EXTRACTIVE
     # in these chats only; empty: in all
     summary_chats: frozenset[str] = frozenset()
+    # it summarizes weeks, too
+    rolls_up: bool = False
     # facts of a language model replace those of the rules, in the same chats
     learning_model: str = RULES
 
@@ -44,6 +46,7 @@ class Current:
             min_messages=settings.session_min_messages,
             summary_model=settings.session_summary_model,
             summary_chats=settings.summary_canaries(),
+            rolls_up=settings.rolls_up(),
             learning_model=settings.learning_model(),
         )
 
@@ -111,6 +114,18 @@ class _Summarize(BackfillKind):
         }
 
 
+class _RollUp(BackfillKind):
+    sources = ("rollup",)
+    follows = "rollup"
+
+    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
+        if not current.rolls_up:
+            raise InvalidInput(
+                "weeks are summarized with BACKSCROLL_ROLLUPS_ENABLED and a language model only", field="kind"
+            )
+        return {"model_chats": sorted(current.summary_chats)}
+
+
 class _Extract(BackfillKind):
     sources = ("extract",)
     follows = "extract"
@@ -148,6 +163,7 @@ class _Answers(BackfillKind):
 KINDS: dict[str, BackfillKind] = {
     "embed": _Embed(),
     "summarize": _Summarize(),
+    "rollup": _RollUp(),
     "extract": _Extract(),
     "sessionize": _Sessionize(),
     "answers": _Answers(),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pipeline.question import names
+from pipeline.question import languages, names, overview
 from pipeline.question.time_preference import Timed
 from pipeline.text import answer_types, calendar, exact_match, figures
 from pipeline.text.cues import AnswerType
@@ -43,8 +43,10 @@ class Question:
     names: tuple[str, ...] = ()
     # what it asks for
     asks: frozenset[AnswerType]
-    # the language that it is read in
+    # the languages that it is read in: its own, where that is another than the chat's, and the chat's
     language: str
+    # whether it asks what was said at all, at the times and by the people that it names
+    overview: bool = False
     # the times that it names, each from … until, the end not included, in order of time
     spans: tuple[Span, ...]
     # of these, those that go back to the chat's beginning or on until now: "before March", "since May", "this year"
@@ -63,13 +65,14 @@ class Question:
 
 
 def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, language: str) -> Question:
-    """Parse a question in a language; `people` are the participants' display names and handles.
+    """Parse a question in a chat's language or another; `people` are the participants' display names and handles.
 
     A date without a year means every year from `earliest` to `now`, in the time zone of `now`, from which "yesterday"
     and the like count. A name or date inside quotation marks or an identifier is neither.
     """
     parts = {part.casefold() for person in people for part in (person, *_WORD.findall(person))}
     parts |= {part.lstrip("@") for part in parts}
+    language = languages.read_in(text, language, parts)
     exact, content, marked = exact_match.taken(text, parts | figures.written_in(text))
     # the words of times that count from now stay: "the camping trip last year" may be called that in the talk
     times, content = calendar.times(content, earliest, now, language, parts)
@@ -85,6 +88,9 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
         names=named.names,
         asks=answer_types.asked(text, language),
         language=language,
+        overview=any(start < now for start, _ in times)
+        and not exact
+        and overview.asks_for_all(content, language),
         spans=tuple(sorted(set(times))),
         open_spans=frozenset(span for span in times if span[0] <= earliest or span[0] <= now <= span[1]),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),

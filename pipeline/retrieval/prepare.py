@@ -79,7 +79,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     if brief:
         question = replace(question, content=" ".join((question.content, *brief)))
     mention = (
-        temporal_anchor.mention(request.text, chat.language) if weights.date and request.memory else None
+        temporal_anchor.mention(request.text, question.language) if weights.date and request.memory else None
     )
     if mention is not None and any(mention.text in piece.text for piece in question.exact):
         mention = None

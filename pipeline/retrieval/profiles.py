@@ -42,13 +42,10 @@ class Parameters:
     history_yields: Annotated[int, (0, 1)] = 1
     # words of recent talk that are added to a question that leans on it
     brief_words: Count = 12
-    # summaries of the best sessions, with time window and topics
+    # summaries of the best sessions, with time window and topics; as many of the weeks that the question names
     sessions: Count = 3
     session_chars: Size = 420
     session_share: Share = 0.1
-    # summaries of the earlier weeks that fit best
-    rollups: Count = 0
-    rollup_share: Share = 0.25
     # the best messages, of them the most of one session …
     messages: Count = 100
     messages_per_session: Count = 100

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.checks import EMBEDDABLE
+from pipeline.store.rollups import MIN_SESSIONS
 from pipeline.store.statements import number, run
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.facts import RULES
@@ -155,6 +156,22 @@ SOURCES = {
         WHERE t.status IN ('closed', 'summarized', 'failed', 'skipped') AND t.message_count >= :min_messages
             AND {_filters("ended_at")}
     """,
+    "rollup": f"""
+        SELECT key AS position, key, chat, tokens, NOT EXISTS (
+            SELECT 1 FROM rollups r WHERE r.chat_id = week.chat AND r.week = week.monday) AS missing
+        FROM (
+            SELECT to_char(monday, 'YYYY-MM-DD:') || t.chat_id AS key, t.chat_id AS chat, monday,
+                sum(length(t.summary_text)) / 4 AS tokens
+            FROM conversation_sessions t JOIN chats c ON c.tenant_id = t.tenant_id AND c.chat_id = t.chat_id
+                CROSS JOIN LATERAL (
+                    SELECT date_trunc('week', t.started_at AT TIME ZONE c.time_zone)::date AS monday) began
+            WHERE t.status <> 'merged' AND t.summary_text IS NOT NULL AND c.memory
+                AND monday + 7 <= now() AT TIME ZONE c.time_zone
+                AND (t.chat_id = ANY(CAST(:model_chats AS text[])) OR cardinality(CAST(:model_chats AS text[])) = 0)
+                AND {_filters("ended_at")}
+            GROUP BY t.chat_id, monday HAVING count(*) >= {MIN_SESSIONS}
+        ) week
+    """,
     "extract": f"""
         SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat, t.token_count AS tokens,
             (t.facts_revision IS DISTINCT FROM t.revision OR (:by_model AND t.facts_model = '{RULES}' AND (
@@ -178,7 +195,8 @@ SOURCES = {
 
 def _type(source: str) -> str:
     """Return the type of a source's positions."""
-    return {"sessionize": "text", "answers": "text", "embed_memories": "uuid"}.get(source, "bigint")
+    types = {"sessionize": "text", "answers": "text", "rollup": "text", "embed_memories": "uuid"}
+    return types.get(source, "bigint")
 
 
 def window(
@@ -246,7 +264,8 @@ def outstanding(
     With `missing_only`, only of rows that are missing something; without, only jobs pending since `raised_until`.
     """
     kind, _, _ = source.partition("_")
-    prefix = {"embed_messages": "message:", "embed_memories": "memory:"}.get(source, "session:")
+    prefixes = {"embed_messages": "message:", "embed_memories": "memory:", "rollup": ""}
+    prefix = prefixes.get(source, "session:")
     # from the job to its object: the other way round all that is stored would be looked at
     asked = f"""
         FROM (SELECT *, CASE WHEN starts_with(key, '{prefix}')

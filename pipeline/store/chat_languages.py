@@ -69,11 +69,6 @@ _INDEX_SESSIONS = text(f"""
     )
     SELECT c.id, c.differs, whole.id IS NOT NULL AS summarized FROM changed c LEFT JOIN whole ON whole.id = c.id
 """)
-_INDEX_ROLLUPS = text(f"""
-    UPDATE rollups SET language = :language WHERE id = ANY(ARRAY(
-        SELECT id FROM rollups
-        {_OTHER}))
-""")
 _DONE = text("UPDATE chats SET words_after = NULL WHERE chat_id = :chat")
 _SHARES = text("""
     SELECT language, sum(message_count)::bigint FROM chats WHERE moved_to IS NULL AND message_count > 0
@@ -164,12 +159,6 @@ def index_sessions(connection: Connection, chat_id: str, language: str, limit: i
         changed=[row.id for row in rows if row.differs],
         summarized=[row.id for row in rows if row.summarized],
     )
-
-
-def index_weeks(connection: Connection, chat_id: str, language: str, limit: int) -> bool:
-    """Index the next weeks of a chat in a language; tell whether there may be more."""
-    given = {"chat": chat_id, "language": language, "limit": limit}
-    return run(connection, _INDEX_ROLLUPS, **given).rowcount == limit
 
 
 def indexed(connection: Connection, chat_id: str) -> None:

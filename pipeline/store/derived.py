@@ -60,7 +60,8 @@ _COUNT_TEXT = text("""
     SELECT (SELECT count(*) FROM conversation_sessions
             WHERE position(:content IN coalesce(summary_text, '') || search_text) > 0)
         + (SELECT count(*) FROM memories WHERE position(:content IN content) > 0)
-        + (SELECT count(*) FROM rollups WHERE position(:content IN search_text) > 0)
+        + (SELECT count(*) FROM rollups WHERE position(:content IN summary_text) > 0 OR position(
+            :json IN concat_ws(' ', topic_tags, decisions, open_questions, action_items, entities)) > 0)
         + (SELECT count(*) FROM memory_evidence WHERE position(:content IN content) > 0)
         + (SELECT count(*) FROM pending_changes WHERE position(:content IN content) > 0)
         + (SELECT count(*) FROM query_log

@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store import jobs
-from pipeline.store.statements import column, run
+from pipeline.store.statements import arrays, column, run
 from schemas.kinds import ROLLUP
 from schemas.sessions import Summary
 
@@ -25,15 +25,14 @@ _HOLD_WEEK = text(f"{_OF_WEEK} FOR SHARE")
 _GET = text("SELECT id, source_hash, model, version FROM rollups WHERE chat_id = :chat AND week = :week")
 _SAVE = text("""
     INSERT INTO rollups (tenant_id, chat_id, week, started_at, ended_at, session_ids, source_hash, summary_text,
-        topic_tags, decisions, open_questions, action_items, entities, model, version, search_text, language)
+        topic_tags, decisions, open_questions, action_items, entities, model, version)
     VALUES (:tenant, :chat, :week, :started, :ended, :sessions, :hash, :summary,
-        :topics, :decisions, :open_questions, :action_items, :entities, :model, :version, :search_text, :language)
+        :topics, :decisions, :open_questions, :action_items, :entities, :model, :version)
     ON CONFLICT (tenant_id, chat_id, week) DO UPDATE SET started_at = excluded.started_at,
         ended_at = excluded.ended_at, session_ids = excluded.session_ids, source_hash = excluded.source_hash,
         summary_text = excluded.summary_text, topic_tags = excluded.topic_tags, decisions = excluded.decisions,
         open_questions = excluded.open_questions, action_items = excluded.action_items,
-        entities = excluded.entities, model = excluded.model, version = excluded.version,
-        search_text = excluded.search_text, language = excluded.language, created_at = now()
+        entities = excluded.entities, model = excluded.model, version = excluded.version, created_at = now()
 """)
 _DROP = text("DELETE FROM rollups WHERE chat_id = :chat AND week = :week")
 _CLEAR = text(
@@ -42,14 +41,18 @@ _CLEAR = text(
 _DROP_OF_CHAT = text("DELETE FROM rollups WHERE chat_id = :chat RETURNING week")
 # a date and a colon are before the chat
 _KEYS_OF_CHAT = text(f"SELECT key FROM jobs WHERE kind = '{ROLLUP}' AND substr(key, 12) = :chat ORDER BY key")
-_MATCHING = text("""
-    SELECT id, week, started_at, ended_at, summary_text, topic_tags, length(tsv) AS size,
-        (SELECT jsonb_object_agg(t.lexeme, cardinality(t.positions)) FROM unnest(tsv) t
-            WHERE t.lexeme = ANY(:words)) AS terms,
-        count(*) OVER () AS weeks, avg(length(tsv)) OVER () AS mean_size
-    FROM rollups WHERE chat_id = :chat
+# A week is of the year and month of its Thursday, as in ISO 8601.
+_OF_TIMES = text("""
+    SELECT id, week, started_at, ended_at, summary_text, topic_tags FROM rollups
+    WHERE chat_id = :chat AND EXISTS (
+        SELECT 1 FROM unnest(CAST(:first AS date[]), CAST(:until AS date[])) AS time (first, until)
+        WHERE week + 3 >= first AND week + 3 < until)
+    ORDER BY week
 """)
 _HOLD = text("SELECT id FROM rollups WHERE id = ANY(:ids) ORDER BY id FOR KEY SHARE")
+
+MIN_SESSIONS = 2
+"""Summarized sessions that a week must have to be rolled up."""
 
 
 class Week(NamedTuple):
@@ -94,7 +97,6 @@ def save(
     *,
     model: str,
     version: int,
-    language: str,
 ) -> None:
     """Write the rollup of a week from the sessions that were read."""
     given = {
@@ -110,10 +112,8 @@ def save(
         ended=max(row.ended_at for row in read),
         sessions=[row.id for row in read],
         hash=source_hash,
-        search_text=summary.search_text(),
         model=model,
         version=version,
-        language=language,
         **given,
     )
 
@@ -142,9 +142,9 @@ def drop_of_chat(connection: Connection, tenant_id: str, chat_id: str, into: str
         jobs.enqueue(connection, tenant_id, ROLLUP.name, again, lane=into)
 
 
-def of_chat(connection: Connection, chat_id: str, words: Sequence[str]) -> Sequence[Row[Any]]:
-    """Return a chat's rollups, each with how often it holds each of these lexemes."""
-    return run(connection, _MATCHING, chat=chat_id, words=words).all()
+def of_times(connection: Connection, chat_id: str, times: Sequence[tuple[date, date]]) -> Sequence[Row[Any]]:
+    """Return a chat's rollups of the weeks whose Thursday is in one of these times, each from … until a day."""
+    return run(connection, _OF_TIMES, chat=chat_id, **arrays("first until", times)).all()
 
 
 def hold(connection: Connection, ids: Sequence[int]) -> int:

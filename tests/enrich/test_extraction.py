@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.enrich import extraction, extractive, passages, summary_merging
+from pipeline.enrich import extraction, extractive, passages
 from pipeline.enrich.kept_on_request import RequestExtractor
 from pipeline.enrich.passages import Passage
 from pipeline.enrich.protocols import People, Source
-from schemas.sessions import Message, Summary
+from schemas.sessions import Message
 from tests.text.builders import message
 from tests.text.growth import MOST_TIMES, times_as_long
 
@@ -63,14 +63,9 @@ def facts(said: Sequence[Message]) -> object:
     return RequestExtractor().extract(said, people=People(kind="direct", agent="Пип"))
 
 
-def rolled_up(said: Sequence[Message]) -> object:
-    return summary_merging.combine([Summary(summary=each.content) for each in said], "russian")
-
-
 READERS: dict[str, Callable[[Sequence[Message]], object]] = {
     "summary": partial(extractive.summarize, language="russian"),
     "facts": facts,
-    "rollup": rolled_up,
 }
 
 

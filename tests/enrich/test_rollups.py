@@ -1,37 +1,40 @@
 """The weeks of a chat are rolled up from the summaries of their sessions, and change and go with them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipeline.clients.protocols import Completion
 from pipeline.context import build_context, query_log
-from pipeline.enrich import rollups, summarize, summary_merging
-from pipeline.enrich.protocols import Summarizer
-from pipeline.enrich.summarizers import ExtractiveSummarizer, make_summarizer
+from pipeline.enrich import rollups, summarize
+from pipeline.enrich.language_model import LanguageModelSummarizer
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept, chat_moves
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Handler, Policy
-from pipeline.llm.gateway import Gateway
+from pipeline.operations import backfill
+from pipeline.operations.backfill_kinds import Current
 from pipeline.store.database import Database
+from schemas.backfills import BackfillRequest
 from schemas.context import AnswerIn, Context
+from schemas.errors import InvalidInput
 from schemas.forgetting import Subject
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
-from schemas.sessions import EXTRACTIVE, Summary
+from schemas.sessions import Summary
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, message
-from tests.llm.chat_models import ScriptedModel
+from tests.llm.chat_models import ScriptedModel, retold, summarizing
 from tests.test_pipeline import place, rows, run
 
 CHAT = ChatIn(chat_id="test:1", title="One", time_zone="Europe/Lisbon")
 DAY = 24 * 60
+# the two weeks of `two_weeks` are then "last month"
+LATER, MODEL = EPOCH + timedelta(days=35), "gpt-4.1-mini"
 WEEKS = "SELECT week::text, cardinality(session_ids), model FROM rollups ORDER BY week"
 
 BOILER = "Ann said that the boiler is broken. She asked who repairs it. They decided to replace the boiler."
@@ -54,39 +57,39 @@ def summarizer(database: Database) -> Handler:
     )
 
 
-def roller(database: Database, client: Summarizer | None = None, *, enabled: bool = True) -> Handler:
-    return rollups.roller(database, client or ExtractiveSummarizer(), version=1, enabled=enabled)
+def roller(database: Database, client: LanguageModelSummarizer | None = None) -> Handler:
+    return rollups.roller(database, client or summarizing(database, ScriptedModel(retold)), version=1)
 
 
 @pytest.fixture
 def work(database: Database, rules: SessionPolicy, policy: Policy) -> Callable[..., int]:
     """Do everything that is due; how many weeks were looked at."""
 
-    def do(client: Summarizer | None = None, *, enabled: bool = True) -> int:
+    def do(client: LanguageModelSummarizer | None = None) -> int:
         place(database, rules, policy)
         run(database, "summarize", summarizer(database), policy)
-        return run(database, "rollup", roller(database, client, enabled=enabled), policy)
+        return run(database, "rollup", roller(database, client), policy)
 
     return do
 
 
 @pytest.fixture
 def two_weeks(database: Database, work: Callable[..., int]) -> Database:
-    """The boiler and the marina in one week, the roof in the next."""
-    said = [*session(0, "boiler"), *session(2, "marina"), *session(8, "roof")]
+    """The boiler and the marina in one week, the roof and the fence in the next."""
+    said = [*session(0, "boiler"), *session(2, "marina"), *session(8, "roof"), *session(10, "fence")]
     accept.accept(database, TENANT, CHAT, said)
     assert work() == 2
     return database
 
 
-def asked(database: Database, question: str, as_of: datetime | None = None, **parameters: float) -> Context:
+def asked(database: Database, question: str, as_of: datetime | None = LATER, **parameters: float) -> Context:
     query = ContextQuery(
         chat_id=CHAT.chat_id,
         user_id="test:ann",
         query=question,
         include_history=False,
         as_of=as_of,
-        parameters=parameters or {"rollups": 1, "sessions": 0, "messages": 0},
+        parameters=parameters,
     )
     return build_context(database, TENANT, query, embedder=None, settings=Settings(_env_file=None))
 
@@ -96,8 +99,8 @@ def block(context: Context) -> str:
 
 
 def test_the_sessions_of_a_week_are_rolled_up_together(two_weeks: Database) -> None:
-    assert rows(two_weeks, WEEKS) == [("2026-03-02", 2, EXTRACTIVE), ("2026-03-09", 1, EXTRACTIVE)]
-    ((told,),) = rows(two_weeks, "SELECT search_text FROM rollups WHERE week = '2026-03-02'")
+    assert rows(two_weeks, WEEKS) == [("2026-03-02", 2, MODEL), ("2026-03-09", 2, MODEL)]
+    ((told,),) = rows(two_weeks, "SELECT summary_text FROM rollups WHERE week = '2026-03-02'")
     assert "boiler" in str(told)
     assert "marina" in str(told)
     assert "roof" not in str(told)
@@ -110,9 +113,9 @@ def test_a_week_is_one_of_the_chat_s_own_clock(database: Database, work: Callabl
         m.model_copy(update={"sent_at": start + timedelta(minutes=n)})
         for n, m in enumerate(session(0, "clock"))
     ]
-    accept.accept(database, TENANT, CHAT, late)
+    accept.accept(database, TENANT, CHAT, [*late, *session(29, "boiler")])
     work()
-    assert rows(database, WEEKS) == [("2026-03-30", 1, EXTRACTIVE)]
+    assert rows(database, WEEKS) == [("2026-03-30", 2, MODEL)]
 
 
 def test_the_week_that_is_running_waits_for_its_end(database: Database, work: Callable[..., int]) -> None:
@@ -136,37 +139,39 @@ def test_a_session_that_comes_late_changes_its_week_and_no_other(
     accept.accept(two_weeks, TENANT, CHAT, session(4, "garden"))
     assert work() == 1
     after = dict(rows(two_weeks, "SELECT week::text, created_at FROM rollups"))  # type: ignore[arg-type]
-    assert rows(two_weeks, WEEKS)[0] == ("2026-03-02", 3, EXTRACTIVE)
+    assert rows(two_weeks, WEEKS)[0] == ("2026-03-02", 3, MODEL)
     assert after["2026-03-09"] == before["2026-03-09"]
     assert after["2026-03-02"] > before["2026-03-02"]  # type: ignore[operator]
     assert work() == 0
 
 
-def test_nothing_is_rolled_up_where_it_is_off(database: Database, work: Callable[..., int]) -> None:
+def test_a_week_of_one_session_needs_no_rollup(database: Database, work: Callable[..., int]) -> None:
     accept.accept(database, TENANT, CHAT, session(0, "boiler"))
-    assert work(enabled=False) == 1
+    assert work() == 1
     assert rows(database, WEEKS) == []
 
 
-def test_a_language_model_combines_the_summaries(
-    database: Database, work: Callable[..., int], two_weeks: Database
+def test_without_a_language_model_nothing_is_rolled_up(
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
-    model = ScriptedModel(answer(BOTH))
-    client = make_summarizer("scripted", Gateway(database, model))
-    accept.accept(two_weeks, TENANT, CHAT, session(4, "boiler"))
-    work(client)
-    ((summary, by),) = rows(two_weeks, "SELECT summary_text, model FROM rollups WHERE week = '2026-03-02'")
-    assert (summary, by) == (BOTH, model.model)
-    assert rows(two_weeks, "SELECT count(*) FROM llm_answers") == [(0,)]
+    assert not Settings(_env_file=None, rollups_enabled=True).rolls_up()
+    assert Settings(_env_file=None, rollups_enabled=True, session_summary_model="gpt-4.1-mini").rolls_up()
+    accept.accept(database, TENANT, CHAT, [*session(0, "boiler"), *session(2, "marina")])
+    place(database, rules, policy)
+    run(database, "summarize", summarizer(database), policy)
+    assert run(database, "rollup", rollups.roller(database, None, version=1), policy) == 1
+    assert rows(database, WEEKS) == []
 
 
-def test_where_the_model_gives_no_usable_answer_a_week_is_extracted(
+def test_a_model_that_gives_no_usable_answer_leaves_the_week_without_one(
     two_weeks: Database, work: Callable[..., int]
 ) -> None:
-    client = make_summarizer("scripted", Gateway(two_weeks, ScriptedModel(Completion(text="no"))))
+    before = rows(two_weeks, WEEKS)
     accept.accept(two_weeks, TENANT, CHAT, session(4, "garden"))
-    work(client)
-    assert rows(two_weeks, WEEKS)[0] == ("2026-03-02", 3, EXTRACTIVE)
+    work(summarizing(two_weeks, ScriptedModel(Completion(text="no"))))
+    # the job has failed, and is tried again
+    assert rows(two_weeks, "SELECT attempts FROM jobs WHERE kind = 'rollup' AND due_at IS NOT NULL") == [(1,)]
+    assert rows(two_weeks, WEEKS) == before
 
 
 def test_what_is_erased_while_a_model_writes_is_not_saved(
@@ -184,7 +189,7 @@ def test_what_is_erased_while_a_model_writes_is_not_saved(
         erased = False
 
     accept.accept(two_weeks, TENANT, CHAT, session(4, "boiler"))
-    work(make_summarizer("scripted", Gateway(two_weeks, Erasing(answer(BOTH), answer(BOILER)))))
+    work(summarizing(two_weeks, Erasing(answer(BOTH), answer(BOILER))))
     saved = rows(two_weeks, "SELECT summary_text FROM rollups WHERE week = '2026-03-02'")
     assert saved == [(BOILER,)]
 
@@ -192,21 +197,65 @@ def test_what_is_erased_while_a_model_writes_is_not_saved(
 # Shown
 
 
-def test_a_context_shows_the_weeks_that_fit_only_where_it_is_asked_to(two_weeks: Database) -> None:
-    shown = block(asked(two_weeks, "what about the marina?"))
-    assert shown.startswith("Earlier weeks:")
-    assert "2 March 2026 – 8 March 2026" in shown
-    assert "9 March" not in shown
-    both = block(asked(two_weeks, "the marina and the roof?", rollups=5, messages=0))
-    assert both.index("2 March 2026") < both.index("9 March 2026")
-    assert block(asked(two_weeks, "what about the marina?", rollups=0)) == ""
-    # of a week that was not over then nothing is told
+@pytest.mark.parametrize(
+    ("question", "mondays"),
+    [
+        ("what happened in March?", ["2 March 2026", "9 March 2026"]),
+        ("what happened in the week of 4 March 2026?", ["2 March 2026"]),
+        ("qué pasó en la semana del 10 de marzo de 2026?", ["9 March 2026"]),
+        # its sessions say more of a day
+        ("what happened on 5 March 2026?", []),
+        ("what happened in April?", []),
+        ("what about the marina?", []),
+    ],
+)
+def test_a_context_shows_the_weeks_of_the_time_that_is_asked_about(
+    two_weeks: Database, question: str, mondays: list[str]
+) -> None:
+    shown = block(asked(two_weeks, question))
+    assert [line.partition(" – ")[0] for line in shown.splitlines() if line.startswith("- ")] == [
+        f"- {each}" for each in mondays
+    ]
+    assert shown.startswith("Earlier weeks:") == bool(mondays)
+
+
+def test_no_more_weeks_are_shown_than_sessions_and_none_that_was_not_over(two_weeks: Database) -> None:
+    last_month = "what happened in March?"
+    assert "9 March" not in block(asked(two_weeks, last_month, sessions=1))
+    assert block(asked(two_weeks, last_month, sessions=0)) == ""
     ((ended,),) = rows(two_weeks, "SELECT ended_at FROM rollups WHERE week = '2026-03-02'")
     assert isinstance(ended, datetime)
-    assert block(asked(two_weeks, "what about the marina?", as_of=ended)) == ""
-    assert "marina" in block(asked(two_weeks, "what about the marina?", as_of=ended + timedelta(days=7)))
-    assert block(asked(two_weeks, "what about the marina?", rollups=1, rollup_share=0.01)) == ""
-    assert block(asked(two_weeks, "what about the weather?")) == ""
+    assert block(asked(two_weeks, last_month, as_of=ended)) == ""
+    assert "2 March" in block(asked(two_weeks, last_month, as_of=ended + timedelta(days=1)))
+
+
+# Of what is stored
+
+
+def test_a_backfill_rolls_up_the_weeks_that_are_stored(
+    two_weeks: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    # Given a chat whose weeks were summarized before rollups were switched on, and a week of one session
+    rows(two_weeks, "DELETE FROM rollups RETURNING week")
+    accept.accept(two_weeks, TENANT, CHAT, session(15, "garden"))
+    place(two_weeks, rules, policy)
+    only_sessions = SummaryPolicy(min_messages=4, version=1)
+    run(
+        two_weeks, "summarize", summarize.summarizer(two_weeks, ExtractiveSummarizer(), only_sessions), policy
+    )
+    current = Current(rules=rules, summary_version=1, min_messages=4, rolls_up=True)
+    request = BackfillRequest(kind="rollup", chat_id=CHAT.chat_id)
+    planned = backfill.plan(two_weeks, TENANT, request, current)
+    assert (planned.rows, planned.missing) == (2, 2)
+    # When they are rolled up
+    backfill.start(two_weeks, TENANT, request, current)
+    run(two_weeks, "backfill", backfill.backfiller(two_weeks, current), policy)
+    run(two_weeks, "rollup", roller(two_weeks), policy)
+    # Then they are there, and nothing is left to do
+    assert [week for week, *_ in rows(two_weeks, WEEKS)] == ["2026-03-02", "2026-03-09"]
+    assert backfill.plan(two_weeks, TENANT, request, current).missing == 0
+    with pytest.raises(InvalidInput, match="language model"):
+        backfill.plan(two_weeks, TENANT, request, Current(rules=rules, summary_version=1, min_messages=4))
 
 
 # Erased
@@ -215,17 +264,21 @@ def test_a_context_shows_the_weeks_that_fit_only_where_it_is_asked_to(two_weeks:
 def test_a_deleted_message_clears_its_week_which_is_made_again_without_it(
     two_weeks: Database, work: Callable[..., int], rules: SessionPolicy
 ) -> None:
-    context = asked(two_weeks, "what about the marina?")
+    context = asked(two_weeks, "what happened in March?")
     query_log.report(
         two_weeks, TENANT, context.context_id, AnswerIn(answer="It is broken."), Settings(_env_file=None)
     )
+    accept.accept(two_weeks, TENANT, CHAT, session(4, "garden"))
     for number in range(4):
         edits.delete(two_weeks, TENANT, CHAT.chat_id, f"2-{number}", rules)
     assert [week for week, *_ in rows(two_weeks, WEEKS)] == ["2026-03-09"]
-    assert rows(two_weeks, "SELECT answer, shown FROM query_log") == [(None, {})]
+    ((said, shown),) = rows(two_weeks, "SELECT answer, shown FROM query_log")
+    assert said is None
+    ((left,),) = rows(two_weeks, "SELECT 'rollup:' || id FROM rollups")
+    assert {each for each in shown if each.startswith("rollup")} == {left}  # type: ignore[attr-defined]
     work()
-    assert rows(two_weeks, WEEKS)[0] == ("2026-03-02", 1, EXTRACTIVE)
-    assert rows(two_weeks, "SELECT count(*) FROM rollups WHERE search_text LIKE '%marina%'") == [(0,)]
+    assert rows(two_weeks, WEEKS)[0] == ("2026-03-02", 2, MODEL)
+    assert rows(two_weeks, "SELECT count(*) FROM rollups WHERE summary_text LIKE '%marina%'") == [(0,)]
 
 
 @pytest.mark.parametrize("kind", ["user", "chat", "tenant"])
@@ -249,48 +302,19 @@ def test_a_moved_chat_has_its_weeks_rolled_up_again(
     chat_moves.start(two_weeks, TENANT, CHAT.chat_id, "test:moved")
     run(two_weeks, "forget", forget.forgetter(two_weeks, rules), policy)
     run(two_weeks, "rollup", roller(two_weeks), policy)
-    assert [count for _, count, _ in rows(two_weeks, WEEKS)] == [2, 1]
+    assert [count for _, count, _ in rows(two_weeks, WEEKS)] == [2, 2]
     assert rows(two_weeks, "SELECT DISTINCT chat_id FROM rollups") == [("test:moved",)]
 
 
-def test_a_week_whose_sessions_were_joined_into_the_week_before_has_none(
+def test_a_week_whose_session_was_joined_into_the_week_before_has_none(
     two_weeks: Database, work: Callable[..., int]
 ) -> None:
-    # Given a session late on Sunday and one early on Monday, then a message that joins them
+    # Given a session late on Sunday and two in the week after, then a message that joins two of them
     sunday = 20 + (5 * 60 + 20) / DAY
-    accept.accept(two_weeks, TENANT, CHAT, [*session(sunday, "fence"), *session(sunday + 45 / DAY, "gate")])
+    gate, hedge = session(sunday + 45 / DAY, "gate"), session(sunday + 1, "garden")
+    accept.accept(two_weeks, TENANT, CHAT, [*session(sunday, "fence"), *gate, *hedge])
     work()
-    weeks = [week for week, *_ in rows(two_weeks, WEEKS)]
-    assert weeks[-2:] == ["2026-03-16", "2026-03-23"]
+    assert [week for week, *_ in rows(two_weeks, WEEKS)][-1] == "2026-03-23"
     accept.accept(two_weeks, TENANT, CHAT, [message(sunday * DAY + 25, "and the hedge", id="joins")])
     work()
-    assert [week for week, *_ in rows(two_weeks, WEEKS)] == weeks[:-1]
-
-
-@given(
-    st.lists(
-        st.builds(
-            Summary,
-            summary=st.text("ab. \n!?é世", min_size=1, max_size=400).map(lambda each: each or "a"),
-            topics=st.lists(st.sampled_from(["Boiler", "boiler", "roof"]), max_size=3),
-            decisions=st.lists(st.text("ab", min_size=1, max_size=5), max_size=8),
-        ),
-        min_size=1,
-        max_size=9,
-    )
-)
-def test_any_summaries_make_one(parts: Sequence[Summary]) -> None:
-    combined = summary_merging.combine(parts)
-    assert combined == summary_merging.combine(parts)
-    assert combined.summary
-    assert {each.lower() for each in combined.topics} <= {
-        each.lower() for part in parts for each in part.topics
-    }
-    assert len({each.lower() for each in combined.topics}) == len(combined.topics)
-
-
-def test_what_recurs_in_a_week_is_its_first_topic() -> None:
-    topics = [["roof"], ["boiler", "cat"], ["Boiler"]]
-    parts = [Summary(summary=f"Day {n}.", topics=of_day) for n, of_day in enumerate(topics)]
-    assert [each.lower() for each in summary_merging.combine(parts).topics] == ["boiler", "roof", "cat"]
-    assert EPOCH.weekday() == 0
+    assert [week for week, *_ in rows(two_weeks, WEEKS)] == ["2026-03-02", "2026-03-09"]

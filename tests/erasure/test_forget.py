@@ -25,6 +25,7 @@ from schemas.payloads import parse_payload
 from schemas.settings import Settings
 from tests.conftest import MIGRATED, POLICY, TENANT, Templates, message
 from tests.erasure.test_edits import at
+from tests.llm.chat_models import ScriptedModel, retold, summarizing
 from tests.tables import OF_TENANTS, TABLES
 from tests.test_pipeline import learns, place, rows, run
 
@@ -59,7 +60,8 @@ def work(database: Database, rules: SessionPolicy, policy: Policy) -> None:
         database, ExtractiveSummarizer(), SummaryPolicy(min_messages=4, version=1, rollup_after_seconds=0.0)
     )
     run(database, "summarize", rolling, policy)
-    run(database, "rollup", rollups.roller(database, ExtractiveSummarizer(), version=1, enabled=True), policy)
+    rolling_up = rollups.roller(database, summarizing(database, ScriptedModel(retold)), version=1)
+    run(database, "rollup", rolling_up, policy)
     # what is learned is embedded, and then compared with what is known
     for _ in range(2):
         run(database, "extract", learns(database), policy)

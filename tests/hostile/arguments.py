@@ -304,6 +304,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "model_chats": lambda a: frozenset(a.names("chats", "chat_id")),
     "store.rollups.drop_of_chat.into": lambda a: None if a.theme.empty else a.chat_id,
     "store.rollups.hold.ids": lambda a: a.ids("rollups"),
+    "store.rollups.of_times.times": lambda _: [(LONG_AGO.date(), FAR_AHEAD.date())],
     "enrich.weeks.enqueue.zone": lambda _: ZoneInfo("UTC"),
     "store.topics.by_period.by": lambda _: "week",
     "store.topics.by_period.zone": lambda _: "UTC",
@@ -730,6 +731,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "embedder": lambda _: DeterministicEmbedder(),
     "client: pipeline.clients.protocols.Embedder": lambda _: DeterministicEmbedder(),
     "client: pipeline.enrich.protocols.Summarizer": lambda _: ExtractiveSummarizer(),
+    "client: pipeline.enrich.language_model.LanguageModelSummarizer | None": lambda _: None,
     "rollout": lambda _: Rollout(),
     # a session of the victim's, as if it had no summary
     "row: sqlalchemy.engine.row.Row[typing.Any]": lambda a: SimpleNamespace(

@@ -37,7 +37,7 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import EPOCH, message
-from tests.llm.chat_models import ScriptedModel, asking
+from tests.llm.chat_models import ScriptedModel, asking, retold, summarizing
 from tests.tables import OF_TENANTS, TABLES
 from tests.test_pipeline import learns, place, run
 
@@ -70,7 +70,8 @@ def fill(database: Database, words: Mapping[str, str], rules: SessionPolicy, pol
         database, ExtractiveSummarizer(), SummaryPolicy(min_messages=4, version=1, rollup_after_seconds=0.0)
     )
     run(database, "summarize", rolling, policy)
-    run(database, "rollup", rollups.roller(database, ExtractiveSummarizer(), version=1, enabled=True), policy)
+    rolling_up = rollups.roller(database, summarizing(database, ScriptedModel(retold)), version=1)
+    run(database, "rollup", rolling_up, policy)
     for _ in range(2):
         run(database, "extract", learns(database), policy)
         run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)

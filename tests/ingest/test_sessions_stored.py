@@ -12,6 +12,7 @@ from pipeline.ingest import accept, place, sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.store import sessions
 from pipeline.store.database import Database
 from pipeline.text import tokens
 from schemas.messages import ChatIn, MessageIn
@@ -127,3 +128,29 @@ def test_the_last_session_of_a_chat_stays_open_until_it_was_quiet_for_the_gap(
     accept.accept(database, TENANT, CHAT, [message(minutes_ago - 45), message(minutes_ago - 10)])
     place_all(database, rules, policy)
     assert [row[-1] for row in stored(database)] == ["closed", "open"]
+
+
+def test_the_sessions_of_a_time_are_those_with_a_part_in_it_in_order(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    # Given a session each day of four days, the third of a thread
+    said = [
+        message(day * 1440 + n, session_key="deck" if day == 2 else "") for day in range(4) for n in range(3)
+    ]
+    accept.accept(database, TENANT, CHAT, said)
+    place_all(database, rules, policy)
+
+    def days(start: float, until: float, session_key: str | None = None, limit: int = 10) -> list[int]:
+        times = [EPOCH + timedelta(days=day) for day in (start, until)]
+        with database.tenant(TENANT) as connection:
+            found = sessions.of_time(connection, CHAT.chat_id, *times, session_key=session_key, limit=limit)
+        assert all(row.message_count == 3 and row.summary_text is None for row in found)
+        return [(row.started_at - EPOCH).days for row in found]
+
+    assert days(0, 4) == [0, 1, 2, 3]
+    assert days(1, 3) == [1, 2]
+    # a session that goes on into the time is of it, one that begins at its end is not
+    assert days(1 / 1440, 1) == [0]
+    assert days(0, 4, session_key="deck") == [2]
+    assert days(0, 4, session_key="") == [0, 1, 3]
+    assert days(0, 4, limit=2) == [2, 3]

@@ -5,6 +5,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from pipeline.clients.protocols import Completion, Prompt
+from pipeline.enrich.language_model import LanguageModelSummarizer
+from pipeline.enrich.prompts import ANSWER_TOKENS
+from pipeline.llm.gateway import Gateway
+from pipeline.store.database import Database
+from pipeline.text.sentences import sentences
+from schemas.sessions import Summary
 
 Reply = Completion | Exception | Callable[[Prompt], Completion]
 ANSWER = Completion(text="They fixed the boiler.", input_tokens=1000, output_tokens=100)
@@ -53,3 +59,19 @@ class ScriptedModel:
 def asking(text: str = "the boiler shows error E40", *, max_tokens: int = 100) -> Prompt:
     """A prompt."""
     return Prompt(system="Summarize.", turns=(text,), max_tokens=max_tokens)
+
+
+def retold(prompt: Prompt) -> Completion:
+    """Combine the summaries of a prompt: the beginning of each, one after the other."""
+    parts = [
+        Summary.model_validate_json(line) for line in prompt.turns[0].splitlines() if line.startswith("{")
+    ]
+    told = [sentence for part in parts for sentence in sentences(part.summary)[:2]]
+    return Completion(text=Summary(summary=" ".join(told[:10])[:2000]).model_dump_json())
+
+
+def summarizing(database: Database, model: ScriptedModel) -> LanguageModelSummarizer:
+    """What summarizes with a model."""
+    return LanguageModelSummarizer(
+        Gateway(database, model), timeout_seconds=60, context_tokens=16_000, answer_tokens=ANSWER_TOKENS
+    )

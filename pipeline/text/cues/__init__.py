@@ -10,7 +10,7 @@ from re import Pattern
 from typing import Any, Literal
 from unicodedata import normalize
 
-from pipeline.text.accents import pattern_either_way, words_either_way
+from pipeline.text.accents import pattern_either_way, without_accents, words_either_way
 from pipeline.text.caches import pattern
 from pipeline.text.cues import patterns
 from pipeline.text.cues.matchers import Phrases, Words
@@ -48,6 +48,9 @@ class Cues:
     has_ends: bool
     # what a question asks for
     asked: Mapping[AnswerType, Phrases]
+    # how an overview of a time is asked for, and what else such a question says
+    overview: Phrases
+    overview_about: Phrases
     # what a message holds
     time: Words
     time_phrases: Phrases
@@ -105,6 +108,15 @@ def cues_of(language: str) -> Cues:
 def stop_words(language: str) -> StopWords:
     """Return the stop words of a language, or of several as in `german+english`; see `ANY_LANGUAGE`."""
     return _stop_words(_parts(language))
+
+
+@cache
+def common_words(language: str) -> frozenset[str]:
+    """Return the words of a language that are in most texts in it, and its words of time, with and without accents."""
+    words, says = read(language)["words"], read(language)["says"]
+    found = {word for key in ("stop", "chatter", "determiners") for word in words[key].split()}
+    found |= set(says["time"].split()) - set(says.get("time_except", "").split())
+    return frozenset(found | set(map(without_accents, found)))
 
 
 @lru_cache(maxsize=256)
@@ -180,6 +192,8 @@ def _made(languages: tuple[str, ...]) -> Cues:
         has_ends=any("ends" in source["asks"] for source in sources),
         asks_anywhere=phrases("asks", "anywhere"),
         asked={kind: phrases("asked", kind) for kind in ANSWER_TYPES},
+        overview=phrases("overview", "asks"),
+        overview_about=phrases("overview", "about"),
         time=words("says", "time"),
         time_phrases=phrases("says", "time_patterns"),
         number=words("says", "number"),

@@ -1,6 +1,6 @@
 """The entity graph rests on memories: what a language model's facts name, and how that is related.
 
-Revision: 0018
+Revision: 0017
 """
 
 from importlib import import_module
@@ -9,7 +9,7 @@ from alembic import op
 
 from migrations.policies import isolate_tenants
 
-revision = "0018"
+revision = "0017"
 down_revision = "0016"
 branch_labels = None
 depends_on = None

@@ -1,0 +1,55 @@
+"""Tell in which languages a question is read: a bot in an English group is asked in German, too."""
+
+import re
+from collections.abc import Collection
+
+from pipeline.text.answer_types import words_of
+from pipeline.text.cues import LANGUAGES, common_words, plain
+from pipeline.text.scripts import UNSPACED
+
+MIN_WORDS, MIN_SHARE, MIN_LEAD = 2, 0.4, 1.5
+"""What a question must have of a language that is not its chat's: common words of it, their share of all words, and how
+many times as many as of the chat's language, which has some of them as well."""
+# Two letters of a script without spaces are about a word.
+_LETTERS_OF_A_WORD = 2
+_KANA = re.compile("[\u3040-\u30ff]")
+_HAN = re.compile("[\u3400-\u9fff]")
+# Characters of Chinese function words that Japanese has not.
+_CHINESE = re.compile("[你吗嗎呢吧么麼这這们們说說谁哪]")
+
+
+def read_in(text: str, chat_language: str, names: Collection[str] = ()) -> str:
+    """Return the languages in which a question is read, its own before those of its chat.
+
+    Its own are those that many more of its words are common words of than of the chat's; `names`, in lower case, are
+    words of none.
+
+    >>> read_in("Was hat Ben gestern gesagt?", "english", {"ben"}), read_in("Was it late?", "english")
+    ('german+english', 'english')
+    """
+    said = plain(text)
+    of_chat = chat_language.split("+")
+    words = [word for word in words_of(said) if word not in names]
+    counts: dict[str, float] = {
+        language: sum(map(common_words(language).__contains__, words)) for language in LANGUAGES
+    }
+    if unspaced := _unspaced(said, of_chat):
+        counts[unspaced] += sum(_size(word) for word in words if UNSPACED.search(word))
+    most = max(counts.values())
+    needed = max(MIN_WORDS, MIN_SHARE * sum(map(_size, words)))
+    if most < needed or any(most < MIN_LEAD * max(counts.get(language, 0), 1) for language in of_chat):
+        return chat_language
+    return "+".join([*(language for language in LANGUAGES if counts[language] == most), chat_language])
+
+
+def _unspaced(said: str, of_chat: Collection[str]) -> str | None:
+    """Return the language of a text's characters; Han alone may be Japanese in a Japanese chat."""
+    if _KANA.search(said):
+        return "japanese"
+    if not _HAN.search(said):
+        return None
+    return "chinese" if "japanese" not in of_chat or _CHINESE.search(said) else "japanese"
+
+
+def _size(word: str) -> float:
+    return len(word) / _LETTERS_OF_A_WORD if UNSPACED.search(word) else 1
