@@ -37,14 +37,19 @@ class Sentence:
 
     @cached_property
     def asks(self) -> bool:
-        """Tell whether it has a question mark at its end."""
-        return _QUESTION.search(self.text) is not None
+        """Tell whether it is a question."""
+        return is_question(self.text)
 
 
 # A question mark with no word after it; read from the last word on, so that each run of marks is gone through once.
 _QUESTION = re.compile(r"(?<!\W)[^\w?\uff1f\u061f]*+[?\uff1f\u061f]\W*+\Z")
 _ANSWER_WINDOW = 6  # messages after a question in which its answer is looked for
 _FEWEST_TERMS = 2
+
+
+def is_question(sentence: str) -> bool:
+    """Tell whether a sentence has a question mark at its end."""
+    return _QUESTION.search(sentence) is not None
 
 
 def promises(sentence: Sentence) -> bool:
