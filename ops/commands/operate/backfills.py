@@ -56,7 +56,7 @@ def start(
     - **embed** embeds messages, summaries and memories that have no vector
     - **summarize** summarizes sessions without a summary of the current version
     - **rollup** summarizes past weeks without a summary
-    - **extract** learns facts from sessions that were not read yet, or by rules where a language model is set by now
+    - **extract** learns facts from sessions that were not read yet, or without the language model that is set by now
     - **sessionize** cuts chats into sessions again, after the gap has changed
     - **answers** remembers reported answers, with their questions, as `BACKSCROLL_REMEMBER_ANSWERS` does new ones
     """
