@@ -34,7 +34,7 @@ TABLES = {
     )""",
 }
 INDEXES = [
-    "memory_entities_entity ON memory_entities (tenant_id, user_id, entity)",
+    "memory_entities_entity ON memory_entities (tenant_id, user_id, entity, memory_id)",
     "memory_entities_alias ON memory_entities (tenant_id, alias)",
     "memory_entities_short ON memory_entities (tenant_id, short) WHERE short <> ''",
 ]

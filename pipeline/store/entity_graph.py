@@ -71,35 +71,39 @@ _RELATED = text(f"""
     ) shown LEFT JOIN LATERAL {_CHATS}
     GROUP BY user_id, entity, relation, inverse ORDER BY memories DESC, last_at DESC, name, relation LIMIT :limit
 """)
-# What everything is related to leads nowhere; beyond so many it is all the same.
-_COUNTED_LINKS = 100
+# Of what thousands of memories name only the latest are read, and beyond so many it is all the same how many there are.
+_READ = 100
 # Whatever is said of somebody has their name: only what is said of others leads on.
 _REACHED = text(f"""
     WITH named AS MATERIALIZED (
-        SELECT user_id, entity, max(name) AS name FROM ({_SHOWN}
-            AND (e.alias = ANY(:names) OR e.short = ANY(:names) OR e.user_id = ANY(:users))) found
-        GROUP BY user_id, entity ORDER BY max(length(alias)) DESC, user_id, entity LIMIT :named
+        SELECT found.user_id, found.entity, max(one.name) AS name FROM (
+            SELECT DISTINCT user_id, entity, alias FROM memory_entities
+            WHERE alias = ANY(:names) OR short = ANY(:names) OR user_id = ANY(:users)) found
+        CROSS JOIN LATERAL ({_SHOWN} AND e.user_id = found.user_id AND e.entity = found.entity
+            AND e.alias = found.alias LIMIT 1) one
+        GROUP BY 1, 2 ORDER BY max(length(found.alias)) DESC, 1, 2 LIMIT :named
     ), near AS MATERIALIZED (
         SELECT DISTINCT ON (other.user_id, other.entity) other.user_id, other.entity, other.name, named.name AS named,
             own.relation || other.relation AS relation
-        FROM named CROSS JOIN LATERAL ({_SHOWN} AND e.user_id = named.user_id AND e.entity = named.entity) own {_PAIRED}
+        FROM named CROSS JOIN LATERAL ({_SHOWN} AND e.user_id = named.user_id AND e.entity = named.entity
+            ORDER BY e.memory_id DESC LIMIT {_READ}) own {_PAIRED}
         WHERE (other.user_id, other.entity) NOT IN (SELECT user_id, entity FROM named)
         ORDER BY other.user_id, other.entity, own.at DESC
     ), nearest AS MATERIALIZED (
         SELECT near.* FROM near CROSS JOIN LATERAL (
             SELECT count(*) AS links FROM (SELECT 1 FROM memory_entities e
-                WHERE e.user_id = near.user_id AND e.entity = near.entity LIMIT {_COUNTED_LINKS}) some_of) counted
+                WHERE e.user_id = near.user_id AND e.entity = near.entity LIMIT {_READ}) some_of) counted
         ORDER BY links, name, user_id, entity LIMIT :near
     ), reached AS (
         SELECT user_id, entity, name AS named, '' AS name, '' AS relation FROM named
         UNION ALL SELECT user_id, entity, named, name, relation FROM nearest
     )
-    SELECT DISTINCT ON (memory_id) memory_id, named, reached.name, reached.relation
+    SELECT DISTINCT ON (linked.memory_id) linked.memory_id, reached.named, reached.name, reached.relation
     FROM reached CROSS JOIN LATERAL (
-        SELECT memory_id FROM ({_SHOWN} AND e.user_id = reached.user_id AND e.entity = reached.entity
-            AND (e.relation <> '' OR reached.name <> '')) latest
-        ORDER BY at DESC LIMIT :links) linked
-    ORDER BY memory_id, reached.name <> '', reached.name
+        {_SHOWN} AND e.user_id = reached.user_id AND e.entity = reached.entity
+            AND (e.relation <> '' OR reached.name <> '')
+        ORDER BY e.memory_id DESC LIMIT :links) linked
+    ORDER BY linked.memory_id, reached.name <> '', reached.name
 """)
 
 
@@ -197,7 +201,7 @@ def reached(
 ) -> list[Reached]:
     """Return memories that relate something to entities with these normalized names or ids, or are of what is related.
 
-    Of at most `named` and `near` entities the latest `links` of each; of `near` those with the fewest links.
+    Of at most `named` and `near` entities the `links` written last; of `near` those that fewest memories name.
     """
     given = {"names": names, "users": users, "named": named, "near": near, "links": links}
     return [Reached(*row) for row in run(connection, _REACHED, as_of=as_of, **given, **place(seen))]
