@@ -53,7 +53,7 @@ from pipeline.store import backfills, checks, jobs, retention, suppression
 from pipeline.store.arms import Arms, Asked
 from pipeline.store.entity_graph import EntityRow
 from pipeline.store.evidence import Evidence
-from pipeline.store.keyword_search import KeywordHits, sizes_of
+from pipeline.store.keyword_search import KeywordHits
 from pipeline.store.membership import Seen
 from pipeline.store.memory_candidates import MemoryHits, MemoryScope
 from pipeline.store.memory_changes import Owner as MemoryOwner
@@ -591,11 +591,9 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "store.arms.search.asked": _asked,
     "store.memory_candidates.believed.which": _memories,
     "store.memory_candidates.believed.known": lambda _: None,
-    "about: str": lambda a: a.text,
     "queries: Sequence[tuple[schemas.vectors.EmbeddingSpace, list[float]] | None]": lambda a: [
         None if a.theme.empty else (a.space, _vector())
     ],
-    "sizes": lambda _: sizes_of(1000, 1.0),
     "queries: Sequence[str]": lambda a: [a.text],
     "prelude": lambda a: a.prepared.request.prelude,
     "of_key": lambda a: a.maybe("session_closes", "session_key"),
