@@ -14,7 +14,6 @@ BlockKind = Literal[
     "documents",
     "memories",
     "rollups",
-    "sessions",
     "exchanges",
     "related",
     "history",

@@ -151,6 +151,8 @@ class ContextQuery(Closed):
     include_history: bool = True
     alternate_roles: bool = False
     """Whether `messages` alternate between user and assistant, as the templates of some models require."""
+    fill: bool = False
+    """Whether all of the budget is spent, also on what has little to do with the question."""
     top_k_memories: Annotated[int, Field(ge=0, le=100)] | None = None
     """The maximum of memories. Null: as the profile says."""
     top_k_documents: Annotated[int, Field(ge=0, le=100)] | None = None

@@ -90,7 +90,8 @@ class Settings(BaseSettings):
     session_min_messages: Annotated[int, Field(ge=1, le=1000)] = _also("CONTEXT_", "SESSION_MIN_MESSAGES", 4)
     """Fewest messages that a session must have to be summarized."""
     session_max_retrieved: Annotated[int, Field(ge=0, le=100)] = _also("CONTEXT_", "SESSION_MAX_RETRIEVED", 3)
-    """`sessions` of the profile `balanced`: how many earlier sessions a context shows."""
+    """`sessions` of the profile `balanced`: how many of the best sessions say what they were about, where a language
+    model has summarized them."""
     session_summarization_enabled: bool = _also("CONTEXT_", "SESSION_SUMMARIZATION_ENABLED", True)
     """Whether sessions are summarized. Off: they are cut and searched only."""
     session_summary_model: Annotated[str, Field(min_length=1, max_length=200)] = _also(

@@ -97,7 +97,7 @@ class LocalBackend:
 
     def context(self, query: ContextQuery) -> Context:
         from pipeline.clients.factory import make_reranker
-        from pipeline.context import build_context
+        from pipeline.recall import build_context
         from pipeline.retrieval.hyde import make_gateway
 
         return build_context(
@@ -111,7 +111,7 @@ class LocalBackend:
         )
 
     def search(self, query: SearchQuery) -> SearchResult:
-        from pipeline.context import search
+        from pipeline.recall import search
         from pipeline.retrieval.hyde import make_gateway
 
         # exact search needs no model

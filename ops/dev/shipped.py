@@ -14,7 +14,6 @@ from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import DATABASE
 from pipeline.clients.factory import make_embedder
-from pipeline.context import build_context
 from pipeline.enrich import summarize
 from pipeline.enrich.protocols import Summarizer
 from pipeline.enrich.summary_policy import SummaryPolicy
@@ -23,6 +22,7 @@ from pipeline.ingest import accept as ingest
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler
 from pipeline.operations.doctor import collect, mend
+from pipeline.recall import build_context
 from schemas.context import Context
 from schemas.kinds import SUMMARIZE
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn

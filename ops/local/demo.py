@@ -8,8 +8,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.panel import Panel
-from rich.text import Text
 
 from ops import connection
 from ops.client import Api
@@ -27,12 +25,20 @@ from schemas.errors import BackscrollError, InvalidInput
 from schemas.payloads import ContextQuery
 
 SAMPLES = files("ops") / "local" / "samples"
-QUESTIONS = 3
+# One about something that changed, and one that nobody ever answered.
+QUESTIONS = (
+    "Which internet provider did we go with in the end?",
+    "How many bar should we keep the boiler at?",
+    "Where did Olek find his key?",
+    "What became of Gerald?",
+    "What is Dona Graça's phone number?",
+)
+BUDGET_TOKENS = 600
 # A history that comes in one piece is complete at once.
 SETTLE = timedelta(seconds=1)
 LIMIT_SECONDS = 300.0
-LINES_PER_BLOCK = 4
-LINE_CHARS = 200
+LINES_SHOWN = 4
+LINE_CHARS = 110
 
 
 def show(launched: Launched, console: Console) -> bool:
@@ -64,7 +70,7 @@ def show(launched: Launched, console: Console) -> bool:
             f"{time.monotonic() - began:.0f} s, {progress.to_embed - progress.embedded} messages have no vector"
         )
         _print_failure(console, f"{problem}. The logs: {launched.settings.data_dir / 'logs'}")
-    for question in json.loads((SAMPLES / "harbour_house_questions.json").read_text("utf-8"))[:QUESTIONS]:
+    for question in questions():
         worked = _ask(launched, chat.chat_id, question, console) and worked
     return worked
 
@@ -91,28 +97,33 @@ def _print_failure(console: Console, failure: str) -> None:
     console.print(f"[bold red]Failed:[/] {escape(failure)}", soft_wrap=True)
 
 
+def questions() -> list[dict[str, Any]]:
+    """Return the questions of the demo, with their answers and the pieces that a context must hold."""
+    known = json.loads((SAMPLES / "harbour_house_questions.json").read_text("utf-8"))
+    by_text = {question["question"]: question for question in known}
+    return [by_text[text] for text in QUESTIONS]
+
+
+def query(chat_id: str, question: str) -> ContextQuery:
+    """Return what the demo asks the HTTP API: without recent talk, as none of it was just said."""
+    return ContextQuery(
+        chat_id=chat_id, query=question, budget_tokens=BUDGET_TOKENS, explain=True, include_history=False
+    )
+
+
 def _ask(launched: Launched, chat_id: str, question: dict[str, Any], console: Console) -> bool:
-    """Ask the HTTP API and print the context with its reasons; returns whether it holds the answer."""
+    """Ask the HTTP API and print the context's best lines; returns whether it holds the answer."""
     api = Api(url=launched.running.api_url, api_key=launched.running.api_key)
-    query = ContextQuery(chat_id=chat_id, query=question["question"], explain=True, include_history=False)
-    began = time.monotonic()
     try:
-        context = api.post("/v1/context", query, Context)
+        context = api.post("/v1/context", query(chat_id, question["question"]), Context)
     except BackscrollError as error:
         _print_failure(console, f"{question['question']!r}: {error}")
         return False
-    milliseconds = (time.monotonic() - began) * 1000
+    title, *lines = report(question, context)
+    console.print(f"\n{title}", style="bold", soft_wrap=True, markup=False)
+    for line in lines:
+        console.print(line, soft_wrap=True, markup=False)
     held = [token for token in question["tokens"] if token.lower() in context.text.lower()]
-    console.print()
-    console.print(Panel(_best_lines(context), title=question["question"], title_align="left"))
-    searched = context.explain.vector_search if context.explain else "off"
-    facts = f"{len(held)} of the {len(question['tokens'])} facts that answer it"
-    console.print(
-        f"{context.used_tokens} of {context.budget} tokens, with {facts}; {milliseconds:.0f} ms, "
-        f"vectors: {searched}" + "".join(f", degraded: {reason}" for reason in context.degraded),
-        soft_wrap=True,
-        markup=False,
-    )
     # several messages speak of a theme, and a context holds some of them
     enough = 1 if question["kind"] == "theme" else len(question["tokens"])
     if len(held) < enough:
@@ -121,19 +132,18 @@ def _ask(launched: Launched, chat_id: str, question: dict[str, Any], console: Co
     return len(held) >= enough
 
 
-def _best_lines(context: Context) -> Text:
-    """Show the best lines of each block, in their order, each with its reason."""
-    shown = Text()
-    for block in context.blocks:
-        best = sorted(block.items, key=lambda item: -(item.score or 0))[:LINES_PER_BLOCK]
-        if not best:
-            continue
-        shown.append(f"{block.kind} ({block.tokens} tokens)\n", style="bold")
-        for item in block.items:
-            if item in best:
-                shown.append(f"  {preview(item.text, LINE_CHARS)}\n")
-                shown.append(f"      ↳ {item.reason}\n", style="dim")
-        if more := len(block.items) - len(best):
-            shown.append(f"  … and {more} more\n", style="dim")
-    shown.rstrip()
-    return shown
+def report(question: dict[str, Any], context: Context, most: int = LINES_SHOWN) -> list[str]:
+    """Return a question, the best lines of its context with the reason of the first, and the answer that is known."""
+    items = [item for block in context.blocks for item in block.items]
+    best = sorted(items, key=lambda item: -(item.score or 0))[:most]
+    lines = [question["question"]]
+    for number, item in enumerate(best):
+        day = f"{item.at.day} {item.at:%B}, " if item.at and item.kind == "message" else ""
+        lines.append(f"  {preview(day + item.text, LINE_CHARS)}")
+        if not number:
+            lines.append(f"      ↳ {item.reason}")
+    more = f"… and {len(items) - len(best)} more" if len(items) > len(best) else "all that is shown"
+    lines.append(
+        f"  {more}, {context.used_tokens} of {context.budget} tokens. The answer: {question['answer']}"
+    )
+    return lines + [f"  degraded: {reason}" for reason in context.degraded]

@@ -6,9 +6,9 @@ from typing import Any, Self
 
 from sqlalchemy import Connection
 
-from pipeline.context import query_log
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import SessionPolicy
+from pipeline.recall import query_log
 from pipeline.store import jobs, sessions, vectors
 from pipeline.store.jobs import NewJob
 from schemas.backfills import Backfill

@@ -17,7 +17,7 @@ from pipeline.retrieval.memory_search import RetrievedMemory, find_memories, mem
 from pipeline.retrieval.message_ranking import ranking_of, terms_by_session
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.request import Stopwatch
-from pipeline.retrieval.sessions import Narrowing, RetrievedSession, load_sessions, narrow
+from pipeline.retrieval.sessions import Narrowing, RetrievedSession, load_sessions, narrow, of_time
 from pipeline.retrieval.weeks import RetrievedWeek, find_weeks
 from pipeline.store import vectors
 from pipeline.store.database import Database
@@ -43,6 +43,8 @@ class RetrievalResult:
     recent: Sequence[Message] = ()
     memories: Sequence[RetrievedMemory] = ()
     weeks: Sequence[RetrievedWeek] = ()
+    # all sessions of the time that the question asks to sum up, in order
+    overview: Sequence[RetrievedSession] = ()
     # how many more there are that may not be shown here; counted for an explanation
     hidden_memories: int = 0
     # messages that rank lower only because they are too similar to better ones
@@ -103,6 +105,7 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
         linked = find_linked(connection, query, which)
         memories, hidden = find_memories(connection, query, which, retrieved.memories, linked)
         weeks = find_weeks(connection, query)
+        overview = of_time(connection, query) if query.question.overview else []
     with stopwatch.timed("rank"):
         ranking = ranking_of(query, retrieved)
     ranked = ranking.hits
@@ -118,6 +121,7 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
         narrowing=narrowing,
         memories=memories,
         weeks=weeks,
+        overview=overview,
         hidden_memories=hidden,
     )
 

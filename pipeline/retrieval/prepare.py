@@ -66,7 +66,7 @@ class PreparedQuery:
 def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQuestion:
     """Parse the question of a request."""
     prelude, weights = request.prelude, request.weights
-    chat, now = prelude.chat, prelude.now
+    chat, now = prelude.chat, request.as_of or prelude.now
     zone = ZoneInfo(chat.time_zone)
 
     def read(text: str) -> Question:

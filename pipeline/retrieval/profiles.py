@@ -32,20 +32,19 @@ ALIASES = {"top_k_memories": "memories", "top_k_documents": "documents"}
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What a context is made of. Shares are of the token budget."""
+    """What a context is made of."""
 
     # recent messages, verbatim
     history_tokens: Size = 800
-    history_share: Share = 0.4
-    # 1: of recent talk the last three messages, what is going on and what has words of the question come first, and
-    # the rest has what is left when all else is in; 0: all of it comes first
+    # 1: of recent talk the last three messages, what is going on and what leads to a hit is shown, by its worth; 0: all
+    # of it comes first
     history_yields: Annotated[int, (0, 1)] = 1
     # words of recent talk that are added to a question that leans on it
     brief_words: Count = 12
-    # summaries of the best sessions, with time window and topics; as many of the weeks that the question names
+    # the best sessions, whose summaries by a language model stand over their messages; as many of the weeks that the
+    # question names
     sessions: Count = 3
     session_chars: Size = 420
-    session_share: Share = 0.1
     # the best messages, of them the most of one session …
     messages: Count = 100
     messages_per_session: Count = 100
@@ -62,15 +61,10 @@ class Parameters:
     user_memories: Annotated[int, (0, MAX_USER_MEMORIES)] = MAX_USER_MEMORIES
     agent_memories: Count = MAX_COUNT
     organization_memories: Count = MAX_COUNT
-    memory_share: Share = 0.25
     # user memories of less importance are left out
     min_importance: Amount = 0.5
-    # messages, statements and passages that are less similar are left out, on the scale of
-    # `pipeline.ranking.similarity`
+    # messages that are less similar are left out, on the scale of `pipeline.ranking.similarity`
     min_similarity: Share = 0.0
-    # a statement without a word of the question needs this similarity: lower values show much from other chats, higher
-    # ones lose evidence
-    memory_similarity: Share = 0.6
     # a question with its answer that is not shown again counts half after so many days
     qa_half_life_days: Annotated[float, (0.01, 100_000)] = 30.0
     # narrow to the best sessions if the first fits by this (see `pipeline.retrieval.sessions`); 0: messages of all
@@ -100,9 +94,8 @@ class Parameters:
 
 
 PROFILES: dict[str, Parameters] = {
-    "balanced": Parameters(),
+    "balanced": Parameters(neighbours=1),
     "group": Parameters(
-        session_share=0.25,
         messages=20,
         messages_per_session=5,
         neighbours=1,
@@ -138,7 +131,6 @@ PROFILES: dict[str, Parameters] = {
         history_tokens=0,
         session_chars=100,
         related=2,
-        session_share=0.25,
         messages=15,
         messages_per_session=5,
         neighbours=1,
@@ -153,8 +145,8 @@ PURPOSES: dict[str, str] = {
         "documents that fit the question best."
     ),
     "group": (
-        "For group chats in which the last days matter most: the latest messages, three earlier sessions,"
-        " and twenty messages between their neighbours, the newer the better; no memories, no documents."
+        "For group chats in which the last days matter most: the latest messages, and twenty earlier ones "
+        "between their neighbours, the newer the better; no memories, no documents."
     ),
     "ask": (
         "For an assistant that answers from what it was told to remember: three memories, five passages "

@@ -12,6 +12,7 @@ It fits by the larger of the first two: that is what `min_similarity` is compare
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row
@@ -25,9 +26,13 @@ from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.profiles import Parameters
 from pipeline.store import sessions as stored_sessions
 from pipeline.store import text_search, vector_search
+from schemas.sessions import EXTRACTIVE
 
 # Sessions after the chosen ones that may be related to them.
 RELATED_CONSIDERED = 12
+# Of a time that a question asks to sum up, the latest sessions: more than a context has room for.
+MAX_OVERVIEW_SESSIONS = 100
+_NONE: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +43,8 @@ class RetrievedSession:
     started_at: datetime
     ended_at: datetime
     summary: str | None
+    # whether a language model wrote the summary: an extractive one quotes, and says no more than its messages
+    is_described: bool = field(default=False, kw_only=True)
     topics: Sequence[str]
     entities: Sequence[str]
     session_key: str
@@ -133,21 +140,43 @@ def load_sessions(
     """Load the sessions of each `(id, score, components)`."""
     rows = {row.id: row for row in stored_sessions.cards(connection, [session for session, _, _ in scored])}
     return [
-        RetrievedSession(
-            id=session,
-            started_at=row.started_at,
-            ended_at=row.ended_at,
-            summary=row.summary_text,
-            topics=row.topic_tags,
-            entities=row.entities,
-            session_key=row.session_key,
-            message_count=row.message_count,
-            score=score,
-            components=components,
-        )
+        _retrieved(row, score, components)
         for session, score, components in scored
         if (row := rows.get(session)) is not None
     ]
+
+
+def of_time(connection: Connection, query: PreparedQuery) -> list[RetrievedSession]:
+    """Load the sessions of the time that a question is about, in order; what was said later is left out."""
+    request, spans = query.request, query.question.spans
+    start, until = min(start for start, _ in spans), max(end for _, end in spans)
+    rows = stored_sessions.of_time(
+        connection,
+        request.chat.chat_id,
+        start,
+        min(until, request.as_of or until),
+        session_key=request.session_key,
+        limit=MAX_OVERVIEW_SESSIONS,
+    )
+    return [_retrieved(row) for row in rows if request.as_of is None or row.ended_at < request.as_of]
+
+
+def _retrieved(
+    row: Row[Any], score: float = 0.0, components: Mapping[str, float] = _NONE
+) -> RetrievedSession:
+    return RetrievedSession(
+        id=row.id,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        summary=row.summary_text,
+        is_described=row.summary_model not in (None, EXTRACTIVE),
+        topics=row.topic_tags,
+        entities=row.entities,
+        session_key=row.session_key,
+        message_count=row.message_count,
+        score=score,
+        components=components,
+    )
 
 
 def sharing_topics(

@@ -10,9 +10,9 @@ from schemas.settings import Settings
 from schemas.topics import ChatTopics, TopicFilter
 from tests.api.conftest import problem_of
 from tests.conftest import POLICY, TENANT
-from tests.context.test_context import do_all
 from tests.memories.test_entity_graph import tell
 from tests.memories.test_learning import DIRECT, GROUP, Talk
+from tests.recall.test_context import do_all
 
 
 @pytest.fixture

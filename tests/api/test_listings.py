@@ -13,7 +13,7 @@ from schemas.listing import ListedChat, ListedSession
 from schemas.settings import Settings
 from tests.api.conftest import body, problem_of, said
 from tests.conftest import POLICY, TENANT
-from tests.context.test_context import do_all
+from tests.recall.test_context import do_all
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.context.test_context import do_all
+from tests.recall.test_context import do_all
 from tests.test_pipeline import learns, run
 
 # in one session of three hours' talk, and one after a long pause

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from pipeline import context
 from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.factory import make_reranker
 from pipeline.clients.protocols import Reranker
 from pipeline.ranking import rerank
+from pipeline.recall import build_context
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import ProviderUnavailable
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, Templates
-from tests.context.test_context import CHAT, fill
 from tests.ranking.test_rerank import hit
+from tests.recall.test_context import CHAT, fill
 
 
 class Prefers:
@@ -43,7 +43,7 @@ def ask(database: Database, settings: Settings, reranker: Reranker | None) -> Co
     query = ContextQuery(
         chat_id=CHAT.chat_id, query="the boat trip in May", explain=True, include_history=False
     )
-    return context.build_context(
+    return build_context(
         database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings, reranker=reranker
     )
 

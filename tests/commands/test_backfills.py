@@ -30,10 +30,8 @@ def test_a_dry_run_counts_and_starts_nothing(run: Run, database: Database) -> No
     planned = run("backfills", "start", "embed", "--dry-run", "--json").json
     assert planned["missing"] == planned["would_raise"] == lost
     assert planned["rows"] > lost
-    with database.tenant(TENANT) as connection:
-        learned = connection.exec_driver_sql("SELECT count(*) FROM memories").scalar_one()
-    assert learned > 0
-    assert f"{458 + learned} rows" in run("backfills", "start", "embed", "--dry-run", "--all").out
+    # messages and summaries: without a language model nothing is learned
+    assert "458 rows" in run("backfills", "start", "embed", "--dry-run", "--all").out
     assert run("backfills", "start", "embed", "--dry-run", "--limit", 3, "--json").json["would_raise"] == 3
     assert run("backfills", "list", "--json").json == {"backfills": []}
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.context import build_context, search
 from pipeline.enrich import embed
 from pipeline.enrich.embedding_text import MAX_CHUNKS, OwnedText
 from pipeline.erasure import edits
@@ -17,6 +16,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
+from pipeline.recall import build_context, search
 from pipeline.store import candidate_rows, stats, vector_search, vectors
 from pipeline.store.database import Database
 from pipeline.store.filters import Scope

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from pipeline.clients.protocols import Completion
-from pipeline.context import build_context, query_log
 from pipeline.enrich import rollups, summarize
 from pipeline.enrich.language_model import LanguageModelSummarizer
 from pipeline.enrich.summarizers import ExtractiveSummarizer
@@ -18,6 +17,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Handler, Policy
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
+from pipeline.recall import build_context, query_log
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.context import AnswerIn, Context

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from ops import exit_codes
 from pipeline.ranking import bm25
 from pipeline.ranking.model import Weights
+from pipeline.recall import worth
 from pipeline.retrieval import arms, candidates, profiles
 from pipeline.retrieval.profiles import PROFILES, PURPOSES, Parameters
 from pipeline.store import keyword_search, memory_candidates, vector_search
@@ -93,6 +94,7 @@ def test_the_context_is_described_field_by_field() -> None:
     assert tuple(names(blocks[0])) == get_args(BlockKind)
     questions = {name for row in CONTEXT.table("field of a question") for name in names(row[0])}
     assert questions == set(ContextQuery.model_fields)
+    assert f"worth less than {worth.LIMIT:g} is not shown" in CONTEXT.sentences
     assert set(get_args(DropReason)) <= set(names(CONTEXT.section("## Explanations")))
 
 

@@ -568,7 +568,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         used_tokens=0,
         budget=1,
     ),
-    "context.query_log.report.given": lambda a: AnswerIn(answer=a.text, used=[a.text[:100]], remember=True),
+    "recall.query_log.report.given": lambda a: AnswerIn(answer=a.text, used=[a.text[:100]], remember=True),
     "store.query_log.record.row": lambda a: next(iter(a.known.rows["query_log"])) | {"tenant": VICTIM},
     "store.query_log.record.logs": lambda _: True,
     "store.query_log.record.served": lambda a: Served(

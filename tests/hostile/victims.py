@@ -12,7 +12,6 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion
-from pipeline.context import build_context
 from pipeline.enrich import embed, rollups, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summary_policy import SummaryPolicy
@@ -27,6 +26,7 @@ from pipeline.memories.statements import remember
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.people import identities, suppression
+from pipeline.recall import build_context
 from pipeline.store import claims, entity_graph, jobs, quarantine, retention, sessions
 from pipeline.store.database import Database
 from pipeline.store.entity_graph import EntityRow

@@ -11,7 +11,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed
 from pipeline.erasure import edits, forget
@@ -23,6 +22,7 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.memories.statements import remember
+from pipeline.recall import build_context
 from pipeline.retrieval import search
 from pipeline.store import messages
 from pipeline.store.database import Database
@@ -109,7 +109,7 @@ def test_a_renamed_chat_keeps_everything_under_its_new_id(
     remembered: Database, rules: SessionPolicy, policy: Policy, settings: Settings
 ) -> None:
     ask = ContextQuery(chat_id=OLD.chat_id, query="what does the boiler show?")
-    context.build_context(remembered, TENANT, ask, embedder=DeterministicEmbedder(), settings=settings)
+    build_context(remembered, TENANT, ask, embedder=DeterministicEmbedder(), settings=settings)
     call = Call(tenant_id=TENANT, chat_id=OLD.chat_id, purpose="hyde")
     Gateway(remembered, ScriptedModel()).complete(call, asking(), timeout_seconds=5)
     before = everything(remembered)
@@ -173,9 +173,7 @@ def test_questions_edits_and_deletions_under_the_former_id_are_of_the_new_one(
 ) -> None:
     move(remembered, rules, policy, OLD.chat_id, NEW.chat_id)
     asked = ContextQuery(chat_id=OLD.chat_id, query="what about E44?")
-    found = context.build_context(
-        remembered, TENANT, asked, embedder=DeterministicEmbedder(), settings=settings
-    )
+    found = build_context(remembered, TENANT, asked, embedder=DeterministicEmbedder(), settings=settings)
     assert "E44" in found.text
     assert rows(remembered, "SELECT chat_id FROM query_log") == [(NEW.chat_id,)]
     hits = search.search(

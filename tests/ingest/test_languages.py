@@ -12,12 +12,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline.context import search
 from pipeline.ingest import languages
 from pipeline.ingest.accept import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.recall import search
 from pipeline.store import chat_languages, chats, jobs, keyword_search
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.context import query_log
 from pipeline.erasure import edits, export
 from pipeline.ingest import accept as ingest
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
+from pipeline.recall import build_context, query_log
 from pipeline.store import messages as store
 from pipeline.store.database import Database
 from schemas.context import Context
@@ -29,7 +28,7 @@ def accept(database: Database, *said: MessageIn) -> None:
 
 def ask(database: Database, settings: Settings, question: str, **fields: object) -> Context:
     query = ContextQuery.model_validate({"chat_id": CHAT.chat_id, "query": question} | fields)
-    return context.build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+    return build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
 
 
 def block(found: Context, kind: str) -> str:

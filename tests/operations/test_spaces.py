@@ -10,7 +10,6 @@ from sqlalchemy import Engine, text
 from ops.local import migrate
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.context import search
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summary_policy import SummaryPolicy
@@ -23,6 +22,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.operations import backfill, space_comparison, spaces
 from pipeline.operations.backfill_kinds import Current
+from pipeline.recall import search
 from pipeline.retrieval.query_embedder import QueryEmbedder
 from pipeline.store import backfills, vectors
 from pipeline.store.database import Database

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from pipeline.context import build_context, search
 from pipeline.erasure import export, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
@@ -16,6 +15,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
 from pipeline.operations.retention import prune, retention_of
 from pipeline.people import identities, suppression
+from pipeline.recall import build_context, search
 from pipeline.store import identities as store
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput
@@ -42,7 +42,7 @@ def knows(database: Database, tenant: str, user: str, content: str, **fields: ob
 
 
 def shown(database: Database, tenant: str, user: str, chat: str = PHONE.chat_id) -> set[str]:
-    query = ContextQuery(chat_id=chat, query="What does she like?", user_id=user, profile="ask", explain=True)
+    query = ContextQuery(chat_id=chat, query="What do I like?", user_id=user, profile="ask", explain=True)
     found = build_context(database, tenant, query, embedder=None, settings=DEFAULTS)
     return {m.preview for m in found.memories or []}
 

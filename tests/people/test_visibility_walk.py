@@ -15,7 +15,6 @@ from sqlalchemy import text
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.context import build_context, more, search
 from pipeline.enrich import embed
 from pipeline.ingest import accept, place
 from pipeline.ingest.policy import SessionPolicy
@@ -23,6 +22,7 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
 from pipeline.people import identities, membership, suppression
+from pipeline.recall import build_context, more, search
 from pipeline.store import chats
 from pipeline.store.database import Database
 from schemas.memories import MemoryIn
@@ -167,7 +167,7 @@ def question(name: str, asker: str | None, **fields: object) -> dict[str, object
         "user_id": asker,
         "agent_id": "bot",
         "budget_tokens": 100_000,
-        "parameters": {"memories": 100, "memory_share": 0.9},
+        "parameters": {"memories": 100},
         "explain": True,
     } | fields
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ranking import rerank
 from pipeline.ranking.model import Scored
+from pipeline.recall import build_context
 from pipeline.retrieval.profiles import PROFILES, parameters_for
 from pipeline.store.database import Database
 from schemas.context import Context
@@ -17,8 +17,8 @@ from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import MIGRATED, TENANT, Templates
-from tests.context.test_context import CHAT, fill
 from tests.ranking.test_rank import candidate
+from tests.recall.test_context import CHAT, fill
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
 GROUP = (0.45, 0.25, 0.30)
@@ -153,14 +153,14 @@ def template(request: pytest.FixtureRequest, templates: Templates) -> str:
 
 @pytest.fixture
 def filled(database: Database) -> Database:
-    """This test's database, with the talk of `tests.context.test_context` in memory."""
+    """This test's database, with the talk of `tests.recall.test_context` in memory."""
     return database
 
 
 def ask(filled: Database, settings: Settings, **fields: object) -> Context:
     asked = {"chat_id": CHAT.chat_id, "query": "the boat trip in May", "explain": True} | fields
     query = ContextQuery.model_validate(asked)
-    return context.build_context(filled, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+    return build_context(filled, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
 
 
 def test_the_profiles_order_is_explained(filled: Database, settings: Settings) -> None:
@@ -172,7 +172,7 @@ def test_the_profiles_order_is_explained(filled: Database, settings: Settings) -
 
 
 def test_what_gave_way_says_so(filled: Database, settings: Settings) -> None:
-    parameters = {"mmr_lambda": 0.1, "messages": 2}
+    parameters = {"mmr_lambda": 0.1, "messages": 2, "neighbours": 0}
     found = ask(filled, settings, parameters=parameters, include_history=False).explain
     assert found is not None
     assert {"mmr"} <= {dropped.reason for dropped in found.dropped}

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.context import build_context
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
+from pipeline.recall import build_context
 from pipeline.retrieval import arms, candidates
 from pipeline.retrieval.candidates import CandidateSet
 from pipeline.retrieval.prepare import parse_question, prepare_query
@@ -20,7 +20,7 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import EPOCH, POLICY, TENANT, Templates, message
-from tests.context.test_context import DAY, do_all
+from tests.recall.test_context import DAY, do_all
 
 CHAT = ChatIn(chat_id="test:port", title="The port", time_zone="UTC", language="english")
 DAYS, A_DAY, QUIET = 101, 30, 40

@@ -18,7 +18,7 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.search import SearchQuery
 from schemas.settings import Settings
 from tests.conftest import MIGRATED, TENANT, Templates, message
-from tests.context.test_context import CHAT, DAY, ask, do_all, fill
+from tests.recall.test_context import CHAT, DAY, ask, do_all, fill
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from pipeline.context import build_context
 from pipeline.ingest.policy import SessionPolicy
+from pipeline.recall import build_context
 from pipeline.store.database import Database
 from schemas.context import ContextItem
 from schemas.messages import ChatIn

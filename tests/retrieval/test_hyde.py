@@ -8,9 +8,9 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion, Prompt
-from pipeline.context import build_context, search
 from pipeline.llm.gateway import Gateway
 from pipeline.ranking.model import Scored, Statistics
+from pipeline.recall import build_context, search
 from pipeline.retrieval import hyde
 from pipeline.retrieval.candidates import CandidateSet
 from pipeline.retrieval.message_ranking import Ranking
@@ -23,8 +23,8 @@ from schemas.search import SearchQuery, SearchResult
 from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import TENANT, Templates
-from tests.context.test_context import CHAT, fill
 from tests.ranking.test_rank import candidate
+from tests.recall.test_context import CHAT, fill
 
 QUESTION = "Was kostet der Ausflug?"
 ANSWER = "It is so much for half a day, up to 8 people."
@@ -110,7 +110,8 @@ def told(found: Context) -> object:
     """What a context says and why, but for its id and times: the question says what minute it is."""
     assert found.explain is not None
     recalled = [block for block in found.blocks if block.kind != "question"]
-    return recalled, found.messages[:-1], found.explain.messages, found.explain.sessions
+    said = [message.content.partition("\n\nToday: ")[0] for message in found.messages[:-1]]
+    return recalled, said, found.explain.messages, found.explain.sessions
 
 
 def test_a_hypothetical_answer_finds_what_the_question_does_not_and_is_never_shown(

@@ -8,16 +8,16 @@ import pytest
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.factory import make_chat_model
-from pipeline.context import build_context
 from pipeline.llm.gateway import Gateway
+from pipeline.recall import build_context
 from pipeline.retrieval import hyde
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, Templates
-from tests.context.test_context import CHAT, fill
 from tests.providers.chat_server import ChatServer, Reply, refused
+from tests.recall.test_context import CHAT, fill
 from tests.retrieval.test_hyde import ANSWER, QUESTION
 
 

@@ -15,7 +15,7 @@ from schemas.search import SearchQuery
 from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import MIGRATED, TENANT, Templates
-from tests.context.test_context import CHAT, fill
+from tests.recall.test_context import CHAT, fill
 
 EVENT = "What did Ann say between the boiler and the boat trip?"
 
@@ -41,7 +41,7 @@ def template(request: pytest.FixtureRequest, templates: Templates) -> str:
 
 @pytest.fixture
 def filled(database: Database) -> Database:
-    """This test's database, with the talk of `tests.context.test_context` in memory."""
+    """This test's database, with the talk of `tests.recall.test_context` in memory."""
     return database
 
 

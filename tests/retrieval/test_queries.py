@@ -3,9 +3,9 @@
 import pytest
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.context import build_context, search
 from pipeline.memories.statements import remember
 from pipeline.ranking.model import OTHER_QUERY_WEIGHT
+from pipeline.recall import build_context, search
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput
@@ -15,7 +15,7 @@ from schemas.payloads import ContextQuery, parse_payload
 from schemas.search import SearchQuery, SearchResult
 from schemas.settings import Settings
 from tests.conftest import TENANT, Templates
-from tests.context.test_context import CHAT, fill
+from tests.recall.test_context import CHAT, fill
 
 GERMAN = "Was kostet ein halber Tag mit acht Leuten?"
 ENGLISH = "what is the price of half a day for up to 8 people?"

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.context import build_context, more, search
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.people.identities import link
+from pipeline.recall import build_context, more, search
 from pipeline.retrieval import search as modes
 from pipeline.store import vector_search
 from pipeline.store.database import Database
@@ -26,7 +26,7 @@ from schemas.payloads import ContextQuery, parse_payload
 from schemas.search import MoreQuery, SearchQuery, SearchResult
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, message
-from tests.context.test_context import CHAT, DAY, do_all, house
+from tests.recall.test_context import CHAT, DAY, do_all, house
 from tests.store.test_vector_search import build_index
 
 OTHER = ChatIn(chat_id="test:elsewhere")

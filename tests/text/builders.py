@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 
-from pipeline.context.packing import Section, entry_of
-from schemas.context import ContextItem
 from schemas.sessions import Message
 
 START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)  # a Monday
@@ -41,12 +39,3 @@ def conversation(*lines: str) -> list[Message]:
     return [
         message(content, sender, minute=index, id=index) for index, (sender, _, content) in enumerate(spoken)
     ]
-
-
-def section_of(lines: list[str]) -> Section:
-    """A section of messages, all of it allowed."""
-    entries = [
-        entry_of(ContextItem(kind="message", id=str(n), text=line, reason=""), (n,))
-        for n, line in enumerate(lines)
-    ]
-    return Section(kind="exchanges", heading="What was said:", entries=entries, cap=100_000)

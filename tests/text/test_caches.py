@@ -8,20 +8,20 @@ from functools import _lru_cache_wrapper
 from types import ModuleType
 from typing import Any
 
-from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.recall import build_context
 from pipeline.store.database import Database
 from pipeline.text import caches
 from schemas.forgetting import Subject
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.context.test_context import CHAT, do_all
+from tests.recall.test_context import CHAT, do_all
 
 OURS = ("schemas", "pipeline", "workers", "ops")
 
@@ -57,9 +57,7 @@ def test_what_was_forgotten_is_in_no_cache(
     do_all(database, rules, policy)
     for asked in (f'who saw "the {word}1" last year and when?', f"{word.capitalize()}-42 or {word}3's?"):
         query = ContextQuery(chat_id=CHAT.chat_id, query=asked, explain=True, include_history=True)
-        found = context.build_context(
-            database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings
-        )
+        found = build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
         assert word in found.text
     # When they are forgotten
     forget.start(database, TENANT, Subject(kind="chat", chat_id=CHAT.chat_id))
@@ -102,8 +100,8 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
     assert remembering <= {
         # a language, a vocabulary
         "pipeline.clients.tokenizers._loaded",
-        "pipeline.context.wording._read",
-        "pipeline.context.wording._written",
+        "pipeline.recall.wording._read",
+        "pipeline.recall.wording._written",
         "pipeline.question.naming._naming",
         "pipeline.question.naming._told",
         "pipeline.text.calendars._calendar",
@@ -112,6 +110,7 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
         "pipeline.text.cues._made",
         "pipeline.text.cues._parts",
         "pipeline.text.cues._stop_words",
+        "pipeline.text.cues.common_words",
         "pipeline.text.cues.read",
         "pipeline.text.cues.requests._requests",
         "pipeline.text.language._detectable",

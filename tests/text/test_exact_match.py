@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import context
+from pipeline import recall
 from pipeline.ingest import accept, place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
@@ -170,7 +170,7 @@ QUESTIONS = [
 
 def ask(database: Database, settings: Settings, text: str) -> Context:
     query = ContextQuery(chat_id=CHAT.chat_id, query=text, explain=True, include_history=False)
-    return context.build_context(database, TENANT, query, embedder=None, settings=settings)
+    return recall.build_context(database, TENANT, query, embedder=None, settings=settings)
 
 
 def held_exactly(hit: Hit) -> float:

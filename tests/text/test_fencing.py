@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.context import recent_talk
-from pipeline.context.wording import wording_of
 from pipeline.enrich import extractive, prompts
+from pipeline.recall.speech import head_of
+from pipeline.recall.wording import wording_of
 from pipeline.text import fencing, truncate
 from tests.text import builders
 
@@ -83,7 +83,7 @@ def test_no_mark_of_a_chat_template_ends_a_turn(mark: str) -> None:
 )
 def test_a_name_is_one_speaker(posing: str, other: str) -> None:
     message = builders.message("я за", posing)
-    line = recent_talk.head_of(message, None, UTC, wording_of("russian"))
+    line = head_of(message, None, UTC, wording_of("russian"))
     assert other not in line
     assert line.rstrip().count(":") == 2  # of the time, and at the end
     (spoken,) = prompts.transcript([message], UTC)

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.clients.tokenizers import tokenizer_for
-from pipeline.context.packing import fill
+from pipeline.recall.pack import Frame, pack
 from pipeline.text.tokens import estimate
 from pipeline.text.truncate import one_line, within_tokens
-from tests.text.builders import section_of
+from tests.recall.found import line
 
 pytest.importorskip("bpe_openai", reason="the extra `tokens` is not installed")
 
@@ -50,8 +50,9 @@ def test_lines_count_no_less_than_the_text_that_they_make(lines: list[str], mode
 @settings(max_examples=60)
 def test_a_block_keeps_its_budget_by_the_real_count(lines: list[str], room: int) -> None:
     count = tokenizer_for("gpt-4o").count
-    block = fill(section_of(lines), room, count).block
-    assert block is None or block.tokens == count(block.text) <= room
+    offered = [line(text, number=n) for n, text in enumerate(lines)]
+    for block in pack(offered, {"exchanges": Frame(heading="What was said:")}, room, count).blocks:
+        assert block.tokens == count(block.text) <= room
 
 
 def test_text_is_cut_to_what_the_model_counts() -> None:

@@ -32,8 +32,8 @@ def list_(
     Questions and answers are missing where a part of them was forgotten, or was not to be remembered. A chat that was
     never seen ends the command with 3.
     """
-    from pipeline.context import query_log
     from pipeline.operations import lookup
+    from pipeline.recall import query_log
 
     with call.opened() as (settings, database):
         if chat is not None:
@@ -65,7 +65,7 @@ def answer(
     remember: Annotated[bool | None, "Keep both as a memory (default: BACKSCROLL_REMEMBER_ANSWERS)."] = None,
 ) -> None:
     """Report the answer to a context; the first answer is kept."""
-    from pipeline.context import query_log
+    from pipeline.recall import query_log
 
     given = parse_payload(AnswerIn, {"answer": text, "used": used, "remember": remember})
     with call.opened() as (settings, database):

@@ -31,7 +31,7 @@ DEMO_SECONDS = {"sweep_seconds": 1.0, "summarize_debounce_seconds": 1.0}
 
 @command(app, "backscroll up")
 def up(
-    demo: Annotated[bool, "Import a sample conversation and answer three questions about it."] = False,
+    demo: Annotated[bool, "Import a sample conversation and answer five questions about it."] = False,
     light: Annotated[bool, "Embed without a model (deterministic), even where one is installed."] = False,
     english: Annotated[bool, "Embed with the English model, which takes half the time."] = False,
     leave: Annotated[

@@ -24,7 +24,7 @@ from ops.dev import shipped
 from ops.dev.embedders import WrappedEmbedder
 from ops.dev.shipped import Shipped
 from ops.local import processes
-from pipeline.context import build_context
+from pipeline.recall import build_context
 from pipeline.store import trips
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery

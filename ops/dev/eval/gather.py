@@ -14,9 +14,9 @@ from ops.dev.eval.locomo import CATEGORIES, AskedQuestion, Conversation
 from ops.dev.eval.measures import SESSION_KS, TURN_KS, QuestionShares, share_found
 from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.shipped import DERIVED, Shipped
-from pipeline.context.build import assemble
 from pipeline.ranking import rank
 from pipeline.ranking.model import Candidate, Statistics, Weights
+from pipeline.recall.build import assemble
 from pipeline.retrieval.candidates import CandidateSet
 from pipeline.retrieval.gather import SESSIONS_READ, RetrievalResult, gather_result
 from pipeline.retrieval.prepare import PreparedQuery, parse_question, prepare_query

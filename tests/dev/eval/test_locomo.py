@@ -142,9 +142,10 @@ def test_what_is_gathered_once_gives_the_very_contexts_that_bots_get(
     backscroll, questions = gathered
     for one in questions:
         talk = one.conversation
-        question = asked_as_message(talk.chat, talk.messages, one.question.text)
         for budget in (120, 800):
-            # when the question was put to the bot as a message, as it was when it was gathered
+            # when the question was put to the bot as a message, as it was when it was gathered: each time another one,
+            # as what was deleted is not stored again
+            question = asked_as_message(talk.chat, talk.messages, one.question.text)
             with backscroll.put(talk.chat, question):
                 bots = backscroll.ask(one.query.chat_id, one.question.text, budget)
             again = one.context(

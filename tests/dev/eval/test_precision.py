@@ -68,7 +68,7 @@ def test_a_session_is_opened_once_however_many_of_its_messages_are_shown() -> No
 def test_summaries_are_right_in_any_block_if_their_session_holds_evidence_and_never_evidence() -> None:
     shown = counted(
         {
-            "sessions": [line("1", "on parle du bateau", "session"), line("2", "la soupe", "session")],
+            "exchanges": [line("1", "on parle du bateau", "session"), line("2", "la soupe", "session")],
             "related": [line("2", "la soupe", "session")],
             "rollups": [line("7", "uma semana", "rollup")],
         },
@@ -96,7 +96,7 @@ def test_a_memory_is_about_the_question_if_it_was_learned_near_evidence() -> Non
 def test_the_first_line_is_no_summary_and_no_recent_talk() -> None:
     evidence, other = line(IDS["e"]), line(IDS["a"])
     summary = line("1", "о лодке", "session")
-    assert counted({"sessions": [summary], "exchanges": [summary, evidence, other]}, "e").first is True
+    assert counted({"exchanges": [summary, evidence, other]}, "e").first is True
     assert counted({"exchanges": [other, evidence], "history": [evidence]}, "e").first is False
     assert counted({"history": [evidence]}, "e").first is None
 
@@ -106,8 +106,7 @@ def test_tokens_are_means_over_contexts_and_what_is_shown_is_counted_together() 
     full = counted(
         {
             "memories": [line("near", "Lea", "memory"), line("far", "Mo", "memory")],
-            "sessions": [line("2", "sopa", "session")],
-            "exchanges": [line(IDS["e"]), line(IDS["a"])],
+            "exchanges": [line("2", "sopa", "session"), line(IDS["e"]), line(IDS["a"])],
         },
         "e",
         near=[IDS["e"]],

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from pipeline.context import build_context, more, query_log, search
+from pipeline.recall import build_context, more, query_log, search
 from schemas.context import AnswerIn, AnswerReceipt, Context
 from schemas.messages import Id
 from schemas.payloads import ContextQuery

@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from pipeline.context import query_log
 from pipeline.operations import lookup, status
 from pipeline.operations.status import Status
+from pipeline.recall import query_log
 from pipeline.store import chats, sessions
 from schemas.listing import (
     ChatFilter,

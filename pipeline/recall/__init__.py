@@ -1,0 +1,68 @@
+"""The context for a bot's answer: retrieve, rank, assemble. The module that bots import.
+
+    from pipeline.recall import build_context, more, search
+
+`build_context` makes what a bot puts before its model when it must answer. `search` (`pipeline.retrieval.search`) finds
+messages or sessions in one of five modes. `more` (`pipeline.retrieval.paging`) fetches the messages around those that
+an earlier answer showed. All three take the process's own `Database`, `Embedder` and `Settings` (`ops/guide/bots.md`).
+"""
+
+from time import monotonic
+
+from pipeline.clients.by_space import Embedding
+from pipeline.clients.protocols import Reranker
+from pipeline.clients.tokenizers import tokenizer_for
+from pipeline.llm.gateway import Gateway
+from pipeline.recall import query_log
+from pipeline.recall.build import assemble, question_block
+from pipeline.retrieval import hyde
+from pipeline.retrieval.gather import gather_result
+from pipeline.retrieval.paging import more
+from pipeline.retrieval.prepare import parse_question, prepare_query
+from pipeline.retrieval.request import Stopwatch, for_context
+from pipeline.retrieval.search import search
+from pipeline.store.database import Database
+from schemas.context import Context
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+
+__all__ = ["build_context", "more", "search"]
+
+
+def build_context(
+    database: Database,
+    tenant_id: str,
+    query: ContextQuery,
+    *,
+    embedder: Embedding | None,
+    settings: Settings,
+    reranker: Reranker | None = None,
+    gateway: Gateway | None = None,
+) -> Context:
+    """Build what a bot puts before its model to answer a query, within the token budget and with reasons.
+
+    `embedder` is the process's own; without it, or when it does not answer, only keywords are searched and `degraded`
+    says so. `reranker` reads the best messages once more. `gateway` leads to the language model for `query.hyde`.
+    Raises `NotFound` for an unknown chat, `InvalidInput` for an impossible profile, parameter or budget,
+    `DatabaseUnavailable`.
+    """
+    started, stopwatch = monotonic(), Stopwatch()
+    budget, tokenizer = query.budget_tokens or settings.context_budget_tokens, tokenizer_for(query.model)
+    question_block(query, budget, tokenizer)
+    with database.tenant(tenant_id, keeps_plans=True) as connection:
+        parsed = parse_question(connection, for_context(connection, query, settings))
+    prepared = prepare_query(database, tenant_id, parsed, embedder, stopwatch)
+    if query.hyde:
+        prepared = hyde.widened(database, tenant_id, prepared, embedder, gateway, stopwatch)
+    found = gather_result(database, tenant_id, prepared, stopwatch, reranker)
+    with stopwatch.timed("assemble"):
+        context = assemble(query, prepared, found, budget, tokenizer)
+    with stopwatch.timed("note"):
+        counts = {"context_seconds": monotonic() - started, "sessions_retrieved": len(found.sessions)}
+        if not query_log.record(database, tenant_id, query, context, prepared, settings, counts):
+            context.degraded.append(
+                "query_log: this context is not recorded, and an answer to it cannot be reported"
+            )
+    if context.explain is not None:
+        context.explain.timings_ms.update(stopwatch.timings_ms)
+    return context

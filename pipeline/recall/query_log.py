@@ -1,0 +1,266 @@
+"""Record what was asked, shown and answered; turn an answer into a memory.
+
+A row holds ids, figures and the question, and no text that was shown. Questions of a forgotten user, or in a forgotten
+chat, are not recorded, even if the context was in progress when they were forgotten.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import structlog
+from sqlalchemy import Connection, Row
+from sqlalchemy.exc import SQLAlchemyError
+
+from pipeline.jobs.failures import reason_of
+from pipeline.memories import statements
+from pipeline.people import suppression
+from pipeline.people.suppression import Named, stopped
+from pipeline.retrieval.prepare import PreparedQuery
+from pipeline.store import chats, counters, memories, rollups
+from pipeline.store import query_log as log_rows
+from pipeline.store import suppression as suppression_rows
+from pipeline.store.database import Database
+from pipeline.store.query_log import Served
+from pipeline.text.fencing import without_recalled
+from schemas.context import AnswerIn, AnswerReceipt, BlockKind, Context, LoggedContext, Source
+from schemas.errors import InvalidInput, NotFound, Retryable
+from schemas.languages import DEFAULT_LANGUAGE
+from schemas.memories import MemoryIn
+from schemas.messages import MAX_CONTENT_BYTES
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+SOURCES: dict[BlockKind, Source] = {
+    "history": "recent",
+    "exchanges": "message",
+    "rollups": "session",
+    "related": "session",
+    "memories": "memory",
+    "documents": "document",
+}
+"""The source that a block's tokens count for; those of the question and the guardrails count for none."""
+
+
+def shown_in(context: Context) -> dict[str, str]:
+    """Return the block of each item of a context, by `kind:id`; the first if it is in two."""
+    items = [(item, block.kind) for block in reversed(context.blocks) for item in block.items]
+    # a message that a line quotes is shown, too
+    quoted: dict[str, str] = {f"message:{item.answers}": kind for item, kind in items if item.answers}
+    return quoted | {f"{item.kind}:{item.id}": kind for item, kind in items}
+
+
+def by_source(context: Context) -> tuple[dict[str, int], dict[str, int]]:
+    """Count a context's tokens and its characters by source."""
+    tokens, chars = Counter[str](), Counter[str]()
+    for block in context.blocks:
+        if source := SOURCES.get(block.kind):
+            tokens[source] += block.tokens
+            chars[source] += block.chars
+    return tokens, chars
+
+
+def record(
+    database: Database,
+    tenant_id: str,
+    query: ContextQuery,
+    context: Context,
+    prepared: PreparedQuery,
+    settings: Settings,
+    counts: Mapping[str, float],
+) -> bool:
+    """Record a context that was served, add it to the daily counters, and note which memories were shown.
+
+    Only its figures are recorded where memory is off, or the asker is not to be remembered. False if that failed.
+    `counts` are counters of the request, `context_seconds` among them.
+    """
+    chat_id, asker = prepared.request.chat.chat_id, query.user_id or None
+    shown = shown_in(context)
+    used = sorted(_ids(shown, "memory") | _ids(shown, "document"))
+    tokens = {f"tokens_{block.kind}": float(block.tokens) for block in context.blocks}
+    counted = {"contexts": 1, "contexts_degraded": bool(context.degraded), **counts, **tokens}
+    row = _row(query, context, prepared, counts["context_seconds"])
+
+    def served(key: bytes | None) -> Served:
+        return {
+            "remembered": prepared.request.memory,
+            "key": key,
+            "place": suppression.hashes(key, ("tenant",), ("chat", chat_id)),
+            "asker": suppression.hashes(key, ("user", asker), ("unremembered", asker)) if asker else [],
+            "shown_memories": used,
+            "counted": counted,
+        }
+
+    try:
+        if not settings.query_log_enabled:
+            with database.tenant(tenant_id) as connection:
+                log_rows.record(connection, tenant_id, row, served(None), logs=False)
+            return True
+        # the lock before the statement that looks who was forgotten: it sees what was committed while this waits
+        known = served(prepared.request.prelude.suppression_key)
+        recorded = database.one_trip(log_rows.record_at_once(tenant_id, row, known))
+        if recorded != (True,):
+            with database.undecided() as connection:
+                suppression_rows.lock_as_tenant(connection, tenant_id, chat_id)
+                newer = served(suppression_rows.key(connection))
+                log_rows.record(connection, tenant_id, row, newer, logs=True)
+    except (Retryable, SQLAlchemyError, psycopg.Error) as error:
+        log.warning("context_not_recorded", context_id=context.context_id, error=reason_of(error))
+        return False
+    return True
+
+
+def _row(query: ContextQuery, context: Context, prepared: PreparedQuery, seconds: float) -> dict[str, Any]:
+    """Return the row of a context for the log."""
+    tokens, chars = by_source(context)
+    return {
+        "context_id": context.context_id,
+        "chat_id": prepared.request.chat.chat_id,
+        "user_id": query.user_id or None,
+        "agent_id": query.agent_id or None,
+        "session_key": query.session_key,
+        "profile": query.profile,
+        "asked_at": prepared.request.prelude.now,
+        "query": query.query,
+        "shown": shown_in(context),
+        "tokens": tokens,
+        "chars": chars,
+        "used_tokens": context.used_tokens,
+        "budget": context.budget,
+        "latency_ms": round(seconds * 1000, 1),
+        # a provider's message may quote what it was sent
+        "degraded": [reason.partition(":")[0] for reason in context.degraded],
+    }
+
+
+def listing(
+    database: Database, tenant_id: str, chat_id: str | None, limit: int, after: str | None = None
+) -> list[LoggedContext]:
+    """List the newest rows of one chat or all, those after `after`. Raises `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        rows = log_rows.listing(connection, chat_id, limit, after)
+        return [LoggedContext.model_validate(row._mapping) for row in rows]
+
+
+def report(
+    database: Database, tenant_id: str, context_id: str, given: AnswerIn, settings: Settings
+) -> AnswerReceipt:
+    """Store what a bot answered to a context, once, and remember question and answer if that is wanted.
+
+    The first answer counts; reporting it again may still remember it. Recalled text between our tags is cut out of the
+    answer. Raises `NotFound` for a context that was not recorded or is too old, `InvalidInput` if it shall be
+    remembered and the context has no `user_id`, `DatabaseUnavailable`.
+    """
+    answer = without_recalled(given.answer).strip()
+    with database.tenant(tenant_id) as connection:
+        row = log_rows.get(connection, context_id)
+        if row is not None:
+            # wait for a forgetting of its chat or its asker to end
+            suppression_rows.lock(connection, tenant_id, row.chat_id)
+            row = log_rows.get(connection, context_id)
+        if row is None:
+            raise NotFound(
+                f"there is no context {context_id} in the query log: it was served while "
+                f"BACKSCROLL_QUERY_LOG_ENABLED was off, is older than {settings.query_log_days} days, or was forgotten"
+            )
+        wanted = settings.remember_answers if given.remember is None else given.remember
+        if given.remember and row.redacted_at is None and not row.user_id:
+            raise InvalidInput(
+                "remember: the context was asked without a user_id, so that there is nobody to remember it for; "
+                "ask with user_id, or leave remember out",
+                field="remember",
+            )
+        row = _held(connection, row)
+        if row is None:
+            return AnswerReceipt(outcome="kept_out")
+        known = row.answer is not None
+        if not known:
+            log_rows.set_answer(connection, context_id, answer, given.used)
+            memories.touch(connection, sorted(set(_shown(row, "memory")) & _ids(given.used or (), "memory")))
+            counters.add(connection, tenant_id, {"answers_reported": 1})
+        memory_id = row.memory_id
+        if wanted and row.user_id and memory_id is None:
+            memory_id = _remember(connection, tenant_id, row, row.answer if known else answer)
+    return AnswerReceipt(
+        outcome="known" if known else "stored", memory_id=None if memory_id is None else str(memory_id)
+    )
+
+
+def remember_reported(connection: Connection, tenant_id: str, context_id: str) -> UUID | None:
+    """Remember question and answer of a context whose answer was reported and not remembered; return the memory's id.
+
+    None where there is no such context, or it is not to be remembered, as when something that it showed is gone.
+    """
+    row = log_rows.get(connection, context_id)
+    if row is None:
+        return None
+    suppression_rows.lock(connection, tenant_id, row.chat_id)
+    row = _held(connection, row)
+    if row is None or row.answer is None or not row.user_id or row.memory_id is not None:
+        return None
+    return _remember(connection, tenant_id, row, row.answer)
+
+
+def _held(connection: Connection, row: Row[Any]) -> Row[Any] | None:
+    """Return a row again, locked, with what it showed; None if some of that is gone, or it was forgotten.
+
+    Call it under `suppression.lock` of its chat. Forgetting locks messages and memories before it reads the log: the
+    second of the two sees the first.
+    """
+    messages = [int(each) for each in _shown(row, "message")]
+    remembered = [*_shown(row, "memory"), *_shown(row, "document")]
+    weeks = [int(each) for each in _shown(row, "rollup")]
+    held = log_rows.hold(connection, messages, remembered) + rollups.hold(connection, weeks)
+    again = log_rows.get(connection, row.context_id, locked=True)
+    shown = len(messages) + len(remembered) + len(weeks)
+    if again is None or again.redacted_at is not None or held < shown:
+        return None
+    return None if stopped(connection, again.asked_at, *_names(again.chat_id, again.user_id)) else again
+
+
+def _ids(items: Iterable[str], kind: str) -> set[str]:
+    """Return the ids of one kind among items by `kind:id`."""
+    return {item.partition(":")[2] for item in items if item.startswith(f"{kind}:")}
+
+
+def _shown(row: Row[Any], kind: str) -> list[str]:
+    return sorted(_ids(row.shown, kind))
+
+
+def _names(chat_id: str, user_id: str | None) -> list[Named]:
+    """Return the subjects whose suppression keeps a row's answer out."""
+    names: list[Named] = [("tenant",), ("chat", chat_id)]
+    if user_id:
+        names += [("user", user_id), ("unremembered", user_id)]
+    return names
+
+
+def _remember(connection: Connection, tenant_id: str, row: Row[Any], answer: str) -> UUID | None:
+    """Write question and answer as a memory of the asker, learned in the chat, with what it is based on."""
+    chat = chats.get(connection, row.chat_id)
+    content = f"{row.query}\n{answer}".encode()[:MAX_CONTENT_BYTES].decode(errors="ignore")
+    memory = MemoryIn(
+        scope="user",
+        type="qa_turn",
+        content=content,
+        user_id=row.user_id,
+        learned_in=row.chat_id,
+        importance=1.0,
+        said_at=row.asked_at,
+        source="answer",
+        # if any of this is forgotten, so is the memory; and nothing is learned from it a second time
+        metadata={
+            "context_id": row.context_id,
+            "question_chars": len(row.query),
+            "recalled": sorted(row.shown),
+        },
+    )
+    language = chat.language if chat else DEFAULT_LANGUAGE
+    written = statements.write(connection, tenant_id, memory, language=language)
+    if written.id is not None:
+        log_rows.set_memory(connection, row.context_id, written.id)
+    return written.id

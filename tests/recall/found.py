@@ -1,0 +1,193 @@
+"""What a context is assembled from, made up: messages with scores, sessions, recent talk."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields as dataclass_fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from pipeline.question import parse
+from pipeline.ranking.model import Candidate, Scored, Statistics, Weights
+from pipeline.recall.build import assemble
+from pipeline.recall.pack import Line
+from pipeline.retrieval.candidates import CandidateSet
+from pipeline.retrieval.gather import RetrievalResult
+from pipeline.retrieval.memory_search import RetrievedMemory
+from pipeline.retrieval.prepare import ParsedQuestion, PreparedQuery
+from pipeline.retrieval.profiles import parameters_for
+from pipeline.retrieval.request import RetrievalRequest, SearchTerms
+from pipeline.retrieval.sessions import RetrievedSession
+from pipeline.store.chats import Chat
+from pipeline.store.memory_candidates import FoundMemory
+from pipeline.store.prelude import Prelude
+from pipeline.text import message_cues
+from schemas.context import BlockKind, Context, ContextItem
+from schemas.payloads import ContextQuery
+from schemas.sessions import Message
+
+START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
+NOW = datetime(2026, 4, 1, tzinfo=UTC)
+
+
+def hit(number: int, text: str, score: float, **fields: Any) -> Scored:
+    """A message of session 1 with this score, which has to do with the question; a candidate's fields may be given."""
+    parts: Mapping[str, float] = fields.pop("parts", {"words": score})
+    given = {
+        "session": 1,
+        "place": number,
+        "external_id": str(number),
+        "speaker": "Ann",
+        "role": "user",
+        "sent_at": START + timedelta(minutes=number),
+        "terms": {"asked": 1},
+        "length": 5,
+        "cosine": None,
+        "cues": message_cues.read(text, "english"),
+    } | fields
+    return Scored(candidate=Candidate(id=number, text=text, **given), score=score, parts=parts)
+
+
+def recent(number: int, text: str, **fields: Any) -> Message:
+    """A message of recent talk, the higher its number the newer."""
+    given = {
+        "chat_id": "test:talk",
+        "external_id": str(number),
+        "sender_id": "test:ben",
+        "sender_name": "Ben",
+        "role": "user",
+        "sent_at": NOW - timedelta(days=1) + timedelta(minutes=number - 1000),
+        "position": 0,
+        "session_key": "",
+        "agent_id": None,
+        "metadata": {},
+    } | fields
+    return Message(id=number, content=text, **given)
+
+
+def memory(number: int, content: str, score: float, **fields: Any) -> RetrievedMemory:
+    """A statement about Ann, known since `START`."""
+    unset: dict[str, Any] = dict.fromkeys(each.name for each in dataclass_fields(FoundMemory))
+    given = unset | {
+        "id": str(number),
+        "scope": "user",
+        "type": "fact",
+        "content": content,
+        "source": "test",
+        "about": "Ann",
+        "since": START,
+        "evidence": (),
+    }
+    return RetrievedMemory(**given | fields, score=score)
+
+
+def session(number: int, summary: str, score: float, **fields: Any) -> RetrievedSession:
+    """A session of an hour, `number` days after the first one."""
+    began = START + timedelta(days=number)
+    given = {
+        "started_at": began,
+        "ended_at": began + timedelta(hours=1),
+        "topics": [],
+        "entities": [],
+        "session_key": "",
+        "message_count": 50,
+    } | fields
+    return RetrievedSession(id=number, summary=summary, score=score, **given)
+
+
+def assembled(
+    question: str,
+    ranked: Sequence[Scored] = (),
+    *,
+    sessions: Sequence[RetrievedSession] = (),
+    overview: Sequence[RetrievedSession] = (),
+    memories: Sequence[RetrievedMemory] = (),
+    latest: Sequence[Message] = (),
+    budget: int = 2000,
+    profile: str = "balanced",
+    language: str = "english",
+    time_zone: str = "UTC",
+    brief: Sequence[str] = (),
+    explain: bool = False,
+    fill: bool = False,
+    **parameters: float,
+) -> Context:
+    """Assemble a context from these; `latest` is newest first."""
+    query = ContextQuery.model_validate(
+        {"chat_id": "test:talk", "query": question, "profile": profile, "explain": explain, "fill": fill}
+    )
+    chat = Chat(
+        chat_id="test:talk",
+        platform="test",
+        kind="group",
+        title="Talk",
+        time_zone=time_zone,
+        language=language,
+        message_count=len(ranked),
+        lexeme_count=0,
+        memory=True,
+    )
+    request = RetrievalRequest(
+        prelude=Prelude(
+            chat=chat,
+            names=[],
+            began=START,
+            asker=None,
+            now=NOW,
+            logged=[],
+            recent=latest,
+            space=None,
+            indexed=False,
+            size=len(ranked),
+            present=None,
+            members=[],
+            suppression_key=None,
+            _lexemes={},
+        ),
+        text=question,
+        parameters=parameters_for(profile, parameters)[0],
+        weights=Weights(),
+    )
+    read = parse.read(question, [], START, NOW, language)
+    parsed = ParsedQuestion(
+        request=request,
+        question=read,
+        terms=SearchTerms(lexemes=[]),
+        event=None,
+        others=(),
+        brief=list(brief),
+        zone=ZoneInfo(time_zone),
+    )
+    ordered = sorted(ranked, key=lambda each: -each.score)
+    frequency = Counter(term for each in ranked for term in each.candidate.terms)
+    statistics = Statistics(messages=max(len(ranked), 1), mean_length=5, document_frequency=frequency)
+    found = RetrievalResult(
+        retrieved=CandidateSet(
+            candidates=[each.candidate for each in ordered],
+            statistics=statistics,
+            arms={},
+            vector_search="off",
+            rows_compared=0,
+            keyword_search="exact",
+        ),
+        ranked=ordered,
+        sessions=sessions,
+        overview=overview,
+        memories=memories,
+        recent=latest,
+    )
+    prepared = PreparedQuery(parsed=parsed, question=read, terms=SearchTerms(lexemes=[]))
+    return assemble(query, prepared, found, budget)
+
+
+def lines(found: Context, kind: str) -> list[str]:
+    """The texts of a block's items, in order."""
+    return [item.text for block in found.blocks if block.kind == kind for item in block.items]
+
+
+def line(
+    text: str, worth: float = 1.0, *, number: int = 0, block: BlockKind = "exchanges", **fields: Any
+) -> Line:
+    """A line that is written whole, in the place of its number."""
+    item = ContextItem(kind="message", id=str(number), text="", reason="")
+    return Line(block=block, item=item, worth=worth, place=(number,), write=lambda _: text, **fields)

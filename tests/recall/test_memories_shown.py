@@ -1,0 +1,409 @@
+"""What a context shows of what was learned: about whom, since when, from where, and to nobody who may not see it."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import accept, place
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
+from pipeline.memories.statements import remember
+from pipeline.people import identities
+from pipeline.recall import build_context
+from pipeline.store.database import Database
+from schemas.context import Context
+from schemas.memories import MemoryIn
+from schemas.messages import ChatIn, MessageIn
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+from tests.conftest import TENANT
+from tests.memories.learned import change, day, embedded, learned
+
+HOUSE = ChatIn(chat_id="test:house", title="Harbour House", time_zone="Europe/Lisbon")
+BOAT = ChatIn(chat_id="test:boat", title="The boat", time_zone="Europe/Lisbon")
+ANN_ALONE = ChatIn(chat_id="test:with-ann", title="Ann and the bot", kind="direct")
+BEN_ALONE = ChatIn(chat_id="test:with-ben", title="Ben and the bot", kind="direct")
+ALL = (HOUSE, BOAT, ANN_ALONE, BEN_ALONE)
+
+
+def said(at: datetime, name: str, content: str, number: str) -> MessageIn:
+    return MessageIn(
+        external_id=number,
+        sender_id=f"test:{name.lower()}",
+        sender_name=f"{name} Lee",
+        content=content,
+        sent_at=at,
+    )
+
+
+@pytest.fixture
+def talk(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
+    """Ann and Ben in two groups, and each with the bot alone, from March to June."""
+    for chat, names in ((HOUSE, "Ann Ben"), (BOAT, "Ann Ben"), (ANN_ALONE, "Ann"), (BEN_ALONE, "Ben")):
+        told = [
+            said(day(month, 3), name, f"{name} says hello in month {month}", f"{month}{name}")
+            for month in (3, 4, 5, 6)
+            for name in names.split()
+        ]
+        accept.accept(database, TENANT, chat, told)
+    while runner.run(database, "ingest", place.placer(database, rules), policy).claimed:
+        pass
+    return database
+
+
+def ask(
+    database: Database, settings: Settings, question: str, chat: ChatIn = HOUSE, **fields: Any
+) -> Context:
+    query = ContextQuery.model_validate(
+        {"chat_id": chat.chat_id, "query": question, "explain": True, "include_history": False} | fields
+    )
+    return build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+
+
+def lines(found: Context) -> list[str]:
+    return [item.text for block in found.blocks if block.kind == "memories" for item in block.items]
+
+
+def statements(found: Context) -> list[str]:
+    return [line.partition("] ")[2] for line in lines(found)]
+
+
+def reasons(found: Context) -> dict[str, str]:
+    assert found.explain is not None
+    return {each.id: each.reason for each in found.explain.dropped if each.kind == "memory"}
+
+
+def about_ann(database: Database, content: str, **fields: Any) -> Any:
+    given = {"user_id": "test:ann", "subject": "Ann", "learned_in": HOUSE.chat_id, "said_at": day(3, 3)}
+    return learned(database, content, **(given | fields))
+
+
+# Who it is about, since when, from where
+
+
+def test_somebody_who_is_named_in_a_group_is_known_there_and_the_line_says_since_when_and_from_where(
+    talk: Database, settings: Settings
+) -> None:
+    about_ann(talk, "Ann is allergic to nuts.")
+    embedded(talk)
+    question = "what is Ann allergic to?"
+    for asker in ("test:ben", None):
+        assert lines(ask(talk, settings, question, user_id=asker)) == [
+            "- [Ann, since 3 March 2026] Ann is allergic to nuts."
+        ]
+    # in the other group, where the same people are, the line names the group that it is from
+    assert lines(ask(talk, settings, question, BOAT, user_id="test:ben")) == [
+        "- [Ann, since 3 March 2026, Harbour House] Ann is allergic to nuts."
+    ]
+    # she is asked about without her name by nobody but herself
+    assert lines(ask(talk, settings, "who is allergic to nuts?", user_id="test:ben")) == []
+    assert statements(ask(talk, settings, "what am I allergic to?", user_id="test:ann")) == [
+        "Ann is allergic to nuts."
+    ]
+
+
+def test_people_are_named_by_display_name_handle_and_alias(talk: Database, settings: Settings) -> None:
+    about_ann(talk, "Ann drinks only green tea.")
+    embedded(talk)
+
+    def tells(name: str) -> bool:
+        return bool(lines(ask(talk, settings, f"which tea does {name} drink?", user_id="test:ben")))
+
+    assert all(map(tells, ("Ann", "Ann Lee", "@ann", "Ann's friend")))
+    assert not any(map(tells, ("Annabel", "Olek", "moon.light")))
+    identities.link(talk, TENANT, "test:ann", "moon.light")
+    assert tells("moon.light")
+    # what is known under any of her ids is hers
+    about_ann(talk, "Ann never drinks tea after nine.", user_id="moon.light")
+    assert len(lines(ask(talk, settings, "which tea does Ann drink?", user_id="test:ben"))) == 2
+
+
+def test_a_question_about_a_person_alone_shows_what_is_known_and_a_name_in_it_earns_nothing(
+    talk: Database, settings: Settings
+) -> None:
+    about_ann(talk, "Ann is allergic to nuts.")
+    about_ann(talk, "Ann sold the red bicycle.")
+    embedded(talk)
+    assert len(lines(ask(talk, settings, "who is Ann?", user_id="test:ben"))) == 2
+    asked = ask(talk, settings, "when did Ann sell the bicycle?", user_id="test:ben")
+    assert statements(asked) == ["Ann sold the red bicycle."]
+    assert list(reasons(asked).values()) == ["below_minimum"]
+
+
+def test_only_what_was_said_in_a_chat_is_told_of_somebody_to_others(
+    talk: Database, settings: Settings
+) -> None:
+    """A note without a chat, a question with its answer and a document are the person's own."""
+    remember(talk, TENANT, MemoryIn(scope="user", user_id="test:ann", content="Ann snores at night."))
+    about_ann(talk, "Does Ann snore?\nAt night, yes.", type="qa_turn")
+    about_ann(talk, "Ann snores, says the doctor.", type="document", document_id="d", chunk_index=0)
+    embedded(talk)
+    for chat in (HOUSE, BOAT, BEN_ALONE):
+        assert "snore" not in ask(
+            talk, settings, "does Ann snore at night?", chat, user_id="test:ben"
+        ).text.replace("does Ann snore at night?", "")
+    assert "snores at night" in ask(talk, settings, "do I snore at night?", user_id="test:ann").text
+
+
+def test_a_document_of_a_user_is_shown_to_that_user_alone(talk: Database, settings: Settings) -> None:
+    fields = {"type": "document", "document_id": "lease", "chunk_index": 0, "learned_by": ""}
+    learned(talk, "The lease ends in October.", user_id="test:ann", **fields)
+    embedded(talk)
+
+    def shows(chat: ChatIn, asker: str) -> bool:
+        return "October" in ask(talk, settings, "when does the lease end?", chat, user_id=asker).text
+
+    assert shows(ANN_ALONE, "test:ann")
+    assert not any(
+        shows(chat, who) for chat in ALL for who in ("test:ann", "test:ben") if chat is not ANN_ALONE
+    )
+    assert not shows(ANN_ALONE, "test:ben")
+
+
+def test_a_line_says_until_when_and_is_dated_on_the_chats_clock(talk: Database, settings: Settings) -> None:
+    late = datetime.fromisoformat("2026-05-02T23:30:00+00:00")
+    about_ann(talk, "Ann has a cast on her arm.", said_at=late, holds_until=day(6, 9))
+    about_ann(talk, "Ann rents a car.", holds_from=day(4, 7), holds_until=day(4, 7))
+    about_ann(talk, "Ann moves to Faro.", holds_from=day(6, 7) + timedelta(days=36500))
+    embedded(talk)
+    found = lines(ask(talk, settings, "who is Ann?", user_id="test:ben"))
+    assert sorted(found) == [
+        "- [Ann, from 14 May 2126] Ann moves to Faro.",
+        "- [Ann, on 7 April 2026] Ann rents a car.",
+        # 00:30 in Lisbon
+        "- [Ann, since 3 May 2026, until 9 June 2026] Ann has a cast on her arm.",
+    ]
+
+
+# Who may see it, and what is believed
+
+
+def test_what_is_said_in_private_changes_nothing_in_the_group(talk: Database, settings: Settings) -> None:
+    porto = about_ann(talk, "Ann lives in Porto.", said_at=day(3, 3))
+    about_ann(talk, "Ann lives in Faro.", said_at=day(4, 3), learned_in=ANN_ALONE.chat_id, supersedes=porto)
+    embedded(talk)
+    question = "where does Ann live?"
+    for chat in (HOUSE, BOAT):
+        for asker in ("test:ann", "test:ben", None):
+            found = ask(talk, settings, question, chat, user_id=asker)
+            assert "Faro" not in found.model_dump_json()
+            assert statements(found) == ["Ann lives in Porto."]
+    assert statements(ask(talk, settings, "where do I live?", ANN_ALONE, user_id="test:ann")) == [
+        "Ann lives in Faro."
+    ]
+    # with Ben alone the group counts, where he was, too
+    assert statements(ask(talk, settings, question, BEN_ALONE, user_id="test:ben")) == ["Ann lives in Porto."]
+
+
+def test_what_is_also_said_in_the_group_is_known_there_since_then_and_names_no_private_chat(
+    talk: Database, settings: Settings
+) -> None:
+    old = about_ann(talk, "Ann lives in Porto.", said_at=day(3, 3))
+    about_ann(
+        talk,
+        "Ann lives in Faro.",
+        said_at=day(4, 3),
+        learned_in=ANN_ALONE.chat_id,
+        also_in=[HOUSE.chat_id],
+        messages=[f"{ANN_ALONE.chat_id}/4Ann", f"{HOUSE.chat_id}/6Ann"],
+        supersedes=old,
+    )
+    embedded(talk)
+
+    def shown(chat: ChatIn, asker: str, **fields: Any) -> list[str]:
+        found = ask(talk, settings, "where does Ann live?", chat, user_id=asker, **fields)
+        if chat is not ANN_ALONE:
+            assert ANN_ALONE.chat_id not in found.model_dump_json()
+            assert str(ANN_ALONE.title) not in found.model_dump_json()
+        return lines(found)
+
+    no_messages = {"parameters": {"messages": 0}}
+    assert shown(HOUSE, "test:ben", **no_messages) == ["- [Ann, since 3 June 2026] Ann lives in Faro."]
+    assert shown(BOAT, "test:ben", **no_messages) == [
+        "- [Ann, since 3 June 2026, Harbour House] Ann lives in Faro."
+    ]
+    assert shown(ANN_ALONE, "test:ann", **no_messages) == ["- [Ann, since 3 April 2026] Ann lives in Faro."]
+    # in May only she and the bot knew
+    may = {"as_of": day(5, 1).isoformat(), **no_messages}
+    assert shown(HOUSE, "test:ben", **may) == ["- [Ann, since 3 March 2026] Ann lives in Porto."]
+    assert shown(ANN_ALONE, "test:ann", **may) == ["- [Ann, since 3 April 2026] Ann lives in Faro."]
+
+
+def test_a_context_as_of_a_time_shows_what_was_believed_then_and_nothing_said_since(
+    talk: Database, settings: Settings
+) -> None:
+    porto = about_ann(talk, "Ann lives in Porto.", said_at=day(3, 3))
+    faro = about_ann(talk, "Ann lives in Faro.", said_at=day(5, 3), supersedes=porto)
+    about_ann(talk, "Ann lives in Braga.", said_at=day(6, 3), supersedes=faro)
+    embedded(talk)
+    expected = {2: [], 4: ["Ann lives in Porto."], 5: ["Ann lives in Faro."], 7: ["Ann lives in Braga."]}
+    for month, believed in expected.items():
+        found = ask(
+            talk,
+            settings,
+            "where does Ann live?",
+            user_id="test:ben",
+            as_of=day(month, 10).isoformat(),
+            include_history=True,
+            parameters={"history_yields": 0},
+        )
+        assert statements(found) == believed
+        assert [f"in month {each}" in found.text for each in (3, 4, 5, 6)] == [
+            each <= month for each in (3, 4, 5, 6)
+        ]
+    assert statements(ask(talk, settings, "where does Ann live?", user_id="test:ben")) == [
+        "Ann lives in Braga."
+    ]
+
+
+def test_what_is_known_to_be_wrong_is_history_and_replaces_nothing(
+    talk: Database, settings: Settings
+) -> None:
+    porto = about_ann(talk, "Ann lives in Porto.", said_at=day(3, 3))
+    faro = about_ann(talk, "Ann lives in Faro.", said_at=day(4, 3), supersedes=porto)
+    change(talk, faro, retracted_at=day(5, 3))
+    embedded(talk)
+
+    def believed(**fields: Any) -> list[str]:
+        return statements(ask(talk, settings, "where does Ann live?", user_id="test:ben", **fields))
+
+    assert believed() == ["Ann lives in Porto."]
+    assert believed(as_of=day(4, 20).isoformat()) == ["Ann lives in Faro."]
+    assert believed(as_of=day(5, 20).isoformat()) == ["Ann lives in Porto."]
+
+
+def test_however_often_something_changed_the_latest_and_what_else_is_known_are_found(
+    talk: Database, settings: Settings
+) -> None:
+    about_ann(talk, "Ann keeps her tea in a box.")
+    before = None
+    for number in range(40):
+        said_at = day(3, 4) + timedelta(days=number)
+        content = f"Ann drinks her tea from mug {number}."
+        before = about_ann(talk, content, said_at=said_at, supersedes=before, confidence=0.9)
+    embedded(talk)
+    found = ask(
+        talk,
+        settings,
+        "from which mug does Ann drink her tea?",
+        user_id="test:ben",
+        parameters={"memories": 2, "documents": 0},
+    )
+    assert statements(found) == ["Ann drinks her tea from mug 39.", "Ann keeps her tea in a box."]
+
+
+# A memory earns its place
+
+
+def test_a_memory_makes_way_for_the_message_that_says_it(talk: Database, settings: Settings) -> None:
+    told = said(day(5, 5), "Ann", "by the way, no nuts for me, I am allergic", "nuts")
+    accept.accept(talk, TENANT, HOUSE, [told])
+    identity = about_ann(talk, "Ann is allergic to nuts.", messages=[f"{HOUSE.chat_id}/nuts"])
+    embedded(talk)
+    question = "is Ann allergic to nuts?"
+    for history in (True, False):
+        found = ask(talk, settings, question, user_id="test:ben", include_history=history)
+        assert "no nuts for me" in found.text
+        assert (lines(found), reasons(found)[str(identity)]) == ([], "duplicate")
+    # where the message is not shown, the memory is
+    for fields in ({"chat": BOAT}, {"parameters": {"messages": 0, "sessions": 0}}):
+        assert statements(ask(talk, settings, question, user_id="test:ben", **fields)) == [
+            "Ann is allergic to nuts."
+        ]
+
+
+def test_a_memory_that_repeats_a_message_or_a_better_memory_is_left_out(
+    talk: Database, settings: Settings
+) -> None:
+    accept.accept(talk, TENANT, HOUSE, [said(day(5, 5), "Ben", "the boiler man comes on Mondays!", "boiler")])
+    organization = {"scope": "organization", "learned_in": None}
+    repeated = [
+        learned(talk, "The boiler man comes on Mondays.", **organization),
+        about_ann(talk, "The bins go out on Fridays.", importance=9, user_id="test:ben"),
+    ]
+    kept = learned(talk, "the bins go out on fridays", importance=10, **organization)
+    embedded(talk)
+    found = ask(talk, settings, "boiler man, bins fridays?", user_id="test:ben")
+    assert statements(found) == ["the bins go out on fridays"]
+    assert {reasons(found)[str(each)] for each in repeated} == {"duplicate"}
+    assert str(kept) not in reasons(found)
+
+
+def test_an_ask_context_lists_the_memories_that_it_shows(talk: Database, settings: Settings) -> None:
+    told = said(day(5, 5), "Ann", "no nuts for me", "nuts")
+    accept.accept(talk, TENANT, HOUSE, [told])
+    about_ann(talk, "Ann is allergic to nuts.", messages=[f"{HOUSE.chat_id}/nuts"])
+    about_ann(talk, "Ann bakes with nuts for others.", source="chat")
+    embedded(talk)
+    found = ask(talk, settings, "may Ann eat nuts?", user_id="test:ben", profile="ask", include_history=True)
+    assert found.memories is not None
+    assert [(each.preview, each.source) for each in found.memories] == [
+        ("Ann bakes with nuts for others.", "chat")
+    ]
+    assert statements(found) == [each.preview for each in found.memories]
+
+
+# Age and use change the order
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"access_count": 20}, {"access_count": 0}),
+        ({"confidence": 0.9}, {"confidence": 0.4}),
+        ({"importance": 9.0}, {"importance": 2.0}),
+        ({"holds_until": None}, {"holds_until": day(4, 1)}),
+        ({"type": "qa_turn", "last_accessed_at": "now"}, {"type": "qa_turn", "created_at": day(3, 3)}),
+        ({"type": "fact", "created_at": day(3, 3)}, {"type": "qa_turn", "created_at": day(3, 3)}),
+    ],
+    ids=lambda given: " ".join(given),
+)
+def test_use_confidence_importance_and_age_decide_between_equals(
+    talk: Database, settings: Settings, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    wordings = {True: "Tea is kept in the blue box.", False: "Tea is kept in the red box."}
+    # whichever was written first
+    for order in ((True, False), (False, True)):
+        made = {better: about_ann(talk, wordings[better], learned_in=HOUSE.chat_id) for better in order}
+        for better, identity in made.items():
+            change(talk, identity, **(first if better else second))
+        embedded(talk)
+        found = ask(talk, settings, "in which box is my tea kept?", user_id="test:ann")
+        assert statements(found) == [wordings[True], wordings[False]]
+        assert found.explain is not None
+        for hit in found.explain.memories:
+            product = 1.0
+            for factor in hit.components.values():
+                product *= factor
+            assert hit.score == pytest.approx(product, abs=1e-4)
+        for identity in made.values():
+            change(talk, identity, expires_at=day(3, 3))
+            change(talk, identity, content_hash=identity.bytes)
+
+
+def test_a_question_that_was_answered_and_never_asked_again_fades_by_its_half_life(
+    talk: Database, settings: Settings
+) -> None:
+    identity = about_ann(talk, "where is the tea?\nin the blue box", type="qa_turn")
+    change(talk, identity, created_at=day(3, 3))
+    embedded(talk)
+
+    def score(**parameters: float) -> float:
+        found = ask(
+            talk,
+            settings,
+            "where is my tea?",
+            user_id="test:ann",
+            parameters=parameters,
+            as_of="2026-04-02T12:00:00Z",
+        )
+        assert found.explain is not None
+        change(talk, identity, last_accessed_at=None, access_count=0)
+        return found.explain.memories[0].score
+
+    # thirty days
+    assert score() == pytest.approx(score(qa_half_life_days=15) * 2, rel=0.01)
+    assert score(qa_half_life_days=100_000) == pytest.approx(score() * 2, rel=0.01)

@@ -1,0 +1,221 @@
+"""What was asked and shown is recorded, as far as it may be, and answers are kept with it."""
+
+import pytest
+from sqlalchemy import text
+
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import embed
+from pipeline.erasure import forget
+from pipeline.ingest import accept
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs.runner import Policy
+from pipeline.memories.statements import remember
+from pipeline.people import suppression
+from pipeline.recall import build_context, query_log
+from pipeline.store import query_log as store
+from pipeline.store.database import Database
+from schemas.context import AnswerIn, Context, LoggedContext
+from schemas.errors import InvalidInput, NotFound
+from schemas.forgetting import Subject
+from schemas.memories import MemoryIn
+from schemas.messages import ChatIn
+from schemas.payloads import ContextQuery, parse_payload
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+from tests.test_pipeline import place, rows, run, summarizer
+
+CHAT = ChatIn(chat_id="test:house")
+ANN = "test:ann"
+SAID = ("the boiler shows E41", "call the plumber from Almada", "she comes on Monday", "at nine")
+
+
+@pytest.fixture
+def filled(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
+    """Two sessions with summaries and vectors, and a memory."""
+    for day in (0, 1):
+        talk = [message(day * 1440 + n, said, id=f"{day}-{n}") for n, said in enumerate(SAID)]
+        accept.accept(database, TENANT, CHAT, talk)
+    remember(database, TENANT, MemoryIn(scope="organization", content="The boiler is old."))
+    place(database, rules, policy)
+    run(database, "summarize", summarizer(database), policy)
+    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+    return database
+
+
+def ask(database: Database, settings: Settings, **fields: object) -> Context:
+    given = {"chat_id": CHAT.chat_id, "query": "what does the boiler show?", "user_id": ANN} | fields
+    query = ContextQuery.model_validate(given)
+    return build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+
+
+def logged(database: Database, context: Context) -> LoggedContext | None:
+    with database.tenant(TENANT) as connection:
+        row = store.get(connection, context.context_id)
+    return None if row is None else LoggedContext.model_validate(row._mapping)
+
+
+def test_a_context_is_recorded_with_what_it_showed_and_what_that_took(
+    filled: Database, settings: Settings
+) -> None:
+    context = ask(filled, settings)
+    row = logged(filled, context)
+    assert row is not None
+    assert (row.chat_id, row.user_id, row.query) == (CHAT.chat_id, ANN, "what does the boiler show?")
+    shown = {(f"{item.kind}:{item.id}", block.kind) for block in context.blocks for item in block.items}
+    assert set(row.shown.items()) == shown
+    assert {"history", "memories"} <= set(row.shown.values())
+    tokens = {block.kind: block.tokens for block in context.blocks}
+    assert (row.tokens["recent"], row.tokens["memory"]) == (tokens["history"], tokens["memories"])
+    assert row.chars["memory"] > 0
+    assert row.used_tokens == context.used_tokens
+    assert 0 < row.latency_ms < 60_000
+    assert row.degraded == []
+
+
+def test_what_was_degraded_is_recorded_by_its_first_word(filled: Database, settings: Settings) -> None:
+    query = ContextQuery(chat_id=CHAT.chat_id, query="boiler?")
+    row = logged(filled, build_context(filled, TENANT, query, embedder=None, settings=settings))
+    assert row is not None
+    assert row.degraded == ["vectors"]
+
+
+def test_nothing_is_recorded_when_the_log_is_off(filled: Database, settings: Settings) -> None:
+    assert logged(filled, ask(filled, settings.model_copy(update={"query_log_enabled": False}))) is None
+
+
+def test_where_memory_is_off_the_figures_alone_are_recorded(
+    filled: Database, settings: Settings, rules: SessionPolicy
+) -> None:
+    quiet = settings.model_copy(update={"session_memory_enabled": False})
+    suppression.remember_user(filled, TENANT, "test:bob", remembered=False)
+    for context in (ask(filled, quiet), ask(filled, settings, user_id="test:bob")):
+        row = logged(filled, context)
+        assert row is not None
+        assert (row.query, row.user_id, row.shown) == (None, None, {})
+        assert row.used_tokens == context.used_tokens
+
+
+def test_a_context_that_cannot_be_recorded_is_served_and_says_so(
+    filled: Database, settings: Settings
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(store, "_RECORD", text("INSERT INTO no_such_table VALUES (1)"))
+        context = ask(filled, settings)
+    assert "E41" in context.text
+    assert [reason.partition(":")[0] for reason in context.degraded] == ["query_log"]
+
+
+def test_who_is_forgotten_while_their_context_is_made_is_not_recorded(
+    filled: Database, settings: Settings
+) -> None:
+    class Forgetful(DeterministicEmbedder):
+        subject: Subject
+
+        def embed_query(self, text: str) -> list[float]:
+            forget.start(filled, TENANT, self.subject)
+            return super().embed_query(text)
+
+    client = Forgetful()
+    query = ContextQuery(chat_id=CHAT.chat_id, query="where do I live?", user_id=ANN)
+    client.subject = Subject(kind="user", sender_id=ANN)
+    row = logged(filled, build_context(filled, TENANT, query, embedder=client, settings=settings))
+    assert row is not None
+    assert (row.query, row.user_id, row.shown) == (None, None, {})
+    client.subject = Subject(kind="chat", chat_id=CHAT.chat_id)
+    assert logged(filled, build_context(filled, TENANT, query, embedder=client, settings=settings)) is None
+
+
+def test_old_rows_are_pruned(filled: Database, settings: Settings) -> None:
+    from pipeline.operations.retention import prune, retention_of
+
+    old, new = ask(filled, settings), ask(filled, settings)
+    with filled.tenant(TENANT) as connection:
+        connection.execute(
+            text("UPDATE query_log SET asked_at = now() - interval '91 days' WHERE context_id = :id"),
+            {"id": old.context_id},
+        )
+    keep = retention_of(settings)
+    assert prune(filled, TENANT, keep, dry_run=True)["query_log"] == 1
+    assert prune(filled, TENANT, keep)["query_log"] == 1
+    assert (logged(filled, old), logged(filled, new) is None) == (None, False)
+
+
+def report(database: Database, settings: Settings, context: Context, **given: object) -> tuple[str, bool]:
+    """What became of an answer, and whether it is remembered."""
+    answer = AnswerIn.model_validate({"answer": "It shows E41."} | given)
+    answered = query_log.report(database, TENANT, context.context_id, answer, settings)
+    return answered.outcome, answered.memory_id is not None
+
+
+def test_an_answer_is_kept_once_and_the_first_one_stands(filled: Database, settings: Settings) -> None:
+    context = ask(filled, settings)
+    assert report(filled, settings, context) == ("stored", False)
+    assert report(filled, settings, context, answer="something else") == ("known", False)
+    row = logged(filled, context)
+    assert row is not None
+    assert (row.answer, row.memory_id) == ("It shows E41.", None)
+    assert rows(filled, "SELECT count(*) FROM memories WHERE type = 'qa_turn'") == [(0,)]
+
+
+def test_question_and_answer_become_a_memory_of_who_asked(
+    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
+) -> None:
+    context = ask(filled, settings)
+    assert report(filled, settings, context) == ("stored", False)
+    # wanted later, and asked for twice
+    for _ in range(2):
+        assert report(filled, settings, context, remember=True) == ("known", True)
+    assert rows(
+        filled,
+        "SELECT scope, user_id, learned_in, importance, content FROM memories WHERE type = 'qa_turn'",
+    ) == [("user", ANN, CHAT.chat_id, 1.0, "what does the boiler show?\nIt shows E41.")]
+    run(filled, "embed", embed.embedder(filled, DeterministicEmbedder()), policy)
+    again = ask(filled, settings)
+    assert any("E41" in item.text for b in again.blocks if b.kind == "memories" for item in b.items)
+
+
+def test_answers_are_remembered_by_a_setting_unless_the_bot_says_otherwise(
+    filled: Database, settings: Settings
+) -> None:
+    keen = settings.model_copy(update={"remember_answers": True})
+    assert report(filled, keen, ask(filled, settings), remember=False) == ("stored", False)
+    assert report(filled, keen, ask(filled, settings)) == ("stored", True)
+    assert report(filled, keen, ask(filled, settings, user_id=None)) == ("stored", False)
+    with pytest.raises(InvalidInput, match="user_id"):
+        report(filled, settings, ask(filled, settings, user_id=None), remember=True)
+
+
+def test_what_was_recalled_is_cut_out_of_an_answer_that_repeats_it(
+    filled: Database, settings: Settings
+) -> None:
+    context = ask(filled, settings)
+    told = f"Here is what I know. {context.text} It shows E41."
+    report(filled, settings, context, answer=told, remember=True)
+    row = logged(filled, context)
+    assert row is not None
+    assert row.answer is not None
+    assert "plumber" not in row.answer
+    assert rows(filled, "SELECT count(*) FROM memories WHERE content LIKE '%plumber%'") == [(0,)]
+
+
+def test_memories_that_an_answer_used_count_once_more(filled: Database, settings: Settings) -> None:
+    context = ask(filled, settings)
+    (memory,) = [item.id for block in context.blocks if block.kind == "memories" for item in block.items]
+    report(filled, settings, context, used=[f"memory:{memory}", "memory:of nobody"])
+    assert rows(filled, "SELECT access_count FROM memories") == [(2,)]
+
+
+def test_an_answer_to_nothing_is_refused(filled: Database, settings: Settings) -> None:
+    with pytest.raises(NotFound, match="query log"):
+        query_log.report(filled, TENANT, "ctx_none", AnswerIn(answer="x"), settings)
+    with pytest.raises(InvalidInput, match="answer"):
+        parse_payload(AnswerIn, {"answer": " "})
+
+
+def test_an_answer_that_rests_on_what_was_forgotten_meanwhile_is_kept_out(
+    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
+) -> None:
+    context = ask(filled, settings, user_id="test:bob")
+    forget.start(filled, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id="1-0"))
+    run(filled, "forget", forget.forgetter(filled, rules), policy)
+    assert report(filled, settings, context, remember=True) == ("kept_out", False)

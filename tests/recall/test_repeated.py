@@ -1,0 +1,47 @@
+"""What a context leaves out as said already, and what only looks like it."""
+
+import pytest
+
+from tests.recall.found import assembled, hit, lines, memory
+
+
+@pytest.mark.parametrize(
+    ("said", "corrected"),
+    [
+        (
+            "Hello everybody, training this season is on thursdays at 18:30 in the north hall, please be on time",
+            "Hello everybody, training this season is on thursdays at 19:15 in the north hall, please be on time",
+        ),
+        (
+            "the ferry to the island goes on sunday at noon from pier four if the weather is good",
+            "the ferry to the island goes not on sunday at noon from pier four if the weather is good",
+        ),
+        (
+            "le ferry part dimanche à midi du quai quatre si la météo est bonne",
+            "le ferry part pas dimanche à midi du quai quatre si la météo est bonne",
+        ),
+    ],
+)
+def test_a_correction_that_differs_by_a_number_or_a_not_is_shown_beside_what_it_corrects(
+    said: str, corrected: str
+) -> None:
+    found = assembled("when is it?", [hit(1, said, 3.0), hit(2, corrected, 2.0), hit(3, said + "!", 1.0)])
+    # what is only said again is not, nor beside a match
+    assert lines(found, "exchanges") == [f"Ann: {said}", f"Ann: {corrected}"]
+
+
+def test_a_statement_makes_way_for_a_message_or_a_better_statement_only_if_their_numbers_agree() -> None:
+    fee = "The fee for the boat is {} euros a year, to be paid until the first of May"
+    message = hit(1, fee.format(240), 3.0)
+    memories = [memory(n, fee.format(euros), 1 - n / 10) for n, euros in enumerate((240, 260, 280))]
+    found = assembled("what is the fee for the boat?", [message], memories=memories)
+    assert lines(found, "exchanges") == [f"Ann: {fee.format(240)}"]
+    shown = [line.partition("] ")[2] for line in lines(found, "memories")]
+    assert shown == [fee.format(260), fee.format(280)]
+
+
+def test_the_question_itself_is_not_shown_beside_a_message_that_answers_it() -> None:
+    question = "когда отходит паром?"
+    talk = [hit(1, "паром отходит в девять", 3.0), hit(2, question, 2.0)]
+    found = assembled(question, talk, language="russian")
+    assert lines(found, "exchanges") == ["Ann: паром отходит в девять"]
