@@ -19,6 +19,7 @@ BlockKind = Literal[
     "history",
     "question",
 ]
+"""In reading order."""
 DropReason = Literal["budget", "cap", "duplicate", "mmr", "covered", "below_minimum", "audience"]
 ItemKind = Literal["message", "session", "rollup", "memory", "document"]
 Source = Literal["recent", "message", "session", "memory", "document"]

@@ -11,7 +11,7 @@ from pipeline.store.entity_graph import EntityRow
 from pipeline.text.caches import pattern
 from pipeline.text.entity_names import first_name, normalized
 from schemas.entities import EntityKind
-from schemas.facts import DENIAL, Fact
+from schemas.facts import Fact, is_denial
 
 _KINDS: Mapping[str, EntityKind] = {
     "home": "place",
@@ -57,7 +57,7 @@ def _subject(fact: Fact, user_id: str, language: str) -> Iterator[EntityRow]:
     kind: EntityKind = "thing" if fact.about == "agent" else "person"
     row = _row(fact.subject, user_id, kind, "", language)
     yield row
-    if fact.attribute in _NAMES and not fact.value.startswith(DENIAL):
+    if fact.attribute in _NAMES and not is_denial(fact.value):
         given = _as_written(fact.value, fact.content)
         if (alias := normalized(given)) != row.alias:
             yield row._replace(name=given, alias=alias, short=first_name(given, language))
@@ -70,9 +70,7 @@ def _related(fact: Fact) -> tuple[str, str, EntityKind] | None:
         kind: EntityKind = "thing"
     else:
         relation, value, kind = fact.attribute, fact.value, _KINDS.get(fact.attribute, "unknown")
-    is_name = (
-        value and value != "no" and not value.startswith(DENIAL) and not _AMOUNT_OR_ADDRESS.search(value)
-    )
+    is_name = value and value != "no" and not is_denial(value) and not _AMOUNT_OR_ADDRESS.search(value)
     if relation in _NO_ENTITIES or not is_name or len(value.split()) > _MAX_WORDS:
         return None
     return relation, value, kind

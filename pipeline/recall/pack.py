@@ -7,24 +7,13 @@ of its lines.
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from pipeline.text.fencing import CLOSE, OPEN
 from pipeline.text.tokens import Count, estimate_line
 from pipeline.text.truncate import ELLIPSIS
 from schemas.context import Block, BlockKind, ContextItem, Dropped, DropReason
 
-BLOCK_ORDER: tuple[BlockKind, ...] = (
-    "guardrails",
-    "documents",
-    "memories",
-    "rollups",
-    "exchanges",
-    "related",
-    "history",
-    "question",
-)
-"""The blocks in reading order."""
 # After this many lines in a row that did not fit, smaller ones further down would only be noise.
 MAX_MISSES = 3
 # Where a block shows nothing yet, a line is cut if this many tokens of it fit; later a shorter one says more.
@@ -102,7 +91,7 @@ def pack(
             dropped.append(Dropped(kind=kind, id=line.item.id, reason=spent))
     blocks = {block.kind: block for block in fixed}
     blocks |= {kind: block.closed(kind) for kind, block in open_blocks.items() if block.shown}
-    return Packed(blocks=[blocks[kind] for kind in BLOCK_ORDER if kind in blocks], dropped=dropped)
+    return Packed(blocks=[blocks[kind] for kind in get_args(BlockKind) if kind in blocks], dropped=dropped)
 
 
 def plain(kind: BlockKind, text: str, count: Count) -> Block:

@@ -14,8 +14,8 @@ from schemas.sessions import Message
 
 # The parts of the budget that the newest message may take, and any other; none is cut to less than the third.
 NEWEST_SHARES, OTHER_SHARES, LEAST = 5, 10, 24
-# The latest messages are shown whatever the question, so that a bot knows what is going on: so many, and what was said
-# within this time.
+# The latest messages may be shown whatever the question, so that a bot knows what is going on: this many, and what was
+# said within this time. They take their tokens by `BASE`, behind the best hits.
 KEPT, GOING_ON = 3, timedelta(minutes=10)
 # Between messages that have to do with the question, so many that have not.
 MAX_GAP = 3
