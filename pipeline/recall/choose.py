@@ -50,7 +50,7 @@ def choose(
 
     # with `fill` nothing is worth too little
     limit = 0.0 if query.fill else LIMIT
-    ranked = [hit for hit in found.ranked if not found.is_outside(hit.candidate.session)]
+    ranked = found.ranked
     values = dict(zip((hit.candidate.id for hit in ranked), worth.of_messages(ranked), strict=True))
     reach, base = len(recent_talk), 1.0
     if parameters.history_yields and searched:

@@ -71,7 +71,7 @@ def explanation(
         fell_back=found.fell_back,
         combined_by={
             "message": "sum",
-            "session": "mean" if found.narrowing is not None else "sum",
+            "session": "sum",
             "memory": "product",
         },
         constants=rank.CONSTANTS,
@@ -124,8 +124,6 @@ def _reason(parameters: Parameters, hit: Hit, found: RetrievalResult, known: Dro
     if known is not None:
         return known
     if hit.kind == "session" and found.fell_back:
-        fit = max(hit.components.get("words", 0.0), hit.components.get("meaning", 0.0))
-        return dropped("below_minimum", f"fits by {fit:.2f}; the best must by {parameters.min_session_fit:g}")
-    if hit.kind == "message" and found.is_outside(hit.session_id):
-        return dropped("cap", f"not in one of the {parameters.sessions} sessions that were looked into")
+        fit = next(each.fit for each in found.sessions if each.id == hit.session_id)
+        return dropped("below_minimum", f"fits by {fit:.2f}; it must by {parameters.min_session_fit:g}")
     return dropped("below_minimum", "without a word")

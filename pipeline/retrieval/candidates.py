@@ -16,13 +16,12 @@ from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Candidate, QueryMatch, Statistics
 from pipeline.retrieval import arms
 from pipeline.retrieval.arms import BEHIND_ASIDES, limits_of
-from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms
+from pipeline.retrieval.request import RetrievalRequest, SearchTerms
 from pipeline.store import candidate_rows
-from pipeline.store.arms import Arms
-from pipeline.store.candidate_rows import AFTER, CandidateRow
-from pipeline.store.filters import Scope
-from pipeline.store.keyword_search import KeywordSearch
+from pipeline.store.candidate_rows import CandidateRow
+from pipeline.store.keyword_search import KeywordHits, KeywordSearch
 from pipeline.store.memory_candidates import MemoryHits
+from pipeline.store.narrowed_search import Narrowed
 from pipeline.text.message_cues import stored_or_read
 from schemas.languages import parts_of
 from schemas.sessions import RepliedTo, number_of
@@ -39,8 +38,6 @@ class CandidateSet:
     """Candidates with the statistics that scoring them needs."""
 
     candidates: list[Candidate]
-    # what they were made of
-    rows: Sequence[CandidateRow] = ()
     statistics: Statistics
     # memories, for each query; none where they were not searched
     memories: Sequence[MemoryHits] = ()
@@ -62,33 +59,53 @@ def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTer
     for limit, known in ((limits_of(request).best, first), (BEHIND_ASIDES, None)):
         found, by_arm = arms.search_queries(connection, request, terms, limit, known)
         ids = list(dict.fromkeys(chain(*asked.values(), *by_arm.values())))
-        rows = read_rows(connection, request.scope, ids, terms)
-        candidates = _candidates(rows, terms, request.chat.language)
+        candidates = read(connection, request, ids, terms)
         hits = set(chain(*by_arm.values()))
         if 2 * sum(candidate.aside for candidate in candidates if candidate.id in hits) <= len(hits):
             break
 
-    def statistics(query: QueryTerms, found: Arms) -> Statistics:
-        return Statistics(
-            messages=request.prelude.size,
-            mean_length=request.chat.mean_length,
-            document_frequency={
-                word: found.by_word.document_frequency.get(word, 0) for word in query.lexemes
-            },
-            mean_cosine=found.by_vector.mean_cosine,
-        )
-
-    own, *others = map(statistics, terms.queries, found)
+    means = [(each.by_word, each.by_vector.mean_cosine) for each in found]
     return CandidateSet(
-        rows=rows,
         candidates=candidates,
         memories=[each.memories for each in found],
-        statistics=replace(own, trust=_trust(request.chat.language, terms), others=others),
+        statistics=_statistics(request, terms, means),
         arms={**by_arm, **asked},
         vector_search=found[0].by_vector.search,
         rows_compared=found[0].by_vector.compared,
         keyword_search=found[0].by_word.search,
     )
+
+
+def narrowed_candidates(
+    connection: Connection, request: RetrievalRequest, terms: SearchTerms, found: Sequence[Narrowed]
+) -> CandidateSet:
+    """Read the candidates inside the sessions that each query's search looked into."""
+    ids = list(dict.fromkeys(chain(*(each.messages for each in found))))
+    return CandidateSet(
+        candidates=read(connection, request, ids, terms),
+        memories=[each.memories for each in found],
+        statistics=_statistics(request, terms, [(each.by_word, each.mean_cosine) for each in found]),
+        arms={"sessions": ids},
+        vector_search="exact" if terms.embedded else "off",
+        rows_compared=sum(each.compared for each in found),
+        keyword_search=found[0].by_word.search,
+    )
+
+
+def _statistics(
+    request: RetrievalRequest, terms: SearchTerms, found: Sequence[tuple[KeywordHits, float]]
+) -> Statistics:
+    """Return the statistics of each query, given what its words found and the mean cosine."""
+    own, *others = (
+        Statistics(
+            messages=request.prelude.size,
+            mean_length=request.chat.mean_length,
+            document_frequency={word: by_word.document_frequency.get(word, 0) for word in query.lexemes},
+            mean_cosine=mean,
+        )
+        for query, (by_word, mean) in zip(terms.queries, found, strict=True)
+    )
+    return replace(own, trust=_trust(request.chat.language, terms), others=others)
 
 
 def _trust(language: str, terms: SearchTerms) -> float:
@@ -111,29 +128,21 @@ def lexemes_of(terms: SearchTerms) -> list[str]:
     return list(dict.fromkeys(chain(*(query.lexemes for query in terms.queries))))
 
 
-def read_rows(
-    connection: Connection, scope: Scope, ids: Sequence[int], terms: SearchTerms
-) -> Sequence[CandidateRow]:
-    """Read these messages, with `REACH` neighbours on either side and what answers them."""
+def read(
+    connection: Connection, request: RetrievalRequest, ids: Sequence[int], terms: SearchTerms
+) -> list[Candidate]:
+    """Read these messages as candidates, with `REACH` neighbours on either side and what answers them."""
     queries = [query.embedded for query in terms.queries]
-    return candidate_rows.with_neighbours(connection, scope, ids, REACH, lexemes_of(terms), queries)
+    words = lexemes_of(terms)
+    rows = candidate_rows.with_neighbours(connection, request.scope, ids, REACH, words, queries)
+    return _candidates(rows, terms, request)
 
 
-def extended(
-    found: CandidateSet, rows: Sequence[CandidateRow], terms: SearchTerms, language: str
-) -> CandidateSet:
-    """Add messages that were read with their neighbours, as if all had been read at once."""
-    by_id = {row[0]: row for row in found.rows}
-    for row in rows:
-        # each read knows what comes after the messages around those that it was asked for
-        if row[0] not in by_id or by_id[row[0]][AFTER] is None:
-            by_id[row[0]] = row
-    every = list(by_id.values())
-    return replace(found, rows=every, candidates=_candidates(every, terms, language))
-
-
-def _candidates(rows: Sequence[CandidateRow], terms: SearchTerms, language: str) -> list[Candidate]:
-    """Return rows of `candidate_rows` as candidates, each with its place."""
+def _candidates(
+    rows: Sequence[CandidateRow], terms: SearchTerms, request: RetrievalRequest
+) -> list[Candidate]:
+    """Return rows of `candidate_rows` as candidates, each with its place, without what was said after `as_of`."""
+    language, until = request.chat.language, request.as_of
     known = [frozenset(query.lexemes) for query in terms.queries]
     alone = len(known) == 1
     # by position and not by name, which takes three times as long: some hundreds are made for each query
@@ -169,6 +178,8 @@ def _candidates(rows: Sequence[CandidateRow], terms: SearchTerms, language: str)
         else:
             place += 1 if following == message else 2
         before, following = session, after
+        if until is not None and sent_at >= until:
+            continue
         # of one query every lexeme that was found is its own
         held = (
             [found or {}]

@@ -15,9 +15,10 @@ from pipeline.retrieval.candidates import CandidateSet, retrieve
 from pipeline.retrieval.entity_hops import find_linked
 from pipeline.retrieval.memory_search import RetrievedMemory, find_memories, memory_scope
 from pipeline.retrieval.message_ranking import ranking_of, terms_by_session
+from pipeline.retrieval.narrowing import Narrowing, narrow
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.request import Stopwatch
-from pipeline.retrieval.sessions import Narrowing, RetrievedSession, load_sessions, narrow, of_time
+from pipeline.retrieval.sessions import RetrievedSession, load_sessions, of_time
 from pipeline.retrieval.weeks import RetrievedWeek, find_weeks
 from pipeline.store import vectors
 from pipeline.store.database import Database
@@ -64,11 +65,6 @@ class RetrievalResult:
         cosines = (hit.candidate.best_cosine for hit in self.ranked)
         return Scale.of([*cosines, *(memory.cosine for memory in self.memories)], mean)
 
-    def is_outside(self, session: int | None) -> bool:
-        """Return whether other sessions than this were chosen."""
-        chosen = self.narrowing.chosen if self.narrowing else ()
-        return bool(chosen) and all(each.id != session for each in chosen)
-
 
 def gather_result(
     database: Database,
@@ -93,31 +89,33 @@ def gather_result(
 
 
 def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) -> RetrievalResult:
-    """Rank messages and find memories; if the profile narrows, the messages of the best sessions come first."""
+    """Rank messages and find memories; if the profile narrows, only messages of sessions that fit, if any does."""
     request, parameters = query.request, query.request.parameters
-    with stopwatch.timed("retrieve"):
-        which = memory_scope(request)
-        retrieved = retrieve(connection, request, replace(query.terms, memories=which))
-        if request.as_of is not None:
-            # without the neighbours that were said later
-            before = [each for each in retrieved.candidates if each.sent_at < request.as_of]
-            retrieved = replace(retrieved, candidates=before)
-        linked = find_linked(connection, query, which)
-        memories, hidden = find_memories(connection, query, which, retrieved.memories, linked)
-        weeks = find_weeks(connection, query)
-        overview = of_time(connection, query) if query.question.overview else []
-    with stopwatch.timed("rank"):
-        ranking = ranking_of(query, retrieved)
-    ranked = ranking.hits
-    narrowing = None
+    which, narrowing = memory_scope(request), None
     if parameters.min_session_fit and parameters.sessions:
         with stopwatch.timed("narrow"):
-            narrowing = narrow(connection, query, ranking, parameters)
-        chosen = {session.id for session in narrowing.chosen}
-        ranked = sorted(ranked, key=lambda hit: hit.candidate.session not in chosen)
+            narrowing = narrow(
+                connection,
+                query,
+                sessions=parameters.sessions,
+                min_fit=parameters.min_session_fit,
+                memories=which,
+            )
+    if narrowing is not None and narrowing.chosen:
+        ranking = narrowing.ranking
+    else:
+        with stopwatch.timed("retrieve"):
+            retrieved = retrieve(connection, request, replace(query.terms, memories=which))
+        with stopwatch.timed("rank"):
+            ranking = ranking_of(query, retrieved)
+    with stopwatch.timed("retrieve"):
+        linked = find_linked(connection, query, which)
+        memories, hidden = find_memories(connection, query, which, ranking.found.memories, linked)
+        weeks = find_weeks(connection, query)
+        overview = of_time(connection, query) if query.question.overview else []
     return RetrievalResult(
-        retrieved=retrieved,
-        ranked=ranked,
+        retrieved=ranking.found,
+        ranked=ranking.hits,
         narrowing=narrowing,
         memories=memories,
         weeks=weeks,

@@ -4,13 +4,12 @@
   `min_similarity` is compared with the cosine of message and query.
 - `similar` finds the messages nearest in meaning; the score is the cosine.
 - `exact` finds messages that contain a literal text, ignoring case, the newest first.
-- `contextual` finds the 3 best sessions, the 5 best messages of each with a neighbour on either side, and 2 related
-  sessions. If no session fits by 0.5 or more it finds what `hybrid` does, with `fell_back`.
+- `contextual` looks into the 3 best sessions only, and finds the 5 best messages of each with a neighbour on either
+  side, and 2 related sessions. If no session fits by 0.5 or more it finds what `hybrid` does, with `fell_back`.
 - `topic` finds sessions that fit by 0.25 or more: the best first, or all in order of time if the query names a time
   window.
 
-`pipeline.retrieval.sessions` defines how sessions are scored and what fitting is; `min_similarity` replaces 0.5 and
-0.25.
+`pipeline.retrieval.narrowing` defines what fitting is; `min_similarity` replaces 0.5 and 0.25.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,15 +70,15 @@ def search(
     with database.tenant(tenant_id) as connection:
         if query.mode == "similar" and prepared.terms.embedded is not None:
             return _similar(connection, prepared, query)
-        ranking = rank_messages(connection, prepared)
         answer = SearchResult(mode=query.mode, degraded=list(prepared.degraded))
         if query.mode == "topic":
-            return answer.model_copy(update={"sessions": search_topic(connection, prepared, query, ranking)})
+            return answer.model_copy(update={"sessions": search_topic(connection, prepared, query)})
         if query.mode == "contextual":
-            sessions, related = search_contextual(connection, prepared, query, ranking)
+            sessions, related = search_contextual(connection, prepared, query)
             if sessions:
                 return answer.model_copy(update={"sessions": sessions, "related": related})
             answer = answer.model_copy(update={"fell_back": True})
+        ranking = rank_messages(connection, prepared)
         hits = _hybrid(connection, prepared, query, ranking)
         return answer.model_copy(update={"hits": hits, "vector_search": ranking.found.vector_search})
 

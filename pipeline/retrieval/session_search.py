@@ -1,22 +1,16 @@
 """Search sessions: those on a topic, or the best ones with their best messages."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 from sqlalchemy import Connection
 
 from pipeline.ranking.model import Scored
-from pipeline.retrieval.message_ranking import Ranking, allowed, as_line, rounded
+from pipeline.retrieval.message_ranking import as_line, rounded
+from pipeline.retrieval.narrowing import narrow
 from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.profiles import PROFILES
-from pipeline.retrieval.sessions import (
-    RetrievedSession,
-    load_sessions,
-    narrow,
-    score_sessions,
-    sharing_topics,
-)
+from pipeline.retrieval.sessions import RetrievedSession, sharing_topics
 from pipeline.store import candidate_rows, messages
 from schemas.search import Line, SearchQuery, SessionHit
 
@@ -24,30 +18,24 @@ MIN_TOPIC_FIT = 0.25
 """Sessions that fit less are not on a topic, unless a query says otherwise."""
 
 
-def search_topic(
-    connection: Connection, query: PreparedQuery, search: SearchQuery, ranking: Ranking
-) -> list[SessionHit]:
+def search_topic(connection: Connection, query: PreparedQuery, search: SearchQuery) -> list[SessionHit]:
     """Sessions on a topic: the best first, or in order of time if the query names a time window."""
     min_fit = MIN_TOPIC_FIT if search.min_similarity is None else search.min_similarity
-    scored = score_sessions(connection, query, ranking)
-    fitting = [session for session in scored if session.fit >= min_fit][: search.limit]
-    hits = _as_hits(load_sessions(connection, fitting))
+    fitting = narrow(connection, query, sessions=search.limit, min_fit=min_fit).chosen
+    hits = _as_hits(fitting)
     if search.since is not None or search.until is not None:
         return sorted(hits, key=lambda hit: (hit.started_at, hit.session_id))
     return hits
 
 
 def search_contextual(
-    connection: Connection, query: PreparedQuery, search: SearchQuery, ranking: Ranking
+    connection: Connection, query: PreparedQuery, search: SearchQuery
 ) -> tuple[list[SessionHit], list[SessionHit]]:
     """`(sessions, related)`: the best sessions with their best messages and neighbours; none if none fits well."""
     profile = PROFILES["contextual"]
-    if search.min_similarity is not None:
-        profile = replace(profile, min_session_fit=search.min_similarity)
-    narrowing = narrow(connection, query, ranking, profile)
-    if not narrowing.chosen:
-        return [], []
-    hits = [hit for hit in allowed(connection, query, ranking.hits) if hit.candidate.text.strip()]
+    min_fit = profile.min_session_fit if search.min_similarity is None else search.min_similarity
+    narrowing = narrow(connection, query, sessions=profile.sessions, min_fit=min_fit)
+    hits = [hit for hit in narrowing.ranking.hits if hit.candidate.text.strip()]
     lines: dict[int, list[Line]] = {}
     left = search.limit
     for session in narrowing.chosen:

@@ -125,8 +125,6 @@ def _candidates(spaces: tuple[EmbeddingSpace | None, ...]) -> TextClause:
 
 CandidateRow = Sequence[Any]
 """A message as `with_neighbours` reads it, its columns by position."""
-AFTER = 13
-"""The column that is the message that comes after it."""
 
 Compared = Sequence[tuple[EmbeddingSpace, Vector] | None]
 """The vector of each query, the question first, after its space; None: it is not compared by a vector."""

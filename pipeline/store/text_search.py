@@ -1,4 +1,4 @@
-"""SQL of the search modes: what a filter lets through, exact substrings, sessions on a theme, what is left of one."""
+"""SQL of the search modes: what a filter lets through, exact substrings, what is left of a session."""
 
 import re
 from collections.abc import Sequence
@@ -58,17 +58,6 @@ _RESEMBLING = """
         ORDER BY sent_at DESC, id DESC LIMIT :limit) found
     ORDER BY piece.place, found.sent_at DESC, found.id DESC
 """
-_SESSIONS_ABOUT = text("""
-    SELECT id, session_key, started_at, ended_at, message_count,
-        CASE WHEN tsv @@ CAST(:any AS tsquery) THEN
-            (SELECT array_agg(lexeme) FROM unnest(tsv) WHERE lexeme = ANY(:lexemes)) END AS words
-    FROM conversation_sessions
-    WHERE chat_id = :chat AND status <> 'merged'
-        AND (CAST(:key AS text) IS NULL OR session_key = :key)
-        AND (CAST(:session AS bigint) IS NULL OR id = :session)
-        AND (CAST(:since AS timestamptz) IS NULL OR ended_at >= :since)
-        AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
-""")
 _NOT_SHOWN = text(f"""
     WITH placed AS (
         SELECT id, id = ANY(:shown) AS known, row_number() OVER (ORDER BY {ORDER}) AS place
@@ -221,21 +210,6 @@ def pattern(piece: str) -> str:
     '%100!%!_sure!!%'
     """
     return "%" + _LIKE_SIGN.sub(r"!\g<0>", piece) + "%"
-
-
-def sessions_about(
-    connection: Connection,
-    chat_id: str,
-    words: Sequence[str],
-    *,
-    session_key: str | None,
-    session_id: int | None,
-    since: datetime | None,
-    until: datetime | None,
-) -> Sequence[Row[Any]]:
-    """Return all sessions of a scope, each with those of the lexemes that its summary holds."""
-    given = {"key": session_key, "session": session_id, "since": since, "until": until}
-    return run(connection, _SESSIONS_ABOUT, chat=chat_id, any=any_of(words), lexemes=words, **given).all()
 
 
 def not_shown(

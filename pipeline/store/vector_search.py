@@ -161,25 +161,3 @@ def is_worth_an_index(messages: float, everywhere: float) -> bool:
 def everywhere(connection: Connection) -> float:
     """Estimate how many vectors of messages there are, of all tenants and spaces."""
     return max(float(connection.scalar(_EVERYWHERE) or 0), 0.0)
-
-
-@lru_cache(maxsize=16)
-def _of_sessions(space: EmbeddingSpace, *, of_key: bool) -> TextClause:
-    keyed = "AND session_id IN (SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = :key)"
-    # materialized, so that each is compared once
-    return text(f"""
-        WITH near AS MATERIALIZED (
-            SELECT session_id, {distance(space)} AS distance
-            FROM session_vectors WHERE {in_space(space)} AND chat_id = :chat {keyed if of_key else ""})
-        SELECT session_id, {cosine(space.questions, "min(distance)")} FROM near
-        GROUP BY session_id ORDER BY min(distance), session_id LIMIT :limit
-    """)
-
-
-def session_cosines(
-    connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector, *, limit: int | None = None
-) -> dict[int, float]:
-    """Return the cosine to the query of the scope's summarized sessions, nearest first."""
-    statement = _of_sessions(space, of_key=scope.session_key is not None)
-    rows = run(connection, statement, **scope.given(), query=literal(query), limit=limit).all()
-    return {row[0]: float(row[1]) for row in rows}

@@ -17,9 +17,10 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.recall import build_context, search
-from pipeline.store import candidate_rows, stats, vector_search, vectors
+from pipeline.store import candidate_rows, narrowed_search, stats, vector_search, vectors
 from pipeline.store.database import Database
 from pipeline.store.filters import Scope
+from pipeline.store.narrowed_search import SessionsAsked
 from schemas.errors import ProviderRejected
 from schemas.memories import MemoryIn
 from schemas.payloads import ContextQuery
@@ -251,9 +252,11 @@ def test_sessions_and_memories_count_by_their_best_chunk_and_are_found_once(
             vectors.put(connection, TENANT, kind, space.id or 0, row)
         scope = Scope(chat_id=CHAT.chat_id, language="simple")
         asked = client.embed_query("Beatriz repairs boilers")
-        cosines = vector_search.session_cosines(connection, scope, space, asked)
-        assert max(cosines.values()) == pytest.approx(1, abs=0.001)
-        assert len(cosines) == 1
+        which = SessionsAsked(most=5, looked_into=1, messages=1)
+        fitting = narrowed_search.search(
+            connection, scope, [], (space, asked), which, messages=6, mean_size=3.0
+        )
+        assert [session.cosine for session in fitting.sessions] == [pytest.approx(1, abs=0.001)]
     query = ContextQuery(chat_id=CHAT.chat_id, query="Beatriz repairs boilers", explain=True)
     context = build_context(database, TENANT, query, embedder=client, settings=settings)
     assert context.explain is not None

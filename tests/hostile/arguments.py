@@ -60,6 +60,7 @@ from pipeline.store.memory_changes import Owner as MemoryOwner
 from pipeline.store.memory_conditions import MemoryConditions
 from pipeline.store.message_cues import MessageText
 from pipeline.store.messages import Arrival
+from pipeline.store.narrowed_search import Narrowed, SessionsAsked
 from pipeline.store.pruned import Sent
 from pipeline.store.pruned_senders import PrunedPerson
 from pipeline.store.query_log import Served
@@ -411,6 +412,9 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     ],
     "entry": lambda a: bytes(a.known.one("suppression_list", "hash")),
     "space": lambda a: a.space,
+    "embedded: tuple[schemas.vectors.EmbeddingSpace, list[float]] | None": lambda a: (
+        None if a.theme.empty else (a.space, _vector())
+    ),
     "space: schemas.vectors.EmbeddingSpace | None": lambda a: None if a.theme.empty else a.space,
     "space_id": lambda _: 1,
     "size": lambda _: 256,
@@ -757,6 +761,13 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "found: pipeline.retrieval.candidates.CandidateSet": lambda a: candidates.retrieve(
         a.connection, a.request, a.terms
     ),
+    "found: Sequence[pipeline.store.narrowed_search.Narrowed]": lambda a: [
+        Narrowed(messages=a.ids("messages"))
+    ],
+    "asked: pipeline.store.narrowed_search.SessionsAsked": lambda a: SessionsAsked(
+        session_id=a.id("conversation_sessions"), most=20, looked_into=3, messages=12
+    ),
+    "min_fit": lambda _: 0.0,
     "retrieved": lambda a: candidates.retrieve(a.connection, a.request, a.terms),
     "hits": lambda a: _ranking(a).hits,
     "sessions: int": lambda _: 3,

@@ -1,7 +1,7 @@
 """A whole deployment in processes: a Redis, a worker of each queue and, where a story asks for it, the clock."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -41,7 +41,10 @@ VISIBILITY_SECONDS = 4
 SECONDS = 240
 # what is put off for long is not waited for
 _TO_LEARN = "SELECT 1 FROM jobs WHERE kind = 'extract' AND due_at < now() + interval '1 hour'"
-_OWED = "SELECT kind, key, attempts, due_at - now() AS due_in, dead_at, last_error FROM jobs"
+_OWED = """
+    SELECT kind, count(*), count(dead_at), max(attempts), min(due_at) - now(), max(last_error)
+    FROM jobs GROUP BY kind
+"""
 
 
 @dataclass(kw_only=True)
@@ -133,6 +136,18 @@ class Deployment:
         """How far a chat is."""
         return progress(self.database, TENANT, [chat])
 
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+        """Wait until it is so; when it takes too long, fail with what is owed and what each worker last said."""
+        try:
+            until(condition, what, seconds)
+        except AssertionError as late:
+            said = [
+                f"{name} {node.container.status}: {node.logs()[-300:]!r}"
+                for name, node in self.workers.items()
+            ]
+            queued = {queue.full_name: self.redis.llen(queue.full_name) for queue in QUEUES.values()}
+            raise AssertionError("\n".join((str(late), str(self.query(_OWED)), str(queued), *said))) from None
+
     def wait_for(self, chat: str, messages: int) -> Progress:
         """Wait until so many messages are stored and nothing is owed for them; look whether all is done."""
 
@@ -140,11 +155,7 @@ class Deployment:
             now = self.progress(chat)
             return now.messages >= messages and now.complete and not self.query(_TO_LEARN)
 
-        try:
-            until(done, f"{chat}: {messages} messages remembered", SECONDS)
-        except AssertionError as late:
-            late.add_note(f"{self.progress(chat)}\n{self.query(_OWED)}")
-            raise
+        self.until(done, f"{chat}: {messages} messages remembered")
         found = self.progress(chat)
         assert found.messages == messages
         assert (found.waiting, found.pending, found.dead, found.error) == (0, 0, 0, None)

@@ -46,7 +46,7 @@ def given(poisoned: Deployment) -> Deployment:
         poisoned.revive()
         return len(dead(poisoned)) == 3
 
-    until(given_up, "all three are given up", 2 * SECONDS)
+    poisoned.until(given_up, "all three are given up", 2 * SECONDS)
     return poisoned
 
 

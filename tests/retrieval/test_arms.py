@@ -196,29 +196,25 @@ def test_what_was_said_in_several_messages_of_a_session_leads_to_its_others(
     assert "sessions" in hit(found, "mine").arms
 
 
-def places(database: Database, settings: Settings, ids: Sequence[str], reach: int) -> list[tuple[str, int]]:
+def places(database: Database, settings: Settings, ids: Sequence[str]) -> list[tuple[str, int]]:
     """Return the places of messages of a day that are read with these and their neighbours."""
     query = ContextQuery(chat_id=CHAT.chat_id, query="ferry")
     with database.tenant(TENANT) as connection:
         parsed = parse_question(connection, for_context(connection, query, settings))
     prepared = prepare_query(database, TENANT, parsed, None, Stopwatch())
     with database.tenant(TENANT) as connection:
-        found = candidates.retrieve(connection, prepared.request, prepared.terms)
-        known = {one.external_id: one.id for one in found.candidates}
-        assert known
         rows = connection.exec_driver_sql(
             "SELECT external_id, id FROM messages WHERE external_id = ANY(%s)", (list(ids),)
         )
         wanted = [row.id for row in rows]
-        rows = candidates.read_rows(connection, prepared.request.scope, wanted, prepared.terms)
-        read = candidates.extended(replace(found, rows=[]), rows, prepared.terms, "english").candidates
+        read = candidates.read(connection, prepared.request, wanted, prepared.terms)
     return [(one.external_id, one.place) for one in sorted(read, key=lambda c: c.place)]
 
 
 def test_a_place_is_one_later_for_what_really_follows_and_two_over_a_gap(
     database: Database, settings: Settings
 ) -> None:
-    found = places(database, settings, ["f5-5", "f5-6", "f5-20"], candidates.REACH)
+    found = places(database, settings, ["f5-5", "f5-6", "f5-20"])
     assert found == [
         *((f"f5-{minute}", place) for place, minute in enumerate(range(3, 9))),
         *((f"f5-{minute}", place) for place, minute in enumerate(range(18, 23), start=7)),

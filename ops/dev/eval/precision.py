@@ -57,6 +57,10 @@ class ContextFigures:
     memories: Tally
     # whether the first line of what answers (summaries and recent talk do not) is about the question; None: no line
     first: bool | None
+    # of the best three messages that were found, those in a session that holds evidence; explained contexts have them
+    best_three: Tally
+    # whether a profile that narrows to sessions searched the whole chat, as none fits
+    fell_back: bool
 
 
 def near_evidence(evidence: Collection[str], placed: Mapping[str, PlacedMessage]) -> frozenset[str]:
@@ -105,6 +109,11 @@ def figures(
         summaries=Tally(sum(session in holding for session in summarized), len(summarized)),
         memories=_sum(Tally(is_near(item), 1) for _, item in recalled if item.kind in _MEMORIES),
         first=next(map(is_near, answering), None),
+        best_three=_sum(
+            Tally(hit.session_id in holding, 1)
+            for hit in (context.explain.messages[:3] if context.explain else ())
+        ),
+        fell_back=context.fell_back,
     )
 
 
@@ -133,6 +142,8 @@ def table(contexts: Sequence[ContextFigures], without_answer: Sequence[ContextFi
         "headings_and_summaries": _counted(_sum((headings, summaries))),
         "memories": _counted(memories) | {"by_context": _mean(right_by_context)},
         "first_line": _mean([one.first for one in contexts]),
+        "best_three": _counted(_sum(one.best_three for one in contexts)),
+        "fell_back": _mean([one.fell_back for one in contexts]),
         "without_answer": {
             "questions": len(without_answer),
             "used_tokens": _mean([one.used_tokens for one in without_answer], 1),

@@ -104,7 +104,8 @@ def chats_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
 
 def _precision_table(precision: Mapping[str, Any], way: str) -> Table:
     """Show how much of the contexts is about the question, at both budgets; by groups at the larger one."""
-    heads = ["used", "tokens", "no recent", "headings", "summaries", "memories", "first line", "no answer"]
+    heads = ["used", "tokens", "no recent", "headings", "summaries", "memories", "first line"]
+    heads += ["best three", "fell back", "no answer"]
     table = _table(f"What contexts of {way} show; shares in %", ("", "budget"), heads)
     every = precision["all"][way]
     largest = max(every, key=int)
@@ -114,17 +115,19 @@ def _precision_table(precision: Mapping[str, Any], way: str) -> Table:
     for name, budget, found in rows:
         shares = [found["tokens"], found["tokens_without_history"]]
         shares += [found[kind]["share"] for kind in ("headings", "summaries", "memories")]
+        shares += [found["first_line"], found["best_three"]["share"], found["fell_back"]]
         table.add_row(
             name,
             f"{int(budget):,}",
             _whole(found["used_tokens"]),
-            *("–" if share is None else _tenths(share) for share in [*shares, found["first_line"]]),
+            *("–" if share is None else _tenths(share) for share in shares),
             _whole(found["without_answer"]["used_tokens"]),
         )
     table.caption = (
         "Used: tokens of a context; no answer: of one for a question that has none. Tokens: of the lines shown, those\n"
         "in evidence or within two messages of it; no recent: without recent talk. Headings, summaries: whose session\n"
-        "holds evidence. Memories: learned from such messages. First line: of the messages found and the memories."
+        "holds evidence. Memories: learned from such messages. First line: of the messages found and the memories.\n"
+        "Best three: of the messages found, those in a session that holds evidence."
     )
     return table
 
