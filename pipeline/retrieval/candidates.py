@@ -163,6 +163,7 @@ def _candidates(rows: Sequence[CandidateRow], terms: SearchTerms, language: str)
             asks,
             flags,
             affinity,
+            forwarded_from,
         ) = row
         if session != before:
             place = 0
@@ -190,6 +191,7 @@ def _candidates(rows: Sequence[CandidateRow], terms: SearchTerms, language: str)
                 cosine=cosines[0],
                 cues=stored_or_read(asks, flags, content, language, of_a_bot=role == "assistant"),
                 affinity=affinity,
+                forwarded_from=forwarded_from,
                 answered=_answered(by_external_id.get(reply_to), answered) if reply_to else None,
                 others=()
                 if alone
