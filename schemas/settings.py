@@ -18,6 +18,7 @@ from schemas.sessions import EXTRACTIVE
 
 PREFIX = "BACKSCROLL_"
 MAX_BUDGET_TOKENS = 200_000
+MAX_HISTORY_TOKENS = 100_000
 _HEADER_VALUE = re.compile("[!-~]*")
 
 
@@ -217,7 +218,7 @@ class Settings(BaseSettings):
 
     context_budget_tokens: Annotated[int, Field(ge=50, le=MAX_BUDGET_TOKENS)] = 2000
     """Tokens of a context whose request has no `budget_tokens`."""
-    context_history_tokens: Annotated[int, Field(ge=0, le=100_000)] = 800
+    context_history_tokens: Annotated[int, Field(ge=0, le=MAX_HISTORY_TOKENS)] = 800
     """`history_tokens` of the profile `balanced`: tokens of recent messages."""
     query_log_enabled: bool = True
     """Whether questions, what was shown for them and their answers are recorded."""

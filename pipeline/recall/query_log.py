@@ -240,9 +240,13 @@ def _names(chat_id: str, user_id: str | None) -> list[Named]:
 
 
 def _remember(connection: Connection, tenant_id: str, row: Row[Any], answer: str) -> UUID | None:
-    """Write question and answer as a memory of the asker, learned in the chat, with what it is based on."""
+    """Write question and answer as a memory of the asker, learned in the chat, with what it is based on.
+
+    The question is the first line.
+    """
     chat = chats.get(connection, row.chat_id)
-    content = f"{row.query}\n{answer}".encode()[:MAX_CONTENT_BYTES].decode(errors="ignore")
+    question = " ".join(row.query.split())
+    content = f"{question}\n{answer}".encode()[:MAX_CONTENT_BYTES].decode(errors="ignore")
     memory = MemoryIn(
         scope="user",
         type="qa_turn",
@@ -255,7 +259,7 @@ def _remember(connection: Connection, tenant_id: str, row: Row[Any], answer: str
         # if any of this is forgotten, so is the memory; and nothing is learned from it a second time
         metadata={
             "context_id": row.context_id,
-            "question_chars": len(row.query),
+            "question_chars": len(question),
             "recalled": sorted(row.shown),
         },
     )

@@ -187,7 +187,11 @@ def parameters_of(query: ContextQuery, settings: Settings) -> tuple[Parameters, 
         if query.profile == "balanced"
         else {}
     )
-    own = {"top_k_memories": query.top_k_memories, "top_k_documents": query.top_k_documents}
+    own = {
+        "history_tokens": query.max_history_tokens,
+        "top_k_memories": query.top_k_memories,
+        "top_k_documents": query.top_k_documents,
+    }
     given = {name: number for name, number in own.items() if number is not None}
     return parameters_for(query.profile, {**configured, **query.parameters, **given})
 

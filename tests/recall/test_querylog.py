@@ -174,6 +174,18 @@ def test_question_and_answer_become_a_memory_of_who_asked(
     assert any("E41" in item.text for b in again.blocks if b.kind == "memories" for item in b.items)
 
 
+def test_a_remembered_question_and_its_answer_do_not_run_together(
+    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
+) -> None:
+    query = "Was zeigt\nder котёл?"
+    report(filled, settings, ask(filled, settings, query=query), answer="E41,\nseit Montag", remember=True)
+    run(filled, "embed", embed.embedder(filled, DeterministicEmbedder()), policy)
+    again = ask(filled, settings, query=query, profile="ask")
+    shown = [item.text for block in again.blocks if block.kind == "memories" for item in block.items]
+    assert [line.partition("] ")[2] for line in shown] == ["Was zeigt der котёл? → E41, seit Montag"]
+    assert [each.source for each in again.memories or ()] == ["qa_turn"]
+
+
 def test_answers_are_remembered_by_a_setting_unless_the_bot_says_otherwise(
     filled: Database, settings: Settings
 ) -> None:
