@@ -167,7 +167,9 @@ def report(
                 f"there is no context {context_id} in the query log: it was served while "
                 f"BACKSCROLL_QUERY_LOG_ENABLED was off, is older than {settings.query_log_days} days, or was forgotten"
             )
-        wanted = settings.remember_answers if given.remember is None else given.remember
+        wanted = settings.session_memory_enabled and (
+            settings.remember_answers if given.remember is None else given.remember
+        )
         if given.remember and row.redacted_at is None and not row.user_id:
             raise InvalidInput(
                 "remember: the context was asked without a user_id, so that there is nobody to remember it for; "

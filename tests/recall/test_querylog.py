@@ -86,9 +86,10 @@ def test_nothing_is_recorded_when_the_log_is_off(filled: Database, settings: Set
 def test_where_memory_is_off_the_figures_alone_are_recorded(
     filled: Database, settings: Settings, rules: SessionPolicy
 ) -> None:
-    quiet = settings.model_copy(update={"session_memory_enabled": False})
     suppression.remember_user(filled, TENANT, "test:bob", remembered=False)
-    for context in (ask(filled, quiet), ask(filled, settings, user_id="test:bob")):
+    of_bob = ask(filled, settings, user_id="test:bob")
+    accept.accept(filled, TENANT, CHAT.model_copy(update={"memory": False}), [message(9999)])
+    for context in (ask(filled, settings), of_bob):
         row = logged(filled, context)
         assert row is not None
         assert (row.query, row.user_id, row.shown) == (None, None, {})
@@ -184,6 +185,13 @@ def test_a_remembered_question_and_its_answer_do_not_run_together(
     shown = [item.text for block in again.blocks if block.kind == "memories" for item in block.items]
     assert [line.partition("] ")[2] for line in shown] == ["Was zeigt der котёл? → E41, seit Montag"]
     assert [each.source for each in again.memories or ()] == ["qa_turn"]
+
+
+def test_without_session_memory_an_answer_is_kept_and_does_not_become_a_memory(
+    filled: Database, settings: Settings
+) -> None:
+    off = settings.model_copy(update={"session_memory_enabled": False})
+    assert report(filled, off, ask(filled, off), remember=True) == ("stored", False)
 
 
 def test_answers_are_remembered_by_a_setting_unless_the_bot_says_otherwise(
