@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from schemas.base import Frozen, at_most
+from schemas.memories import MemoryType
 from schemas.messages import NOT_BLANK, Content
 from schemas.vectors import VectorSearch
 
@@ -135,7 +136,8 @@ class MemoryPreview(Frozen):
     """A memory that an `ask` context used."""
 
     id: str
-    source: str
+    source: MemoryType
+    """What it was made of: `qa_turn` of a question and its answer, `manual` by hand, `summary` of a session, …"""
     preview: str
     score: float
 

@@ -66,7 +66,7 @@ class DocumentKept(Frozen):
     """The result of storing a document."""
 
     outcome: Literal["new", "replaced", "unchanged", "kept_out"]
-    """`kept_out`: memory is switched off, or its user's is."""
+    """`kept_out`: its user is not to be remembered."""
     chunks: int
     """The number of its chunks now."""
     written: int

@@ -227,4 +227,5 @@ class MessageIn(Closed):
     thread: IdOrEmpty | None = None
     """The platform's id of a forum topic or thread, a conversation of its own within the chat."""
     metadata: Metadata = Field(default_factory=dict)
-    """Further data, such as tool calls or captions; with `forwarded_from` the words are not the sender's."""
+    """Further data, such as captions. With `forwarded_from`, a name or an empty text, the words are not the sender's.
+    `tool_calls`, as chat models answer with them, are the text of a message that has none."""

@@ -25,7 +25,7 @@ from schemas.messages import (
     cleaned,
 )
 from schemas.sessions import key_of
-from schemas.settings import MAX_BUDGET_TOKENS
+from schemas.settings import MAX_BUDGET_TOKENS, MAX_HISTORY_TOKENS
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -122,6 +122,16 @@ class EditPayload(Frozen):
     """The platform's time of the edit; the newest edit wins. Null: now."""
 
 
+ORIGINAL_NAMES = {
+    "sessionId": "session_key",
+    "topKDocs": "top_k_documents",
+    "topKMems": "top_k_memories",
+    "maxHistoryTokens": "max_history_tokens",
+    "includeHistory": "include_history",
+}
+"""The fields of a question by the names that users of `ask` know; both are taken."""
+
+
 class ContextQuery(Closed):
     """A question that a bot must answer: the body of `POST /v1/context`."""
 
@@ -139,7 +149,7 @@ class ContextQuery(Closed):
     user_id: IdOrEmpty | None = None
     agent_id: IdOrEmpty | None = None
     session_key: IdOrEmpty | None = None
-    """Only sessions with this key. Null: all sessions of the chat."""
+    """Only sessions with this key. Null: all sessions of the chat. Also: `sessionId`."""
     thread: IdOrEmpty | None = None
     """The forum topic or thread that the bot answers in: recent messages are only from it."""
     as_of: SaidAt | None = None
@@ -149,17 +159,32 @@ class ContextQuery(Closed):
     model: Annotated[str, BeforeValidator(cleaned), Field(max_length=200)] | None = None
     """The model that reads the context, such as `gpt-4.1-mini`: its tokenizer counts, if available."""
     include_history: bool = True
+    """Whether the latest messages are shown. Also: `includeHistory`."""
+    max_history_tokens: Annotated[int, Field(ge=0, le=MAX_HISTORY_TOKENS)] | None = None
+    """The maximum of tokens of the latest messages. Null: as the profile says. Also: `maxHistoryTokens`."""
     alternate_roles: bool = False
     """Whether `messages` alternate between user and assistant, as the templates of some models require."""
     fill: bool = False
     """Whether all of the budget is spent, also on what has little to do with the question."""
     top_k_memories: Annotated[int, Field(ge=0, le=100)] | None = None
-    """The maximum of memories. Null: as the profile says."""
+    """The maximum of memories. Null: as the profile says. Also: `topKMems`."""
     top_k_documents: Annotated[int, Field(ge=0, le=100)] | None = None
-    """The maximum of passages of documents. Null: as the profile says."""
+    """The maximum of passages of documents. Null: as the profile says. Also: `topKDocs`."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the profile to override, by name."""
     explain: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_original_names(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        fields = {name: given for name, given in value.items() if name not in ORIGINAL_NAMES}
+        for name in value.keys() & ORIGINAL_NAMES.keys():
+            own, given = ORIGINAL_NAMES[name], value[name]
+            if fields.setdefault(own, given) != given:
+                raise ValueError(f"{own} and {name} are one field, and their values differ: give one of them")
+        return fields
 
     @property
     def talk_key(self) -> str | None:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from schemas.messages import FORWARDED
+
 SessionStatus = Literal["open", "closed", "summarized", "skipped", "failed", "merged"]
 SummaryLine = Annotated[str, Field(max_length=300)]
 EXTRACTIVE = "extractive-v1"
@@ -148,3 +150,8 @@ class Message:
     def speaker(self) -> str:
         """The name to show: the sender's name, else their id."""
         return self.sender_name or self.sender_id
+
+    @property
+    def forwarded_from(self) -> str | None:
+        """Whose words it passes on; empty: nobody knows; None: they are the sender's own."""
+        return str(self.metadata[FORWARDED] or "") if FORWARDED in self.metadata else None

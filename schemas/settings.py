@@ -18,6 +18,7 @@ from schemas.sessions import EXTRACTIVE
 
 PREFIX = "BACKSCROLL_"
 MAX_BUDGET_TOKENS = 200_000
+MAX_HISTORY_TOKENS = 100_000
 _HEADER_VALUE = re.compile("[!-~]*")
 
 
@@ -82,7 +83,9 @@ class Settings(BaseSettings):
     """Log level of workers and the HTTP API."""
 
     session_memory_enabled: bool = _also("CONTEXT_", "SESSION_MEMORY_ENABLED", True)
-    """Whether anything is made of messages. Off: they are only stored, and contexts show recent messages only."""
+    """Whether sessions are remembered: summarized, learned from and shown by their summaries, and memories written and
+    searched. Off: contexts show recent messages, messages that fit the question, and documents (none with
+    `top_k_documents` 0)."""
     session_gap_minutes: Annotated[float, Field(gt=0, le=10080)] = _also(
         "CONTEXT_", "SESSION_GAP_MINUTES", 30
     )
@@ -90,8 +93,8 @@ class Settings(BaseSettings):
     session_min_messages: Annotated[int, Field(ge=1, le=1000)] = _also("CONTEXT_", "SESSION_MIN_MESSAGES", 4)
     """Fewest messages that a session must have to be summarized."""
     session_max_retrieved: Annotated[int, Field(ge=0, le=100)] = _also("CONTEXT_", "SESSION_MAX_RETRIEVED", 3)
-    """`sessions` of the profile `balanced`: how many of the best sessions say what they were about, where a language
-    model has summarized them."""
+    """`sessions` of the profiles `balanced` and `group`: how many of the best sessions say what they were about, where
+    a language model has summarized them."""
     session_summarization_enabled: bool = _also("CONTEXT_", "SESSION_SUMMARIZATION_ENABLED", True)
     """Whether sessions are summarized. Off: they are cut and searched only."""
     session_summary_model: Annotated[str, Field(min_length=1, max_length=200)] = _also(
@@ -213,12 +216,12 @@ class Settings(BaseSettings):
     memory_answers_days: Annotated[int, Field(ge=1)] = 90
     """Days after which a remembered answer that was not shown meanwhile is pruned."""
     memory_min_importance: Annotated[float, Field(ge=0, le=10)] = 0.5
-    """`min_importance` of the profile `balanced`: less important user memories are left out."""
+    """`min_importance` of the profiles `balanced` and `group`: less important user memories are left out."""
 
     context_budget_tokens: Annotated[int, Field(ge=50, le=MAX_BUDGET_TOKENS)] = 2000
     """Tokens of a context whose request has no `budget_tokens`."""
-    context_history_tokens: Annotated[int, Field(ge=0, le=100_000)] = 800
-    """`history_tokens` of the profile `balanced`: tokens of recent messages."""
+    context_history_tokens: Annotated[int, Field(ge=0, le=MAX_HISTORY_TOKENS)] = 800
+    """`history_tokens` of the profiles `balanced` and `group`: tokens of recent messages."""
     query_log_enabled: bool = True
     """Whether questions, what was shown for them and their answers are recorded."""
     remember_answers: bool = False
@@ -259,7 +262,8 @@ class Settings(BaseSettings):
 
     def rolls_up(self) -> bool:
         """Tell whether weeks are summarized."""
-        return self.rollups_enabled and self.session_summary_model != EXTRACTIVE
+        by_model = self.session_summary_model != EXTRACTIVE
+        return self.session_memory_enabled and self.rollups_enabled and by_model
 
     def summary_canaries(self) -> frozenset[str]:
         """Return the chats that alone a language model summarizes; none: all."""

@@ -131,7 +131,10 @@ def outlook(memory: status.Progress | None, *, memory_enabled: bool) -> str:
             f"sessions, {memory.summarized:,} of them summarized or too short for it"
         )
     if not memory_enabled:
-        return "Memory is off (BACKSCROLL_SESSION_MEMORY_ENABLED): messages are stored, and nothing is made of them."
+        return (
+            "Next: the workers place and embed what is new, and summarize nothing "
+            "(BACKSCROLL_SESSION_MEMORY_ENABLED); see `backscroll status --watch`."
+        )
     return "Next: the workers place, summarize and embed what is new; see `backscroll status --watch`."
 
 

@@ -19,9 +19,10 @@ from pipeline.store import chat_moves as store_moves
 from pipeline.store.database import Database
 from pipeline.store.transactions import persistently
 from pipeline.store.trips import Statement
+from pipeline.text import tool_calls
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
-from schemas.messages import ChatIn, MessageIn
+from schemas.messages import ChatIn, MessageIn, clean_text
 from schemas.sessions import number_of
 
 SLICE_MESSAGES, SLICE_BYTES = 250, 256 * 1024
@@ -199,7 +200,7 @@ def _accept_step_by_step(
 
 def _unique(given: Sequence[MessageIn]) -> dict[str, MessageIn]:
     """Return one message of each id: which of two in one call wins must not depend on the database."""
-    return {message.external_id: _without_recalled(message) for message in _numbered(given)}
+    return {message.external_id: _as_stored(message) for message in _numbered(given)}
 
 
 def _sizes(messages: Sequence[MessageIn]) -> dict[str, int]:
@@ -219,7 +220,9 @@ def _numbered(given: Sequence[MessageIn]) -> Iterator[MessageIn]:
         yield message.model_copy(update={"position": position}) if position else message
 
 
-def _without_recalled(message: MessageIn) -> MessageIn:
-    """Remove what a context had recalled: that is remembered already."""
+def _as_stored(message: MessageIn) -> MessageIn:
+    """Remove what a context had recalled: that is remembered already. The text of a turn that has none is its calls."""
     content = without_recalled(message.content)
+    if not content.strip():
+        content = clean_text(tool_calls.written(message.metadata)) or content
     return message if content == message.content else message.model_copy(update={"content": content})

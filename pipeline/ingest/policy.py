@@ -23,11 +23,11 @@ class SessionPolicy:
     rolling_tokens: int
     # the same for sessions that an agent named
     named_rolling_messages: int
-    # with memory off the messages are kept, and nothing is made of them
-    memory: bool
     summaries: bool
     # facts are learned from sessions
     facts: bool
+    # where a chat's memory is off its messages are kept, and nothing is made of them
+    memory: bool = True
 
     @classmethod
     def of(cls, settings: Settings) -> "SessionPolicy":
@@ -39,9 +39,8 @@ class SessionPolicy:
             rolling_messages=settings.session_rolling_messages,
             rolling_tokens=settings.session_rolling_tokens,
             named_rolling_messages=settings.named_rolling_messages(),
-            memory=settings.session_memory_enabled,
-            summaries=settings.session_summarization_enabled,
-            facts=settings.memory_learning_enabled,
+            summaries=settings.session_memory_enabled and settings.session_summarization_enabled,
+            facts=settings.session_memory_enabled and settings.memory_learning_enabled,
         )
 
     def for_chat(self, chat: Chat) -> "SessionPolicy":

@@ -85,6 +85,8 @@ class Candidate(NamedTuple):
     affinity: float = 0.0
     # the message of its chat that it answers, where that is there
     answered: RepliedTo | None = None
+    # whose words it passes on; empty: nobody knows; None: they are the speaker's own
+    forwarded_from: str | None = None
     # whether it is a question put to a bot, or an answer that says nothing, see `pipeline.ranking.asides`
     aside: bool = False
     # of each other query

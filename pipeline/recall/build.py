@@ -75,7 +75,7 @@ def assemble(
     by_kind = {block.kind: block for block in ordered}
     shown = {item.id for item in by_kind["memories"].items} if "memories" in by_kind else set()
     previews = [
-        MemoryPreview(id=m.id, source=m.source, preview=truncate.shortened(m.content, 120), score=m.score)
+        MemoryPreview(id=m.id, source=m.type, preview=truncate.shortened(m.content, 120), score=m.score)
         for m in found.memories
         if m.id in shown
     ]

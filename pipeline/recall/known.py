@@ -22,6 +22,8 @@ from schemas.context import ContextItem, Dropped, DropReason
 # A statement or passage takes at most one in so many tokens of the budget, and is not cut to less than these: a few
 # words of it say nothing.
 SHARES, LEAST = 4, 24
+ANSWERED = " → "
+"""What stands between a question and its answer, in every language."""
 # First-person pronouns, by language.
 _PRONOUNS = (
     "i|me|my|mine|myself|i'm|i've|i'd|i'll",
@@ -119,17 +121,20 @@ class Writer:
 
     def line(self, memory: RetrievedMemory, worth: float, place: int) -> Line:
         """Write a statement with whom it is about and when it holds, or a passage as `Doc <id>/Chunk <n>`."""
+        content = memory.content
         if memory.type == "document":
             head = f"- Doc {truncate.one_line(memory.document_id or '')}/Chunk {memory.chunk_index}: "
             reason = f"a passage of the {'asker' if memory.scope == 'user' else 'organization'}'s documents"
         else:
             head = f"- [{', '.join(self._origin(memory))}] "
             reason = f"{memory.type} of the {memory.scope}"
+            if memory.type == "qa_turn":
+                content = content.replace("\n", ANSWERED, 1)
         reason += f"; linked to {memory.linked_to}" if memory.linked_to else ""
 
         def write(tokens: int) -> str:
             room = max(tokens - self.count(head), LEAST)
-            return head + excerpt.shown(memory.content, self.asked, room, self.count)
+            return head + excerpt.shown(content, self.asked, room, self.count)
 
         kind: Any = "document" if memory.type == "document" else "memory"
         return Line(

@@ -167,7 +167,9 @@ def report(
                 f"there is no context {context_id} in the query log: it was served while "
                 f"BACKSCROLL_QUERY_LOG_ENABLED was off, is older than {settings.query_log_days} days, or was forgotten"
             )
-        wanted = settings.remember_answers if given.remember is None else given.remember
+        wanted = settings.session_memory_enabled and (
+            settings.remember_answers if given.remember is None else given.remember
+        )
         if given.remember and row.redacted_at is None and not row.user_id:
             raise InvalidInput(
                 "remember: the context was asked without a user_id, so that there is nobody to remember it for; "
@@ -240,9 +242,13 @@ def _names(chat_id: str, user_id: str | None) -> list[Named]:
 
 
 def _remember(connection: Connection, tenant_id: str, row: Row[Any], answer: str) -> UUID | None:
-    """Write question and answer as a memory of the asker, learned in the chat, with what it is based on."""
+    """Write question and answer as a memory of the asker, learned in the chat, with what it is based on.
+
+    The question is the first line.
+    """
     chat = chats.get(connection, row.chat_id)
-    content = f"{row.query}\n{answer}".encode()[:MAX_CONTENT_BYTES].decode(errors="ignore")
+    question = " ".join(row.query.split())
+    content = f"{question}\n{answer}".encode()[:MAX_CONTENT_BYTES].decode(errors="ignore")
     memory = MemoryIn(
         scope="user",
         type="qa_turn",
@@ -255,7 +261,7 @@ def _remember(connection: Connection, tenant_id: str, row: Row[Any], answer: str
         # if any of this is forgotten, so is the memory; and nothing is learned from it a second time
         metadata={
             "context_id": row.context_id,
-            "question_chars": len(row.query),
+            "question_chars": len(question),
             "recalled": sorted(row.shown),
         },
     )

@@ -17,16 +17,24 @@ def display_name(name: str) -> str:
     return truncate.shortened(fencing.name(name), MAX_NAME_CHARS)
 
 
-def said_by(speaker: str, answered: RepliedTo | None, wording: Wording) -> str:
-    """Name who speaks, and whom they answer.
+def said_by(
+    speaker: str, answered: RepliedTo | None, wording: Wording, forwarded_from: str | None = None
+) -> str:
+    """Name who speaks, whose words they pass on (empty: nobody knows; None: nobody's), and whom they answer.
 
     >>> from pipeline.recall.wording import wording_of
     >>> said_by("Ben", None, wording_of("english"))
     'Ben'
     >>> said_by("Ben", RepliedTo(12, "Ana", "does five suit?"), wording_of("english"))
     'Ben, to Ana (“does five suit?”)'
+    >>> said_by("Ben", None, wording_of("english"), "Ana")
+    'Ben, forwarded from Ana'
     """
     name = fencing.name(speaker)
+    if forwarded_from is not None:
+        author = display_name(forwarded_from)
+        form = wording.forwarded_from if author else wording.forwarded
+        name = form.format(speaker=name, author=author)
     if answered is None:
         return name
     quoted = truncate.shortened(truncate.one_line(answered.said), QUOTED_CHARS)
@@ -36,4 +44,5 @@ def said_by(speaker: str, answered: RepliedTo | None, wording: Wording) -> str:
 
 def head_of(message: Message, answered: RepliedTo | None, zone: tzinfo, wording: Wording) -> str:
     """Return the time and the speaker of a line, up to what was said."""
-    return f"{clock(message.sent_at.astimezone(zone))} {said_by(message.speaker, answered, wording)}: "
+    said = said_by(message.speaker, answered, wording, message.forwarded_from)
+    return f"{clock(message.sent_at.astimezone(zone))} {said}: "

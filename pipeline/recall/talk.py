@@ -84,7 +84,7 @@ class Talk:
     ) -> Line:
         """Write a message on a line, with the message that it answers, unless that is the line above: `is_below`."""
         answered = None if is_below and self._goes_on(candidate) else candidate.answered
-        head = f"{said_by(candidate.speaker, answered, self.wording)}: "
+        head = f"{said_by(candidate.speaker, answered, self.wording, candidate.forwarded_from)}: "
 
         def write(tokens: int) -> str:
             room = max(tokens - self.count(head), 1)

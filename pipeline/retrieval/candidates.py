@@ -172,6 +172,7 @@ def _candidates(
             asks,
             flags,
             affinity,
+            forwarded_from,
         ) = row
         if session != before:
             place = 0
@@ -201,6 +202,7 @@ def _candidates(
                 cosine=cosines[0],
                 cues=stored_or_read(asks, flags, content, language, of_a_bot=role == "assistant"),
                 affinity=affinity,
+                forwarded_from=forwarded_from,
                 answered=_answered(by_external_id.get(reply_to), answered) if reply_to else None,
                 others=()
                 if alone

@@ -112,7 +112,7 @@ def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) 
         linked = find_linked(connection, query, which)
         memories, hidden = find_memories(connection, query, which, ranking.found.memories, linked)
         weeks = find_weeks(connection, query)
-        overview = of_time(connection, query) if query.question.overview else []
+        overview = of_time(connection, query) if query.question.overview and parameters.sessions else []
     return RetrievalResult(
         retrieved=ranking.found,
         ranked=ranking.hits,

@@ -1,7 +1,7 @@
 """Page through a session that an earlier answer showed, from the messages around those, none twice."""
 
 from pipeline.retrieval.message_ranking import as_line
-from pipeline.retrieval.request import find_chat, memory_is_on
+from pipeline.retrieval.request import find_chat
 from pipeline.store import sessions, text_search
 from pipeline.store.database import Database
 from schemas.errors import NotFound
@@ -19,7 +19,7 @@ def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Sett
     with database.tenant(tenant_id) as connection:
         chat = find_chat(connection, query.chat_id)
         row = sessions.find(connection, query.session_id)
-        if row is None or row.chat_id != chat.chat_id or not memory_is_on(chat, settings):
+        if row is None or row.chat_id != chat.chat_id or not chat.memory:
             raise NotFound(f"there is no session {query.session_id} in {query.chat_id}")
         found, unseen = text_search.not_shown(
             connection,
@@ -36,7 +36,7 @@ def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Sett
         session_id=row.id,
         started_at=row.started_at,
         ended_at=row.ended_at,
-        summary=row.summary_text,
+        summary=row.summary_text if settings.session_memory_enabled else None,
         messages=[as_line(message) for message in found],
         remaining=remaining,
         next=query.model_copy(update={"session_id": row.id, "shown": shown}) if remaining else None,

@@ -177,19 +177,26 @@ _LIMITS: Mapping[str, tuple[float, float]] = {
 
 def parameters_of(query: ContextQuery, settings: Settings) -> tuple[Parameters, Weights]:
     """Return the parameters and weights of a context query. Raises `InvalidInput` as `parameters_for` does."""
-    # settings are the defaults of `balanced` only: the other profiles are what their names promise
+    # group bots are configured by settings; the other profiles are what their names promise
     configured = (
         {
             "sessions": settings.session_max_retrieved,
             "history_tokens": settings.context_history_tokens,
             "min_importance": settings.memory_min_importance,
         }
-        if query.profile == "balanced"
+        if query.profile in {"balanced", "group"}
         else {}
     )
-    own = {"top_k_memories": query.top_k_memories, "top_k_documents": query.top_k_documents}
+    own = {
+        "history_tokens": query.max_history_tokens,
+        "top_k_memories": query.top_k_memories,
+        "top_k_documents": query.top_k_documents,
+    }
     given = {name: number for name, number in own.items() if number is not None}
-    return parameters_for(query.profile, {**configured, **query.parameters, **given})
+    parameters, weights = parameters_for(query.profile, {**configured, **query.parameters, **given})
+    if not settings.session_memory_enabled:
+        parameters = replace(parameters, sessions=0, related=0, memories=0)
+    return parameters, weights
 
 
 def parameters_for(profile: str, overrides: Mapping[str, Any]) -> tuple[Parameters, Weights]:

@@ -169,13 +169,13 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
         agent_id=query.agent_id or None,
         parameters=parameters,
         weights=weights,
-        memory=memory_is_on(found.chat, settings),
+        memory=found.chat.memory,
         include_history=query.include_history,
         explain=query.explain,
     )
 
 
-def for_search(connection: Connection, query: SearchQuery, settings: Settings) -> RetrievalRequest:
+def for_search(connection: Connection, query: SearchQuery) -> RetrievalRequest:
     """Make the request of a search. Raises `NotFound` for an unknown chat or a session of another one."""
     # `exact` and `similar` do not rank by date
     weights = {"date": 0} if query.mode in {"exact", "similar"} else {}
@@ -192,7 +192,7 @@ def for_search(connection: Connection, query: SearchQuery, settings: Settings) -
     )
     if found is None:
         raise _unknown(query.chat_id)
-    memory = memory_is_on(found.chat, settings)
+    memory = found.chat.memory
     return RetrievalRequest(
         prelude=found,
         text=query.query,
@@ -217,11 +217,6 @@ def find_chat(connection: Connection, chat_id: str) -> Chat:
 
 def _unknown(chat_id: str) -> NotFound:
     return NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
-
-
-def memory_is_on(chat: Chat, settings: Settings) -> bool:
-    """Return whether a chat's messages are processed and searched; otherwise they are only stored."""
-    return settings.session_memory_enabled and chat.memory
 
 
 def _filter(connection: Connection, query: SearchQuery, chat: Chat) -> MessageFilter:

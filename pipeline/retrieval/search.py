@@ -53,14 +53,17 @@ def search(
     """Search a chat's memory for at most `query.limit` messages or sessions.
 
     Never leaves the tenant and the chat. `embedder` is the process's own; without it, or when it does not answer, only
-    keywords are searched and `degraded` says so. `gateway` leads to the language model for `query.hyde`. Where memory
-    is off nothing is searched, and `degraded` says that.
+    keywords are searched and `degraded` says so. `gateway` leads to the language model for `query.hyde`. Where the
+    chat's memory is off nothing is searched, and without session memory no sessions are; `degraded` says that.
     Raises `NotFound` for an unknown chat or session, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        request = for_search(connection, query, settings)
+        request = for_search(connection, query)
         if not request.memory:
             return SearchResult(mode=query.mode, degraded=["memory: it is off here, so nothing is searched"])
+        if query.mode in {"contextual", "topic"} and not settings.session_memory_enabled:
+            off = "sessions: BACKSCROLL_SESSION_MEMORY_ENABLED is false, so none is searched"
+            return SearchResult(mode=query.mode, degraded=[off])
         if query.mode == "exact":
             return _exact(connection, request, query)
         parsed = parse_question(connection, request)

@@ -15,6 +15,7 @@ from pipeline.store.keyword_search import any_of
 from pipeline.store.messages import answered
 from pipeline.store.statements import run
 from pipeline.store.vectors import cosine, distance, in_space, literal
+from schemas.messages import FORWARDED
 from schemas.vectors import EmbeddingSpace, Vector
 
 # A message as ranking reads it. Only where a lexeme of the query is in it are they counted.
@@ -117,7 +118,8 @@ def _candidates(spaces: tuple[EmbeddingSpace | None, ...]) -> TextClause:
             FROM ({" UNION ALL ".join(parts)}) part GROUP BY id
         )
         SELECT {_COLUMNS}, {answered("m")} AS answered, ARRAY[{cosines}] AS cosines, f.session, f.next, f.asks, f.flags,
-            coalesce(f.affinity, 0) AS affinity
+            coalesce(f.affinity, 0) AS affinity,
+            CASE WHEN m.metadata ? '{FORWARDED}' THEN coalesce(m.metadata->>'{FORWARDED}', '') END AS forwarded_from
         FROM facts f
         CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = f.id OFFSET 0) m
     """)
@@ -141,8 +143,8 @@ def with_neighbours(
     """Return messages for ranking, with up to `reach` on either side within their sessions and what answers them.
 
     The last columns are what each answers, its cosines to the queries, its session (0: not placed yet), the message
-    that is known to come right after it there, its cues where they are stored, and the asker's mean affinity to
-    those who spoke in that session.
+    that is known to come right after it there, its cues where they are stored, the asker's mean affinity to those who
+    spoke in that session, and whose words it passes on (empty: nobody knows; NULL: nobody's).
     """
     compared = {f"query_{number}": literal(query[1]) for number, query in enumerate(queries) if query}
     own = {

@@ -15,6 +15,7 @@ from pipeline.store.membership import Seen
 from pipeline.store.memory_conditions import BELIEVED, LIVE, SAID, place, since, visible
 from pipeline.store.statements import run
 from pipeline.store.vectors import cosine, distance, in_space, literal
+from schemas.memories import MemoryType
 from schemas.vectors import EmbeddingSpace, Vector
 
 SESSIONS = 100
@@ -46,7 +47,7 @@ _SHARE_OF_WORDS = """CASE WHEN m.tsv @@ CAST(:any AS tsquery) THEN (
         SELECT count(*)::float8 FROM unnest(CAST(:words AS text[])) w WHERE w = ANY(tsvector_to_array(m.tsv)))
     / cardinality(CAST(:words AS text[])) ELSE 0 END"""
 _COLUMNS = """m.id, m.scope, m.type, m.content, m.user_id, m.learned_in, m.also_in, m.importance, m.access_count,
-    m.last_accessed_at, m.subject, m.confidence, m.holds_from, m.holds_until, m.source, m.document_id, m.chunk_index,
+    m.last_accessed_at, m.subject, m.confidence, m.holds_from, m.holds_until, m.document_id, m.chunk_index,
     m.content_hash, m.created_at"""
 _TIMES = ("last_accessed_at", "holds_from", "holds_until", "created_at", "since")
 
@@ -94,7 +95,7 @@ class FoundMemory:
 
     id: str
     scope: str
-    type: str
+    type: MemoryType
     content: str
     user_id: str | None
     learned_in: str | None
@@ -106,7 +107,6 @@ class FoundMemory:
     confidence: float
     holds_from: datetime | None
     holds_until: datetime | None
-    source: str
     document_id: str | None
     chunk_index: int | None
     content_hash: str

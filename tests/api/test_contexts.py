@@ -82,6 +82,56 @@ def test_a_wrong_question_is_told_what_is_wrong(
     assert problem["field"].startswith(field)
 
 
+def test_a_question_may_be_put_with_the_field_names_that_users_of_ask_know(house: httpx.Client) -> None:
+    own = {
+        "session_key": "заказ-7",
+        "include_history": False,
+        "max_history_tokens": 50,
+        "top_k_documents": 2,
+        "top_k_memories": 1,
+    }
+    known = {
+        "sessionId": "заказ-7",
+        "includeHistory": False,
+        "maxHistoryTokens": 50,
+        "topKDocs": 2,
+        "topKMems": 1,
+    }
+    answers = [ask(house, profile="ask", explain=True, **fields) for fields in (own, known, own | known)]
+    assert [answer.status_code for answer in answers] == [200] * 3, answers[1].text
+    first, *others = (answer.json()["explain"]["parameters"] for answer in answers)
+    assert (first["history_tokens"], first["documents"], first["memories"]) == (50, 2, 1)
+    assert others == [first, first]
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"sessionId": "a", "session_key": "b"}, ("sessionId", "session_key")),
+        ({"topKMems": 3, "top_k_memories": 4}, ("topKMems", "top_k_memories")),
+        ({"topKDocs": 101}, ("top_k_documents", "100")),
+        ({"maxHistoryTokens": -1}, ("max_history_tokens", "0")),
+    ],
+)
+def test_names_that_contradict_each_other_and_numbers_out_of_their_limits_are_refused(
+    house: httpx.Client, fields: dict[str, Any], named: tuple[str, ...]
+) -> None:
+    problem = problem_of(ask(house, profile="ask", **fields), 422)
+    assert all(each in problem["detail"] for each in named)
+
+
+def test_a_forwarded_message_and_a_call_of_a_tool_are_shown_as_such(client: httpx.Client) -> None:
+    calls = {"tool_calls": [{"name": "find_trains", "args": {"to": "Évora", "seats": 2}}]}
+    talk = [
+        said(1, "Паром уходит в семь.", metadata={"forwarded_from": "Оля"}),
+        said(2, "", role="assistant", sender_name="Bot", metadata=calls),
+    ]
+    client.post("/v1/messages", json=body(*talk))
+    text = ask(client, "?").json()["text"]
+    assert "Ann, forwarded from Оля: Паром уходит в семь." in text
+    assert "Bot: [find_trains(to=Évora, seats=2)]" in text
+
+
 def test_other_wordings_find_what_the_question_does_not_and_a_missing_model_is_named(
     house: httpx.Client,
 ) -> None:

@@ -8,7 +8,7 @@ import redis as redis_client
 
 from schemas.documents import MAX_DOCUMENT_BYTES
 from schemas.settings import Settings
-from tests.api.conftest import body, problem_of
+from tests.api.conftest import CHAT, body, problem_of
 from tests.ops.running import until
 from workers.queues import OF_KIND
 
@@ -78,8 +78,13 @@ def test_what_is_wrong_with_a_document_is_named(
     assert limit in problem["detail"]
 
 
-def test_with_memory_off_no_document_is_kept(serve: Any, settings: Settings) -> None:
+def test_without_session_memory_documents_are_kept_and_shown(serve: Any, settings: Settings) -> None:
     client = serve(settings.model_copy(update={"session_memory_enabled": False}))
     answer = client.post("/v1/documents", json=RULES)
-    assert (answer.status_code, answer.json()["outcome"]) == (200, "kept_out")
-    assert client.get("/v1/documents").json() == {"documents": []}
+    assert (answer.status_code, answer.json()["outcome"]) == (201, "new")
+    client.post("/v1/messages", json=body())
+    asked = {"chat_id": CHAT, "query": RULES["content"][:200]}
+    shown = client.post("/v1/context", json=asked).json()
+    assert "documents" in {block["kind"] for block in shown["blocks"]}
+    none = client.post("/v1/context", json=asked | {"top_k_documents": 0}).json()
+    assert "documents" not in {block["kind"] for block in none["blocks"]}

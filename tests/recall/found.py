@@ -73,7 +73,6 @@ def memory(number: int, content: str, score: float, **fields: Any) -> RetrievedM
         "scope": "user",
         "type": "fact",
         "content": content,
-        "source": "test",
         "about": "Ann",
         "since": START,
         "evidence": (),

@@ -21,6 +21,7 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.recall import build_context
+from pipeline.retrieval.profiles import PROFILES
 from pipeline.store.database import Database
 from pipeline.text import fencing, tokens
 from schemas.context import Context
@@ -220,13 +221,44 @@ def test_without_pgvector_keywords_find_and_vectors_stay_owed(
     assert found.degraded[0].startswith("vectors: ")
 
 
-def test_with_memory_off_the_context_is_recent_talk_alone(filled: Database, settings: Settings) -> None:
-    """Golden: what a bot got before it had a memory."""
+def test_without_session_memory_a_context_is_recent_talk_message_hits_and_documents(
+    filled: Database, settings: Settings
+) -> None:
+    """Golden: what a bot got before sessions were remembered."""
+    remember(
+        filled,
+        TENANT,
+        MemoryIn(
+            scope="organization",
+            type="document",
+            content="Сантехник plumber: 210",
+            document_id="d",
+            chunk_index=0,
+        ),
+    )
+    remember(filled, TENANT, MemoryIn(scope="organization", content="The plumber is called Rui."))
     off = settings.model_copy(update={"session_memory_enabled": False})
-    found = ask(filled, off, "who is the plumber?", parameters={"history_tokens": 64})
-    assert [block.kind for block in found.blocks] == ["guardrails", "history", "question"]
+    found = ask(filled, off, "who is the plumber?", parameters={"history_tokens": 64, "neighbours": 0})
+    assert [block.kind for block in found.blocks] == [
+        "guardrails",
+        "documents",
+        "exchanges",
+        "history",
+        "question",
+    ]
     assert (
-        found.blocks[1].text
+        found.blocks[2].text
+        == """\
+What was said earlier:
+<backscroll-recalled>
+2 March 2026, 18:00
+Ann: the boiler is broken again, it shows E41
+Bob: I know a plumber from Almada
+Ann: ok decided: we take the plumber from Almada for 240 euros
+</backscroll-recalled>"""
+    )
+    assert (
+        found.blocks[3].text
         == """\
 Recent messages:
 <backscroll-recalled>
@@ -239,7 +271,19 @@ Recent messages:
     )
 
 
-def test_with_memory_off_messages_are_kept_and_nothing_is_made_of_them(
+@pytest.mark.parametrize("profile", PROFILES)
+def test_without_session_memory_no_profile_shows_a_session_a_week_or_a_statement(
+    filled: Database, settings: Settings, profile: str
+) -> None:
+    remember(filled, TENANT, MemoryIn(scope="organization", content="The plumber is called Rui."))
+    off = settings.model_copy(update={"session_memory_enabled": False})
+    for question in ("who is the plumber?", "summarize March 2026"):
+        found = ask(filled, off, question, profile=profile, top_k_memories=5, fill=True)
+        assert {item.kind for block in found.blocks for item in block.items} <= {"message"}
+        assert "·" not in found.text
+
+
+def test_without_session_memory_messages_are_placed_and_embedded_and_nothing_is_summarized(
     database: Database, settings: Settings, policy: Policy
 ) -> None:
     off = SessionPolicy.of(settings.model_copy(update={"session_memory_enabled": False}))
@@ -249,10 +293,12 @@ def test_with_memory_off_messages_are_kept_and_nothing_is_made_of_them(
         counted = connection.execute(
             text("""
                 SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM conversation_sessions),
-                    (SELECT count(*) FROM message_vectors), (SELECT count(*) FROM arrivals)
+                    (SELECT count(*) FROM conversation_sessions WHERE summary_text IS NOT NULL),
+                    (SELECT count(*) FROM message_vectors),
+                    (SELECT count(*) FROM jobs WHERE kind <> 'ingest')
             """)
         ).one()
-    assert tuple(counted) == (12, 0, 0, 0)
+    assert tuple(counted) == (12, 3, 0, 12, 0)
 
 
 def test_one_chat_can_have_its_memory_off_and_on_again(
@@ -467,7 +513,8 @@ def test_settings_shape_the_default_profile_and_a_request_has_the_last_word(
 
     assert used() == {"sessions": 1, "history_tokens": 0, "min_importance": 2.0}
     assert used(parameters={"sessions": 2})["sessions"] == 2
-    assert used(profile="group")["sessions"] == 3
+    assert used(profile="group") == used()
+    assert used(profile="contextual")["sessions"] == 3
 
 
 def test_an_explanation_accounts_for_every_hit(filled: Database, settings: Settings) -> None:

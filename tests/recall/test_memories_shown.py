@@ -336,12 +336,12 @@ def test_an_ask_context_lists_the_memories_that_it_shows(talk: Database, setting
     told = said(day(5, 5), "Ann", "no nuts for me", "nuts")
     accept.accept(talk, TENANT, HOUSE, [told])
     about_ann(talk, "Ann is allergic to nuts.", messages=[f"{HOUSE.chat_id}/nuts"])
-    about_ann(talk, "Ann bakes with nuts for others.", source="chat")
+    about_ann(talk, "Ann bakes with nuts for others.", source="chat", type="manual")
     embedded(talk)
     found = ask(talk, settings, "may Ann eat nuts?", user_id="test:ben", profile="ask", include_history=True)
     assert found.memories is not None
     assert [(each.preview, each.source) for each in found.memories] == [
-        ("Ann bakes with nuts for others.", "chat")
+        ("Ann bakes with nuts for others.", "manual")
     ]
     assert statements(found) == [each.preview for each in found.memories]
 

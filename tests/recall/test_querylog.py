@@ -86,9 +86,10 @@ def test_nothing_is_recorded_when_the_log_is_off(filled: Database, settings: Set
 def test_where_memory_is_off_the_figures_alone_are_recorded(
     filled: Database, settings: Settings, rules: SessionPolicy
 ) -> None:
-    quiet = settings.model_copy(update={"session_memory_enabled": False})
     suppression.remember_user(filled, TENANT, "test:bob", remembered=False)
-    for context in (ask(filled, quiet), ask(filled, settings, user_id="test:bob")):
+    of_bob = ask(filled, settings, user_id="test:bob")
+    accept.accept(filled, TENANT, CHAT.model_copy(update={"memory": False}), [message(9999)])
+    for context in (ask(filled, settings), of_bob):
         row = logged(filled, context)
         assert row is not None
         assert (row.query, row.user_id, row.shown) == (None, None, {})
@@ -172,6 +173,25 @@ def test_question_and_answer_become_a_memory_of_who_asked(
     run(filled, "embed", embed.embedder(filled, DeterministicEmbedder()), policy)
     again = ask(filled, settings)
     assert any("E41" in item.text for b in again.blocks if b.kind == "memories" for item in b.items)
+
+
+def test_a_remembered_question_and_its_answer_do_not_run_together(
+    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
+) -> None:
+    query = "Was zeigt\nder котёл?"
+    report(filled, settings, ask(filled, settings, query=query), answer="E41,\nseit Montag", remember=True)
+    run(filled, "embed", embed.embedder(filled, DeterministicEmbedder()), policy)
+    again = ask(filled, settings, query=query, profile="ask")
+    shown = [item.text for block in again.blocks if block.kind == "memories" for item in block.items]
+    assert [line.partition("] ")[2] for line in shown] == ["Was zeigt der котёл? → E41, seit Montag"]
+    assert [each.source for each in again.memories or ()] == ["qa_turn"]
+
+
+def test_without_session_memory_an_answer_is_kept_and_does_not_become_a_memory(
+    filled: Database, settings: Settings
+) -> None:
+    off = settings.model_copy(update={"session_memory_enabled": False})
+    assert report(filled, off, ask(filled, off), remember=True) == ("stored", False)
 
 
 def test_answers_are_remembered_by_a_setting_unless_the_bot_says_otherwise(

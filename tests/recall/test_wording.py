@@ -28,6 +28,8 @@ SLOTS = {
     "question_from": {"asker", "query"},
     "answering": {"speaker", "answered"},
     "quoting": {"speaker", "answered", "said"},
+    "forwarded": {"speaker"},
+    "forwarded_from": {"speaker", "author"},
     "day_form": {"day", "month", "year"},
     "heading_form": {"day", "weekday"},
     "moment_form": {"day", "clock"},

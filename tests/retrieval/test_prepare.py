@@ -88,7 +88,7 @@ def test_a_search_and_a_context_ask_the_same_chat_by_one_kind_of_request(
     filled: Database, settings: Settings
 ) -> None:
     with filled.tenant(TENANT) as connection:
-        searched = for_search(connection, SearchQuery(chat_id=CHAT.chat_id, query="boat"), settings)
+        searched = for_search(connection, SearchQuery(chat_id=CHAT.chat_id, query="boat"))
         asked = for_context(connection, ContextQuery(chat_id=CHAT.chat_id, query="boat"), settings)
         assert (searched.scope, searched.filter) == (asked.scope, asked.filter)
         # A search finds questions that were put to a bot, too
@@ -98,7 +98,7 @@ def test_a_search_and_a_context_ask_the_same_chat_by_one_kind_of_request(
             SearchQuery(chat_id=CHAT.chat_id, query="boat", session_id=10**9),
         ):
             with pytest.raises(NotFound):
-                for_search(connection, unknown, settings)
+                for_search(connection, unknown)
 
 
 @pytest.mark.parametrize(

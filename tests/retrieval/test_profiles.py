@@ -334,6 +334,27 @@ def test_an_ask_without_memories_and_history_is_what_it_was_without_a_memory(
         assert {block.kind for block in found.blocks} == {"guardrails", "question"}
 
 
+def test_a_group_bot_is_configured_by_its_settings_and_other_profiles_are_not(
+    filled: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parameters(profile: str) -> dict[str, float]:
+        why = ask(filled, Settings(_env_file=None), "boat", profile=profile).explain
+        assert why is not None
+        return why.parameters
+
+    unset = {profile: parameters(profile) for profile in PROFILES}
+    assert (unset["group"]["sessions"], unset["group"]["history_tokens"]) == (3, 800)
+    monkeypatch.setenv("CONTEXT_SESSION_MAX_RETRIEVED", "5")
+    monkeypatch.setenv("BACKSCROLL_CONTEXT_HISTORY_TOKENS", "120")
+    changed = {profile: parameters(profile) for profile in PROFILES}
+    for profile in ("balanced", "group"):
+        assert changed[profile] == unset[profile] | {"sessions": 5, "history_tokens": 120}
+    assert all(changed[name] == unset[name] for name in ("ask", "rag", "agent", "contextual"))
+    asked = ask(filled, Settings(_env_file=None), "boat", profile="group", parameters={"sessions": 1}).explain
+    assert asked is not None
+    assert asked.parameters["sessions"] == 1
+
+
 # What an explanation says of scores
 
 

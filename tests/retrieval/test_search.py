@@ -320,11 +320,24 @@ def test_no_search_leaves_its_tenant_or_its_chat(database: Database, settings: S
         search(database, "nobody", elsewhere, embedder=None, settings=settings)
 
 
-def test_where_memory_is_off_nothing_is_searched(database: Database, settings: Settings) -> None:
-    off = settings.model_copy(update={"session_memory_enabled": False})
-    found = find(database, off, "boiler", mode="exact")
+def test_where_a_chats_memory_is_off_nothing_is_searched(database: Database, settings: Settings) -> None:
+    accept.accept(database, TENANT, ChatIn(chat_id="test:off", memory=False), [message(0, "котёл")])
+    query = SearchQuery(chat_id="test:off", query="котёл", mode="exact")
+    found = search(database, TENANT, query, embedder=None, settings=settings)
     assert not found.hits
     assert found.degraded == ["memory: it is off here, so nothing is searched"]
+
+
+def test_without_session_memory_messages_are_found_and_sessions_are_not(
+    database: Database, settings: Settings
+) -> None:
+    off = settings.model_copy(update={"session_memory_enabled": False})
+    for mode in ("exact", "similar", "hybrid"):
+        assert find(database, off, "boiler", mode=mode).hits
+    for mode in ("contextual", "topic"):
+        found = find(database, off, "boiler", mode=mode)
+        assert (found.hits, found.sessions) == ([], [])
+        assert found.degraded == ["sessions: BACKSCROLL_SESSION_MEMORY_ENABLED is false, so none is searched"]
 
 
 @pytest.mark.parametrize(

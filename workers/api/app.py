@@ -116,8 +116,7 @@ async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
     following = threading.Thread(target=_follow, args=[api, ended], name="follow-spaces")
     try:
         await anyio.to_thread.run_sync(_check, api.database)
-        if api.settings.session_memory_enabled:
-            following.start()
+        following.start()
         yield
     finally:
         ended.set()

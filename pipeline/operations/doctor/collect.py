@@ -184,7 +184,7 @@ def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator
         with database.tenant(tenant_id) as connection:
             lacking = {
                 kind: checks.count_missing_jobs(connection, statement)
-                for kind, statement in missing_jobs(connection, rules).items()
+                for kind, statement in checks.missing_jobs(connection, summaries=rules.summaries).items()
             }
             orphans = checks.orphans(connection) if vectors.exist(connection) else 0
         yield TenantData(
@@ -199,11 +199,6 @@ def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator
                 if len(each.chats) > 1 and each.user_id is None
             ],
         )
-
-
-def missing_jobs(connection: Connection, rules: SessionPolicy) -> dict[str, str]:
-    """Return, by kind of job, the statement that finds what lacks one; none without memory."""
-    return checks.missing_jobs(connection, summaries=rules.summaries) if rules.memory else {}
 
 
 def _as_cut(connection: Connection, chat_id: str, rules: SessionPolicy) -> bool:

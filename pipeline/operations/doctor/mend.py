@@ -6,7 +6,6 @@ from sqlalchemy import Connection
 
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.operations.doctor.collect import missing_jobs
 from pipeline.operations.doctor.facts import TenantData
 from pipeline.store import chats, checks, jobs, vectors
 from pipeline.store.database import Database
@@ -59,7 +58,7 @@ def _cut_anew(database: Database, tenant: TenantData, rules: SessionPolicy) -> I
 
 def _enqueue(database: Database, tenant: TenantData, rules: SessionPolicy) -> Iterator[str]:
     with database.tenant(tenant.tenant_id) as connection:
-        statements = missing_jobs(connection, rules)
+        statements = checks.missing_jobs(connection, summaries=rules.summaries)
     for kind, statement in statements.items():
         total = 0
         while True:

@@ -34,6 +34,9 @@ class Wording:
     # {speaker} and whom they answer, {answered}; with {said}, the beginning of the answered message
     answering: str
     quoting: str
+    # {speaker} and whose words they pass on: nobody knows, or {author}
+    forwarded: str
+    forwarded_from: str
     # when a statement holds, with {day}: from a day in the past, from one to come, until one, on one only
     since: str
     starting: str

@@ -24,7 +24,7 @@ class DocumentReceipt(Frozen):
     """The result of storing or removing a document."""
 
     outcome: Literal["new", "replaced", "unchanged", "removed", "kept_out"]
-    """`kept_out`: memory is switched off, or its user's is."""
+    """`kept_out`: its user is not to be remembered."""
     document_id: str
     chunks: int
     """The number of chunks that it has, or had."""
@@ -65,9 +65,6 @@ def post_document(
     by keyword at once, by meaning once it is embedded. Sending the same again is harmless.
     """
     name, trace_id = document.document_id, request_id()
-    if not api.settings.session_memory_enabled:
-        response.status_code = 200
-        return DocumentReceipt(outcome="kept_out", document_id=name, chunks=0, request_id=trace_id)
     model = documents.model(api.database, tenant, api.embedders)
     kept = documents.keep(api.database, tenant, document, documents.cut(document.content, model))
     if kept.written:

@@ -1,0 +1,41 @@
+"""Write the tools that a message calls as a text, as most such messages have none of their own."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def written(metadata: Mapping[str, Any]) -> str:
+    """Return the calls of `tool_calls`, as chat models answer with them, a line each; empty if there are none.
+
+    >>> written({"tool_calls": [{"function": {"name": "find_trains", "arguments": '{"to": "京都", "seats": 2}'}}]})
+    '[find_trains(to=京都, seats=2)]'
+    >>> written({"tool_calls": [{"name": "now", "args": {}}]}), written({"tool_calls": "none"})
+    ('[now()]', '')
+    """
+    calls = metadata.get("tool_calls")
+    lines = (_line(call) for call in calls if isinstance(call, dict)) if isinstance(calls, list) else ()
+    return "\n".join(filter(None, lines))
+
+
+def _line(call: Mapping[str, Any]) -> str:
+    function = call.get("function")
+    call = function if isinstance(function, dict) else call
+    name = call.get("name")
+    given = next((call[key] for key in ("arguments", "args", "input") if key in call), None)
+    return f"[{name}({_arguments(given)})]" if isinstance(name, str) and name else ""
+
+
+def _arguments(given: Any) -> str:
+    try:
+        found = json.loads(given) if isinstance(given, str) else given
+        if isinstance(found, dict):
+            return ", ".join(f"{name}={_value(value)}" for name, value in found.items())
+    except (ValueError, RecursionError):
+        # a model may write anything in the place of JSON
+        pass
+    return "" if given is None else _value(given)
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
