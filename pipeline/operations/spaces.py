@@ -31,7 +31,7 @@ class SpaceState:
     # rows that should have a vector there and have none, and those of them that were given up
     missing: int
     given_up: int
-    # whether there is an index of its messages
+    # whether some of its vectors have an index
     indexed: bool
 
 
@@ -39,7 +39,10 @@ def listing(database: Database, tenant_ids: Sequence[str]) -> list[SpaceState]:
     """Return the state of all spaces; without vector tables none."""
     with database.tenant("") as connection:
         found = store.listing(connection) if vectors.exist(connection) else []
-        indexed = {each.space.id: bool(vectors.is_indexed(connection, each.space)) for each in found}
+        indexed = {
+            each.space.id: any(vectors.is_indexed(connection, kind, each.space) for kind in vectors.INDEXED)
+            for each in found
+        }
     counts = {each.space.name: [0, 0, 0, 0, 0] for each in found}
     for tenant_id in tenant_ids if found else ():
         with database.tenant(tenant_id) as connection:
@@ -146,7 +149,8 @@ def retire(owner: Engine, name: str) -> EmbeddingSpace:
             )
         store.set_status(connection, found.space, "retired")
     with _autocommit(owner) as connection:
-        vectors.drop_index(connection, found.space)
+        for kind in vectors.INDEXED:
+            vectors.drop_index(connection, kind, found.space)
     return found.space
 
 
@@ -192,16 +196,17 @@ def require_complete(database: Database, tenant_ids: Sequence[str], space: Embed
 
 
 def _index(owner: Engine, space: EmbeddingSpace) -> None:
-    """Build the index of a space, concurrently, if the active one has one, as a chat is large enough for it."""
+    """Build the indexes of a space, concurrently, that the active one has, as so many vectors are searched."""
     with _autocommit(owner) as connection:
         active = vectors.active_space(connection)
-        if active is None or not vectors.is_indexed(connection, active):
-            return
-        if vectors.is_indexed(connection, space) is False:
-            # left by an interrupted build
-            vectors.drop_index(connection, space)
-        if not vectors.is_indexed(connection, space):
-            vectors.build_index(connection, space)
+        for kind in vectors.INDEXED:
+            if active is None or not vectors.is_indexed(connection, kind, active):
+                continue
+            if vectors.is_indexed(connection, kind, space) is False:
+                # left by an interrupted build
+                vectors.drop_index(connection, kind, space)
+            if not vectors.is_indexed(connection, kind, space):
+                vectors.build_index(connection, kind, space)
 
 
 @contextmanager

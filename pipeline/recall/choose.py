@@ -45,8 +45,9 @@ def choose(
     parameters, language = request.parameters, request.chat.language
     now = request.as_of or request.prelude.now
     searched = found.retrieved is not None
-    # what long messages are excerpted about: the question, with the words of recent talk that it leans on
-    asked = Wanted.of(" ".join((query.query, *brief)), language)
+    # what long texts are excerpted about: the question in all its wordings, with the words of recent talk that it
+    # leans on
+    asked = Wanted.of(" ".join((query.query, *query.queries, *brief)), language)
 
     # with `fill` nothing is worth too little
     limit = 0.0 if query.fill else LIMIT

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
-from typing import Any
 
 from pipeline.recall import worth
 from pipeline.recall.pack import Line
@@ -20,8 +19,8 @@ from pipeline.text.tokens import Count
 from schemas.context import ContextItem, Dropped, DropReason
 
 # A statement or passage takes at most one in so many tokens of the budget, and is not cut to less than these: a few
-# words of it say nothing.
-SHARES, LEAST = 4, 24
+# words of a statement say nothing, and a short passage says most as a whole.
+SHARES, LEAST, PASSAGE_LEAST = 4, 24, 128
 ANSWERED = " → "
 """What stands between a question and its answer, in every language."""
 # First-person pronouns, by language.
@@ -120,9 +119,12 @@ class Writer:
         self.count = count
 
     def line(self, memory: RetrievedMemory, worth: float, place: int) -> Line:
-        """Write a statement with whom it is about and when it holds, or a passage as `Doc <id>/Chunk <n>`."""
-        content = memory.content
-        if memory.type == "document":
+        """Write a statement with whom it is about and when it holds, or a passage as `Doc <id>/Chunk <n>`.
+
+        A passage of several lines stands below that, indented: none of them can pass for another memory.
+        """
+        content, is_passage = memory.content, memory.type == "document"
+        if is_passage:
             head = f"- Doc {truncate.one_line(memory.document_id or '')}/Chunk {memory.chunk_index}: "
             reason = f"a passage of the {'asker' if memory.scope == 'user' else 'organization'}'s documents"
         else:
@@ -134,17 +136,23 @@ class Writer:
 
         def write(tokens: int) -> str:
             room = max(tokens - self.count(head), LEAST)
-            return head + excerpt.shown(content, self.asked, room, self.count)
+            said = excerpt.shown(content, self.asked, room, self.count, in_lines=is_passage)
+            return f"{head.rstrip()}\n  {said}" if is_passage and "\n" in said else head + said
 
-        kind: Any = "document" if memory.type == "document" else "memory"
         return Line(
-            block="documents" if kind == "document" else "memories",
-            item=ContextItem(kind=kind, id=memory.id, text="", score=memory.score, reason=reason),
+            block="documents" if is_passage else "memories",
+            item=ContextItem(
+                kind="document" if is_passage else "memory",
+                id=memory.id,
+                text="",
+                score=memory.score,
+                reason=reason,
+            ),
             worth=worth,
             place=(place,),
             write=write,
             shares=SHARES,
-            least=LEAST,
+            least=PASSAGE_LEAST if is_passage else LEAST,
             may_be_cut=True,
         )
 

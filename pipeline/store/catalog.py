@@ -40,7 +40,7 @@ _LINES = text(r"""
     UNION ALL SELECT 'index ' || name || ' ' || pg_get_indexdef(indexrelid)
         FROM ours JOIN pg_index ON indrelid = ours.oid
         WHERE NOT EXISTS (SELECT 1 FROM pg_constraint WHERE conindid = indexrelid)
-            AND NOT starts_with(indexrelid::regclass::text, :spaces)
+            AND NOT starts_with(indexrelid::regclass::text, name || '_space_')
     UNION ALL SELECT 'policy ' || name || ' ' || polname || ' ' || polcmd::text || ' '
         || array_to_string(polroles::regrole[], ' ') || ' ' || coalesce(pg_get_expr(polqual, ours.oid), '') || ' '
         || coalesce(pg_get_expr(polwithcheck, ours.oid), '') FROM ours JOIN pg_policy ON polrelid = ours.oid
@@ -55,7 +55,7 @@ _LINES = text(r"""
         WHERE grantee <> 0
             AND grantee::regrole::text IN ('backscroll_app', 'backscroll_maintenance', 'backscroll_search')
     ORDER BY 1
-""").bindparams(spaces=vectors.INDEX_PREFIX)
+""")
 
 
 def lines(connection: Connection) -> list[str]:

@@ -43,7 +43,11 @@ _INVALID_INDEXES = text("""
     ORDER BY c.relname
 """)
 _REBUILD = text("SELECT quote_ident(:name)")
-_LARGEST_CHAT = text("SELECT max(message_count) FROM chats")
+# By owner of vectors, most of them that one search compares: the messages of a chat, an organization's documents.
+_MOST_SEARCHED = {
+    "message": text("SELECT max(message_count) FROM chats"),
+    "memory": text("SELECT count(*) FROM memories WHERE scope = 'organization' AND type = 'document'"),
+}
 _SPACE_STATUSES = text("SELECT name, status FROM embedding_spaces ORDER BY id")
 _JOBS_BY_KIND = text(f"""
     SELECT kind, count(*) FILTER (WHERE due_at <= now() AND claimed IS NULL) AS late,
@@ -134,9 +138,9 @@ def rebuild(connection: Connection, index: str) -> None:
     run(connection, text(f"{verb} {quoted}"))
 
 
-def largest_chat(connection: Connection) -> int:
-    """Return how many messages the largest chat of a tenant has."""
-    return number(connection, _LARGEST_CHAT)
+def most_searched(connection: Connection, kind: str) -> int:
+    """Return how many vectors of a kind of owner a search of the tenant compares at most."""
+    return number(connection, _MOST_SEARCHED[kind])
 
 
 def space_statuses(connection: Connection) -> list[tuple[str, str]]:

@@ -54,7 +54,7 @@ def _statement(*, of_key: bool) -> TextClause:
                 WHERE status = 'active' AND to_regclass('message_vectors') IS NOT NULL) AS space,
             (SELECT reltuples FROM pg_class WHERE oid = to_regclass('message_vectors')) AS everywhere,
             (SELECT indisvalid FROM embedding_spaces s JOIN pg_index i
-                ON i.indexrelid = to_regclass('{vectors.INDEX_PREFIX}' || s.id)
+                ON i.indexrelid = to_regclass('{vectors.OWNERS["message"].index_prefix}' || s.id)
                 WHERE status = 'active') AS is_indexed,
             CASE WHEN :remembers AND EXISTS (SELECT 1 FROM memories) THEN ({_WHO}) END AS who,
             CASE WHEN CAST(:of_key AS text) IS NOT NULL THEN (

@@ -1,7 +1,8 @@
 """SQL of vector search: exact inside a scope, and by the HNSW index where a chat is large and there is one.
 
 Exact search takes time in proportion to the chat's vectors, the index takes 3 ms from every vector that is written,
-of any tenant. So there is none until `backscroll doctor` has found a chat that is worth it.
+of any tenant. So there is none until `backscroll doctor` has found a chat that is worth it. The documents of an
+organization are searched by the same rule, in `memory_candidates`.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ TIMES_AS_MANY = 10
 # Vectors that the index is asked for, as a multiple of those wanted: some are further chunks of one message.
 EFFORT = 2
 
-_EVERYWHERE = text("SELECT reltuples FROM pg_class WHERE oid = 'message_vectors'::regclass")
+_EVERYWHERE = text("SELECT reltuples FROM pg_class WHERE oid = to_regclass(:table)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +119,8 @@ def nearest(
     """Return the `limit` messages of a scope nearest to the query; `messages`: how many the chat has."""
     given = {**scope.given(), "query": literal(query), "limit": limit}
     of_key = scope.session_key is not None
-    worth_it = not of_key and is_worth_an_index(messages, everywhere(connection))
-    indexed = worth_it and bool(vectors.is_indexed(connection, space))
+    worth_it = not of_key and is_worth_an_index(messages, everywhere(connection, "message"))
+    indexed = worth_it and bool(vectors.is_indexed(connection, "message", space))
     return as_hits(
         run(connection, _nearest(space, of_key=of_key, indexed=indexed), **given).all(), indexed=indexed
     )
@@ -149,15 +150,16 @@ def as_hits(rows: Sequence[Sequence[Any]], *, indexed: bool) -> VectorHits:
     )
 
 
-def is_worth_an_index(messages: float, everywhere: float) -> bool:
-    """Tell whether an index beats comparing with all of a chat's messages: of many, and a good part of all vectors.
+def is_worth_an_index(searched: float, everywhere: float) -> bool:
+    """Tell whether an index beats comparing with all that is searched: many vectors, and a good part of all.
 
     >>> is_worth_an_index(20_000, 20_000), is_worth_an_index(20_001, 20_001), is_worth_an_index(30_000, 300_000)
     (False, True, False)
     """
-    return messages > EXACT_UP_TO and messages * TIMES_AS_MANY > everywhere
+    return searched > EXACT_UP_TO and searched * TIMES_AS_MANY > everywhere
 
 
-def everywhere(connection: Connection) -> float:
-    """Estimate how many vectors of messages there are, of all tenants and spaces."""
-    return max(float(connection.scalar(_EVERYWHERE) or 0), 0.0)
+def everywhere(connection: Connection, kind: str) -> float:
+    """Estimate how many vectors of a kind of owner there are, of all tenants and spaces."""
+    table = vectors.OWNERS[kind].table
+    return max(float(connection.scalar(_EVERYWHERE, {"table": table}) or 0), 0.0)

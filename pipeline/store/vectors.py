@@ -18,8 +18,6 @@ from schemas.vectors import Calibration, EmbeddingSpace, Vector
 
 MAX_INDEXED_DIMENSIONS = 4000
 """Dimensions that pgvector indexes at most of a `halfvec`."""
-INDEX_PREFIX = "message_vectors_space_"
-"""The name of the index of a space's vectors of messages, without the space's id."""
 _EXIST = text("SELECT to_regclass('message_vectors') IS NOT NULL")
 _KNOWN_HASHES = text(
     "SELECT DISTINCT content_hash FROM message_vectors WHERE space_id = :space AND content_hash = ANY(:hashes)"
@@ -131,6 +129,11 @@ class VectorOwner:
     copied: Sequence[str] = ()
     live: str = "true"
 
+    @property
+    def index_prefix(self) -> str:
+        """The name of the HNSW index of a space's vectors, without the space's id."""
+        return f"{self.table}_space_"
+
     def hashes(self) -> TextClause:
         """Return SQL that finds the owners that have a vector of a text."""
         return text(f"""
@@ -213,6 +216,8 @@ OWNERS = {
     ),
     "memory": VectorOwner(table="memory_vectors", owner="memory_id", source="memories", id_type="uuid"),
 }
+INDEXED = ("message", "memory")
+"""Owners whose vectors have an index where there are many; of sessions no chat has as many."""
 
 
 def put(
@@ -275,27 +280,27 @@ def written_spaces(connection: Connection) -> list[EmbeddingSpace]:
     return [as_space(row._asdict().items()) for row in run(connection, _WRITTEN_SPACES)]
 
 
-def index_of(space: EmbeddingSpace) -> str:
-    """Return the name of the HNSW index of the space's messages."""
-    return f"{INDEX_PREFIX}{int(space.id or 0)}"
+def index_of(kind: str, space: EmbeddingSpace) -> str:
+    """Return the name of the HNSW index of the space's vectors of a kind of owner."""
+    return f"{OWNERS[kind].index_prefix}{int(space.id or 0)}"
 
 
-def is_indexed(connection: Connection, space: EmbeddingSpace) -> bool | None:
+def is_indexed(connection: Connection, kind: str, space: EmbeddingSpace) -> bool | None:
     """Tell whether that index can be used; None: there is none."""
-    valid: bool | None = connection.scalar(_IS_INDEXED, {"name": index_of(space)})
+    valid: bool | None = connection.scalar(_IS_INDEXED, {"name": index_of(kind, space)})
     return valid
 
 
-def build_index(connection: Connection, space: EmbeddingSpace) -> None:
+def build_index(connection: Connection, kind: str, space: EmbeddingSpace) -> None:
     """Build that index concurrently (owner, in autocommit); space and size are part of its definition."""
     statement = text(f"""
-        CREATE INDEX CONCURRENTLY {index_of(space)} ON message_vectors
+        CREATE INDEX CONCURRENTLY {index_of(kind, space)} ON {OWNERS[kind].table}
         USING hnsw ((embedding::halfvec({int(space.dimensions)})) halfvec_cosine_ops)
         WITH (m = 16, ef_construction = 64) WHERE space_id = {int(space.id or 0)}
     """)
     run(connection, statement)
 
 
-def drop_index(connection: Connection, space: EmbeddingSpace) -> None:
+def drop_index(connection: Connection, kind: str, space: EmbeddingSpace) -> None:
     """Drop that index concurrently (owner, in autocommit)."""
-    run(connection, text(f"DROP INDEX CONCURRENTLY IF EXISTS {index_of(space)}"))
+    run(connection, text(f"DROP INDEX CONCURRENTLY IF EXISTS {index_of(kind, space)}"))

@@ -1,7 +1,7 @@
-"""Excerpt the part of a long passage that a question is about: whole sentences, or whole lines of code."""
+"""Excerpt the part of a long text that a question is about: whole sentences, or whole lines where these are kept."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ Part = tuple[int, int]
 _PIECES = 2
 # What a word counts that the first part holds: it is what the whole text is about.
 _OF_TOPIC = 0.25
-# A word is looked for without its last letter, which other forms of it may not have, but no shorter than this.
+# Other forms of a word begin as it does, with two thirds of its letters, and no fewer than these.
 _SHORTEST = 3
 
 
@@ -25,71 +25,85 @@ class Wanted(NamedTuple):
 
     terms: frozenset[str]
     language: str
-    # how they begin: most texts hold none, and taking them apart takes long
+    # how they and their other forms begin: most texts hold none, and taking them apart takes long
     beginnings: tuple[str, ...]
 
     @classmethod
     def of(cls, question: str, language: str) -> "Wanted":
         """Return the content words of a question in a language."""
         found = frozenset(terms(words(question), language))
-        return cls(found, language, tuple(term[: max(len(term) - 1, _SHORTEST)] for term in found))
+        return cls(found, language, tuple(term[: max(-(-2 * len(term) // 3), _SHORTEST)] for term in found))
 
     def held(self, text: str) -> frozenset[str]:
         """Return those that a text holds."""
+        return self.terms.intersection(terms(self._words(text), self.language))
+
+    def begun(self, text: str) -> frozenset[str]:
+        """Return the beginnings with which words of a text begin.
+
+        >>> sorted(Wanted.of("wann darf ich waschen?", "german").begun("Die Waschmaschine läuft bis 20 Uhr."))
+        ['wasch']
+        """
+        found = self._words(text)
+        return frozenset(each for each in self.beginnings if any(word.startswith(each) for word in found))
+
+    def _words(self, text: str) -> Sequence[str]:
+        """Return the words of a text in lower case; none where no word can be wanted."""
         low = text.lower().replace("\u2019", "'")
-        if not any(beginning in low for beginning in self.beginnings):
-            return frozenset()
-        return self.terms.intersection(terms(words(low), self.language))
+        return words(low) if any(beginning in low for beginning in self.beginnings) else ()
 
 
 NOTHING = Wanted(frozenset(), "english", ())
 """No words are wanted."""
 
 
-def shown(text: str, wanted: Wanted, tokens: int, count: Count = estimate_line) -> str:
-    """Return a message as a context shows it, within `tokens`: of a longer one, what the question is about.
+def shown(
+    text: str, wanted: Wanted, tokens: int, count: Count = estimate_line, *, in_lines: bool = False
+) -> str:
+    """Return a text as a context shows it, within `tokens`: of a longer one, what the question is about.
+
+    On one line, but for code, and for what is to keep its lines (`in_lines`).
 
     >>> ferry = Wanted.of("When does the ferry go?", "english")
     >>> shown("Tea is at five.\\n\\nThe ferry goes at eight.\\nBring a coat.", ferry, 12)
     '… The ferry goes at eight. …'
     """
-    whole = truncate.displayed(text)
+    whole = truncate.in_lines(text) if in_lines else truncate.displayed(text)
     # a token is a character at least, and a line's end
     if 2 * len(whole) < tokens or count(whole) <= tokens:
         return whole
-    lines = whole if "\n" in whole else visible(text)
-    return harmless(about(lines, wanted, tokens, count))
+    in_lines = "\n" in whole
+    return harmless(about(whole if in_lines else visible(text), wanted, tokens, count, in_lines=in_lines))
 
 
-def about(text: str, wanted: Wanted, tokens: int, count: Count = estimate) -> str:
+def about(text: str, wanted: Wanted, tokens: int, count: Count = estimate, *, in_lines: bool = False) -> str:
     """Return the run of sentences that holds most of the wanted words, within `tokens` by `count`.
 
     A word counts the less, the more sentences hold it, and little if the first one does: it is the topic of the text.
+    Other forms of a word count half of it.
 
-    On one line, but for code, whose lines are what sentences are elsewhere; with an ellipsis where something is left
-    out. Where no word of the question occurs it is the beginning.
+    On one line, or `in_lines`: then a line is what sentences are elsewhere, but for a long one. With an ellipsis where
+    something is left out. Where no word of the question occurs it is the beginning.
 
     >>> ferry = Wanted.of("When does the ferry go?", "english")
     >>> about("Tea is at five. The ferry goes at eight. Bring a coat.", ferry, 9)
     '… The ferry goes at eight. …'
     """
-    is_code = truncate.is_code(text)
-    whole = text if is_code else " ".join(text.split())
+    whole = text if in_lines else " ".join(text.split())
     if count(whole) <= tokens:
         return whole
-    gap = "\n" if is_code else " "
     room = tokens - 2 * count(truncate.ELLIPSIS)
     if room < 1:
         return truncate.within_tokens(whole, tokens, count)
     parts = [
         piece
-        for part in (_lines(text) if is_code else _sentences(whole, text))
+        for part in (_lines(whole, room, count) if in_lines else _sentences(whole, text))
         for piece in _pieces(whole, part, room, count)
     ]
     first, end = _best_run(whole, parts, wanted, room, count)
-    before = truncate.ELLIPSIS + gap if first else ""
+    before = truncate.ELLIPSIS + _gap(whole, parts, first) if first else ""
     while end > first:
-        after = gap + truncate.ELLIPSIS if end < len(parts) else ""
+        after = _gap(whole, parts, end) + truncate.ELLIPSIS if end < len(parts) else ""
         found = before + whole[parts[first][0] : parts[end - 1][1]] + after
         if count(found) <= tokens:
             return found
@@ -98,14 +112,21 @@ def about(text: str, wanted: Wanted, tokens: int, count: Count = estimate) -> st
     return truncate.within_tokens(before + whole[start:stop], tokens, count)
 
 
+def _gap(whole: str, parts: Sequence[Part], place: int) -> str:
+    """Return what stands between a part and the one before: a space, or the line's end with the next indentation."""
+    space = whole[parts[place - 1][1] : parts[place][0]]
+    return space[space.rindex("\n") :] if "\n" in space else " "
+
+
 def _best_run(whole: str, parts: Sequence[Part], wanted: Wanted, room: int, count: Count) -> tuple[int, int]:
     """Return the run that holds most of the wanted words, from … until: the middle one of those with as much."""
-    found = [wanted.held(whole[start:stop]) for start, stop in parts]
+    said = [whole[start:stop] for start, stop in parts]
+    found = [wanted.held(part) | wanted.begun(part) for part in said]
     weights = {
         term: (_OF_TOPIC if term in found[0] else 1.0) / times
         for term, times in Counter(chain(*found)).items()
     }
-    costs = [count(whole[start:stop]) for start, stop in parts]
+    costs = [count(part) for part in said]
     inside: Counter[str] = Counter()
     spent = hits = end = 0
     best, first, last = (0.0, 0), 0, 0
@@ -132,20 +153,28 @@ def _best_run(whole: str, parts: Sequence[Part], wanted: Wanted, room: int, coun
 
 def _sentences(whole: str, text: str) -> Iterator[Part]:
     """Yield where the sentences of a text are in it as one line."""
+    return _places(whole, (" ".join(sentence.split()) for sentence in sentences(text)))
+
+
+def _lines(text: str, room: int, count: Count) -> Iterator[Part]:
+    """Yield where the lines of a text are, without their indentation; of one over half the room its sentences."""
+    for start, stop in _places(text, (line.strip() for line in text.split("\n"))):
+        line = text[start:stop]
+        if 2 * count(line) <= room:
+            yield start, stop
+        else:
+            for begin, end in _places(line, sentences(line)):
+                yield start + begin, start + end
+
+
+def _places(whole: str, said: Iterable[str]) -> Iterator[Part]:
+    """Yield where these texts are, one after the other."""
     end = 0
-    for sentence in sentences(text):
-        line = " ".join(sentence.split())
-        start = whole.find(line, end)
-        if line and start >= 0:
-            end = start + len(line)
+    for part in said:
+        start = whole.find(part, end)
+        if part and start >= 0:
+            end = start + len(part)
             yield start, end
-
-
-def _lines(text: str) -> Iterator[Part]:
-    start = 0
-    for line in text.split("\n"):
-        yield start, start + len(line)
-        start += len(line) + 1
 
 
 def _pieces(whole: str, part: Part, room: int, count: Count) -> Iterator[Part]:

@@ -1,6 +1,7 @@
 """Shorten a text to a number of characters or tokens, on one line where it must be."""
 
 import re
+from itertools import pairwise
 
 from pipeline.text.fencing import harmless, visible
 from pipeline.text.tokens import Count, estimate_line, longest
@@ -9,6 +10,9 @@ ELLIPSIS = "…"
 # A fence around code, or an indented line.
 _FENCE = re.compile(r"^[ \t]*+(?:```|~~~)", re.MULTILINE)
 _INDENTED = re.compile(r"^(?: {2}|\t)[^\S\n]*+\S", re.MULTILINE)
+# White space counts as no token: of more in a row, so much of a line is kept.
+_MAX_SPACE_CHARS = 40
+_LONG_SPACE = re.compile(rf"[^\S\n]{{{_MAX_SPACE_CHARS + 1},}}+")
 
 
 def shortened(text: str, chars: int) -> str:
@@ -64,6 +68,8 @@ def displayed(text: str) -> str:
 
 
 def in_lines(text: str) -> str:
-    """Keep the lines of a text and their indentation, each but the first indented."""
-    lines = [line.rstrip() for line in harmless(visible(text)).strip().splitlines()]
-    return "\n".join(f"  {line}" if number and line else line for number, line in enumerate(lines))
+    """Keep the lines of a text and their indentation, each but the first indented; of blank lines in a row one."""
+    space = " " * _MAX_SPACE_CHARS
+    lines = [_LONG_SPACE.sub(space, line.rstrip()) for line in harmless(visible(text)).strip().splitlines()]
+    kept = [line for before, line in pairwise(["", *lines]) if before or line]
+    return "\n".join(f"  {line}" if number and line else line for number, line in enumerate(kept))

@@ -31,7 +31,7 @@ def test_a_document_is_kept_cited_read_replaced_and_removed(
     until(lambda: hints.llen(queue) == 1, "one hint")
     client.post("/v1/messages", json=body())
     asked = {"chat_id": "test:house", "query": "When is the boiler serviced?"}
-    assert "Doc rules/2026/Chunk 0: # Rules" in client.post("/v1/context", json=asked).json()["text"]
+    assert "Doc rules/2026/Chunk 0:\n  # Rules\n" in client.post("/v1/context", json=asked).json()["text"]
     newer = RULES | {"content": "The boiler is serviced every June."}
     assert client.post("/v1/documents", json=newer).json()["outcome"] == "replaced"
     read = client.get("/v1/documents/rules/2026").json()

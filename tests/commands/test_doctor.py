@@ -21,6 +21,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import prompts
 from pipeline.ingest.accept import accept
 from pipeline.ingest.policy import SessionPolicy
+from pipeline.memories import documents
 from pipeline.operations import retention
 from pipeline.operations.doctor import check_servers, collect
 from pipeline.operations.doctor import diagnose as diagnosis
@@ -28,6 +29,7 @@ from pipeline.operations.doctor.facts import Broker, Facts, LateJobs, Login, Ser
 from pipeline.operations.doctor.finding import worst
 from pipeline.store import vector_search
 from pipeline.store.database import Database
+from schemas.documents import DocumentIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
@@ -274,6 +276,20 @@ def test_an_index_of_vectors_is_built_for_a_large_chat_and_dropped_where_none_is
     assert found(run) == {"index": "warning"}
     mended = diagnose(run, "--fix")
     assert (mended["findings"], mended["mended"]) == ([], ["dropped the index message_vectors_space_1"])
+
+
+def test_an_index_of_vectors_is_built_for_many_documents(
+    run: Run, memory: None, settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_mend(settings, monkeypatch)
+    chunks = [f"第{number}条 правило" for number in range(30)]
+    documents.keep(database, TENANT, DocumentIn(document_id="規則", content="…"), chunks)
+    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 20)
+    assert [each for each in diagnose(run, "--fix")["mended"] if "index" in each] == [
+        "built the index memory_vectors_space_1"
+    ]
+    documents.remove(database, TENANT, "規則")
+    assert "dropped the index memory_vectors_space_1" in diagnose(run, "--fix")["mended"]
 
 
 def test_an_embedder_of_another_space_is_found(

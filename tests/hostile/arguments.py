@@ -429,6 +429,9 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "store.vectors.current.kind": lambda _: "session",
     "store.vectors.current.texts": lambda a: {str(each): b"hash" for each in a.ids("conversation_sessions")},
     "store.spaces.delete_vectors.kind": lambda _: "message",
+    "store.vectors.is_indexed.kind": lambda _: "memory",
+    "store.vector_search.everywhere.kind": lambda _: "memory",
+    "store.checks.most_searched.kind": lambda _: "memory",
     "operations.spaces.find.name": lambda a: a.text,
     "pair": lambda _: (_STORED, _STORED),
     **{

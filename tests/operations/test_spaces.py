@@ -346,20 +346,24 @@ def test_jobs_that_are_lost_while_a_space_is_filled_are_found_missing_at_the_end
     assert ended.state == "completed"
 
 
-def test_an_index_that_the_active_space_has_is_built_before_the_switch(deployment: Deployment) -> None:
+def test_the_indexes_that_the_active_space_has_are_built_before_the_switch(deployment: Deployment) -> None:
     with deployment.owner.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         active = vectors.active_space(connection)
         assert active is not None
-        vectors.build_index(connection, active)
+        for kind in ("message", "memory"):
+            vectors.build_index(connection, kind, active)
     deployment.add()
     deployment.fill()
     deployment.work()
     switched = deployment.activate()
     with deployment.owner.connect() as connection:
-        assert vectors.is_indexed(connection, switched.space)
+        assert all(vectors.is_indexed(connection, kind, switched.space) for kind in ("message", "memory"))
     spaces.retire(deployment.owner, OLD.name)
     with deployment.owner.connect() as connection:
-        assert vectors.is_indexed(connection, active) is None
+        assert [vectors.is_indexed(connection, kind, active) for kind in ("message", "memory")] == [
+            None,
+            None,
+        ]
 
 
 def test_a_space_is_of_all_tenants(deployment: Deployment) -> None:

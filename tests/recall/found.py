@@ -80,6 +80,12 @@ def memory(number: int, content: str, score: float, **fields: Any) -> RetrievedM
     return RetrievedMemory(**given | fields, score=score)
 
 
+def passage(content: str, document_id: str = "handbook", **fields: Any) -> RetrievedMemory:
+    """A passage of a document of the organization that has to do with the question."""
+    given = {"scope": "organization", "type": "document", "document_id": document_id, "chunk_index": 0}
+    return memory(fields.pop("number", 1), content, 1.0, **(given | {"about": "", "cosine": 0.6} | fields))
+
+
 def session(number: int, summary: str, score: float, **fields: Any) -> RetrievedSession:
     """A session of an hour, `number` days after the first one."""
     began = START + timedelta(days=number)
@@ -107,13 +113,21 @@ def assembled(
     language: str = "english",
     time_zone: str = "UTC",
     brief: Sequence[str] = (),
+    queries: Sequence[str] = (),
     explain: bool = False,
     fill: bool = False,
     **parameters: float,
 ) -> Context:
     """Assemble a context from these; `latest` is newest first."""
     query = ContextQuery.model_validate(
-        {"chat_id": "test:talk", "query": question, "profile": profile, "explain": explain, "fill": fill}
+        {
+            "chat_id": "test:talk",
+            "query": question,
+            "queries": list(queries),
+            "profile": profile,
+            "explain": explain,
+            "fill": fill,
+        }
     )
     chat = Chat(
         chat_id="test:talk",

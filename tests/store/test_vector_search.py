@@ -51,14 +51,14 @@ def filled(
     return database
 
 
-def build_index(settings: Settings) -> None:
-    """Build the index of the space, as the owner."""
+def build_index(settings: Settings, kind: str = "message") -> None:
+    """Build the index of the space's vectors of a kind of owner, as the owner."""
     engine = create_engine(
         owner_url(settings).replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool
     )
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         (space,) = vectors.written_spaces(connection)
-        vectors.build_index(connection, space)
+        vectors.build_index(connection, kind, space)
 
 
 def search(
@@ -73,17 +73,11 @@ def search(
     return found
 
 
-def scans(database: Database) -> int:
+def scans(database: Database, kind: str = "message") -> int:
     """How often the index of vectors was used."""
+    scanned = text("SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = :name")
     with database.tenant(TENANT) as connection:
-        return int(
-            connection.scalar(
-                text(
-                    "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname LIKE 'message\\_vectors\\_space\\_%'"
-                )
-            )
-            or 0
-        )
+        return int(connection.scalar(scanned, {"name": f"{kind}_vectors_space_1"}) or 0)
 
 
 def test_a_large_chat_is_searched_by_the_index_as_the_role_that_walls_hold(

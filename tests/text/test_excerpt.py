@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.text import excerpt
-from pipeline.text.tokens import estimate
+from pipeline.text.tokens import estimate, estimate_line
 
 HANDBOOK = " ".join(
     f"Rule {n} is about the {subject}, and nobody knows why it was written."
@@ -65,3 +65,21 @@ def test_an_excerpt_is_never_longer_than_it_may_be_and_stands_on_one_line(
     assert estimate(shown) <= tokens
     assert "\n" not in shown
     assert bool(shown) == bool(text.strip())
+
+
+@given(
+    text=st.text(st.sampled_from("abc é家.!? \n|-\t"), max_size=300),
+    question=texts,
+    tokens=st.integers(3, 60),
+)
+def test_an_excerpt_in_lines_has_lines_of_the_text_and_is_never_longer_than_it_may_be(
+    text: str, question: str, tokens: int
+) -> None:
+    shown = excerpt.shown(text, excerpt.Wanted.of(question, "english"), tokens, in_lines=True)
+    assert estimate_line(shown) <= tokens
+    assert all(not line or line.startswith("  ") for line in shown.split("\n")[1:])
+    # a word too long for it aside, each is a line of the text or a part of one
+    words = text.split()
+    if all(estimate(word) < tokens / 4 for word in words):
+        for line in shown.split("\n"):
+            assert line.strip(" \t…") in text.replace("\t", " ") or line.strip(" \t…") in text

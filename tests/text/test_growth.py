@@ -230,7 +230,7 @@ SAID = date(2026, 4, 15)
 SOME = 5
 SLOW = {
     *("question", "summary", "days that a message names", "kept on request", "dates of a question"),
-    *("excerpt of a message", "excerpt", "chunks"),
+    *("excerpt of a message", "excerpt of a passage", "excerpt", "chunks"),
 }
 FERRY = excerpt.Wanted.of("when does the ferry go", "english")
 
@@ -316,6 +316,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "event": temporal_anchor.mention,
     "excerpt": lambda text: excerpt.about(text, FERRY, 60),
     "excerpt of a message": lambda text: excerpt.shown(text, FERRY, 60),
+    "excerpt of a passage": lambda text: excerpt.shown(text, FERRY, 60, in_lines=True),
     "displayed": truncate.displayed,
     "harmless": fencing.harmless,
     "visible": fencing.visible,

@@ -44,15 +44,15 @@ def spaces(spaces: Spaces) -> Iterator[Finding]:
     if spaces.missing_indexes:
         yield warning(
             "index",
-            f"a chat is large enough for an index of vectors: {', '.join(spaces.missing_indexes)} is missing",
-            "Searches in this chat compare with all of its vectors, which takes longer the more it has.",
+            f"a chat or library of documents is large: its index {', '.join(spaces.missing_indexes)} is missing",
+            "Searches compare with all of its vectors, which takes longer the more it has.",
             fix + "it is built beside running work.",
             fixable=True,
         )
     if spaces.unread_indexes:
         yield warning(
             "index",
-            f"no chat is large enough for the index {', '.join(spaces.unread_indexes)}",
+            f"no chat or library of documents is large enough for the index {', '.join(spaces.unread_indexes)}",
             "It slows down embedding, and no search reads it.",
             fix + "it is dropped.",
             fixable=True,

@@ -122,32 +122,44 @@ def embedding(
             return None
         statuses = dict(checks.space_statuses(connection))
         written = vectors.written_spaces(connection)
-        indexed = {space.id: vectors.is_indexed(connection, space) is not None for space in written}
-        everywhere = vector_search.everywhere(connection)
+        indexes = [(kind, space) for kind in vectors.INDEXED for space in written]
+        built = {each for each in indexes if vectors.is_indexed(connection, *each) is not None}
+        everywhere = {kind: vector_search.everywhere(connection, kind) for kind in vectors.INDEXED}
         searched = vectors.searched_space(connection)
-    largest = 0
+    largest: Counter[str] = Counter()
     languages: Counter[str] = Counter()
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as connection:
-            largest = max(largest, checks.largest_chat(connection))
+            largest |= Counter({kind: checks.most_searched(connection, kind) for kind in vectors.INDEXED})
             languages.update(chat_languages.shares(connection))
-    is_worth_it = vector_search.is_worth_an_index(largest, everywhere)
-    # not built today and dropped tomorrow, while chats grow at different speeds
-    is_unread = everybody and not vector_search.is_worth_an_index(2 * largest, everywhere)
     status = statuses.get(embedder.name)
     if status in {"active", "building", "standby"} and not any(space.same_as(embedder) for space in written):
         status = "other"
     for tenant_id in tenant_ids if "retired" in statuses.values() else ():
         with database.tenant(tenant_id) as connection:
             retired.update(checks.retired_vectors(connection))
-    indexable = [space for space in written if space.dimensions <= vectors.MAX_INDEXED_DIMENSIONS]
+
+    def is_worth_it(kind: str, times: int = 1) -> bool:
+        return vector_search.is_worth_an_index(times * largest[kind], everywhere[kind])
+
     return Spaces(
         active=next((name for name, each in statuses.items() if each == "active"), None),
         # the dimensions of an unknown model are known once it is loaded
         embedder=embedder.name if embedder.dimensions else f"{embedder.provider}/{embedder.model}",
         embedder_status=status,
-        missing_indexes=[vectors.index_of(s) for s in indexable if is_worth_it and not indexed[s.id]],
-        unread_indexes=[vectors.index_of(s) for s in written if is_unread and indexed[s.id]],
+        missing_indexes=[
+            vectors.index_of(kind, space)
+            for kind, space in indexes
+            if is_worth_it(kind)
+            and (kind, space) not in built
+            and space.dimensions <= vectors.MAX_INDEXED_DIMENSIONS
+        ],
+        # not built today and dropped tomorrow, while chats grow at different speeds
+        unread_indexes=[
+            vectors.index_of(kind, space)
+            for kind, space in indexes
+            if everybody and (kind, space) in built and not is_worth_it(kind, 2)
+        ],
         retired_vectors=retired,
         model=searched.model if searched else "",
         languages=languages,

@@ -1,6 +1,7 @@
 """Mend what the doctor has found, where that does no harm."""
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from sqlalchemy import Connection
 
@@ -26,13 +27,13 @@ def mend_tenant(database: Database, tenant: TenantData, rules: SessionPolicy) ->
 
 def mend_indexes(connection: Connection, missing: Sequence[str], unread: Sequence[str]) -> Iterator[str]:
     """Build missing, drop unread and rebuild invalid indexes (owner, in autocommit); yields what was done."""
-    for space in vectors.written_spaces(connection):
-        name = vectors.index_of(space)
+    for kind, space in product(vectors.INDEXED, vectors.written_spaces(connection)):
+        name = vectors.index_of(kind, space)
         if name in missing:
-            vectors.build_index(connection, space)
+            vectors.build_index(connection, kind, space)
             yield f"built the index {name}"
         elif name in unread:
-            vectors.drop_index(connection, space)
+            vectors.drop_index(connection, kind, space)
             yield f"dropped the index {name}"
     for name in checks.invalid_indexes(connection):
         checks.rebuild(connection, name)
