@@ -87,11 +87,11 @@ class Session:
 
 
 class Summary(BaseModel):
-    """A session's summary: 3–6 short factual sentences, and lists of what they name."""
+    """A session's summary: 3–6 short factual sentences, without a model quotations, and lists of what they name."""
 
     model_config = ConfigDict(frozen=True)
 
-    # names kept, dates absolute, nothing that the transcript does not say
+    # nothing that the transcript does not say; a language model makes dates absolute, without one nothing is added
     summary: Annotated[str, Field(min_length=1, max_length=4000)]
     topics: Annotated[list[SummaryLine], Field(max_length=12)] = Field(default_factory=list)
     decisions: Annotated[list[SummaryLine], Field(max_length=12)] = Field(default_factory=list)

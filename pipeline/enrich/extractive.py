@@ -1,7 +1,7 @@
-"""Summarize without a model: the sentences that say most, and what was asked and promised.
+"""Summarize without a model: what people said that says most, quoted, and what was asked and promised.
 
-Only the date in front, calendar dates after words such as "yesterday", and marks of omission are added; of very much
-text only the beginning of each message is read, and the summary says so. The same messages always give the same one.
+Nothing is added to their words but the day and the speaker. Of very much text only the beginning of each message is
+read, and the summary says so. The same messages in the same chat always give the same one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,15 +10,16 @@ from datetime import UTC, tzinfo
 
 from pipeline.enrich import extraction, passages
 from pipeline.enrich.passages import MAX_CHARS
-from pipeline.enrich.summary_merging import MAX_ITEMS, MAX_TOPICS, continued
+from pipeline.enrich.summary_merging import MAX_ITEMS, continued
 from pipeline.text import addressing, calendar, dialogue_acts, fencing
 from pipeline.text.cues import FALLBACK
 from pipeline.text.dialogue_acts import Sentence
-from pipeline.text.keyphrases import topics, weights_of
+from pipeline.text.keyphrases import keyphrases
 from pipeline.text.sentences import sentences, spoken, terms, words
 from pipeline.text.truncate import shortened
 from schemas.sessions import Message, Summary
 
+MAX_TOPICS = 5
 _MAX_ITEM_CHARS = 300
 _MAX_NAME_CHARS = 60
 _PLACEHOLDERS = ("image omitted", "video omitted", "audio omitted", "sticker omitted")
@@ -28,31 +29,39 @@ def summarize(
     messages: Sequence[Message],
     previous: Summary | None = None,
     *,
+    earlier: Sequence[tuple[str, str]] = (),
     time_zone: tzinfo = UTC,
     language: str = FALLBACK,
 ) -> Summary:
-    """Summarize messages of a language, in order of time, with dates in `time_zone`. Raises `ValueError` for none.
+    """Summarize messages of a language, in order of time, with days in `time_zone`. Raises `ValueError` for none.
 
     `previous` summarizes what came before them in the same session: it gets half the room, and its lists are
-    carried on, except questions that these messages answer.
+    carried on, except questions that these messages answer. `earlier` are the speakers and texts of messages of the
+    chat before the session: what is said there as well tells little about it.
     """
     if not messages:
         raise ValueError("there are no messages to summarize")
     chars = extraction.chars_of_each([message.content for message in messages])
     read = _readable(messages, chars, language)
-    said = _sentences(read, time_zone, language)
-    weights = weights_of(said, {part.lower() for m in read for part in words(m.speaker)})
+    said = _sentences(read, language)
+    found = keyphrases(
+        [message.content for message in read],
+        [text for _, text in earlier],
+        {speaker for speaker, _ in earlier}.union(message.speaker for message in read),
+        language,
+        limit=MAX_TOPICS,
+    )
     # A request is a task even where it is put as a question.
     factors = {i: passages.PROMISE for i, each in enumerate(said) if dialogue_acts.promises(each)}
     open_at = [i for i in range(len(said)) if i not in factors and dialogue_acts.stays_open(i, said)]
     room = MAX_CHARS // (2 if previous else 1)
-    text = passages.joined(passages.choose(passages.split(said, factors), weights, room))
-    lead = _lead(messages, time_zone, language)
+    chosen = passages.choose(passages.split(said, factors), found.weights, room)
+    day = _day(messages, time_zone, language)
     if chars < extraction.MAX_MESSAGE_CHARS:
-        lead += f" (the first {chars} characters of each message)"
+        day += f" (the first {chars} characters of each message)"
     new = Summary(
-        summary=f"{lead}: {text}" if text else f"{lead}.",
-        topics=topics(said, weights, limit=MAX_TOPICS),
+        summary="\n".join([day, *(f"{passage.speaker}: {passage.text}" for passage in chosen)]),
+        topics=found.topics,
         open_questions=_items(said[i] for i in open_at),
         action_items=_items(said[i] for i in factors),
     )
@@ -74,11 +83,10 @@ def _readable(messages: Sequence[Message], chars: int, language: str) -> list[Me
     return said or written
 
 
-def _sentences(messages: Sequence[Message], time_zone: tzinfo, language: str) -> list[Sentence]:
+def _sentences(messages: Sequence[Message], language: str) -> list[Sentence]:
     position = {message.external_id: index for index, message in enumerate(messages)}
     said = []
     for index, message in enumerate(messages):
-        day = message.sent_at.astimezone(time_zone).date()
         reply_to = message.reply_to or message.metadata.get("reply_to")
         for text in sentences(message.content):
             written = tuple(words(text))
@@ -86,7 +94,7 @@ def _sentences(messages: Sequence[Message], time_zone: tzinfo, language: str) ->
                 Sentence(
                     message=index,
                     speaker=fencing.name(message.speaker)[:_MAX_NAME_CHARS],
-                    text=" ".join(calendar.absolute(text, day, language).split()),
+                    text=" ".join(text.split()),
                     words=written,
                     terms=terms(written, language),
                     language=language,
@@ -96,7 +104,7 @@ def _sentences(messages: Sequence[Message], time_zone: tzinfo, language: str) ->
     return said
 
 
-def _lead(messages: Sequence[Message], time_zone: tzinfo, language: str) -> str:
+def _day(messages: Sequence[Message], time_zone: tzinfo, language: str) -> str:
     first, last = (messages[i].sent_at.astimezone(time_zone).date() for i in (0, -1))
     written = calendar.written(first, language)
     between = " to " if language == "english" else " – "

@@ -11,13 +11,13 @@ from pipeline.text.truncate import shortened
 MAX_CHARS = 1100  # of all that are chosen: about what MiniLM reads; with 900 sessions are found less often
 MAX_PASSAGE_CHARS = 240
 _MAX_CHOSEN = 6
+_FEWEST_TERMS = 2  # with fewer, a passage such as "walking." tells nothing without the one before it
 # Weights, against a passage that merely tells something.
 PROMISE = 1.25
 _QUESTION, _OWN, _COMPLIMENT = 0.6, 1.2, 0.7
 _REPEATED = 0.15  # weight of a word that a chosen passage has
 # Dividing by (60 + length) ** 0.7 prefers neither the longest nor the shortest.
 _FREE_CHARS, _LENGTH_POWER = 60, 0.7
-_CLOSING = '.!?:;,\u2026\u3002\uff01\uff1f"\u201d]'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ def split(said: Sequence[Sentence], factors: Mapping[int, float]) -> list[Passag
 def choose(passages: Sequence[Passage], weights: Mapping[str, float], room: int) -> list[Passage]:
     """Choose up to six passages of at most `room` characters that together say most, in order of time.
 
-    Each time the one is taken that adds most for its length.
+    Each time the one is taken that adds most for its length; those of a single term only where there are no others.
     """
     covered: set[str] = set()
     chosen: list[int] = []
@@ -68,7 +68,8 @@ def choose(passages: Sequence[Passage], weights: Mapping[str, float], room: int)
         new = sum(weights.get(term, 0.0) * (_REPEATED if term in covered else 1.0) for term in passage.terms)
         return float(new * passage.factor / (_FREE_CHARS + len(passage.text)) ** _LENGTH_POWER)
 
-    ranked = [(-gain(i), i) for i, passage in enumerate(passages) if passage.terms]
+    fewest = min(_FEWEST_TERMS, max((len(passage.terms) for passage in passages), default=0)) or 1
+    ranked = [(-gain(i), i) for i, passage in enumerate(passages) if len(passage.terms) >= fewest]
     heapify(ranked)
     # What is chosen only lowers gains: the best of them is the first that is as good as it was when last computed.
     while ranked and len(chosen) < _MAX_CHOSEN:
@@ -83,16 +84,6 @@ def choose(passages: Sequence[Passage], weights: Mapping[str, float], room: int)
             chosen.append(index)
             covered.update(passages[index].terms)
     return [passages[index] for index in sorted(chosen)]
-
-
-def joined(chosen: Sequence[Passage]) -> str:
-    """Write the passages after their speakers' names, a name once for what one speaker says in a row."""
-    parts: list[str] = []
-    for index, passage in enumerate(chosen):
-        text = passage.text if passage.text[-1] in _CLOSING else passage.text + "."
-        follows = index > 0 and chosen[index - 1].speaker == passage.speaker
-        parts.append(text if follows else f"{passage.speaker}: {text}")
-    return " ".join(parts)
 
 
 def person_factor(sentence: Sentence) -> float:

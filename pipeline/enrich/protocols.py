@@ -22,6 +22,8 @@ class Source:
     chat_id: str = ""
     # of the chat's keyword search, such as `german`; `simple`: unknown
     language: str = "simple"
+    # the speakers and texts of the chat's messages before the session
+    earlier: Sequence[tuple[str, str]] = ()
     # the job whose next try finds the answers that were paid for
     claim: Claim | None = None
     # is called before each call to a model and each part of a long session, and renews the lease or raises `LeaseLost`

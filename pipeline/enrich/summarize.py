@@ -24,7 +24,7 @@ from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summary_policy import SummaryPolicy, is_due, is_for_model
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.store import chats, committed, counters, jobs, sessions, summary_memories
+from pipeline.store import chats, committed, counters, jobs, messages, sessions, summary_memories
 from pipeline.store.database import Database
 from schemas.errors import (
     BudgetSpent,
@@ -44,6 +44,8 @@ FAILED = {"session_summary_failures": 1}
 """Counted for each try of a session that brought no summary of the model that was asked, whatever comes of it then."""
 AGAIN_ATTEMPTS = 3
 """How often it is asked in all; after that only a backfill asks it again."""
+EARLIER_MESSAGES = 300
+"""Messages before a session that its words are compared with, to tell what sets it apart."""
 
 
 def summarizer(database: Database, client: Summarizer, policy: SummaryPolicy) -> runner.Handler:
@@ -83,10 +85,12 @@ def _summarize(
             runner.finish(connection, [claim])
             return False
         chat = chats.get(connection, row.chat_id)
+        earlier = messages.said_before(connection, row.chat_id, row.started_at, limit=EARLIER_MESSAGES)
     source = Source(
         tenant_id=tenant_id,
         chat_id=row.chat_id,
         language=chat.language if chat else "simple",
+        earlier=earlier,
         claim=claim,
         before_call=partial(runner.renew, database, claim, policy.lease_seconds),
     )

@@ -26,7 +26,9 @@ class ExtractiveSummarizer:
         source: Source = NOWHERE,
     ) -> Summary:
         with extraction.turn(source):
-            return extractive.summarize(messages, previous, time_zone=time_zone, language=source.language)
+            return extractive.summarize(
+                messages, previous, earlier=source.earlier, time_zone=time_zone, language=source.language
+            )
 
 
 def make_summarizer(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from pipeline.enrich.passages import MAX_CHARS, MAX_PASSAGE_CHARS
 from pipeline.text.dialogue_acts import Sentence
-from pipeline.text.sentences import sentences, terms, words
+from pipeline.text.sentences import terms, words
 from pipeline.text.truncate import shortened
 from schemas.sessions import Summary
 
@@ -25,7 +25,7 @@ def continued(previous: Summary, new: Summary, said: Sequence[Sentence], languag
         if not raised.intersection(terms(words(q.partition(": ")[2]), language))
     ]
     return Summary(
-        summary=f"{_condensed(previous, new.topics, language)} {new.summary}",
+        summary=f"{_condensed(previous, new.topics, language)}\n{new.summary}",
         topics=_merged(new.topics[: MAX_TOPICS // 2], previous.topics, new.topics)[:MAX_TOPICS],
         decisions=previous.decisions,
         open_questions=_merged(waiting, new.open_questions)[-MAX_ITEMS:],
@@ -35,24 +35,20 @@ def continued(previous: Summary, new: Summary, said: Sequence[Sentence], languag
 
 
 def _condensed(previous: Summary, subjects: Sequence[str], language: str) -> str:
-    """Condense the summary so far to half the room: its first sentence and its weightiest."""
-    parts = sentences(previous.summary)
+    """Condense the summary so far to half the room: its first line and its weightiest."""
+    lines = previous.summary.splitlines()
     wanted = {term for topic in (*previous.topics, *subjects) for term in terms(words(topic), language)}
-    ranked = sorted(
-        range(len(parts)),
-        key=lambda i: (
-            i > 0,
-            -len(wanted.intersection(terms(words(parts[i]), language))) / math.sqrt(20 + len(parts[i])),
-            i,
-        ),
-    )
+
+    def weight(line: str) -> float:
+        return len(wanted.intersection(terms(words(line), language))) / math.sqrt(20 + len(line))
+
     room, kept = MAX_CHARS // 2, []
-    for index in ranked:
-        text = shortened(parts[index], 2 * MAX_PASSAGE_CHARS)
+    for index in sorted(range(len(lines)), key=lambda index: (index > 0, -weight(lines[index]), index)):
+        text = shortened(lines[index], 2 * MAX_PASSAGE_CHARS)
         if len(text) < room:
             kept.append((index, text))
             room -= len(text) + 1
-    return " ".join(text for _, text in sorted(kept))
+    return "\n".join(text for _, text in sorted(kept))
 
 
 def _merged(*lists: Sequence[str]) -> list[str]:

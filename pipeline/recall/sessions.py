@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta, tzinfo
 
 from pipeline.recall.pack import Line
+from pipeline.recall.speech import display_name
 from pipeline.recall.wording import Wording
 from pipeline.recall.worth import LIMIT
 from pipeline.retrieval.profiles import Parameters
@@ -14,6 +15,11 @@ from schemas.context import BlockKind, ContextItem, Dropped, DropReason
 
 RELATED_WORTH = 0.2
 """What a related session is worth: it comes behind whatever is about the question itself."""
+
+MAX_PEOPLE = 6
+"""Names over the quotations of a session."""
+MAX_QUOTATIONS = 2
+"""Lines of a session that is summarized by quotations."""
 
 
 def choose(
@@ -100,6 +106,8 @@ def _line(
 ) -> Line:
     window = wording.window(session.started_at, session.ended_at, zone)
     text = f"- {window}: {truncate.shortened(truncate.one_line(session.summary or ''), chars)}"
+    if not session.is_described:
+        text = "\n  ".join([" · ".join([f"- {window}", *_about(session)]), *_quotations(session, chars)])
     return Line(
         block=block,
         item=ContextItem(
@@ -114,6 +122,32 @@ def _line(
         place=(session.started_at, session.id),
         write=_written(text),
     )
+
+
+def _about(session: RetrievedSession) -> Iterator[str]:
+    """Yield who talked in a session and, where that is known, about what."""
+    people = [display_name(name) for name in session.participants]
+    if len(people) > MAX_PEOPLE:
+        people[MAX_PEOPLE:] = [truncate.ELLIPSIS]
+    for names in (people, [truncate.one_line(topic) for topic in session.topics]):
+        if names:
+            yield ", ".join(names)
+
+
+def _quotations(session: RetrievedSession, chars: int) -> list[str]:
+    """Return the one or two lines of a quoting summary that have most of its topics, in order, within `chars`."""
+    summary = session.summary or ""
+    # one of earlier versions is of one line
+    lines = [truncate.one_line(line) for line in summary.splitlines()[1:]]
+    lines = lines or [truncate.shortened(truncate.one_line(summary), chars)]
+    low = [line.casefold() for line in lines]
+    held = [sum(topic.casefold() in line for topic in session.topics) for line in low]
+    best: list[int] = []
+    for index in sorted(range(len(lines)), key=lambda index: -held[index]):
+        if len(best) < MAX_QUOTATIONS and len(lines[index]) <= chars:
+            best.append(index)
+            chars -= len(lines[index])
+    return [lines[index] for index in sorted(best)]
 
 
 def _written(text: str) -> Callable[[int], str]:

@@ -27,6 +27,7 @@ class RetrievedSession:
     summary: str | None
     # whether a language model wrote the summary: an extractive one quotes, and says no more than its messages
     is_described: bool = field(default=False, kw_only=True)
+    participants: Sequence[str]
     topics: Sequence[str]
     entities: Sequence[str]
     session_key: str
@@ -74,6 +75,7 @@ def _retrieved(
         ended_at=row.ended_at,
         summary=row.summary_text,
         is_described=row.summary_model not in (None, EXTRACTIVE),
+        participants=row.participants,
         topics=row.topic_tags,
         entities=row.entities,
         session_key=row.session_key,

@@ -77,6 +77,12 @@ _IN_RANGE = text(f"{_WITHIN} ORDER BY {ORDER} LIMIT :limit")
 _BEHIND = text(f"{_WITHIN} AND ({ORDER}) > (:start, :position, :number, :id) ORDER BY {ORDER} LIMIT :limit")
 _COUNT_WITHIN = text(f"SELECT count(*) FROM ({_WITHIN}) AS within")
 _BY_ID = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)")
+# a pasted document would say what the chat talks about for all the rest
+_SAID_BEFORE = text("""
+    SELECT coalesce(nullif(sender_name, ''), sender_id), left(content, 500) FROM messages
+    WHERE chat_id = :chat AND sent_at < :until AND role IN ('user', 'assistant')
+    ORDER BY sent_at DESC LIMIT :limit
+""")
 _SOME_EXTERNAL_IDS = text(
     "SELECT external_id FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :limit"
 )
@@ -169,6 +175,14 @@ def count_in_range(
 ) -> int:
     """Count the messages that `in_range` returns without a limit."""
     return number(connection, _COUNT_WITHIN, chat=chat_id, key=session_key, start=start, end=end)
+
+
+def said_before(
+    connection: Connection, chat_id: str, until: datetime, *, limit: int
+) -> list[tuple[str, str]]:
+    """Return the speakers and texts of a chat's latest messages before a time; of a long text, the beginning."""
+    rows = run(connection, _SAID_BEFORE, chat=chat_id, until=until, limit=limit)
+    return [(speaker, said) for speaker, said in rows]
 
 
 def by_id(connection: Connection, ids: Iterable[int]) -> list[Message]:

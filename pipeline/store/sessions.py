@@ -143,13 +143,14 @@ _BEFORE = text("""
     FROM conversation_sessions
     WHERE chat_id = :chat AND status <> 'merged' AND (started_at, id) < (CAST(:start AS timestamptz), :id)
 """)
-_CARDS = text("""
-    SELECT id, session_key, started_at, ended_at, message_count, summary_text, summary_model, topic_tags, entities
-    FROM conversation_sessions WHERE id = ANY(:ids) AND status <> 'merged'
+_CARD = """id, session_key, started_at, ended_at, message_count, participants, summary_text, summary_model, topic_tags,
+    entities"""
+_CARDS = text(f"""
+    SELECT {_CARD} FROM conversation_sessions WHERE id = ANY(:ids) AND status <> 'merged'
 """)
-_OF_TIME = text("""
+_OF_TIME = text(f"""
     SELECT * FROM (
-        SELECT id, session_key, started_at, ended_at, message_count, summary_text, summary_model, topic_tags, entities
+        SELECT {_CARD}
         FROM conversation_sessions
         WHERE chat_id = :chat AND (CAST(:key AS text) IS NULL OR session_key = :key) AND status <> 'merged'
             AND started_at < :until AND ended_at >= :start

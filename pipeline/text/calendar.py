@@ -1,4 +1,4 @@
-"""Dates in a text: relative dates made absolute, and the times that a question names, in the words of its language."""
+"""The times that a text names, in the words of its language, and days as a language writes them."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -26,22 +26,6 @@ def written(day: date, language: str = "english") -> str:
     """
     shown = calendars_of(language)[0].shown
     return shown.day.format(day=day.day, month=shown.months[day.month - 1], number=day.month, year=day.year)
-
-
-def absolute(text: str, said: date, language: str = "english") -> str:
-    """Add the date in brackets after words that count from the day on which they were said.
-
-    >>> absolute("I went yesterday, and two weeks ago.", date(2023, 5, 8))
-    'I went yesterday (7 May 2023), and two weeks ago (around 24 April 2023).'
-    """
-    parts, at = [], 0
-    # what was "in the last week" was on no calendar's week
-    for moment in moments(text, calendars_of(language), ("counted", *COUNTED_KINDS)):
-        if not text.startswith(" (", moment.end) and _has_one_meaning(moment):
-            unit, first = spans.said(moment, said)
-            parts += [text[at : moment.end], f" ({_shown(unit, first, language)})"]
-            at = moment.end
-    return "".join((*parts, text[at:]))
 
 
 def days(text: str, said: date, language: str = "english") -> Iterator[tuple[date, int]]:
@@ -114,23 +98,11 @@ def _may_name(text: str, moment: Moment, names: Collection[str]) -> bool:
 
 
 def _has_one_meaning(moment: Moment) -> bool:
-    """Tell whether everybody means the same: "next Friday" is another one for many."""
-    return moment.kind != "counted" and (moment.kind != "step_weekday" or moment.numbers["step"] == -1)
-
-
-def _shown(unit: str, first: date, language: str) -> str:
-    shown = calendars_of(language)[0].shown
-    match unit:
-        case "weekend":
-            return shown.weekend.format(written(first, language), written(spans.moved(first, 1), language))
-        case "week":
-            return shown.week.format(written(first, language))
-        case "around":
-            return shown.around.format(written(first, language))
-        case "month":
-            month = {"shown": shown.months_alone[first.month - 1], "month": shown.months[first.month - 1]}
-            return shown.month.format(**month, number=first.month, year=first.year)
-        case "year":
-            return f"{first.year}年" if "年" in shown.month else str(first.year)
+    """Tell whether everybody means the same: "next Friday" is another one for many, "the last day" that of a stay."""
+    match moment.kind:
+        case "step_weekday":
+            return moment.numbers["step"] == -1
+        case "step":
+            return moment.unit != "day"
         case _:
-            return written(first, language)
+            return moment.kind != "counted"

@@ -1,82 +1,175 @@
-"""Find the words that tell what a conversation is about, without a corpus to compare it with."""
+"""Find the words and phrases that set a conversation apart from the rest of its chat."""
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 
-from pipeline.text.cues import stop_words
-from pipeline.text.dialogue_acts import Sentence
-from pipeline.text.sentences import is_content, stem
+from pipeline.text.calendars import month_names
+from pipeline.text.cues import cues_of, plain, stop_words
+from pipeline.text.scripts import FIRST_UNSPACED, UNSPACED
+from pipeline.text.sentences import is_content, stem, words
 
 _MAX_CHARS = 100  # of one topic
+# Words of a phrase; of scripts without spaces, pairs of characters that overlap: up to four characters.
+_MAX_WORDS = 3
+# A phrase of less weight says no more of its conversation than of any other.
+_MIN_WEIGHT = 1.0
+_MAX_NOUN = 2.0  # what a word weighs at most, for being said as a noun more often than others
+# What is no prose: fenced code, and links, paths, addresses, mentions, names of files and of variables.
+_NO_PROSE = re.compile(r"```.*?(?:```|\Z)|(?<![!-~])[!-~]*(?:[/\\_@]|[A-Za-z]\.[A-Za-z])[!-~]*", re.DOTALL)
+_BREAK = re.compile("[^\\w\\s'\u2019-]+|\n+")
+
+Terms = tuple[str, ...]
 
 
-def weights_of(said: Sequence[Sentence], names: Iterable[str]) -> dict[str, float]:
-    """Weigh each term by the messages in which it recurs, and by its form; speakers' names have no weight.
+@dataclass(frozen=True, kw_only=True)
+class Keyphrases:
+    """What sets a conversation apart."""
 
-    Form stands in for rarity in a corpus: longer words, numbers and names are rarer.
+    # the weight of each of its terms, numbers too
+    weights: Mapping[str, float]
+    # phrases that tell a reader what it is about, the heaviest first; no two share a word
+    topics: Sequence[str]
+
+
+@dataclass(kw_only=True)
+class _Phrase:
+    """Where a phrase is said."""
+
+    # the last message so far
+    last: int = -1
+    # how many messages of the conversation have it, and how many earlier ones; how often it is said in all
+    inside: int = 0
+    outside: int = 0
+    times: int = 0
+    # how often it is said as a noun
+    nouns: int = 0
+    # two of its neighbours on either side: if there is only one, the phrase is a part of a longer one
+    before: set[Hashable] = field(default_factory=set)
+    after: set[Hashable] = field(default_factory=set)
+    forms: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def form(self) -> str:
+        """Return the phrase as it is mostly written; in capitals only if it is never written otherwise."""
+        forms = {form: times for form, times in self.forms.items() if not form.isupper()} or self.forms
+        return max(forms, key=lambda form: (forms[form], form.islower(), form))
+
+
+def keyphrases(
+    texts: Sequence[str], earlier: Sequence[str], speakers: Iterable[str], language: str, *, limit: int
+) -> Keyphrases:
+    """Find what sets the messages of a conversation apart from `earlier` ones of its chat, with at most `limit` topics.
+
+    A phrase weighs the more, the more messages of the conversation and the fewer earlier ones have it (as in tf-idf),
+    the more often it is said as a noun, and the longer it is; of equal ones the first is better. Speakers' names weigh
+    nothing.
     """
-    seen: dict[str, set[int]] = {}
-    capitals: Counter[str] = Counter()
-    for sentence in said:
-        for index, word in enumerate(sentence.words):
-            if is_content(word, sentence.language):
-                capitals[stem(word)] += index > 0 and word[0].isupper()
-        for term in sentence.terms:
-            seen.setdefault(term, set()).add(sentence.message)
-    silent = {stem(name) for name in names}
-    return {
-        term: (1 + math.log(len(messages))) * _specificity(term, capitals[term] > 0)
-        for term, messages in seen.items()
-        if term not in silent
-    }
+    said = [_clauses(text) for text in texts]
+    silent = {stem(part) for name in speakers for part in words(name)}
+    content = {stem(word) for word in chain(*chain(*said)) if is_content(word, language)} - silent
+    found = _phrases(said, [_clauses(text) for text in earlier], content, language)
+    # how often any word is said as a noun: never in a language without articles and capitals
+    usual = sum(each.nouns for each in found.values()) / max(sum(each.times for each in found.values()), 1)
 
+    def weight(phrase: _Phrase) -> float:
+        noun = min((phrase.nouns + 1) / (phrase.times * usual + 1), _MAX_NOUN)
+        # the commonest words are short
+        length = 1.0 if _is_unspaced(phrase.form) else min(0.6 + 0.08 * len(phrase.form), 1.2)
+        rarity = 1 - math.log(phrase.outside + 1) / math.log(len(earlier) + 2)
+        return phrase.inside * rarity * noun * length
 
-def _specificity(term: str, capital: bool) -> float:
-    if capital or any(character.isdigit() for character in term):
-        return 1.5
-    if term.endswith(("ly", "ing", "ed")):
-        return 0.7
-    return 1.2 if len(term) >= 7 else 0.7 if len(term) <= 3 and term.isascii() else 1.0
-
-
-def topics(said: Sequence[Sentence], weights: Mapping[str, float], *, limit: int) -> list[str]:
-    """Return the heaviest terms as they are mostly written; as pairs where two words recur together."""
-    forms: dict[str, Counter[str]] = {}
-    pairs: Counter[tuple[str, str]] = Counter()
-    count: Counter[str] = Counter()
-    nouns: Counter[str] = Counter()
-    for sentence in said:
-        before, language = "", sentence.language
-        determiners = stop_words(language).determiners
-        for word in sentence.words:
-            term = stem(word)
-            if term in weights and is_content(word, language) and not word[0].isdigit():
-                forms.setdefault(term, Counter())[word.removesuffix("'s")] += 1
-                count[term] += 1
-                nouns[term] += before.lower() in determiners
-                if before and stem(before) in weights and is_content(before, language):
-                    pairs[stem(before), term] += 1
-            before = word
-    score = {
-        term: weights[term] * (1 + 0.5 * min(nouns[term], 2)) * (1 if count[term] > 1 else 0.6)
-        for term in forms
-    }
-    best: dict[str, tuple[str, str]] = {}
-    for two, times in sorted(pairs.items(), key=lambda item: (item[1], item[0])):
-        if times > 1 and two[0] in forms and two[1] in forms:
-            best |= dict.fromkeys(two, two)
-    found: list[str] = []
+    weights = {terms: weight(phrase) for terms, phrase in found.items()}
+    topics: list[str] = []
     used: set[str] = set()
-    for term in sorted(score, key=lambda t: (-score[t], t)):
-        if term in used or len(found) == limit:
-            continue
-        pair: tuple[str, ...] = best.get(term, (term,))
-        if used.isdisjoint(pair):
-            found.append(" ".join(_usual(forms[part]) for part in pair)[:_MAX_CHARS])
-        used.update(pair)
+    for terms in sorted(weights, key=lambda terms: -weights[terms]):
+        if weights[terms] < _MIN_WEIGHT or len(topics) == limit:
+            break
+        if used.isdisjoint(terms) and _is_whole(terms, found[terms]) and _names(found[terms].form, language):
+            topics.append(found[terms].form[:_MAX_CHARS])
+            used.update(terms)
+    return Keyphrases(
+        weights={terms[0]: value for terms, value in weights.items() if not terms[1:]}, topics=topics
+    )
+
+
+def _phrases(
+    said: Sequence[list[list[str]]], earlier: Sequence[list[list[str]]], content: set[str], language: str
+) -> dict[Terms, _Phrase]:
+    """Find the phrases of these terms in the messages of a conversation, and in earlier ones."""
+    stop, numbers = stop_words(language), cues_of(language).number.whole
+    found: dict[Terms, _Phrase] = {}
+    for message, clauses in enumerate(chain(said, earlier)):
+        is_inside = message < len(said)
+        for clause in clauses:
+            terms = [term if (term := stem(word)) in content else "" for word in clause]
+            if not any(terms):
+                continue
+            low = list(map(plain, clause))
+            for start, end in _runs(terms):
+                gram = tuple(terms[start:end])
+                if not is_inside and gram not in found:
+                    continue
+                phrase = found.setdefault(gram, _Phrase())
+                if phrase.last != message:
+                    phrase.last = message
+                    phrase.inside += is_inside
+                    phrase.outside += not is_inside
+                phrase.times += 1
+                word, is_first, is_last = clause[start], start == 0, end == len(clause)
+                is_name = not is_first and word[0].isupper() and not word.isupper()
+                is_led = not is_first and low[start - 1] in stop.determiners
+                # "the old one" is no noun
+                goes_on = not is_last and (low[end] not in stop.words or low[end] in numbers)
+                phrase.nouns += word[0].isdigit() or is_name or (is_led and not goes_on)
+                # a word without meaning is another neighbour each time
+                if len(phrase.before) < 2:
+                    phrase.before.add((not is_first and terms[start - 1]) or phrase.times)
+                if len(phrase.after) < 2:
+                    phrase.after.add((not is_last and terms[end]) or phrase.times)
+                phrase.forms[_written(clause[start:end])] += 1
     return found
 
 
-def _usual(forms: Counter[str]) -> str:
-    return max(forms, key=lambda form: (forms[form], form.islower(), form))
+def _runs(terms: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield where each phrase begins and ends: terms next to each other."""
+    for start in range(len(terms)):
+        for end in range(start + 1, min(start + _MAX_WORDS, len(terms)) + 1):
+            if not terms[end - 1]:
+                break
+            yield start, end
+
+
+def _clauses(text: str) -> list[list[str]]:
+    """Return the words of each part of a text between punctuation, without what is no prose."""
+    return list(filter(None, map(words, _BREAK.split(_NO_PROSE.sub("\n", text)))))
+
+
+def _is_whole(terms: Terms, phrase: _Phrase) -> bool:
+    """Tell whether it is not a part of a longer phrase or word, two words that happen to meet, or shouted once."""
+    if phrase.times == 1:
+        return len(terms) == 1 and not _is_unspaced(terms[0]) and not phrase.form.isupper()
+    return min(len(phrase.before), len(phrase.after)) > 1
+
+
+def _names(form: str, language: str) -> bool:
+    """Tell whether a phrase can name a subject: no number, no version, no time."""
+    low, cues = plain(form), cues_of(language)
+    found = low.split()
+    is_when = cues.time.are_in(found, low) or not month_names(dotted=False).isdisjoint(found)
+    return not is_when and not any(map(str.isdigit, low)) and not cues.number.are_in(found, low)
+
+
+def _written(found: Sequence[str]) -> str:
+    """Join words by spaces, and pairs of characters where they overlap."""
+    text = found[0]
+    for word in found[1:]:
+        text += word[-1] if _is_unspaced(word) and _is_unspaced(text) else f" {word}"
+    return text.removesuffix("'s").removesuffix("\u2019s")
+
+
+def _is_unspaced(text: str) -> bool:
+    return text[:1] >= FIRST_UNSPACED and UNSPACED.fullmatch(text) is not None

@@ -47,11 +47,11 @@ class Moment:
     last: "Moment | None" = None
 
 
-def moments(text: str, calendars: Sequence[Calendar], kinds: Sequence[str] = KINDS) -> list[Moment]:
+def moments(text: str, calendars: Sequence[Calendar]) -> list[Moment]:
     """Return the times that a text names in these calendars, in order of the text."""
     text = left = text[:MAX_CHARS]
     found: list[_Found] = []
-    for kind in kinds:
+    for kind in KINDS:
         if kind == "date":
             left = _figures(text, left, calendars, found)
         for calendar in calendars:

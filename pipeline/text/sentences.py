@@ -97,11 +97,14 @@ def words(text: str) -> list[str]:
 
     >>> words("Sr. Amílcar's part: 46,67 €")
     ['Sr', "Amílcar's", 'part', '46,67']
+    >>> words("校服费265元")
+    ['校服', '服费', '265', '元']
     """
     if text.isascii():
         return _WORD.findall(text)
     found = []
-    for word in _WORD.findall(text):
+    # a number, or a word in Latin letters, may follow without a space
+    for word in _WORD.findall(UNSPACED.sub(r" \g<0> ", text)):
         if word[0] >= FIRST_UNSPACED and UNSPACED.fullmatch(word):
             found += [word[i : i + 2] for i in range(max(len(word) - 1, 1))]
         else:

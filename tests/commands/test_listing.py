@@ -60,6 +60,12 @@ def test_a_session_is_shown_with_summary_and_transcript(run: Run) -> None:
     assert as_json["summary_text"]
 
 
+def test_a_session_that_is_summarized_by_quotations_is_listed_by_its_topics(run: Run) -> None:
+    listed = run("sessions", "list", "--chat", CHAT, "--json").json["sessions"]
+    told = next(each for each in listed if len(each["topic_tags"]) > 1)
+    assert ", ".join(told["topic_tags"][:2]) in " ".join(run("sessions", "list", "--chat", CHAT).out.split())
+
+
 def test_an_unknown_session_is_not_found(run: Run) -> None:
     for unknown in [99, 2**70, 0]:
         missed = run("sessions", "show", unknown)

@@ -90,7 +90,8 @@ def test_four_times_the_session_takes_no_sixteen_times_as_long(reader: str, shap
 
 def plainly_chosen(said: Sequence[Passage], weights: Mapping[str, float], room: int) -> list[Passage]:
     """The choice as it is defined: each time, the passage that adds most of all that are left."""
-    left = [index for index, each in enumerate(said) if each.terms]
+    several = [index for index, each in enumerate(said) if len(each.terms) > 1]
+    left = several or [index for index, each in enumerate(said) if each.terms]
     covered: set[str] = set()
     chosen: list[int] = []
 

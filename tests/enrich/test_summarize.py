@@ -17,7 +17,7 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store import jobs
 from pipeline.store.database import Database
-from schemas.messages import MessageIn
+from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import Message, Summary
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
@@ -309,3 +309,30 @@ def test_how_often_a_session_with_a_key_is_summarized_is_a_setting_of_its_own() 
     assert SessionPolicy.of(settings).named_rolling_messages == 12
     often = settings.model_copy(update={"session_rolling_messages": 8})
     assert SessionPolicy.of(often).named_rolling_messages == 8
+
+
+# Against the rest of the chat
+
+
+def test_what_a_chat_always_talks_about_is_no_topic_of_a_session(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    # Given a bakery's chat, of which one session is about a flea market, and a chat of others in which each message is
+    usual = [message(100 * n, "the bakery opens at six, the bakery is warm") for n in range(30)]
+    session = [
+        message(4000, "the bakery has a flea market in the yard"),
+        message(4001, "a flea market? at the bakery?"),
+        message(4002, "ярмарка у пекарни"),
+        message(4003, "the yard is small for the flea market"),
+    ]
+    accept.accept(database, TENANT, CHAT, [*usual, *session])
+    elsewhere = [message(100 * n, "the flea market, the flea market") for n in range(30)]
+    accept.accept(database, TENANT, ChatIn(chat_id="test:2", title="Two"), elsewhere)
+    place(database, rules, policy)
+    # When its sessions are summarized
+    run(database, "summarize", summarizer(database), policy)
+    # Then its topics are what it does not share with the rest of its chat
+    ((topics,),) = rows(
+        database, "SELECT topic_tags FROM conversation_sessions WHERE summary_text IS NOT NULL"
+    )
+    assert topics == ["flea market", "yard"]

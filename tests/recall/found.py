@@ -92,6 +92,7 @@ def session(number: int, summary: str, score: float, **fields: Any) -> Retrieved
     given = {
         "started_at": began,
         "ended_at": began + timedelta(hours=1),
+        "participants": [],
         "topics": [],
         "entities": [],
         "session_key": "",

@@ -277,7 +277,10 @@ def test_what_a_session_was_about_stands_over_its_messages_where_a_language_mode
 
 
 def test_a_time_that_is_to_be_summed_up_is_told_in_order_from_its_beginning() -> None:
-    week = [session(n, f"On day {n} they painted room number {n} of the house.", 0.0) for n in range(1, 8)]
+    week = [
+        session(n, f"On day {n} they painted room number {n} of the house.", 0.0, is_described=True)
+        for n in range(1, 8)
+    ]
 
     def told(budget: int) -> list[str]:
         found = assembled("what happened last week?", ERRORS, overview=week, latest=CHATTER, budget=budget)
@@ -288,6 +291,64 @@ def test_a_time_that_is_to_be_summed_up_is_told_in_order_from_its_beginning() ->
     few = told(200)
     assert 0 < len(few) < 7
     assert few == told(800)[: len(few)]
+
+
+def test_a_quoting_summary_tells_of_its_time_who_talked_about_what_and_its_best_lines_whole() -> None:
+    rent = "Inês: the landlord says the rent goes up to 900 € from today, with an anchor in the contract"
+    long = "Ли: " + "лодка у причала, " * 40
+    week = [
+        session(
+            1,
+            "\n".join(
+                ["1 April 2026", "Tom: walking", long, rent, "Ли: якорь потерян, лодка стоит", "Tom: ha"]
+            ),
+            0.0,
+            participants=["Inês", "Tom", "Ли"],
+            topics=["rent", "contract", "лодка"],
+        ),
+        session(
+            2,
+            "2026年4月2日\n小王: 锅炉坏了\n老李: 请水管工",
+            0.0,
+            participants=["小王", "老李"],
+            topics=["锅炉"],
+        ),
+        # as earlier versions wrote them
+        session(3, "5 April 2026: Ann: the ferry leaves at 9:40.", 0.0, participants=["Ann"]),
+    ]
+    found = assembled("what happened last week?", ERRORS, overview=week)
+    assert [line for line in lines(found, "exchanges") if line.startswith("- ")] == [
+        f"- 3 March 2026, 18:00–19:00 · Inês, Tom, Ли · rent, contract, лодка\n  {rent}\n"
+        "  Ли: якорь потерян, лодка стоит",
+        "- 4 March 2026, 18:00–19:00 · 小王, 老李 · 锅炉\n  小王: 锅炉坏了\n  老李: 请水管工",
+        "- 5 March 2026, 18:00–19:00 · Ann\n  5 April 2026: Ann: the ferry leaves at 9:40.",
+    ]
+
+
+def test_of_many_who_talked_in_a_session_a_few_are_named() -> None:
+    many = session(1, "2 March 2026\nAnn: hi all", 0.0, participants=[f"Mitglied {n}" for n in range(40)])
+    found = assembled("what happened last week?", ERRORS, overview=[many])
+    (told,) = (line for line in lines(found, "exchanges") if line.startswith("- "))
+    assert "Mitglied 5, …\n" in told
+    assert "Mitglied 6" not in told
+
+
+def test_a_related_session_that_quotes_is_named_by_its_topics_without_its_day_twice() -> None:
+    others = [
+        session(1, "", 3.0, topics=["Boiler"]),
+        session(
+            2,
+            "\n".join(["4 March 2026", "Аня: " + "котёл снова холодный и " * 8, "Ann: boiler is dead"]),
+            1.0,
+            participants=["Ann", "Аня"],
+            topics=["boiler", "котёл"],
+        ),
+    ]
+    hits = [hit(1, "The boiler shows error seven", 3)]
+    found = assembled("what about the boiler?", hits, sessions=others, profile="contextual")
+    assert lines(found, "related") == [
+        "- 4 March 2026, 18:00–19:00 · Ann, Аня · boiler, котёл\n  Ann: boiler is dead"
+    ]
 
 
 # Another language

@@ -435,27 +435,6 @@ def test_a_date_is_written_as_people_write_it(language: str, day: str) -> None:
     assert calendar.written(date(2023, 5, 8), language) == day
 
 
-@pytest.mark.parametrize(
-    ("language", "text", "result"),
-    [
-        ("german", "ich war gestern da", "ich war gestern (7. Mai 2023) da"),
-        ("german", "letzte Woche war es kalt", "letzte Woche (Woche vom 1. Mai 2023) war es kalt"),
-        ("french", "il est venu il y a deux jours", "il est venu il y a deux jours (6 mai 2023)"),
-        ("spanish", "el mes pasado llovió", "el mes pasado (abril de 2023) llovió"),
-        ("portuguese", "vou amanhã", "vou amanhã (9 de maio de 2023)"),
-        ("russian", "я приду завтра", "я приду завтра (9 мая 2023 г.)"),
-        ("polish", "w zeszłym miesiącu", "w zeszłym miesiącu (kwiecień 2023)"),
-        ("chinese", "昨天下雨了", "昨天 (2023年5月7日)下雨了"),
-        ("japanese", "来週行く", "来週 (2023年5月15日の週)行く"),
-        ("english", "it rained in the last week", "it rained in the last week"),
-    ],
-)
-def test_what_was_meant_is_added_in_the_language_it_was_said_in(
-    language: str, text: str, result: str
-) -> None:
-    assert calendar.absolute(text, date(2023, 5, 8), language) == result
-
-
 PIECES = st.sampled_from(
     [piece for told in STORIES.values() for text in told for piece in (text, *text.split())]
     + ["31 February", "0 May", "99.99.9999", "between", "and", "-", "(", "since", "99 years ago", "١٢ May"]
@@ -492,10 +471,7 @@ def test_any_text_in_any_language_names_times_in_order_and_in_its_zone(
     st.sampled_from(TWELVE),
     st.dates(date(3, 1, 1), date(9990, 1, 1)),
 )
-def test_any_text_in_any_language_only_gains_dates(text: str, language: str, day: date) -> None:
-    result = calendar.absolute(text, day, language)
-    assert len(result) >= len(text)
-    assert calendar.absolute(result, day, language) == result
+def test_any_text_in_any_language_means_whole_days(text: str, language: str, day: date) -> None:
     assert all(1 <= length <= 7 for _, length in calendar.days(text, day, language))
 
 

@@ -295,7 +295,6 @@ def times(text: str, language: str) -> object:
     people = ["Ann Lee", "Олег", "Koch", "李明", "a b c"]
     return (
         calendar.times(text, datetime(2016, 5, 1, tzinfo=UTC), NOW, language),
-        calendar.absolute(text, SAID, language),
         names.find(text, people, language),
         temporal_anchor.mention(text, language),
     )
@@ -307,7 +306,6 @@ READERS: dict[str, Callable[[str], object]] = {
     "brief": lambda text: followup.brief(asked("and it?"), [message(text)], message("").sent_at, 8),
     **{f"cues in {language}": partial(cue, language=language) for language in WRITTEN},
     "chunks": lambda text: chunking.split(text, limit=200, overlap=30),
-    "absolute dates": partial(calendar.absolute, said=SAID),
     "days": lambda text: list(calendar.days(text, SAID)),
     **{f"times, {name}": partial(times, language=name) for name in WRITTEN},
     "telling words": partial(parse.telling, language="english"),

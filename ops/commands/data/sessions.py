@@ -12,7 +12,7 @@ from rich.table import Table
 from ops.console import rendering
 from ops.console.command import Call, ListByDefault, command
 from ops.console.options import InChatOption
-from schemas.sessions import Message
+from schemas.sessions import EXTRACTIVE, Message
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -62,12 +62,18 @@ def table_of(found: Sequence[Row[Any]], zones: Mapping[str, str]) -> Table:
             rendering.age((row.ended_at - row.started_at).total_seconds()),
             row.message_count,
             row.status,
-            rendering.preview(row.summary_text or ", ".join(row.topic_tags), ABOUT_CHARS),
+            rendering.preview(_about(row), ABOUT_CHARS),
         )
         for row in found
     ]
     headings = ("session", "chat", "began", "lasted", "messages", "status", "about")
     return rendering.rows(headings, cells, right=("session", "lasted", "messages"), cut="about")
+
+
+def _about(row: Row[Any]) -> str:
+    """Return what a session was about: its topics, where its summary only quotes."""
+    topics = ", ".join(row.topic_tags)
+    return (topics if row.summary_model == EXTRACTIVE else "") or row.summary_text or topics
 
 
 @command(app, "backscroll sessions show 12")

@@ -102,8 +102,8 @@ def filled(backscroll: Shipped, conversation: Conversation, evidence: Sequence[s
     with backscroll.database.tenant(backscroll.tenant) as connection:
         rows = connection.execute(
             text("""
-                SELECT id, session_key, started_at, ended_at, message_count, summary_text AS summary,
-                    topic_tags AS topics, entities
+                SELECT id, session_key, started_at, ended_at, message_count, participants,
+                    summary_text AS summary, topic_tags AS topics, entities
                 FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
             """),
             {"chat": chat_id},

@@ -30,7 +30,9 @@ class ReferenceSummarizer:
         source: Source = NOWHERE,
     ) -> Summary:
         """Join the summaries of the set's sessions that the messages are from."""
-        extracted = extractive.summarize(messages, previous, time_zone=time_zone, language=source.language)
+        extracted = extractive.summarize(
+            messages, previous, earlier=source.earlier, time_zone=time_zone, language=source.language
+        )
         of_chat = self._summaries.get(messages[0].chat_id, {})
         numbers = dict.fromkeys(m.external_id.partition(":")[0].removeprefix("D") for m in messages)
         told = " ".join(of_chat[number] for number in numbers if number in of_chat)

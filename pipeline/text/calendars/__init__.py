@@ -34,16 +34,10 @@ _FORMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """How dates are written, with fields in braces."""
+    """How a day is written, with fields in braces, and the names of the months in it."""
 
     day: str
-    month: str
-    weekend: str
-    week: str
-    around: str
-    # the names of the months: beside a day, and without one
     months: tuple[str, ...]
-    months_alone: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,11 +180,6 @@ def _read(told: Mapping[str, Any]) -> Calendar:
         shown=Shown(
             **told["shown"],
             months=tuple(_title(patterns.split(words)[0], told) for words in told["months"]),
-            months_alone=tuple(
-                _title(word, told)
-                for word in told.get("shown_months", "").split()
-                or [patterns.split(w)[0] for w in told["months"]]
-            ),
         ),
         events=patterns.events(told["events"]) if "events" in told else None,
     )
