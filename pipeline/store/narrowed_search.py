@@ -182,14 +182,13 @@ def search(
         **keyword_search.sizes_of(messages, mean_size),
         **given,
     ).one()
-    found: Mapping[str, Any] = row._mapping
     return Narrowed(
         sessions=[_session(*each) for each in row.sessions or ()],
         messages=row.messages or [],
         by_word=keyword_search.as_hits(row.frequencies, {}, row.exact, messages) if words else KeywordHits(),
         mean_cosine=float(row.mean or 0.0),
         compared=int(row.compared),
-        memories=memory_candidates.as_hits(found["memories"]) if memories is not None else MemoryHits(),
+        memories=memory_candidates.as_hits(row.memories) if memories is not None else MemoryHits(),
     )
 
 
