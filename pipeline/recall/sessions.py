@@ -15,6 +15,9 @@ from schemas.context import BlockKind, ContextItem, Dropped, DropReason
 RELATED_WORTH = 0.2
 """What a related session is worth: it comes behind whatever is about the question itself."""
 
+RELATED_CHARS = 80
+"""Of what it was about."""
+
 
 def choose(
     sessions: Sequence[RetrievedSession],
@@ -86,7 +89,7 @@ def related(
     for number, (common, session) in enumerate(sharing_topics(shown, others)[: parameters.related]):
         reason = f"shares {', '.join(common[:3])} with the sessions above"
         worth = RELATED_WORTH - number / 1e6
-        yield _line("related", session, worth, parameters.related_chars, reason, zone, wording)
+        yield _line("related", session, worth, RELATED_CHARS, reason, zone, wording)
 
 
 def _line(
