@@ -106,6 +106,7 @@ class Explanation(Frozen):
     asked_by: str | None = None
     """The asker's name in the context. Null: nobody was named."""
     parameters: dict[str, Any]
+    """The numbers of the profile, with what the question changed."""
     vector_search: VectorSearch
     """How the vector arm searched `rows_compared` rows."""
     rows_compared: int
@@ -122,7 +123,7 @@ class Explanation(Frozen):
     )
     """How the components of a hit of each kind make its score."""
     constants: dict[str, float] = Field(default_factory=dict)
-    """Numbers of the ranking that are not parameters, by name."""
+    """The weights of the ranking and its other numbers, by name."""
     sessions: list[Hit] = Field(default_factory=list)
     messages: list[Hit] = Field(default_factory=list)
     memories: list[Hit] = Field(default_factory=list)

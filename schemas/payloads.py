@@ -6,7 +6,15 @@ understand new senders; an unknown version is refused.
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from schemas.base import Closed, Frozen, at_most, in_words
 from schemas.errors import InvalidInput
@@ -132,6 +140,54 @@ ORIGINAL_NAMES = {
 """The fields of a question by the names that users of `ask` know; both are taken."""
 
 
+MAX_COUNT = 100
+"""Of everything that a context counts."""
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class ContextParameters(Frozen):
+    """What of its profile a question may change; null: as the profile says."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    history_tokens: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    """Tokens of recent messages."""
+    sessions: Count | None = None
+    """Of the best sessions, those that say what they were about, and that `contextual` looks into; as many of the weeks
+    that the question names."""
+    messages: Count | None = None
+    """Best messages."""
+    messages_per_session: Count | None = None
+    """Best messages of one session."""
+    neighbours: Count | None = None
+    """Messages shown on either side of each of the best."""
+    related: Count | None = None
+    """Sessions that share topics with those that are shown."""
+    memories: Count | None = None
+    """Statements, of all scopes together."""
+    documents: Count | None = None
+    """Passages of documents."""
+    entity_hops: Annotated[int, Field(ge=0, le=1)] | None = None
+    """1: also memories of what is related to what the question names."""
+    min_similarity: Share | None = None
+    """Less similar messages are left out: 0.5 is the average message of the chat, 1 the best one."""
+    min_session_fit: Share | None = None
+    """Look only into the best sessions if the first fits this well; 0: never."""
+    daily_decay: Share | None = None
+    """What remains of a message's score after a day."""
+    mmr_lambda: Share | None = None
+    """Below 1, messages that are similar to better ones make way (maximal marginal relevance)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_open(cls, value: Any) -> Any:
+        closed = [name for name in value if name not in cls.model_fields] if isinstance(value, dict) else []
+        if closed:
+            raise ValueError(f"a question cannot change {closed[0]!r}, only {', '.join(cls.model_fields)}")
+        return value
+
+
 class ContextQuery(Closed):
     """A question that a bot must answer: the body of `POST /v1/context`."""
 
@@ -170,8 +226,7 @@ class ContextQuery(Closed):
     """The maximum of memories. Null: as the profile says. Also: `topKMems`."""
     top_k_documents: Annotated[int, Field(ge=0, le=100)] | None = None
     """The maximum of passages of documents. Null: as the profile says. Also: `topKDocs`."""
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    """Parameters of the profile to override, by name."""
+    parameters: ContextParameters = Field(default_factory=ContextParameters)
     explain: bool = False
 
     @model_validator(mode="before")

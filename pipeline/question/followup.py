@@ -14,6 +14,8 @@ from schemas.sessions import Message
 JUST_NOW = timedelta(minutes=30)
 # So many messages at most are looked at.
 LOOKED_AT = 8
+# Of these, so many words at most are taken over.
+MOST_TAKEN_OVER = 12
 # A question with more words of its own than this needs no context, whatever it refers to.
 MOST_OWN = 2
 # Two characters of a script without spaces are about a word.
@@ -48,9 +50,9 @@ def _own_words(question: Question) -> float:
 
 
 def brief(
-    question: Question, recent: Sequence[Message], now: datetime, most: int, people: Iterable[str] = ()
+    question: Question, recent: Sequence[Message], now: datetime, people: Iterable[str] = ()
 ) -> list[str]:
-    """Return up to `most` content words of the latest messages, those of the newest first; `recent` is newest first.
+    """Return content words of the latest messages, those of the newest first; `recent` is newest first.
 
     `people` are who is in the chat.
 
@@ -74,7 +76,7 @@ def brief(
                 continue
             passed, content = True, addressing.said(content, language, bots)
         for word in words(content):
-            if len(found) < most and is_content(word, language) and stem(word) not in known:
+            if len(found) < MOST_TAKEN_OVER and is_content(word, language) and stem(word) not in known:
                 known.add(stem(word))
                 found.append(word)
     return found

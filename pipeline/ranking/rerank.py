@@ -1,8 +1,7 @@
 """Rerank as a profile asks for: blended with recency and words, decayed by age, diversified."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pipeline.ranking.model import Candidate, Scored
 
@@ -13,33 +12,30 @@ READ = 20
 READ_WEIGHT = 2.0
 # What the question quotes neither fades nor blends.
 _LASTING = "phrase"
+# The blend of group chats: the shares of the ranking, recency and the question's words; when recency has halved; what
+# a session counts, and a message of one that the context shows anyway.
+BLEND_SHARES = (0.45, 0.25, 0.30)
+BLEND_HALF_LIFE = timedelta(hours=72)
+SESSION_FACTOR = 1.25
+COVERED_FACTOR = 0.5
 # A best score that is no more says nothing, and dividing by it could overflow.
 NOTHING = 1e-9
 
 
-@dataclass(frozen=True, kw_only=True)
-class Blend:
-    """A blend of the ranking, recency and the question's words, for messages and sessions."""
+def blend_parts(
+    ranking: Mapping[str, float], best: float, age: timedelta, overlap: float, factor: float
+) -> dict[str, float]:
+    """Return the parts of `(s0 · ranking/best + s1 · 0.5^(age/half-life) + s2 · overlap) · factor`.
 
-    # of the ranking, recency and words
-    shares: tuple[float, float, float]
-    half_life_hours: float
-    now: datetime
-
-    def parts(
-        self, ranking: Mapping[str, float], best: float, at: datetime, overlap: float, factor: float
-    ) -> dict[str, float]:
-        """Return the parts of `(s0 · ranking/best + s1 · 0.5^(age/half-life) + s2 · overlap) · factor`.
-
-        `overlap` is the share of the question's terms that it holds. The part `_LASTING` stays as it is.
-        """
-        base, time, words = self.shares
-        scale = base * factor / best if best > NOTHING else 0.0
-        age = max(0.0, (self.now - at).total_seconds() / 3600)
-        parts = {name: value if name == _LASTING else value * scale for name, value in ranking.items()}
-        parts["recency"] = time * 0.5 ** (age / self.half_life_hours) * factor
-        parts["overlap"] = words * overlap * factor
-        return parts
+    `s0` to `s2` are `BLEND_SHARES`; `overlap` is the share of the question's terms that it holds. The part `_LASTING`
+    stays as it is.
+    """
+    base, time, words = BLEND_SHARES
+    scale = base * factor / best if best > NOTHING else 0.0
+    parts = {name: value if name == _LASTING else value * scale for name, value in ranking.items()}
+    parts["recency"] = time * 0.5 ** max(0.0, age / BLEND_HALF_LIFE) * factor
+    parts["overlap"] = words * overlap * factor
+    return parts
 
 
 def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Scored]:
@@ -51,19 +47,17 @@ def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Score
     return _best_first(first) + list(scored[len(first) :])
 
 
-def blended(
-    scored: Sequence[Scored], terms: int, blend: Blend, *, covered: Collection[int], covered_factor: float
-) -> list[Scored]:
+def blended(scored: Sequence[Scored], terms: int, now: datetime, covered: Collection[int]) -> list[Scored]:
     """Blend messages, best first; `terms` is the question's number of lexemes.
 
-    The factor of messages in `covered` sessions, which the context contains anyway, is `covered_factor`, else 1.
+    Those of `covered` sessions, which the context shows anyway, count `COVERED_FACTOR` times.
     """
     best = max((hit.score - hit.parts.get(_LASTING, 0.0) for hit in scored), default=0.0)
     found = []
     for hit in scored:
-        message, factor = hit.candidate, covered_factor if hit.candidate.session in covered else 1.0
+        message, factor = hit.candidate, COVERED_FACTOR if hit.candidate.session in covered else 1.0
         held = len(message.terms) / max(terms, 1)
-        parts = blend.parts(hit.parts, best, message.sent_at, held, factor)
+        parts = blend_parts(hit.parts, best, now - message.sent_at, held, factor)
         found.append(hit._replace(score=sum(parts.values()), parts=parts))
     return _best_first(found)
 

@@ -43,7 +43,7 @@ def build_context(
 
     `embedder` is the process's own; without it, or when it does not answer, only keywords are searched and `degraded`
     says so. `reranker` reads the best messages once more. `gateway` leads to the language model for `query.hyde`.
-    Raises `NotFound` for an unknown chat, `InvalidInput` for an impossible profile, parameter or budget,
+    Raises `NotFound` for an unknown chat, `InvalidInput` for an impossible profile or budget,
     `DatabaseUnavailable`.
     """
     started, stopwatch = monotonic(), Stopwatch()

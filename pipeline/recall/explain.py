@@ -62,7 +62,7 @@ def explanation(
     return Explanation(
         profile=query.profile,
         asked_by=display_name(prepared.request.prelude.asker) if prepared.request.prelude.asker else None,
-        parameters={**asdict(request.parameters), **asdict(request.weights)},
+        parameters=asdict(request.parameters),
         vector_search=retrieved.vector_search if retrieved else "off",
         rows_compared=retrieved.rows_compared if retrieved else 0,
         keyword_search=retrieved.keyword_search if retrieved else "off",
@@ -74,7 +74,7 @@ def explanation(
             "session": "sum",
             "memory": "product",
         },
-        constants=rank.CONSTANTS,
+        constants=asdict(request.weights) | rank.CONSTANTS,
         sessions=sessions,
         messages=messages,
         memories=memories,
@@ -85,9 +85,7 @@ def explanation(
 
 
 def _times(prepared: PreparedQuery) -> list[str]:
-    """Name the times of the question for people; none where they have no weight."""
-    if not prepared.request.weights.date:
-        return []
+    """Name the times of the question for people."""
     named = []
     for start, end in prepared.question.spans:
         first, last = written(start.date()), written((end - timedelta(days=1)).date())

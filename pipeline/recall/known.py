@@ -90,9 +90,9 @@ def choose(
             yield dropped(memory, "below_minimum", f"worth {value:.2f}, below {limit:g}")
         elif kind == "memory" and not messages.keys().isdisjoint(memory.evidence):
             yield dropped(memory, "duplicate", "a message that says it is shown")
-        elif kind == "memory" and duplicates.is_said(bag, said, parameters.duplicate_jaccard):
+        elif kind == "memory" and duplicates.is_said(bag, said):
             yield dropped(memory, "duplicate", "says the same as a message that is shown")
-        elif duplicates.is_said(bag, seen[kind], parameters.duplicate_jaccard):
+        elif duplicates.is_said(bag, seen[kind]):
             better = "passage" if kind == "document" else "memory"
             yield dropped(memory, "duplicate", f"says the same as a better {better}")
         elif kept[kind] >= most:

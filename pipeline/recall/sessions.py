@@ -20,6 +20,8 @@ MAX_PEOPLE = 6
 """Names over the quotations of a session."""
 MAX_QUOTATIONS = 2
 """Lines of a session that is summarized by quotations."""
+RELATED_CHARS = 80
+"""Of what it was about."""
 
 
 def choose(
@@ -92,7 +94,7 @@ def related(
     for number, (common, session) in enumerate(sharing_topics(shown, others)[: parameters.related]):
         reason = f"shares {', '.join(common[:3])} with the sessions above"
         worth = RELATED_WORTH - number / 1e6
-        yield _line("related", session, worth, parameters.related_chars, reason, zone, wording)
+        yield _line("related", session, worth, RELATED_CHARS, reason, zone, wording)
 
 
 def _line(

@@ -185,7 +185,7 @@ def choose_messages(
             yield dropped(hit, "cap", f"more than {parameters.messages_per_session} of one session")
         elif len(chosen) >= parameters.messages:
             yield dropped(hit, "cap", f"at most {parameters.messages} messages")
-        elif duplicates.is_said(bag, seen, parameters.duplicate_jaccard):
+        elif duplicates.is_said(bag, seen):
             elsewhere.add(candidate.id)
             yield dropped(hit, "duplicate", "says the same as a better hit")
         else:

@@ -58,7 +58,7 @@ def date_hits(
     Of the best hits the newest that names days is taken, as plans change; without such, the oldest, as an event is
     reported when it happens and discussed afterwards.
     """
-    if not hits or not weights.words or hits[0].parts["words"] < MIN_WORDS_SHARE * weights.words:
+    if not hits or hits[0].parts["words"] < MIN_WORDS_SHARE * weights.words:
         return None
     near = [hit for hit in hits[:HITS_READ] if hit.score >= BEST_SCORE_SHARE * hits[0].score]
     speaking = [(_dated(hit, zone, language), hit.score) for hit in near]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
+from datetime import datetime
 from operator import mul
 
 from sqlalchemy import Connection
@@ -9,7 +10,6 @@ from sqlalchemy import Connection
 from pipeline.clients.protocols import Reranker
 from pipeline.ranking import rank, rerank
 from pipeline.ranking.model import Candidate, Scored
-from pipeline.ranking.rerank import Blend
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.candidates import CandidateSet, retrieve
 from pipeline.retrieval.entity_hops import find_linked
@@ -156,17 +156,11 @@ def _reordered(
             sessions = [each for each in sessions if each.ended_at < as_of]
     passed_over: frozenset[int] = frozenset()
     with stopwatch.timed("rerank"):
-        if parameters.blend is not None and found.retrieved is not None:
+        if parameters.is_blended and found.retrieved is not None:
             words = found.retrieved.statistics.document_frequency.keys()
-            blend = Blend(shares=parameters.blend, half_life_hours=parameters.half_life_hours, now=now)
-            sessions = _blended(sessions, ranked, words, blend, parameters.session_boost)
-            ranked = rerank.blended(
-                ranked,
-                len(words),
-                blend,
-                covered=[session.id for session in sessions if session.summary][: parameters.sessions],
-                covered_factor=parameters.covered_factor,
-            )
+            sessions = _blended(sessions, ranked, words, now)
+            covered = [session.id for session in sessions if session.summary][: parameters.sessions]
+            ranked = rerank.blended(ranked, len(words), now, covered)
         if parameters.daily_decay < 1:
             ranked = rerank.faded(ranked, now, parameters.daily_decay)
         if parameters.mmr_lambda < 1:
@@ -177,11 +171,7 @@ def _reordered(
 
 
 def _blended(
-    sessions: Sequence[RetrievedSession],
-    ranked: Sequence[Scored],
-    words: Set[str],
-    blend: Blend,
-    boost: float,
+    sessions: Sequence[RetrievedSession], ranked: Sequence[Scored], words: Set[str], now: datetime
 ) -> list[RetrievedSession]:
     """Order the sessions by the same blend as their messages; `words` are the question's."""
     held = terms_by_session(ranked)
@@ -189,7 +179,9 @@ def _blended(
     found = []
     for session in sessions:
         overlap = len(words & held.get(session.id, set())) / max(len(words), 1)
-        parts = blend.parts({"ranking": session.score}, best, session.ended_at, overlap, boost)
+        parts = rerank.blend_parts(
+            {"ranking": session.score}, best, now - session.ended_at, overlap, rerank.SESSION_FACTOR
+        )
         found.append(replace(session, score=sum(parts.values()), components=parts))
     return sorted(found, key=lambda each: (-each.score, -each.ended_at.timestamp(), -each.id))
 

@@ -11,7 +11,6 @@ from pipeline.memories import statements
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.memory_search import worth
 from pipeline.retrieval.message_ranking import rounded
-from pipeline.retrieval.profiles import PROFILES
 from pipeline.retrieval.query_embedder import QueryEmbedder
 from pipeline.retrieval.request import Stopwatch
 from pipeline.store import identities, memory_search, vectors
@@ -77,7 +76,7 @@ def _scored(rows: Sequence[Row[Any]]) -> list[tuple[Row[Any], float, dict[str, f
             similar = scale.similarity(row.cosine)
             parts["meaning"] = max(0.0, row.cosine or 0.0) if similar is None else similar
         relevance = sum(parts.values()) / len(parts)
-        factors = worth(row, row.at, PROFILES["balanced"].qa_half_life_days)
+        factors = worth(row, row.at)
         if relevance > 0:
             scored.append((row, relevance * math.prod(factors.values()), parts | factors))
     return sorted(scored, key=lambda each: (-each[1], each[0].id))

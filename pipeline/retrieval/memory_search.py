@@ -122,7 +122,6 @@ def _scored(
     """Score what was found, best first; each similarity counts by the weight beside it."""
     seen, names = which.seen, which.named
     now, here = query.request.as_of or query.request.prelude.now, query.request.chat.chat_id
-    half_life = query.request.parameters.qa_half_life_days
     # a person's memory may be stored under two of their ids, and be found by two queries: the most similar counts
     unique = {
         (row.scope, row.user_id in seen.asker_ids, row.document_id, row.content_hash): (row, weight)
@@ -144,7 +143,7 @@ def _scored(
         # a session's memories are its history, similar or not; `memory_block.choose` decides on those of the asker
         # and of an agent's character
         if row.similarity > 0 or row.scope in {"session", "user"} or row.type == "persona" or row.id in linked
-        for factors in [{"similarity": max(weight * row.similarity, 0.0), **worth(row, now, half_life)}]
+        for factors in [{"similarity": max(weight * row.similarity, 0.0), **worth(row, now)}]
         for place in [seen.visible.source(row.learned_in, row.also_in, here)]
     ]
     return sorted(scored, key=lambda memory: -memory.score)
@@ -153,8 +152,11 @@ def _scored(
 MAX_ACCESSES = 20
 """Times that a memory was shown which raise its score; more raise it no further."""
 
+QA_HALF_LIFE_DAYS = 30
+"""After so many days a question with its answer that is not shown again counts half."""
 
-def worth(memory: Any, now: datetime, qa_half_life_days: float) -> dict[str, float]:
+
+def worth(memory: Any, now: datetime) -> dict[str, float]:
     """Return what multiplies the similarity of a memory to its score, by name; without what is 1 for all of its kind.
 
     `similarity · (1 + 0.05·importance) · recency · access · confidence · unused · over`, where
@@ -162,7 +164,7 @@ def worth(memory: Any, now: datetime, qa_half_life_days: float) -> dict[str, flo
     - `recency` is 1.1 for what was shown or, if never, written now, and falls to 1 in 30 days;
     - `access` is `1 + 0.2 · min(times shown, MAX_ACCESSES) / MAX_ACCESSES`;
     - `confidence` is `0.5 + 0.5 · confidence`;
-    - `unused`, of a question with its answer, is `0.5 ** (days / qa_half_life_days)` since it was shown or written;
+    - `unused`, of a question with its answer, is `0.5 ** (days / QA_HALF_LIFE_DAYS)` since it was shown or written;
     - `over` is 0.5 for what does not hold any more.
     """
     age_days = max(0.0, (now - (memory.last_accessed_at or memory.created_at)).total_seconds() / 86_400)
@@ -173,7 +175,7 @@ def worth(memory: Any, now: datetime, qa_half_life_days: float) -> dict[str, flo
         "confidence": 0.5 + 0.5 * memory.confidence,
     }
     if memory.type == "qa_turn":
-        factors["unused"] = 0.5 ** (age_days / qa_half_life_days)
+        factors["unused"] = 0.5 ** (age_days / QA_HALF_LIFE_DAYS)
     if memory.holds_until is not None and memory.holds_until < now:
         factors["over"] = 0.5
     return factors

@@ -73,9 +73,8 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         return parse.read(text, prelude.names, prelude.began or now, now.astimezone(zone), chat.language)
 
     question, brief = read(request.text), list[str]()
-    may_lean = request.memory and request.include_history and request.parameters.brief_words
-    if may_lean and followup.leans(question):
-        brief = followup.brief(question, prelude.recent, now, request.parameters.brief_words, prelude.names)
+    if request.memory and request.include_history and followup.leans(question):
+        brief = followup.brief(question, prelude.recent, now, prelude.names)
     if brief:
         question = replace(question, content=" ".join((question.content, *brief)))
     mention = (
@@ -150,9 +149,7 @@ def prepare_query(
     request, question, terms, event = parsed.request, parsed.question, parsed.terms, parsed.event
     if not request.memory:
         return PreparedQuery(parsed=parsed, question=question, terms=terms)
-    # one that asks for nearness only gets what there is
-    language = request.chat.language if request.weights.words else None
-    embedder = QueryEmbedder(request.prelude.space, embedding, stopwatch, language=language)
+    embedder = QueryEmbedder(request.prelude.space, embedding, stopwatch, language=request.chat.language)
     meaning, undated = question.content, None
     if event is not None:
         described = [

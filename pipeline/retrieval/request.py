@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from pipeline.question import followup
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Weights
-from pipeline.retrieval.profiles import Parameters, parameters_for, parameters_of
+from pipeline.retrieval.profiles import PROFILES, Parameters, parameters_of
 from pipeline.store import chats, identities, prelude, sessions
 from pipeline.store.chats import Chat
 from pipeline.store.filters import Inside, MessageFilter, Scope
@@ -51,7 +51,7 @@ class RetrievalRequest:
     user_id: str | None = None
     agent_id: str | None = None
     parameters: Parameters
-    weights: Weights
+    weights: Weights = field(default_factory=Weights)
     # whether memory is on in this chat; off, messages are stored, and neither processed nor searched
     memory: bool = True
     # whether recent talk is read
@@ -136,13 +136,13 @@ class Stopwatch:
 
 
 def for_context(connection: Connection, query: ContextQuery, settings: Settings) -> RetrievalRequest:
-    """Make the request of a context. Raises `NotFound` for an unknown chat, `InvalidInput` for its parameters."""
-    parameters, weights = parameters_of(query, settings)
+    """Make the request of a context. Raises `NotFound` for an unknown chat, `InvalidInput` for an unknown profile."""
+    parameters = parameters_of(query, settings)
     # the newest may be the question itself
     recent = 1
     if query.include_history and parameters.history_tokens:
         recent = min(max(RECENT_READ, parameters.history_tokens // SHORT_MESSAGE_TOKENS), MAX_RECENT)
-    elif query.include_history and parameters.brief_words:
+    elif query.include_history:
         recent = followup.LOOKED_AT
     found = prelude.read(
         connection,
@@ -168,7 +168,6 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
         user_id=query.user_id,
         agent_id=query.agent_id or None,
         parameters=parameters,
-        weights=weights,
         memory=found.chat.memory,
         include_history=query.include_history,
         explain=query.explain,
@@ -177,16 +176,13 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
 
 def for_search(connection: Connection, query: SearchQuery) -> RetrievalRequest:
     """Make the request of a search. Raises `NotFound` for an unknown chat or a session of another one."""
-    # `exact` and `similar` do not rank by date
-    weights = {"date": 0} if query.mode in {"exact", "similar"} else {}
-    parameters, ranking_weights = parameters_for("balanced", weights)
     found = prelude.read(
         connection,
         query.chat_id,
         None,
         [query.query, *query.queries],
         logged=0,
-        recent=followup.LOOKED_AT if parameters.brief_words else 0,
+        recent=followup.LOOKED_AT,
         session_key=query.session_key,
         of_key=query.session_key,
     )
@@ -200,8 +196,9 @@ def for_search(connection: Connection, query: SearchQuery) -> RetrievalRequest:
         session_key=query.session_key,
         session_id=query.session_id,
         filter=_filter(connection, query, found.chat) if memory else MessageFilter(),
-        parameters=parameters,
-        weights=ranking_weights,
+        parameters=PROFILES["balanced"],
+        # what is nearest is so at any time
+        weights=Weights(date=0.0) if query.mode == "similar" else Weights(),
         memory=memory,
         finds_questions=True,
     )

@@ -11,6 +11,8 @@ from pipeline.text.sentences import terms, words
 
 SAME_JACCARD = 0.6
 """Two statements with such a share of their content words in common say the same."""
+REPEATED_JACCARD = 0.8
+"""A text with a larger share of its words in common with another repeats it."""
 _NEGATION = re.compile(
     r"\b(?:not?|never|none|neither|without|cannot|former(?:ly)?|ex|nicht|kein\w*|nie(?:mals)?|ohne|früher"
     r"|pas|non|não|nunca|niet|geen|değil|не|нет)\b|n['’]t\b",
@@ -32,13 +34,13 @@ class Bag:
         return _claims(self.text)
 
 
-def is_said(bag: Bag, said: Mapping[int, Sequence[Bag]], jaccard: float) -> bool:
+def is_said(bag: Bag, said: Mapping[int, Sequence[Bag]]) -> bool:
     """Tell whether a text repeats one of `said`, which are by the number of their words.
 
-    The Jaccard index of their words is above `jaccard`, they have the same numbers, and both or neither deny something:
-    the same announcement with another time is news.
+    The Jaccard index of their words is above `REPEATED_JACCARD`, they have the same numbers, and both or neither deny
+    something: the same announcement with another time is news.
     """
-    size = len(bag.words)
+    size, jaccard = len(bag.words), REPEATED_JACCARD
     for its_size, others in said.items():
         if size > jaccard * its_size and its_size > jaccard * size:
             for other in others:

@@ -71,7 +71,7 @@ def test_an_unknown_chat_is_not_found(house: httpx.Client) -> None:
         ({"chat_id": None}, "chat_id"),
         ({"budget_tokens": 1}, "budget_tokens"),
         ({"profile": "no-such-profile"}, "profile"),
-        ({"parameters": {"no_such_parameter": 1}}, "parameters"),
+        ({"parameters": {"messages": 101}}, "parameters.messages"),
         ({"surprise": 1}, "surprise"),
     ],
 )
@@ -130,6 +130,21 @@ def test_a_forwarded_message_and_a_call_of_a_tool_are_shown_as_such(client: http
     text = ask(client, "?").json()["text"]
     assert "Ann, forwarded from Оля: Паром уходит в семь." in text
     assert "Bot: [find_trains(to=Évora, seats=2)]" in text
+
+
+def test_a_question_changes_what_the_description_lists_and_no_weight(house: httpx.Client) -> None:
+    schemas = house.get("/openapi.json").json()["components"]["schemas"]
+    listed = schemas["ContextParameters"]["properties"]
+    assert all(each["description"] for each in listed.values())
+    shown = ask(house, parameters={"messages": 2, "min_similarity": 0.25}, explain=True).json()["explain"]
+    assert (shown["parameters"]["messages"], shown["parameters"]["min_similarity"]) == (2, 0.25)
+    # the explanation has the weights, which are those of the deployment
+    assert "words" in shown["constants"]
+    for closed in ("words", "blend_time"):
+        problem = problem_of(ask(house, parameters={closed: 1}), 422)
+        assert problem["field"] == "parameters"
+        told = f"parameters: a question cannot change {closed!r}, only {', '.join(listed)}"
+        assert problem["detail"] == told
 
 
 def test_other_wordings_find_what_the_question_does_not_and_a_missing_model_is_named(

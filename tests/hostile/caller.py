@@ -10,7 +10,6 @@ from sqlalchemy import Connection
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.jobs import dead_letters
 from pipeline.jobs.runner import Claim
-from pipeline.ranking.model import Weights
 from pipeline.retrieval import prepare
 from pipeline.retrieval.profiles import PROFILES
 from pipeline.retrieval.request import RetrievalRequest, SearchTerms, Stopwatch, for_context
@@ -242,7 +241,6 @@ class Caller:
             filter=self.filter,
             user_id=self.context_query.user_id,
             parameters=PROFILES[self.context_query.profile],
-            weights=Weights(),
             explain=True,
         )
 

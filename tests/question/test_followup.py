@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.question import parse
-from pipeline.question.followup import JUST_NOW, LOOKED_AT, brief, leans
+from pipeline.question.followup import JUST_NOW, LOOKED_AT, MOST_TAKEN_OVER, brief, leans
 from pipeline.question.parse import Question
 from schemas.sessions import Message
 
@@ -91,21 +91,19 @@ def test_a_question_that_goes_on_without_a_pronoun_leans_in_its_language(
 
 def test_the_brief_is_what_was_last_talked_about() -> None:
     recent = [said("hm, and how old is it?"), said("haha yes"), said("The boiler leaks again", 3)]
-    assert brief(read("hm, and how old is it?"), recent, NOW, 12) == ["boiler", "leaks"]
+    assert brief(read("hm, and how old is it?"), recent, NOW) == ["boiler", "leaks"]
 
 
 def test_what_was_said_an_hour_ago_is_no_longer_leaned_on() -> None:
     recent = [said("The boiler leaks again", 61)]
-    assert brief(read("How old is it?"), recent, NOW, 12) == []
+    assert brief(read("How old is it?"), recent, NOW) == []
 
 
-@given(st.lists(st.tuples(st.text(), st.floats(0, 100))), st.integers(0, 20))
-def test_it_is_short_says_nothing_twice_and_is_of_what_was_just_said(
-    talk: list[tuple[str, float]], most: int
-) -> None:
+@given(st.lists(st.tuples(st.text(), st.floats(0, 100))))
+def test_it_is_short_says_nothing_twice_and_is_of_what_was_just_said(talk: list[tuple[str, float]]) -> None:
     recent = [said(text, ago) for text, ago in sorted(talk, key=lambda one: one[1])]
-    found = brief(read("How old is it?"), recent, NOW, most)
-    assert len(found) <= most
+    found = brief(read("How old is it?"), recent, NOW)
+    assert len(found) <= MOST_TAKEN_OVER
     assert len(set(found)) == len(found)
     near = [m.content for m in recent[:LOOKED_AT] if NOW - m.sent_at <= JUST_NOW]
     assert all(any(word in text for text in near) for word in found)
@@ -123,4 +121,4 @@ def test_of_what_a_bot_was_asked_the_last_question_alone_is_leaned_on() -> None:
         said("@tripbot what does the boiler cost?", 3),
         said("the ferry was late", 4),
     ]
-    assert brief(read("and where is it?"), recent, NOW, 9) == ["key", "cellar", "ferry", "late"]
+    assert brief(read("and where is it?"), recent, NOW) == ["key", "cellar", "ferry", "late"]

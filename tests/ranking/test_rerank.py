@@ -10,10 +10,10 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ranking import rerank
 from pipeline.ranking.model import Scored
 from pipeline.recall import build_context
-from pipeline.retrieval.profiles import PROFILES, parameters_for
+from pipeline.recall.sessions import RELATED_CHARS
+from pipeline.retrieval.profiles import PROFILES
 from pipeline.store.database import Database
 from schemas.context import Context
-from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import MIGRATED, TENANT, Templates
@@ -21,8 +21,6 @@ from tests.ranking.test_rank import candidate
 from tests.recall.test_context import CHAT, fill
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
-GROUP = (0.45, 0.25, 0.30)
-BLEND = rerank.Blend(shares=GROUP, half_life_hours=72, now=NOW)
 
 
 def hit(number: int, score: float, *, days: float = 0, text: str = "hm", **fields: object) -> Scored:
@@ -32,7 +30,7 @@ def hit(number: int, score: float, *, days: float = 0, text: str = "hm", **field
 
 
 def blend(hits: list[Scored], covered: set[int] | None = None) -> list[Scored]:
-    return rerank.blended(hits, 2, BLEND, covered=covered or set(), covered_factor=0.5)
+    return rerank.blended(hits, 2, NOW, covered or set())
 
 
 def order(hits: list[Scored]) -> list[int]:
@@ -63,7 +61,7 @@ def test_of_equals_the_newer_comes_first() -> None:
 
 
 def test_sessions_are_blended_as_their_messages_and_count_more() -> None:
-    parts = BLEND.parts({"ranking": 1.0}, 2.0, NOW - timedelta(days=3), 0.5, 1.25)
+    parts = rerank.blend_parts({"ranking": 1.0}, 2.0, timedelta(days=3), 0.5, rerank.SESSION_FACTOR)
     assert parts == pytest.approx(
         {"ranking": 1.25 * 0.45 * 0.5, "recency": 1.25 * 0.25 * 0.5, "overlap": 1.25 * 0.3 * 0.5}
     )
@@ -115,8 +113,10 @@ def test_nothing_is_lost_and_every_score_is_the_sum_of_its_parts(
 
 def test_profiles_are_what_their_users_know() -> None:
     group, rag = PROFILES["group"], PROFILES["rag"]
-    assert group.blend == GROUP
-    assert (group.half_life_hours, group.session_boost, group.covered_factor) == (72, 1.25, 0.5)
+    assert [name for name, each in PROFILES.items() if each.is_blended] == ["group"]
+    assert rerank.BLEND_SHARES == (0.45, 0.25, 0.30)
+    assert rerank.BLEND_HALF_LIFE.total_seconds() == 72 * 3600
+    assert (rerank.SESSION_FACTOR, rerank.COVERED_FACTOR) == (1.25, 0.5)
     assert (group.sessions, group.session_chars) == (3, 420)
     assert (rag.daily_decay, rag.history_tokens, rag.messages, rag.min_similarity) == (0.95, 4096, 5, 0.7)
     assert rag.mmr_lambda < 1
@@ -126,7 +126,7 @@ def test_profiles_are_what_their_users_know() -> None:
     assert (agent.messages, agent.session_memories, agent.min_importance) == (10, 10, 0.5)
     assert (contextual.sessions, contextual.session_chars, contextual.min_session_fit) == (3, 100, 0.5)
     assert (contextual.messages_per_session, contextual.neighbours) == (5, 1)
-    assert (contextual.related, contextual.related_chars, contextual.history_tokens) == (2, 80, 0)
+    assert (contextual.related, RELATED_CHARS, contextual.history_tokens) == (2, 80, 0)
     nothing_of = {
         "group": ("memories", "documents", "related"),
         "ask": ("sessions", "messages", "related"),
@@ -137,13 +137,7 @@ def test_profiles_are_what_their_users_know() -> None:
     for profile, names in nothing_of.items():
         assert [getattr(PROFILES[profile], name) for name in names] == [0] * len(names), profile
     balanced = PROFILES["balanced"]
-    assert (balanced.blend, balanced.daily_decay, balanced.mmr_lambda) == (None, 1, 1)
-
-
-def test_a_share_above_one_or_a_half_life_of_nothing_is_refused() -> None:
-    for name, value in (("mmr_lambda", 1.1), ("daily_decay", 2), ("blend_time", -1), ("half_life_hours", 0)):
-        with pytest.raises(InvalidInput, match=name):
-            parameters_for("balanced", {name: value})
+    assert (balanced.daily_decay, balanced.mmr_lambda) == (1, 1)
 
 
 @pytest.fixture
@@ -184,6 +178,3 @@ def test_an_ask_says_how_many_memories_and_passages_it_wants(filled: Database, s
     assert (found.explain.parameters["memories"], found.explain.parameters["documents"]) == (0, 2)
     assert found.memories == []
     assert found.usedHistoryTokens is not None
-    inside = ask(filled, settings, profile="ask", parameters={"top_k_memories": 1})
-    assert inside.explain is not None
-    assert inside.explain.parameters["memories"] == 1

@@ -3,19 +3,20 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields as dataclass_fields
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from pipeline.question import parse
-from pipeline.ranking.model import Candidate, Scored, Statistics, Weights
+from pipeline.ranking.model import Candidate, Scored, Statistics
 from pipeline.recall.build import assemble
 from pipeline.recall.pack import Line
 from pipeline.retrieval.candidates import CandidateSet
 from pipeline.retrieval.gather import RetrievalResult
 from pipeline.retrieval.memory_search import RetrievedMemory
 from pipeline.retrieval.prepare import ParsedQuestion, PreparedQuery
-from pipeline.retrieval.profiles import parameters_for
+from pipeline.retrieval.profiles import PROFILES
 from pipeline.retrieval.request import RetrievalRequest, SearchTerms
 from pipeline.retrieval.sessions import RetrievedSession
 from pipeline.store.chats import Chat
@@ -117,7 +118,7 @@ def assembled(
     queries: Sequence[str] = (),
     explain: bool = False,
     fill: bool = False,
-    **parameters: float,
+    **parameters: int,
 ) -> Context:
     """Assemble a context from these; `latest` is newest first."""
     query = ContextQuery.model_validate(
@@ -159,8 +160,7 @@ def assembled(
             _lexemes={},
         ),
         text=question,
-        parameters=parameters_for(profile, parameters)[0],
-        weights=Weights(),
+        parameters=replace(PROFILES[profile], **parameters),
     )
     read = parse.read(question, [], START, NOW, language)
     parsed = ParsedQuestion(

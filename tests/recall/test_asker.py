@@ -33,7 +33,8 @@ from tests.test_pipeline import place
 ZONE = ZoneInfo("Asia/Tokyo")
 CHAT = ChatIn(chat_id="test:trip", title="The trip", time_zone="Asia/Tokyo")
 DAY = 24 * 60
-ALL_RECENT = {"history_yields": 0}
+# A profile that shows all of recent talk.
+ALL_RECENT = "agent"
 
 
 def said(minute: int, name: str, content: str, **fields: Any) -> MessageIn:
@@ -244,7 +245,7 @@ def test_the_asker_asked_the_same_before_and_the_bots_answer_is_shown(
 def test_messages_carry_their_times_and_dates_and_the_assistants_stand_as_said(
     trip: Database, settings: Settings
 ) -> None:
-    found = ask(trip, settings, user_id="test:ben", parameters=ALL_RECENT)
+    found = ask(trip, settings, user_id="test:ben", profile=ALL_RECENT)
     spoken = [(one.role, one.content) for one in found.messages[1:]]
     assert spoken == [
         ("assistant", "Good evening."),
@@ -258,7 +259,7 @@ def test_messages_carry_their_times_and_dates_and_the_assistants_stand_as_said(
 
 
 def test_roles_take_turns_on_request_with_every_name_kept(trip: Database, settings: Settings) -> None:
-    found = ask(trip, settings, user_id="test:ben", alternate_roles=True, parameters=ALL_RECENT)
+    found = ask(trip, settings, user_id="test:ben", alternate_roles=True, profile=ALL_RECENT)
     assert [(one.role, one.content) for one in found.messages[1:]] == [
         (
             "user",
@@ -273,7 +274,7 @@ def test_roles_take_turns_on_request_with_every_name_kept(trip: Database, settin
         ),
     ]
     # the other forms are the same
-    plain = ask(trip, settings, user_id="test:ben", parameters=ALL_RECENT)
+    plain = ask(trip, settings, user_id="test:ben", profile=ALL_RECENT)
     assert found.blocks[:-1] == plain.blocks[:-1]
 
 
@@ -287,7 +288,7 @@ def test_answers_of_several_bots_in_one_turn_are_told_apart(trip: Database, sett
             said(DAY + 3, "Other", "Sleep well.", role="assistant"),
         ],
     )
-    spoken = ask(trip, settings, alternate_roles=True, parameters=ALL_RECENT).messages
+    spoken = ask(trip, settings, alternate_roles=True, profile=ALL_RECENT).messages
     assert [one.role for one in spoken] == ["system", "user", "assistant", "user", "assistant", "user"]
     assert spoken[4].content == "Bot: Good night.\nOther: Sleep well."
     assert spoken[5].content == "how much did I pay?"

@@ -33,7 +33,7 @@ def test_a_message_that_is_better_only_by_its_length_comes_after_those_that_fit_
 def test_long_answers_of_an_agent_are_excerpted_about_the_question_and_short_ones_are_shown_too() -> None:
     answers = [hit(n, f"{LONG} Part {n}.", 9 - n, role="assistant") for n in range(3)]
     short = [hit(10 + n, f"note {n} on the harbour and its {n} boats", 6.0) for n in range(26)]
-    found = assembled("When does the ferry leave?", [*answers, *short], budget=1000, duplicate_jaccard=1.0)
+    found = assembled("When does the ferry leave?", [*answers, *short], budget=1000)
     shown = lines(found, "exchanges")
     cut = [line for line in shown if "…" in line]
     assert len(cut) == 3
@@ -84,7 +84,7 @@ def test_whatever_is_said_the_budget_is_kept_and_the_fence_holds(said: list[str]
 def test_talk_of_two_threads_at_once_keeps_the_budget() -> None:
     # their messages take turns, so each heading is there often
     hits = [hit(n, f"step number {n} of the work", 9 - n / 100, session=n % 2 + 1) for n in range(60)]
-    found = assembled("which step?", hits, budget=500, duplicate_jaccard=1.0)
+    found = assembled("which step?", hits, budget=500)
     assert len(lines(found, "exchanges")) > 10
     assert found.used_tokens == tokens.estimate_line(found.text) <= 500
 
@@ -159,7 +159,6 @@ def test_statements_and_summaries_leave_room_for_the_best_message() -> None:
             sessions=summaries,
             latest=CHATTER[:5],
             budget=budget,
-            duplicate_jaccard=1.0,
         )
         assert f"Ann: {best.candidate.text}" in lines(found, "exchanges")
     assert lines(found, "memories")
@@ -193,7 +192,7 @@ def test_profiles_whose_users_know_full_history_keep_it(profile: str) -> None:
 
 def test_recent_talk_takes_no_more_than_two_fifths_of_the_budget() -> None:
     for budget in (300, 800, 1500):
-        found = assembled("what about the boiler?", latest=CHATTER, budget=budget, history_yields=0)
+        found = assembled("what about the boiler?", latest=CHATTER, budget=budget, profile="agent")
         (tokens_of,) = [block.tokens for block in found.blocks if block.kind == "history"]
         assert 0.3 * budget < tokens_of <= 0.4 * budget
 

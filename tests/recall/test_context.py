@@ -156,11 +156,7 @@ def test_a_question_that_leans_on_what_was_just_said_is_searched_for_with_it(
     hit = next(hit for hit in found.explain.messages if hit.external_id == "h2")
     assert hit.components["words"] > 0
     assert "we take the plumber from Almada for 240 euros" in found.text
-    # it can be turned off, and what stands on its own feet does not lean
-    alone = ask(filled, settings, "And how much was that?", parameters={"brief_words": 0})
-    assert alone.explain is not None
-    assert alone.explain.brief == []
-    assert all(hit.components["words"] == 0 for hit in alone.explain.messages)
+    # what stands on its own feet does not lean
     whole = ask(filled, settings, "How much does the boat cost?")
     assert whole.explain is not None
     assert whole.explain.brief == []
@@ -376,9 +372,6 @@ def test_an_ask_without_history_and_memories_has_neither(filled: Database, setti
     ("fields", "field"),
     [
         ({"profile": "wild"}, "profile"),
-        ({"parameters": {"wild": 1}}, "parameters.wild"),
-        ({"parameters": {"sessions": "many"}}, "parameters.sessions"),
-        ({"parameters": {"duplicate_jaccard": 2}}, "parameters.duplicate_jaccard"),
         ({"question": "word " * 300, "budget_tokens": 50}, "budget_tokens"),
     ],
 )
@@ -566,18 +559,11 @@ def test_an_event_that_nobody_spoke_of_changes_nothing(filled: Database, setting
     assert not any(hit.components.get("date") for hit in asked.messages)
 
 
-@pytest.mark.parametrize(
-    ("question", "parameters"),
-    [
-        ("What did we say after the boat trip?", {"date": 0}),
-        ('who wrote "after the boat trip"?', {}),
-        ("who is the plumber?", {}),
-    ],
-)
+@pytest.mark.parametrize("question", ['who wrote "after the boat trip"?', "who is the plumber?"])
 def test_where_no_event_counts_none_is_looked_for(
-    filled: Database, settings: Settings, question: str, parameters: dict[str, float]
+    filled: Database, settings: Settings, question: str
 ) -> None:
-    why = ask(filled, settings, question, parameters=parameters).explain
+    why = ask(filled, settings, question).explain
     assert why is not None
     assert why.times == []
     assert "event" not in why.timings_ms

@@ -102,18 +102,11 @@ def test_a_search_and_a_context_ask_the_same_chat_by_one_kind_of_request(
 
 
 @pytest.mark.parametrize(
-    ("language", "words", "compared"),
-    [
-        ("english", 1.0, True),
-        ("german", 1.0, True),
-        ("chinese", 1.0, False),
-        ("chinese+english", 1.0, True),
-        # asked for nearness only, it gets what there is
-        ("chinese", 0.0, True),
-    ],
+    ("language", "compared"),
+    [("english", True), ("german", True), ("chinese", False), ("chinese+english", True)],
 )
 def test_where_the_model_knows_none_of_the_letters_only_words_are_searched(
-    filled: Database, settings: Settings, language: str, words: float, compared: bool
+    filled: Database, settings: Settings, language: str, compared: bool
 ) -> None:
     question = parsed(filled, settings, "我们什么时候去?")
     request, space = question.request, question.request.prelude.space
@@ -122,7 +115,6 @@ def test_where_the_model_knows_none_of_the_letters_only_words_are_searched(
     request = replace(
         request,
         prelude=replace(request.prelude, chat=chat, space=replace(space, model="all-MiniLM-L6-v2")),
-        weights=replace(request.weights, words=words),
     )
     question = replace(question, request=request)
     embedders = SpaceEmbedders(lambda _: DeterministicEmbedder())

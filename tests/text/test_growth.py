@@ -303,7 +303,7 @@ def times(text: str, language: str) -> object:
 READERS: dict[str, Callable[[str], object]] = {
     "one_line": truncate.one_line,
     "within_tokens": partial(truncate.within_tokens, tokens=100),
-    "brief": lambda text: followup.brief(asked("and it?"), [message(text)], message("").sent_at, 8),
+    "brief": lambda text: followup.brief(asked("and it?"), [message(text)], message("").sent_at),
     **{f"cues in {language}": partial(cue, language=language) for language in WRITTEN},
     "chunks": lambda text: chunking.split(text, limit=200, overlap=30),
     "days": lambda text: list(calendar.days(text, SAID)),

@@ -1,5 +1,6 @@
 """`backscroll dev eval` and `backscroll dev fit`: how much of the evidence is found, and by which weights."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,6 +11,7 @@ from ops import connection
 from ops.console.options import JsonOption
 from ops.dev.outcome import end, shown
 from schemas.errors import InvalidInput
+from schemas.payloads import ContextParameters, ContextQuery, parse_payload
 
 app = typer.Typer(
     rich_markup_mode="markdown",
@@ -25,21 +27,25 @@ FIT_EXAMPLES = (
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="NAME=VALUE", help="A parameter of the contexts; repeatable.", show_default=False
+        "--set",
+        metavar="NAME=VALUE",
+        help=f"A parameter of the contexts, repeatable: {', '.join(ContextParameters.model_fields)}.",
+        show_default=False,
     ),
 ]
 
 
-def read_parameters(given: Sequence[str] | None) -> dict[str, float]:
+def read_parameters(given: Sequence[str] | None) -> ContextParameters:
     """Read `name=value` of each. Raises `InvalidInput`."""
     found = {}
     for each in given or ():
         name, _, value = each.partition("=")
         try:
-            found[name] = float(value)
+            found[name] = json.loads(value)
         except ValueError as error:
-            raise InvalidInput(f"--set {each}: say a number, such as entity_hops=1", field="set") from error
-    return found
+            raise InvalidInput(f"--set {each}: say a number, such as messages=40", field="set") from error
+    # their errors name the field
+    return parse_payload(ContextQuery, {"chat_id": "eval", "query": "?", "parameters": found}).parameters
 
 
 @app.command(epilog="**Example:** backscroll dev eval memories --json")

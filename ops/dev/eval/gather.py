@@ -6,7 +6,6 @@ to that of `build_context`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from sqlalchemy import text
 
@@ -26,7 +25,7 @@ from pipeline.retrieval.sessions import RetrievedSession
 from pipeline.store import keyword_search
 from pipeline.text.truncate import one_line
 from schemas.context import Context
-from schemas.payloads import ContextQuery
+from schemas.payloads import ContextParameters, ContextQuery
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +124,7 @@ def gather(
     number: int,
     *,
     names_stay: bool = False,
-    parameters: Mapping[str, float] = MappingProxyType({}),
+    parameters: ContextParameters = ContextParameters(),  # noqa: B008 - it is frozen
     derived: Sequence[str] = DERIVED,
 ) -> Gathered:
     """Put a question to the bot as a message, and find everything for it.
@@ -140,7 +139,7 @@ def gather(
             chat_id=conversation.chat.chat_id,
             query=question.text,
             include_history=False,
-            parameters=dict(parameters),
+            parameters=parameters,
         )
         prepared, found = _found(backscroll, query, names_stay=names_stay)
     # it is ranked again anyway, and the scores of many hundred questions take a gigabyte

@@ -1,7 +1,7 @@
 """The evaluation over LoCoMo: fill, gather, count; and what each part of retrieval is worth, turned off."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ from ops.dev.eval.reference import ReferenceSummarizer
 from ops.dev.observe import Say, batches
 from ops.dev.shipped import DERIVED, Shipped
 from pipeline.ranking.model import Weights
-from pipeline.retrieval.profiles import parameters_for
 from schemas.errors import InvalidInput
 from schemas.messages import MessageIn
+from schemas.payloads import ContextParameters
 from schemas.settings import Settings
 
 BUDGETS = (800, 2000)
@@ -44,8 +44,8 @@ class Options:
     reference: bool = False
     # all conversations are one chat
     merged: bool = False
-    # of the contexts, by name
-    parameters: Mapping[str, float] = field(default_factory=dict)
+    # of the contexts
+    parameters: ContextParameters = field(default_factory=ContextParameters)
 
     @property
     def derived(self) -> Sequence[str]:
@@ -56,9 +56,8 @@ class Options:
 def locomo(folder: Path, settings: Settings, options: Options, progress: Say) -> dict[str, Any]:
     """Compute the tables of `measures.tables` over the conversations of a folder; more under `ablated`.
 
-    Raises `InvalidInput` when the folder holds none, or none of those asked for, and for an unknown parameter.
+    Raises `InvalidInput` when the folder holds none, or none of those asked for.
     """
-    parameters_for("balanced", options.parameters)
     conversations = [c for c in read(folder) if not options.only or c.name in options.only]
     if not conversations:
         raise InvalidInput(f"{folder} holds none of these conversations", field="only")
@@ -118,17 +117,13 @@ def parts() -> dict[str, Part]:
             one, BUDGETS, weights=replace(one.prepared.request.weights, **{weight: value})
         )
 
-    def with_parameters(**changed: Any) -> Part:
-        return lambda one: measured(
-            one, BUDGETS, parameters=replace(one.prepared.request.parameters, **changed)
-        )
-
     return {
         "vectors (all meaning)": by(lambda one: one.without_vectors()),
         "keywords (all words)": by(lambda one: one.without_words()),
-        **{field.name: without(field.name, 0.0) for field in fields(Weights)},
-        "session summaries": with_parameters(sessions=0),
-        "dropping duplicates": with_parameters(duplicate_jaccard=1.0),
+        **{weight.name: without(weight.name, 0.0) for weight in fields(Weights)},
+        "session summaries": lambda one: measured(
+            one, BUDGETS, parameters=replace(one.prepared.request.parameters, sessions=0)
+        ),
     }
 
 

@@ -1,6 +1,6 @@
 """The evaluation over chats of many kinds: fill, put each question to the bot, ask, and count beside plain search."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.resources.abc import Traversable
 from typing import Any, Literal
@@ -17,8 +17,9 @@ from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.eval.samples import ChatFacts, Part, SampleChat, SampleQuestion
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
-from pipeline.retrieval.profiles import parameters_for
+from pipeline.retrieval.profiles import profile_named
 from schemas.messages import MessageIn
+from schemas.payloads import ContextParameters
 from schemas.settings import Settings
 
 # Of a context, what was recalled: the question and the standing orders are not.
@@ -45,18 +46,18 @@ class Options:
     foreign: bool = False
     # nothing is embedded, neither messages nor questions
     words_only: bool = False
-    # of the contexts, and parameters that override its own, by name
+    # of the contexts, and what is changed of its parameters
     profile: str = "balanced"
-    parameters: Mapping[str, float] = field(default_factory=dict)
+    parameters: ContextParameters = field(default_factory=ContextParameters)
     folder: Traversable = samples.CHATS
 
 
 def chats(settings: Settings, options: Options, progress: Say) -> dict[str, Any]:
     """Compute the tables of `chat_measures.tables` in one fresh database; `details` lists each question.
 
-    Raises `InvalidInput` for an unknown chat, profile or parameter.
+    Raises `InvalidInput` for an unknown chat or profile.
     """
-    parameters_for(options.profile, options.parameters)
+    profile_named(options.profile)
     known = samples.catalogue(options.folder)
     chosen = samples.chosen(known, options.part, options.only)
     if options.foreign:
@@ -75,7 +76,7 @@ def chats(settings: Settings, options: Options, progress: Say) -> dict[str, Any]
     return found | {
         "chats": list(chosen),
         "profile": options.profile,
-        "parameters": dict(options.parameters),
+        "parameters": options.parameters.model_dump(exclude_none=True),
         "details": [asdict(one) for one in answered],
     }
 
@@ -159,7 +160,7 @@ def contexts(
     way: str,
     *,
     profile: str,
-    parameters: Mapping[str, float],
+    parameters: ContextParameters,
 ) -> WayResult:
     """Ask for the contexts of a question that was put as this message, and return what they found."""
     by_budget = {

@@ -17,8 +17,9 @@ from ops.dev.eval.run_chats import PlainSearch, contexts
 from ops.dev.eval.samples import SampleChat, SampleQuestion
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
-from pipeline.retrieval.profiles import parameters_for
+from pipeline.retrieval.profiles import profile_named
 from schemas.messages import MessageIn
+from schemas.payloads import ContextParameters
 from schemas.settings import Settings
 
 ALONE, GROUP = "alone", "group"
@@ -41,9 +42,9 @@ class Options:
     plain: bool = True
     # where embeddings are remembered for the next run; None: nowhere
     vectors: Path | None = None
-    # of the contexts, and parameters that override its own, by name
+    # of the contexts, and what is changed of its parameters
     profile: str = "balanced"
-    parameters: Mapping[str, float] = field(default_factory=dict)
+    parameters: ContextParameters = field(default_factory=ContextParameters)
     folder: Traversable = samples.CHATS
 
 
@@ -64,9 +65,9 @@ class AskedTwice:
 def evaluate(settings: Settings, options: Options, progress: Say) -> dict[str, Any]:
     """Compute the tables of `compared`, in one fresh database.
 
-    Raises `InvalidInput` for an unknown profile or parameter.
+    Raises `InvalidInput` for an unknown profile.
     """
-    parameters_for(options.profile, options.parameters)
+    profile_named(options.profile)
     chosen = [group.read(name, options.folder) for name in options.parts]
     built = group.build(chosen, options.messages, options.seed)
     asked = {name: part for name, part in built.parts.items() if not options.only or name in options.only}
@@ -96,7 +97,7 @@ def evaluate(settings: Settings, options: Options, progress: Say) -> dict[str, A
         "messages": len(built.messages),
         "people": built.people,
         "profile": options.profile,
-        "parameters": dict(options.parameters),
+        "parameters": options.parameters.model_dump(exclude_none=True),
         "details": [asdict(one) for one in answered],
     }
 

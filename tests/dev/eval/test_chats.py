@@ -24,6 +24,7 @@ from pipeline.clients.onnx import is_installed
 from pipeline.text.tokens import estimate
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
+from schemas.payloads import ContextParameters
 from schemas.settings import Settings
 from tests.conftest import message
 from tests.dev.eval import tiny
@@ -88,14 +89,14 @@ def test_a_part_and_single_chats_are_chosen_and_unknown_ones_refused(folder: Pat
     assert not by_words["ratios"]
     with pytest.raises(InvalidInput, match=r"no chat 'raft': see flat, office"):
         evaluate(folder, only=("raft",))
-    with pytest.raises(InvalidInput, match="no parameter 'wrods'"):
-        evaluate(folder, parameters={"wrods": 1})
     with pytest.raises(InvalidInput, match="profile must be one of balanced"):
         evaluate(folder, profile="balance")
 
 
 def test_another_profile_is_judged_with_its_own_parameters(folder: Path) -> None:
-    one = partial(evaluate, folder, only=("boat",), parameters={"history_tokens": 0, "memories": 0})
+    one = partial(
+        evaluate, folder, only=("boat",), parameters=ContextParameters(history_tokens=0, memories=0)
+    )
     assert one()["all"][OURS]["coverage"]["2000"] == 1
     assert one(profile="ask")["all"][OURS]["coverage"]["2000"] == 0
 

@@ -210,7 +210,10 @@ def test_the_command_names_what_it_does_not_know(tmp_path: Path) -> None:
         (["fit", "--fix", "charm"], "there is no feature 'charm'"),
         (["fit", "--only", "raft"], "there is no chat 'raft'"),
         (["eval", "chats", "--only", "raft"], "there is no chat 'raft'"),
-        (["eval", "chats", "--set", "charm=1"], "there is no parameter 'charm'"),
+        (
+            ["eval", "chats", "--set", "charm=1"],
+            "parameters: a question cannot change 'charm', only history_tokens, ",
+        ),
     ):
         run = backscroll("dev", *arguments, cwd=tmp_path)
         assert run.returncode == 2, run.stderr
