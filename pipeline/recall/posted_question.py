@@ -52,16 +52,9 @@ class PostedQuestion:
     def _asked(self) -> str:
         return addressing.said(self.questions.query, self.questions.language, self._names)
 
-    @cached_property
-    def _compared(self) -> dict[str, bool]:
-        """What was compared so far: a page is filled several times."""
-        return {}
-
     def _has_its_words(self, text: str) -> bool:
         asked = self._asked
         # what is much longer is something else, and most lacks its last word: neither need be taken apart
         if len(text) > 2 * len(asked) + 80 or asked.rpartition(" ")[2] not in text.casefold():
             return False
-        if text not in self._compared:
-            self._compared[text] = addressing.said(text, self.questions.language, self._names) == asked
-        return self._compared[text]
+        return addressing.said(text, self.questions.language, self._names) == asked

@@ -171,7 +171,6 @@ def choose_messages(
         candidate, value = hit.candidate, worth[hit.candidate.id]
         if not candidate.text.strip():
             continue
-        bag = Bag(candidate.text, frozenset(candidate.text.casefold().split()))
         if is_question(candidate):
             elsewhere.add(candidate.id)
             yield dropped(hit, "duplicate", "the question itself")
@@ -185,7 +184,9 @@ def choose_messages(
             yield dropped(hit, "cap", f"more than {parameters.messages_per_session} of one session")
         elif len(chosen) >= parameters.messages:
             yield dropped(hit, "cap", f"at most {parameters.messages} messages")
-        elif duplicates.is_said(bag, seen):
+        elif duplicates.is_said(
+            bag := Bag(candidate.text, frozenset(candidate.text.casefold().split())), seen
+        ):
             elsewhere.add(candidate.id)
             yield dropped(hit, "duplicate", "says the same as a better hit")
         else:
