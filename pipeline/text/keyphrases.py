@@ -80,13 +80,15 @@ def keyphrases(
         # the commonest words are short
         length = 1.0 if _is_unspaced(phrase.form) else min(0.6 + 0.08 * len(phrase.form), 1.2)
         rarity = 1 - math.log(phrase.outside + 1) / math.log(len(earlier) + 2)
-        return phrase.inside * rarity * noun * length
+        return (1 + math.log(phrase.inside)) * rarity * noun * length
 
     weights = {terms: weight(phrase) for terms, phrase in found.items()}
     topics: list[str] = []
     used: set[str] = set()
-    for terms in sorted(weights, key=lambda terms: -weights[terms]):
-        if weights[terms] < _MIN_WEIGHT or len(topics) == limit:
+    # what is said once comes last, however rare it is
+    heavy = [terms for terms, value in weights.items() if value >= _MIN_WEIGHT]
+    for terms in sorted(heavy, key=lambda terms: (found[terms].inside == 1, -weights[terms])):
+        if len(topics) == limit:
             break
         if used.isdisjoint(terms) and _is_whole(terms, found[terms]) and _names(found[terms].form, language):
             topics.append(found[terms].form[:_MAX_CHARS])
