@@ -107,8 +107,8 @@ def test_a_question_may_be_put_with_the_field_names_that_users_of_ask_know(house
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"sessionId": "a", "session_key": "b"}, ("sessionId", "session_key")),
-        ({"topKMems": 3, "top_k_memories": 4}, ("topKMems", "top_k_memories")),
+        ({"sessionId": "a", "session_key": "b"}, ("sessionId", "session_key", "differ")),
+        ({"topKMems": 3, "top_k_memories": 4}, ("topKMems", "top_k_memories", "differ")),
         ({"topKDocs": 101}, ("top_k_documents", "100")),
         ({"maxHistoryTokens": -1}, ("max_history_tokens", "0")),
     ],

@@ -96,25 +96,23 @@ def test_a_forwarded_authors_name_cannot_pass_for_another_line(
 
 
 @pytest.mark.parametrize("question", ["Which trains did the bot look for?", "京都"])
-def test_a_turn_that_only_calls_tools_is_found_and_shown(
+def test_a_turn_that_only_calls_tools_is_found_and_shown_and_one_with_a_text_says_that(
     database: Database, settings: Settings, rules: SessionPolicy, policy: Policy, question: str
 ) -> None:
-    turn = message(9, "", sender_name="Bot", role="assistant", metadata={"tool_calls": [TRAINS]})
     said(database, CHAT, ("Good morning", {}))
-    accept.accept(database, TENANT, CHAT, [turn])
-    do_all(database, rules, policy)
-    found = ask(database, settings, question, include_history=False)
-    assert "Bot: [find_trains(to=京都)]" in lines(found, "exchanges")
-
-
-def test_a_turn_with_a_text_says_that_and_what_is_no_call_says_nothing(
-    database: Database, settings: Settings
-) -> None:
+    turns = [
+        ("", [TRAINS]),
+        ("Ich suche Züge nach 京都, trains.", [TRAINS]),
+        ("", ["find_trains", {"args": {}}, 7]),
+    ]
     talk = [
-        message(0, "Ich sehe nach.", id="1", role="assistant", metadata={"tool_calls": [TRAINS]}),
-        message(1, "", id="2", role="assistant", metadata={"tool_calls": ["find_trains", {"args": {}}, 7]}),
+        message(9 + n, content, sender_name="Bot", role="assistant", metadata={"tool_calls": calls})
+        for n, (content, calls) in enumerate(turns)
     ]
     accept.accept(database, TENANT, CHAT, talk)
-    assert [line.partition(": ")[2] for line in lines(ask(database, settings, "und?"), "history")] == [
-        "Ich sehe nach."
+    do_all(database, rules, policy)
+    found = ask(database, settings, question, include_history=False)
+    assert [each for each in lines(found, "exchanges") if each.startswith("Bot")] == [
+        "Bot: [find_trains(to=京都)]",
+        "Bot: Ich suche Züge nach 京都, trains.",
     ]
