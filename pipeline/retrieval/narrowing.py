@@ -1,11 +1,14 @@
 """Narrow a search to the few sessions that fit a question: no messages but theirs are compared and ranked.
 
-A session fits by half the share of the question's words that it holds, each weighed by its rarity (BM25's idf), plus
-the cosine of its summary, or of its best message as long as it has none. `min_similarity` is compared with that.
+A session's score is the score of its best message as a share of the best of all, plus a quarter of each of the four
+parts that `narrowed_search` finds it by. It fits by half the share of the question's words that it holds, each weighed
+by its rarity (BM25's idf), plus the cosine of its summary, or of its best message as long as it has none:
+`min_similarity` is compared with that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -17,12 +20,14 @@ from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.sessions import RetrievedSession, load_sessions
 from pipeline.store import narrowed_search
 from pipeline.store.memory_candidates import MemoryScope
-from pipeline.store.narrowed_search import FoundSession, Narrowed, SessionsAsked
+from pipeline.store.narrowed_search import Narrowed, SessionsAsked
 
-# Sessions after the chosen ones that may be related to them.
-RELATED_CONSIDERED = 12
+# Sessions after the chosen ones that are looked into, too, and those that may be related to them.
+LOOKED_BEYOND, RELATED_CONSIDERED = 5, 12
 # Of each session the messages nearest to the question that are ranked.
 MESSAGES = 12
+# What the parts of a session's own count where its best message counts 1.
+OWN = 0.25
 # What all the words of a question count where a cosine counts itself.
 WORDS = 0.5
 
@@ -46,7 +51,7 @@ def narrow(
     messages: int = MESSAGES,
     memories: MemoryScope | None = None,
 ) -> Narrowing:
-    """Look into the best `sessions` and choose those of them that fit by `min_fit`; the best first."""
+    """Choose those of the best `sessions` that fit by `min_fit`; the best first."""
     request, terms = query.request, replace(query.terms, memories=memories)
     asked = SessionsAsked(
         session_id=request.session_id,
@@ -54,7 +59,7 @@ def narrow(
         until=request.filter.until,
         times=terms.spans,
         most=sessions + RELATED_CONSIDERED,
-        looked_into=sessions,
+        looked_into=sessions + LOOKED_BEYOND,
         messages=messages,
     )
     found = [
@@ -71,41 +76,52 @@ def narrow(
         for each in terms.queries
     ]
     ranking = ranking_of(query, narrowed_candidates(connection, request, terms, found))
-    inside = {hit.candidate.session for hit in ranking.hits}
-    held = terms_by_session(ranking.hits)
-    nearest: dict[int, float] = {}
-    for candidate in (hit.candidate for hit in ranking.hits):
-        nearest[candidate.session] = max(nearest.get(candidate.session, 0.0), candidate.best_cosine or 0.0)
-
-    def fit(session: FoundSession) -> float:
-        words = share_of_words(
-            held.get(session.id, set()) | set(session.held), terms.lexemes, ranking.found.statistics
-        )
-        return WORDS * words + (nearest.get(session.id, 0.0) if session.cosine is None else session.cosine)
-
-    best = _merged(found)
-    fits = {each.id: fit(each) for each in best}
-    loaded = load_sessions(connection, [(each.id, each.score, each.parts) for each in best])
-    loaded = [replace(each, fit=fits[each.id]) for each in loaded]
-    looked = [each for each in loaded if each.id in inside][:sessions]
-    chosen = [each for each in looked if each.fit >= min_fit]
+    ranking = ranking._replace(hits=list(allowed(connection, query, ranking.hits)))
+    scored = _scored(query, ranking, found)
+    fit = {each.id: each.fit for each in scored}
+    loaded = [
+        replace(each, fit=fit[each.id])
+        for each in load_sessions(connection, [(each.id, each.score, each.parts) for each in scored])
+    ]
+    chosen = [each for each in loaded[:sessions] if each.fit >= min_fit]
     taken = {each.id for each in chosen}
     return Narrowing(
         chosen=chosen,
         others=[each for each in loaded if each.id not in taken],
-        ranking=ranking._replace(
-            hits=[hit for hit in allowed(connection, query, ranking.hits) if hit.candidate.session in taken]
-        ),
+        ranking=ranking._replace(hits=[hit for hit in ranking.hits if hit.candidate.session in taken]),
     )
 
 
-def _merged(found: Sequence[Narrowed]) -> list[FoundSession]:
-    """Return the sessions that the question or another query finds, each by its best score, best first."""
-    own, *others = found
-    best = {each.id: each for each in own.sessions}
-    for session in (session for each in others for session in each.sessions):
-        parts = {name: OTHER_QUERY_WEIGHT * value for name, value in session.parts.items()}
-        other = replace(session, parts=parts)
-        if session.id not in best or best[session.id].score < other.score:
-            best[session.id] = other
-    return sorted(best.values(), key=lambda each: (-each.score, -each.id))
+class _Scored(NamedTuple):
+    """A session, the parts of its score, and how well it fits."""
+
+    id: int
+    parts: Mapping[str, float]
+    fit: float
+
+    @property
+    def score(self) -> float:
+        return sum(self.parts.values())
+
+
+def _scored(query: PreparedQuery, ranking: Ranking, found: Sequence[Narrowed]) -> list[_Scored]:
+    """Score what each query found, best first; a session counts by the query that it fits best."""
+    held, own = terms_by_session(ranking.hits), ranking.found.statistics
+    cosines: dict[int, float] = {}
+    best: dict[int, float] = {}
+    for hit in ranking.hits:
+        session = hit.candidate.session
+        best.setdefault(session, max(hit.score, 0.0))
+        cosines[session] = max(cosines.get(session, 0.0), hit.candidate.best_cosine or 0.0)
+    top = max(best.values(), default=0.0) or 1.0
+    scored: dict[int, _Scored] = {}
+    for each, statistics, of_query in zip(query.terms.queries, (own, *own.others), found, strict=True):
+        weight = 1.0 if statistics is own else OTHER_QUERY_WEIGHT
+        for row in of_query.sessions:
+            parts = {name: weight * OWN * value for name, value in row.parts.items()}
+            words = share_of_words(held.get(row.id, set()) | set(row.held), each.lexemes, statistics)
+            cosine = cosines.get(row.id, 0.0) if row.cosine is None else row.cosine
+            fit = weight * (WORDS * words + cosine)
+            if row.id not in scored or scored[row.id].fit < fit:
+                scored[row.id] = _Scored(row.id, parts | {"best_message": best.get(row.id, 0.0) / top}, fit)
+    return sorted(scored.values(), key=lambda each: (-each.score, -each.id))

@@ -56,17 +56,12 @@ class FoundSession:
     """A session, with what speaks for it."""
 
     id: int
-    # the parts of its score, each from 0 to 1: `words`, `meaning`, `affinity` and `time`
+    # what it is found by, each from 0 to 1: `words`, `meaning`, `affinity` and `time`
     parts: Mapping[str, float]
     # of its summary to the question; None: it has none
     cosine: float | None
     # the question's lexemes in its summary
     held: Sequence[str]
-
-    @property
-    def score(self) -> float:
-        """The sum of the parts."""
-        return sum(self.parts.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +150,7 @@ def search(
 ) -> Narrowed:
     """Find the sessions of a scope that fit lexemes and a vector best, and messages inside the best of them.
 
-    A session's score is the sum of its parts: the share of the best BM25, over all that was said in it; the share of
+    Sessions are found by the sum of four parts: the share of the best BM25, over all that was said in one; the share of
     the best cosine above the mean, of its summary; the asker's affinity to those who spoke there; and 1 if the question
     names its time. The scope has so many `messages`, of `mean_size` distinct lexemes.
     """
