@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, MutableMapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from threading import Lock
 from time import monotonic
 
 import structlog
@@ -74,6 +75,28 @@ class Outcome:
     follows: frozenset[str] = frozenset()
 
 
+class _OneAtATime:
+    """Lets a process try one row at a time whose worker died: it may kill the threads beside it as well.
+
+    Two that were abandoned together would be claimed together, and an innocent one would be given up with the other.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._until = Lock(), 0.0
+
+    def begin(self, seconds: float) -> bool:
+        """Tell whether one may be tried now; for so long nobody else may, unless `end` is called before."""
+        with self._lock:
+            may = monotonic() >= self._until
+            self._until = monotonic() + seconds if may else self._until
+            return may
+
+    def end(self) -> None:
+        self._until = 0.0
+
+
+_suspects = _OneAtATime()
+
 Handler = Callable[[str, Sequence[Claim]], Set[str]]
 """Do and finish one tenant's claims; return the kinds of jobs that are due now."""
 
@@ -94,23 +117,32 @@ def run(
     that one bad row takes no other with it. Tenants whose turn has not come after half of the lease are left for
     another run. Only errors of the statements here (Postgres is away) are raised.
     """
-    with database.maintenance() as connection:
-        claimed = store_claims.claim(
-            connection,
-            kind,
-            batch=policy.batch,
-            lease_seconds=policy.lease_seconds,
-            max_attempts=policy.max_attempts,
-            after=turns.get(kind) if turns is not None else None,
-        )
-    if turns is not None:
-        turns[kind] = claimed.turn
-    claims = [Claim(**row._mapping) for row in claimed.rows]
-    # tenants with few rows go first: a tenant's flood fills the batch, and takes long
-    share = Counter(claim.tenant_id for claim in claims)
-    claims.sort(key=lambda c: (share[c.tenant_id], c.tenant_id, c.priority, c.key))
-    with holding(claims):
-        done = _do_all(database, kind, claims, handler, policy)
+    takes_abandoned = _suspects.begin(policy.lease_seconds)
+    try:
+        with database.maintenance() as connection:
+            claimed = store_claims.claim(
+                connection,
+                kind,
+                batch=policy.batch,
+                lease_seconds=policy.lease_seconds,
+                max_attempts=policy.max_attempts,
+                after=turns.get(kind) if turns is not None else None,
+                takes_abandoned=takes_abandoned,
+            )
+        if turns is not None:
+            turns[kind] = claimed.turn
+        claims = [Claim(**row._mapping) for row in claimed.rows]
+        if takes_abandoned and not any(claim.abandoned for claim in claims):
+            _suspects.end()
+            takes_abandoned = False
+        # tenants with few rows go first: a tenant's flood fills the batch, and takes long
+        share = Counter(claim.tenant_id for claim in claims)
+        claims.sort(key=lambda c: (share[c.tenant_id], c.tenant_id, c.priority, c.key))
+        with holding(claims):
+            done = _do_all(database, kind, claims, handler, policy)
+    finally:
+        if takes_abandoned:
+            _suspects.end()
     return replace(done, more=claimed.more or done.more)
 
 

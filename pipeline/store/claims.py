@@ -179,14 +179,19 @@ def claim(
     lease_seconds: float,
     max_attempts: int,
     after: Turn | None = None,
+    takes_abandoned: bool = True,
 ) -> Claimed:
-    """Claim up to `batch` due jobs of a kind under a lease: live ones first, fair by tenant and chat (maintenance)."""
+    """Claim up to `batch` due jobs of a kind under a lease: live ones first, fair by tenant and chat (maintenance).
+
+    One whose lease ran out goes before all, and comes alone.
+    """
     after = after or Turn()
     given = {"kind": kind, "lease": lease_seconds}
     run(connection, _PLANNED)
-    abandoned = run(connection, _CLAIM_ABANDONED, **given, max_attempts=max_attempts).all()
-    if abandoned:
-        return Claimed(rows=abandoned, more=True, turn=after)
+    if takes_abandoned:
+        abandoned = run(connection, _CLAIM_ABANDONED, **given, max_attempts=max_attempts).all()
+        if abandoned:
+            return Claimed(rows=abandoned, more=True, turn=after)
     oldest = run(connection, _OLDEST, kind=kind, batch=batch).all()
     if not oldest:
         return Claimed(rows=[], more=False, turn=after)

@@ -226,6 +226,33 @@ def test_a_tenant_with_a_flood_does_not_starve_a_small_one(database: Database) -
     assert sorted(tenants) == ["loud"] * 9 + ["quiet"]
 
 
+def test_two_rows_that_may_have_killed_their_worker_are_never_tried_beside_each_other(
+    database: Database,
+) -> None:
+    # Given two rows of two kinds that were under way in one process when it died
+    owe(database, "session:7", kind="summarize")
+    owe(database, "memory:好", kind="extract")
+    with database.maintenance() as connection:
+        for kind in ("summarize", "extract"):
+            assert store_claims.claim(connection, kind, batch=1, lease_seconds=60, max_attempts=3).rows
+    pass_time(database)
+    owe(database, "memory:нова", kind="extract")
+    beside: list[runner.Outcome] = []
+
+    def try_the_first(tenant: str, claims: Sequence[Claim]) -> Set[str]:
+        # When a thread beside it looks for work
+        beside.append(runner.run(database, "extract", done(database), POLICY))
+        beside.append(runner.run(database, "extract", done(database), POLICY))
+        return done(database)(tenant, claims)
+
+    assert runner.run(database, "summarize", try_the_first, POLICY).finished == 1
+    # Then it gets what is new, and not what might kill the first, or be killed by it again
+    assert [outcome.claimed for outcome in beside] == [1, 0]
+    assert row(database, "memory:好")["attempts"] == 1
+    # and once the first has ended the other one is tried
+    assert runner.run(database, "extract", done(database), POLICY).finished == 1
+
+
 def test_tenants_whose_turn_has_not_come_by_half_of_the_lease_are_left_for_another_run(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
