@@ -53,7 +53,7 @@ def test_what_is_placed_is_read_once_and_ranking_takes_it_from_there(said: Datab
             connection, Scope(chat_id="test:1", language="english"), ids, 2, [], [None]
         )
     # what is missing is read at the question
-    assert {external_id: flags is None for _, external_id, *_, flags, _ in rows} == {
+    assert {external_id: flags is None for _, external_id, *_, flags, _, _ in rows} == {
         name: message_cues.read(each, "english").asks == 1 for name, each in TEXTS.items()
     }
 

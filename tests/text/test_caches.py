@@ -126,11 +126,11 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
         "pipeline.store.candidate_rows._candidates",
         "pipeline.store.catalog.expected",
         "pipeline.store.memory_candidates._statement",
+        "pipeline.store.narrowed_search._statement",
         "pipeline.store.prelude._statement",
         "pipeline.store.statements._for_psycopg",
         "pipeline.store.trips._numbered",
         "pipeline.store.vector_search._nearest",
-        "pipeline.store.vector_search._of_sessions",
     }
 
 
