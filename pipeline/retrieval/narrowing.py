@@ -25,7 +25,7 @@ from pipeline.store.narrowed_search import Narrowed, SessionsAsked
 # Sessions after the chosen ones that are looked into, too, and those that may be related to them.
 LOOKED_BEYOND, RELATED_CONSIDERED = 5, 12
 # Of each session the messages nearest to the question that are ranked.
-MESSAGES = 12
+MESSAGES = 8
 # What the parts of a session's own count where its best message counts 1.
 OWN = 0.25
 # What all the words of a question count where a cosine counts itself.
