@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
+from functools import cache
 
 from pipeline.recall import worth
 from pipeline.recall.pack import Line
@@ -70,10 +71,13 @@ def choose(
     """
     kept: Counter[str] = Counter()
     seen: dict[str, dict[int, list[Bag]]] = {"memory": {}, "document": {}}
-    said: dict[int, list[Bag]] = {}
-    for content in messages.values():
-        bag = _bag_of(content)
-        said.setdefault(len(bag.words), []).append(bag)
+
+    @cache
+    def said() -> Mapping[int, Sequence[Bag]]:
+        bags: dict[int, list[Bag]] = {}
+        for bag in map(_bag_of, messages.values()):
+            bags.setdefault(len(bag.words), []).append(bag)
+        return bags
 
     def dropped(memory: RetrievedMemory, reason: DropReason, detail: str) -> Dropped:
         return Dropped(kind="memory", id=memory.id, reason=reason, detail=detail)
@@ -90,7 +94,7 @@ def choose(
             yield dropped(memory, "below_minimum", f"worth {value:.2f}, below {limit:g}")
         elif kind == "memory" and not messages.keys().isdisjoint(memory.evidence):
             yield dropped(memory, "duplicate", "a message that says it is shown")
-        elif kind == "memory" and duplicates.is_said(bag, said):
+        elif kind == "memory" and duplicates.is_said(bag, said()):
             yield dropped(memory, "duplicate", "says the same as a message that is shown")
         elif duplicates.is_said(bag, seen[kind]):
             better = "passage" if kind == "document" else "memory"

@@ -212,7 +212,7 @@ def choose_messages(
 
 def _is_unlike(hit: Scored, scale: Scale, minimum: float) -> bool:
     """Tell whether a message is less similar to the question than it must be; what it quotes needs no similarity."""
-    similarity = scale.similarity(hit.candidate.best_cosine)
+    similarity = scale.similarity(hit.candidate.best_cosine) if minimum else None
     quoted = hit.parts.get("phrase", 0.0) > 0 or hit.parts.get("exact", 0.0) > 0
     return similarity is not None and similarity < minimum and not quoted
 
