@@ -104,8 +104,7 @@ def chats_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
 
 def _precision_table(precision: Mapping[str, Any], way: str) -> Table:
     """Show how much of the contexts is about the question, at both budgets; by groups at the larger one."""
-    heads = ["used", "tokens", "no recent", "headings", "summaries", "memories", "first line"]
-    heads += ["best three", "fell back", "no answer"]
+    heads = ["used", "tokens", "no recent", "headings", "summaries", "memories", "first line", "no answer"]
     table = _table(f"What contexts of {way} show; shares in %", ("", "budget"), heads)
     every = precision["all"][way]
     largest = max(every, key=int)
@@ -115,7 +114,7 @@ def _precision_table(precision: Mapping[str, Any], way: str) -> Table:
     for name, budget, found in rows:
         shares = [found["tokens"], found["tokens_without_history"]]
         shares += [found[kind]["share"] for kind in ("headings", "summaries", "memories")]
-        shares += [found["first_line"], found["best_three"]["share"], found["fell_back"]]
+        shares.append(found["first_line"])
         table.add_row(
             name,
             f"{int(budget):,}",
@@ -123,11 +122,13 @@ def _precision_table(precision: Mapping[str, Any], way: str) -> Table:
             *("–" if share is None else _tenths(share) for share in shares),
             _whole(found["without_answer"]["used_tokens"]),
         )
+    three, fell_back = every[largest]["best_three"]["share"], every[largest]["fell_back"]
     table.caption = (
         "Used: tokens of a context; no answer: of one for a question that has none. Tokens: of the lines shown, those\n"
         "in evidence or within two messages of it; no recent: without recent talk. Headings, summaries: whose session\n"
         "holds evidence. Memories: learned from such messages. First line: of the messages found and the memories.\n"
-        "Best three: of the messages found, those in a session that holds evidence."
+        f"Of the best three messages of all questions {'–' if three is None else _tenths(three)} % lie in a session "
+        f"with evidence; {'–' if fell_back is None else _tenths(fell_back)} % fell back to the whole chat."
     )
     return table
 
