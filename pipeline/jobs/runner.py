@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, MutableMapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from threading import Lock
 from time import monotonic
 
 import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.jobs import failures
+from pipeline.jobs import failures, suspects
 from pipeline.store import claims as store_claims
 from pipeline.store import counters, jobs
 from pipeline.store.claims import Turn
@@ -75,28 +74,6 @@ class Outcome:
     follows: frozenset[str] = frozenset()
 
 
-class _OneAtATime:
-    """Lets a process try one row at a time whose worker died: it may kill the threads beside it as well.
-
-    Two that were abandoned together would be claimed together, and an innocent one would be given up with the other.
-    """
-
-    def __init__(self) -> None:
-        self._lock, self._until = Lock(), 0.0
-
-    def begin(self, seconds: float) -> bool:
-        """Tell whether one may be tried now; for so long nobody else may, unless `end` is called before."""
-        with self._lock:
-            may = monotonic() >= self._until
-            self._until = monotonic() + seconds if may else self._until
-            return may
-
-    def end(self) -> None:
-        self._until = 0.0
-
-
-_suspects = _OneAtATime()
-
 Handler = Callable[[str, Sequence[Claim]], Set[str]]
 """Do and finish one tenant's claims; return the kinds of jobs that are due now."""
 
@@ -117,7 +94,7 @@ def run(
     that one bad row takes no other with it. Tenants whose turn has not come after half of the lease are left for
     another run. Only errors of the statements here (Postgres is away) are raised.
     """
-    takes_abandoned = _suspects.begin(policy.lease_seconds)
+    takes_abandoned = suspects.begin(policy.lease_seconds)
     try:
         with database.maintenance() as connection:
             claimed = store_claims.claim(
@@ -133,7 +110,7 @@ def run(
             turns[kind] = claimed.turn
         claims = [Claim(**row._mapping) for row in claimed.rows]
         if takes_abandoned and not any(claim.abandoned for claim in claims):
-            _suspects.end()
+            suspects.end()
             takes_abandoned = False
         # tenants with few rows go first: a tenant's flood fills the batch, and takes long
         share = Counter(claim.tenant_id for claim in claims)
@@ -142,7 +119,7 @@ def run(
             done = _do_all(database, kind, claims, handler, policy)
     finally:
         if takes_abandoned:
-            _suspects.end()
+            suspects.end()
     return replace(done, more=claimed.more or done.more)
 
 
