@@ -82,7 +82,8 @@ def keyphrases(
         rarity = 1 - math.log(phrase.outside + 1) / math.log(len(earlier) + 2)
         return (1 + math.log(phrase.inside)) * rarity * noun * length
 
-    weights = {terms: weight(phrase) for terms, phrase in found.items()}
+    # what is said once is no phrase of several words
+    weights = {terms: weight(each) for terms, each in found.items() if each.times > 1 or not terms[1:]}
     topics: list[str] = []
     used: set[str] = set()
     # what is said once comes last, however rare it is
