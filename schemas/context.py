@@ -118,7 +118,7 @@ class Explanation(Frozen):
     """Words of recent messages that were added to the question."""
     fell_back: bool = False
     """Whether the whole scope was searched, because narrowing found nothing good enough."""
-    combined_by: dict[Literal["message", "session", "memory"], Literal["sum", "mean", "product"]] = Field(
+    combined_by: dict[Literal["message", "session", "memory"], Literal["sum", "product"]] = Field(
         default_factory=dict
     )
     """How the components of a hit of each kind make its score."""

@@ -173,7 +173,7 @@ class ContextParameters(Frozen):
     min_similarity: Share | None = None
     """Less similar messages are left out: 0.5 is the average message of the chat, 1 the best one."""
     min_session_fit: Share | None = None
-    """Look only into the best sessions if the first fits this well; 0: never."""
+    """Look only into the best sessions, and show those that fit this well; 0: search everything."""
     daily_decay: Share | None = None
     """What remains of a message's score after a day."""
     mmr_lambda: Share | None = None

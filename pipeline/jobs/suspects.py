@@ -1,7 +1,7 @@
-"""Let a process try one row at a time whose worker died: it may kill the threads beside it as well.
+"""Let a process retry one job at a time of those whose worker died: each may kill the threads beside it as well.
 
-Two that were under way together when their process died come back together. Tried beside each other again, an innocent
-one would be given up with the other.
+Jobs that were under way together when their process died become due together. Retried beside each other, an innocent
+one would be given up with the one that kills.
 """
 
 from threading import Lock
@@ -12,7 +12,7 @@ _until = 0.0
 
 
 def begin(seconds: float) -> bool:
-    """Tell whether one may be tried now; for so long no other may in this process, unless `end` is called before."""
+    """Tell whether one may be retried now; no other may for so many seconds in this process, unless `end` is called."""
     global _until
     with _lock:
         may = monotonic() >= _until
@@ -22,6 +22,6 @@ def begin(seconds: float) -> bool:
 
 
 def end() -> None:
-    """Let the next one be tried."""
+    """Let the next one be retried."""
     global _until
     _until = 0.0

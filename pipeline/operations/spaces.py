@@ -196,7 +196,7 @@ def require_complete(database: Database, tenant_ids: Sequence[str], space: Embed
 
 
 def _index(owner: Engine, space: EmbeddingSpace) -> None:
-    """Build the indexes of a space, concurrently, that the active one has, as so many vectors are searched."""
+    """Build, concurrently, those indexes of a space that the active one has."""
     with _autocommit(owner) as connection:
         active = vectors.active_space(connection)
         for kind in vectors.INDEXED:

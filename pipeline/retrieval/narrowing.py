@@ -48,7 +48,6 @@ def narrow(
     *,
     sessions: int,
     min_fit: float,
-    messages: int = MESSAGES,
     memories: MemoryScope | None = None,
 ) -> Narrowing:
     """Choose those of the best `sessions` that fit by `min_fit`; the best first."""
@@ -60,7 +59,7 @@ def narrow(
         times=terms.spans,
         most=sessions + RELATED_CONSIDERED,
         looked_into=sessions + LOOKED_BEYOND,
-        messages=messages,
+        messages=MESSAGES,
     )
     found = [
         narrowed_search.search(

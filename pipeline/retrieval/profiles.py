@@ -30,7 +30,7 @@ class Parameters:
     entity_hops: int = 0
     # on the scale of `pipeline.ranking.similarity`
     min_similarity: float = 0.0
-    # see `pipeline.retrieval.sessions`
+    # see `pipeline.retrieval.narrowing`
     min_session_fit: float = 0.0
     daily_decay: float = 1.0
     mmr_lambda: float = 1.0

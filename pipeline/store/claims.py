@@ -183,7 +183,7 @@ def claim(
 ) -> Claimed:
     """Claim up to `batch` due jobs of a kind under a lease: live ones first, fair by tenant and chat (maintenance).
 
-    One whose lease ran out goes before all, and comes alone.
+    A job whose lease ran out is claimed first, by itself.
     """
     after = after or Turn()
     given = {"kind": kind, "lease": lease_seconds}
