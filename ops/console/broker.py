@@ -2,13 +2,18 @@
 
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ops import connection
 from schemas.errors import QueueUnavailable, SettingsError, WritesRefused
 from schemas.settings import Settings
 
+if TYPE_CHECKING:
+    from celery import Celery
+
 # Live workers answer within milliseconds.
 ANSWER_SECONDS = 1.0
+POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +55,7 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
             lengths = {name: length(app, queue.full_name) for name, queue in QUEUES.items()}
             swept = seconds_since_sweep(app)
             waited = oldest_payload_seconds(app)
-            answers = (app.control.inspect(timeout=ANSWER_SECONDS).active_queues() or {}) if workers else {}
+            answers = _queues_of_workers(app) if workers else {}
     except (OperationalError, RedisError) as error:
         return QueueStatus(problem=problem or f"Redis does not do what is asked: {error}", queues={})
     if workers:
@@ -66,3 +71,10 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
         swept_seconds_ago=swept,
         accept_seconds=waited if lengths[ACCEPT.name] else 0.0,
     )
+
+
+def _queues_of_workers(app: "Celery") -> dict[str, list[dict[str, str]]]:
+    # One of the pool may still hold what Redis said when it became a replica, and fail with it now. To close one waits
+    # for its last poll, by default a second.
+    with app.connection_for_write(transport_options={"polling_interval": POLL_SECONDS}) as own:
+        return app.control.inspect(timeout=ANSWER_SECONDS, connection=own).active_queues() or {}
