@@ -98,7 +98,7 @@ class LocalBackend:
     def context(self, query: ContextQuery) -> Context:
         from pipeline.clients.factory import make_reranker
         from pipeline.recall import build_context
-        from pipeline.retrieval.hyde import make_gateway
+        from pipeline.recall.hyde import make_gateway
 
         return build_context(
             self.database,
@@ -112,7 +112,7 @@ class LocalBackend:
 
     def search(self, query: SearchQuery) -> SearchResult:
         from pipeline.recall import search
-        from pipeline.retrieval.hyde import make_gateway
+        from pipeline.recall.hyde import make_gateway
 
         # exact search needs no model
         embedder = None if query.mode == "exact" else self._embedders()
@@ -126,7 +126,7 @@ class LocalBackend:
         )
 
     def search_memories(self, query: MemoryQuery) -> MemoryResult:
-        from pipeline.retrieval.memory_query import search_memories
+        from pipeline.recall.memory_query import search_memories
 
         return search_memories(self.database, self.settings.tenant, query, embedder=self._embedders())
 

@@ -1,7 +1,7 @@
 """Load and write the texts that are embedded: a short header that says where they come from, and the content.
 
 A message's header is only its speaker, and a question is embedded without the names of people in the chat
-(`pipeline.question.parse`): a name in the question ranks short messages with little else than that name first, and
+(`pipeline.recall.ask.parse`): a name in the question ranks short messages with little else than that name first, and
 words that all headers share make messages more alike. A session, one in place of many messages, has the whole header.
 """
 

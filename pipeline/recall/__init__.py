@@ -1,10 +1,12 @@
-"""The context for a bot's answer: retrieve, rank, assemble. The module that bots import.
+"""From a question to its context: ask, find, rank, choose, pack. The module that bots import.
 
     from pipeline.recall import build_context, more, search
 
-`build_context` makes what a bot puts before its model when it must answer. `search` (`pipeline.retrieval.search`) finds
-messages or sessions in one of five modes. `more` (`pipeline.retrieval.paging`) fetches the messages around those that
-an earlier answer showed. All three take the process's own `Database`, `Embedder` and `Settings` (`ops/guide/bots.md`).
+`build_context` makes what a bot puts before its model when it must answer. Each stage is a package here and returns a
+value that nothing changes afterwards: `Ask`, `CandidateSet`, `Ranked`, `Chosen`, `Context`. `search`
+(`pipeline.recall.search_modes`) finds messages or sessions in one of five modes. `more` (`pipeline.recall.paging`)
+fetches the messages around those that an earlier answer showed. All three take the process's own `Database`, `Embedder`
+and `Settings` (`ops/guide/bots.md`).
 """
 
 from time import monotonic
@@ -13,14 +15,14 @@ from pipeline.clients.by_space import Embedding
 from pipeline.clients.protocols import Reranker
 from pipeline.clients.tokenizers import tokenizer_for
 from pipeline.llm.gateway import Gateway
-from pipeline.recall import query_log
-from pipeline.recall.build import assemble, question_block
-from pipeline.retrieval import hyde
-from pipeline.retrieval.gather import gather_result
-from pipeline.retrieval.paging import more
-from pipeline.retrieval.prepare import parse_question, prepare_query
-from pipeline.retrieval.request import Stopwatch, for_context
-from pipeline.retrieval.search import search
+from pipeline.recall import hyde, query_log
+from pipeline.recall.ask.ask import parse_question
+from pipeline.recall.ask.request import Stopwatch, for_context
+from pipeline.recall.find_and_rank import find_and_rank
+from pipeline.recall.pack.build import assemble, question_block
+from pipeline.recall.paging import more
+from pipeline.recall.prepare import prepare_query
+from pipeline.recall.search_modes import search
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.payloads import ContextQuery
@@ -51,15 +53,15 @@ def build_context(
     question_block(query, budget, tokenizer)
     with database.tenant(tenant_id, keeps_plans=True) as connection:
         parsed = parse_question(connection, for_context(connection, query, settings))
-    prepared = prepare_query(database, tenant_id, parsed, embedder, stopwatch)
+    ask = prepare_query(database, tenant_id, parsed, embedder, stopwatch)
     if query.hyde:
-        prepared = hyde.widened(database, tenant_id, prepared, embedder, gateway, stopwatch)
-    found = gather_result(database, tenant_id, prepared, stopwatch, reranker)
+        ask = hyde.widened(database, tenant_id, ask, embedder, gateway, stopwatch)
+    ranked = find_and_rank(database, tenant_id, ask, stopwatch, reranker)
     with stopwatch.timed("assemble"):
-        context = assemble(query, prepared, found, budget, tokenizer)
+        context = assemble(query, ask, ranked, budget, tokenizer)
     with stopwatch.timed("note"):
-        counts = {"context_seconds": monotonic() - started, "sessions_retrieved": len(found.sessions)}
-        if not query_log.record(database, tenant_id, query, context, prepared, settings, counts):
+        counts = {"context_seconds": monotonic() - started, "sessions_retrieved": len(ranked.sessions)}
+        if not query_log.record(database, tenant_id, query, context, ask, settings, counts):
             context.degraded.append(
                 "query_log: this context is not recorded, and an answer to it cannot be reported"
             )

@@ -18,7 +18,7 @@ from pipeline.jobs.failures import reason_of
 from pipeline.memories import statements
 from pipeline.people import suppression
 from pipeline.people.suppression import Named, stopped
-from pipeline.retrieval.prepare import PreparedQuery
+from pipeline.recall.ask.ask import Ask
 from pipeline.store import chats, counters, memories, rollups
 from pipeline.store import query_log as log_rows
 from pipeline.store import suppression as suppression_rows
@@ -69,7 +69,7 @@ def record(
     tenant_id: str,
     query: ContextQuery,
     context: Context,
-    prepared: PreparedQuery,
+    prepared: Ask,
     settings: Settings,
     counts: Mapping[str, float],
 ) -> bool:
@@ -114,7 +114,7 @@ def record(
     return True
 
 
-def _row(query: ContextQuery, context: Context, prepared: PreparedQuery, seconds: float) -> dict[str, Any]:
+def _row(query: ContextQuery, context: Context, prepared: Ask, seconds: float) -> dict[str, Any]:
     """Return the row of a context for the log."""
     tokens, chars = by_source(context)
     return {

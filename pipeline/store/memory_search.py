@@ -7,7 +7,6 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.ranking.bm25 import K1, B
 from pipeline.store.membership import Seen
 from pipeline.store.memory_conditions import (
     BELIEVED,
@@ -23,6 +22,7 @@ from pipeline.store.memory_conditions import (
 )
 from pipeline.store.statements import run
 from pipeline.store.vectors import literal
+from pipeline.text.bm25 import K1, B
 from schemas.vectors import EmbeddingSpace, Vector
 
 CANDIDATES_PER_ARM = 100
@@ -61,8 +61,8 @@ def listing(
 
 
 # BM25 over the memories that are found; each is asked in its own language, and the usual length is that of those that
-# have a word of the question. As in `pipeline.ranking.bm25`, `words` is the geometric mean of two shares: of the best
-# score, and of what all words could give.
+# have a word of the question. As in `pipeline.recall.rank.kernel`, `words` is the geometric mean of two shares: of the
+# best score, and of what all words could give.
 _IDF = "ln(1 + (total - {df} + 0.5) / ({df} + 0.5))"
 _BY_WORDS = f"""
     asked AS MATERIALIZED (

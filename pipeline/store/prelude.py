@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, TextClause, text
 
-from pipeline.ranking.affinity import Shared, affinities
 from pipeline.store import keyword_search, membership, messages, sessions, vectors
 from pipeline.store.chats import CHAT_COLUMNS, Chat
 from pipeline.store.membership import Member, Present
@@ -68,17 +67,24 @@ def _statement(*, of_key: bool) -> TextClause:
     """)
 
 
+class Shared(NamedTuple):
+    """The number of sessions in which somebody spoke."""
+
+    sessions: int
+    # of these, those in which the asker spoke, too
+    with_asker: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Prelude:
     """What a question needs of its chat, as it was when the question came."""
 
     chat: Chat
-    # who spoke there, when it began, and what to call the asker; None: nobody is named
-    names: Sequence[str]
+    # who spoke there, in how many of its sessions; when it began, and what to call the asker; None: nobody is named
+    people: Mapping[str, Shared]
+    sessions: int
     began: datetime | None
     asker: str | None
-    # the asker's affinity to others by name, see `pipeline.ranking.affinity`
-    affinities: Mapping[str, float] = field(default_factory=dict)
     # the database's time
     now: datetime
     # the questions of its log with their times, newest first
@@ -97,6 +103,11 @@ class Prelude:
     suppression_key: bytes | None = field(repr=False)
     # of words of the question
     _lexemes: Mapping[str, list[str]]
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Who spoke there."""
+        return list(self.people)
 
     @property
     def newest(self) -> int | None:
@@ -163,14 +174,13 @@ def _prelude(row: Row[Any], of_key: str | None) -> Prelude:
     found = row._mapping
     chat = Chat(**{name: found[name] for name in CHAT_COLUMNS.split(", ")})
     space = vectors.as_space(zip(vectors.COLUMNS.split(", "), row.space, strict=True)) if row.space else None
-    people = {name: Shared(*counts) for name, counts in (row.people or {}).items()}
     worth_it = is_worth_an_index(chat.message_count, max(float(row.everywhere or 0), 0.0))
     return Prelude(
         chat=chat,
-        names=list(people),
+        people={name: Shared(*counts) for name, counts in (row.people or {}).items()},
+        sessions=row.sessions or 0,
         began=row.began,
         asker=row.asker,
-        affinities=affinities(people, row.sessions or 0, row.asker),
         now=row.now,
         logged=[(query, datetime.fromisoformat(at)) for query, at in row.logged or ()],
         recent=[_message(*each) for each in row.recent or ()],

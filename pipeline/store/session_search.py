@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from pipeline.ranking.bm25 import K1, B
 from pipeline.store.filters import affinity_of
 from pipeline.store.keyword_search import times_in
 from pipeline.store.vectors import cosine, distance, in_space
+from pipeline.text.bm25 import K1, B
 from schemas.sessions import EXTRACTIVE
 from schemas.vectors import EmbeddingSpace
 

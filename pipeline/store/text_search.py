@@ -7,13 +7,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.ranking.bm25 import K1, B
 from pipeline.store.filters import MessageFilter
 from pipeline.store.keyword_search import any_of
 from pipeline.store.messages import COLUMNS, NEWEST_FIRST, ORDER, as_message
 from pipeline.store.statements import run
 from pipeline.store.vector_search import best_chunks
 from pipeline.store.vectors import cosine, distance, in_space, literal
+from pipeline.text.bm25 import K1, B
 from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace, Vector
 

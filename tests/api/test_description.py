@@ -5,7 +5,7 @@ import re
 import httpx
 from jsonschema import Draft202012Validator
 
-from pipeline.retrieval.profiles import PURPOSES
+from pipeline.recall.ask.profiles import PURPOSES
 from schemas.context import Context
 from schemas.messages import MessageIn
 from schemas.search import SearchQuery

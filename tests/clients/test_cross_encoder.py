@@ -10,15 +10,15 @@ from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.factory import make_reranker
 from pipeline.clients.protocols import Reranker
-from pipeline.ranking import rerank
 from pipeline.recall import build_context
+from pipeline.recall.rank import rerank
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import ProviderUnavailable
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, Templates
-from tests.ranking.test_rerank import hit
+from tests.recall.rank.test_rerank import hit
 from tests.recall.test_context import CHAT, fill
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ops.console import context_page
 from pipeline.ingest import accept
-from pipeline.ranking.model import Weights
+from pipeline.recall.ask.weights import Weights
 from pipeline.store.database import Database
 from schemas.context import Block, ChatMessage, Context, ContextItem, Dropped, Explanation, Hit
 from schemas.listing import SessionSpan

@@ -8,12 +8,12 @@ import pytest
 from pydantic import BaseModel
 
 from ops import exit_codes
-from pipeline.ranking import bm25
-from pipeline.ranking.model import Weights
-from pipeline.recall import worth
-from pipeline.retrieval import arms, candidates
-from pipeline.retrieval.profiles import PROFILES, PURPOSES, Parameters
+from pipeline.recall.ask.profiles import PROFILES, PURPOSES, Parameters
+from pipeline.recall.ask.weights import Weights
+from pipeline.recall.choose import worth
+from pipeline.recall.find import arms, candidates
 from pipeline.store import keyword_search, memory_candidates, vector_search
+from pipeline.text import bm25
 from schemas.context import BlockKind, Context, DropReason
 from schemas.languages import CONFIGURATIONS, UNSTEMMED
 from schemas.messages import (

@@ -42,13 +42,14 @@ from pipeline.operations.retention import retention_of
 from pipeline.people.suppression import hash_of
 from pipeline.people.visibility import Visible
 from pipeline.platforms.records import Record
-from pipeline.question import parse
-from pipeline.question.temporal_anchor import Mention
-from pipeline.ranking.model import Statistics
-from pipeline.retrieval import candidates, message_ranking, request
-from pipeline.retrieval.arms import LIMITS
-from pipeline.retrieval.message_ranking import Ranking
-from pipeline.retrieval.profiles import PROFILES
+from pipeline.recall import message_ranking
+from pipeline.recall.ask import parse, request
+from pipeline.recall.ask.profiles import PROFILES
+from pipeline.recall.ask.temporal_anchor import Mention
+from pipeline.recall.find import candidates
+from pipeline.recall.find.arms import LIMITS
+from pipeline.recall.find.candidate import Statistics
+from pipeline.recall.rank.ranked import Ranking
 from pipeline.store import backfills, checks, jobs, retention, suppression
 from pipeline.store.arms import Arms, Asked
 from pipeline.store.entity_graph import EntityRow
@@ -751,17 +752,17 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         chat_id=a.chat_id, session_id=a.id("conversation_sessions")
     ),
     "search: schemas.search.SearchQuery": lambda a: a.search_query,
-    "request: pipeline.retrieval.request.RetrievalRequest": lambda a: a.request,
-    "parsed: pipeline.retrieval.prepare.ParsedQuestion": lambda a: a.parsed,
-    "query: pipeline.retrieval.prepare.PreparedQuery": lambda a: a.prepared,
+    "request: pipeline.recall.ask.request.RetrievalRequest": lambda a: a.request,
+    "parsed: pipeline.recall.ask.ask.ParsedQuestion": lambda a: a.parsed,
+    "query: pipeline.recall.ask.ask.Ask": lambda a: a.prepared,
     "prepared": lambda a: a.prepared,
     "terms": lambda a: a.terms,
     "stopwatch": lambda _: request.Stopwatch(),
-    "ranking: pipeline.retrieval.message_ranking.Ranking": _ranking,
-    "parameters: pipeline.retrieval.profiles.Parameters": lambda _: PROFILES["contextual"],
+    "ranking: pipeline.recall.rank.ranked.Ranking": _ranking,
+    "parameters: pipeline.recall.ask.profiles.Parameters": lambda _: PROFILES["contextual"],
     "statistics": lambda _: Statistics(messages=9, mean_length=5.0, document_frequency={"lighthous": 1}),
     "scored": lambda a: [(each, 1.0, {}) for each in a.ids("conversation_sessions")],
-    "found: pipeline.retrieval.candidates.CandidateSet": lambda a: candidates.retrieve(
+    "found: pipeline.recall.find.candidates.CandidateSet": lambda a: candidates.retrieve(
         a.connection, a.request, a.terms
     ),
     "found: Sequence[pipeline.store.narrowed_search.Narrowed]": lambda a: [

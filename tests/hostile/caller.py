@@ -10,9 +10,10 @@ from sqlalchemy import Connection
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.jobs import dead_letters
 from pipeline.jobs.runner import Claim
-from pipeline.retrieval import prepare
-from pipeline.retrieval.profiles import PROFILES
-from pipeline.retrieval.request import RetrievalRequest, SearchTerms, Stopwatch, for_context
+from pipeline.recall import prepare
+from pipeline.recall.ask.ask import Ask, ParsedQuestion, parse_question
+from pipeline.recall.ask.profiles import PROFILES
+from pipeline.recall.ask.request import RetrievalRequest, SearchTerms, Stopwatch, for_context
 from pipeline.store import filters, vectors
 from pipeline.store.chats import Chat
 from pipeline.store.filters import Scope
@@ -220,12 +221,12 @@ class Caller:
         )
 
     @property
-    def parsed(self) -> prepare.ParsedQuestion:
+    def parsed(self) -> ParsedQuestion:
         """The caller's own question, put to the victim's chat."""
         own = ContextQuery(chat_id=SHARED_CHAT, query=self.text or "?")
         with self.stage.database.tenant(MALLORY) as connection:
             request = for_context(connection, own, self.stage.settings)
-            parsed = prepare.parse_question(connection, request)
+            parsed = parse_question(connection, request)
         return replace(parsed, request=self.request, terms=replace(parsed.terms, lexemes=["lighthous"]))
 
     @property
@@ -245,7 +246,7 @@ class Caller:
         )
 
     @property
-    def prepared(self) -> prepare.PreparedQuery:
+    def prepared(self) -> Ask:
         # without the event that it counts from, which is dated by searching: that is walked by itself
         parsed = replace(self.parsed, event=None)
         embedder = DeterministicEmbedder()

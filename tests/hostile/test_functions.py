@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 import pipeline
-from pipeline.retrieval.prepare import ParsedQuestion, PreparedQuery
+from pipeline.recall.ask.ask import Ask, ParsedQuestion
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError
 from tests.hostile.arguments import argument
@@ -135,11 +135,9 @@ def told(result: Any, caller: Caller) -> str:
         return "".join(told(each, caller) for each in result)
     if isinstance(result, Mapping):
         return "".join(told(each, caller) for pair in result.items() for each in pair)
-    if isinstance(result, ParsedQuestion | PreparedQuery):
+    if isinstance(result, ParsedQuestion | Ask):
         # not the request, with the row of a chat that the caller put in
-        return "".join(
-            told(value, caller) for name, value in vars(result).items() if name not in {"request", "parsed"}
-        )
+        return "".join(told(value, caller) for name, value in vars(result).items() if name != "request")
     if inspect.isfunction(result):
         for claim in caller.claims:
             try:

@@ -22,8 +22,7 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.memories.statements import remember
-from pipeline.recall import build_context
-from pipeline.retrieval import search
+from pipeline.recall import build_context, search
 from pipeline.store import messages
 from pipeline.store.database import Database
 from pipeline.store.transactions import persistently

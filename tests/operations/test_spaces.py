@@ -23,7 +23,7 @@ from pipeline.memories.statements import remember
 from pipeline.operations import backfill, space_comparison, spaces
 from pipeline.operations.backfill_kinds import Current
 from pipeline.recall import search
-from pipeline.retrieval.query_embedder import QueryEmbedder
+from pipeline.recall.ask.query_embedder import QueryEmbedder
 from pipeline.store import backfills, vectors
 from pipeline.store.database import Database
 from schemas.backfills import Backfill, BackfillRequest

@@ -8,17 +8,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipeline.question import parse
-from pipeline.ranking.model import Candidate, Scored, Statistics
-from pipeline.recall.build import assemble
-from pipeline.recall.pack import Line
-from pipeline.retrieval.candidates import CandidateSet
-from pipeline.retrieval.gather import RetrievalResult
-from pipeline.retrieval.memory_search import RetrievedMemory
-from pipeline.retrieval.prepare import ParsedQuestion, PreparedQuery
-from pipeline.retrieval.profiles import PROFILES
-from pipeline.retrieval.request import RetrievalRequest, SearchTerms
-from pipeline.retrieval.sessions import RetrievedSession
+from pipeline.recall.ask import parse
+from pipeline.recall.ask.ask import Ask
+from pipeline.recall.ask.profiles import PROFILES
+from pipeline.recall.ask.request import RetrievalRequest, SearchTerms
+from pipeline.recall.choose.line import Line
+from pipeline.recall.find.candidate import Candidate, Statistics
+from pipeline.recall.find.candidates import CandidateSet
+from pipeline.recall.find.memory_search import RetrievedMemory
+from pipeline.recall.find.sessions import RetrievedSession
+from pipeline.recall.pack.build import assemble
+from pipeline.recall.rank.ranked import Ranked, Scored
 from pipeline.store.chats import Chat
 from pipeline.store.memory_candidates import FoundMemory
 from pipeline.store.prelude import Prelude
@@ -145,7 +145,8 @@ def assembled(
     request = RetrievalRequest(
         prelude=Prelude(
             chat=chat,
-            names=[],
+            people={},
+            sessions=0,
             began=START,
             asker=None,
             now=NOW,
@@ -163,19 +164,10 @@ def assembled(
         parameters=replace(PROFILES[profile], **parameters),
     )
     read = parse.read(question, [], START, NOW, language)
-    parsed = ParsedQuestion(
-        request=request,
-        question=read,
-        terms=SearchTerms(lexemes=[]),
-        event=None,
-        others=(),
-        brief=list(brief),
-        zone=ZoneInfo(time_zone),
-    )
     ordered = sorted(ranked, key=lambda each: -each.score)
     frequency = Counter(term for each in ranked for term in each.candidate.terms)
     statistics = Statistics(messages=max(len(ranked), 1), mean_length=5, document_frequency=frequency)
-    found = RetrievalResult(
+    found = Ranked(
         retrieved=CandidateSet(
             candidates=[each.candidate for each in ordered],
             statistics=statistics,
@@ -190,7 +182,13 @@ def assembled(
         memories=memories,
         recent=latest,
     )
-    prepared = PreparedQuery(parsed=parsed, question=read, terms=SearchTerms(lexemes=[]))
+    prepared = Ask(
+        request=request,
+        question=read,
+        terms=SearchTerms(lexemes=[]),
+        brief=list(brief),
+        zone=ZoneInfo(time_zone),
+    )
     return assemble(query, prepared, found, budget)
 
 

@@ -100,10 +100,10 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
     assert remembering <= {
         # a language, a vocabulary
         "pipeline.clients.tokenizers._loaded",
-        "pipeline.recall.wording._read",
-        "pipeline.recall.wording._written",
-        "pipeline.question.naming._naming",
-        "pipeline.question.naming._told",
+        "pipeline.recall.choose.wording._read",
+        "pipeline.recall.choose.wording._written",
+        "pipeline.recall.ask.naming._naming",
+        "pipeline.recall.ask.naming._told",
         "pipeline.text.calendars._calendar",
         "pipeline.text.calendars.calendars_of",
         "pipeline.text.calendars.month_names",

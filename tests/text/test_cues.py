@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.question import followup, parse
+from pipeline.recall.ask import followup, parse
 from pipeline.text import answer_types, dialogue_acts, message_cues
 from pipeline.text.cues import ANSWER_TYPES, LANGUAGES, cues_of, plain, stop_words
 from pipeline.text.sentences import is_content, sentences, terms, words

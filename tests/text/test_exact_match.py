@@ -11,10 +11,10 @@ from pipeline.ingest import accept, place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.question import parse
-from pipeline.question.parse import Question
-from pipeline.retrieval import arms
-from pipeline.retrieval.search import search
+from pipeline.recall.ask import parse
+from pipeline.recall.ask.parse import Question
+from pipeline.recall.find import arms
+from pipeline.recall.search_modes import search
 from pipeline.store.database import Database
 from pipeline.text import exact_match
 from pipeline.text.exact_match import Verbatim

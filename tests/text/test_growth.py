@@ -27,8 +27,8 @@ from pipeline.enrich.answers import InvalidAnswer
 from pipeline.enrich.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import People
 from pipeline.platforms import slack_text, whatsapp, whatsapp_text, whatsapp_time
-from pipeline.question import followup, names, parse, temporal_anchor
-from pipeline.retrieval import event_dating
+from pipeline.recall import event_dating
+from pipeline.recall.ask import followup, names, parse, temporal_anchor
 from pipeline.text import (
     answer_types,
     calendar,
@@ -62,7 +62,7 @@ BOUNDED = {
     "pipeline.platforms.whatsapp_time._STYLES",
     "pipeline.platforms.whatsapp_time._STYLES_WITH_OTHER_WORD",
     "pipeline.text.exact_match._IDENTIFIER",
-    "pipeline.question.names._SENTENCE_START",
+    "pipeline.recall.ask.names._SENTENCE_START",
 }
 # An end is looked for in the last characters of a sentence; who agrees says it in a short message.
 BOUNDED_CUES = {"ends"}

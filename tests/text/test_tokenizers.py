@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.clients.tokenizers import tokenizer_for
-from pipeline.recall.pack import Frame, pack
+from pipeline.recall.choose.line import Frame
+from pipeline.recall.pack.pack import pack
 from pipeline.text.tokens import estimate
 from pipeline.text.truncate import one_line, within_tokens
 from tests.recall.found import line

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.factory import make_embedder, make_embedder_for, make_reranker
-from pipeline.retrieval.hyde import make_gateway
+from pipeline.recall.hyde import make_gateway
 from pipeline.store import vectors
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, Retryable, SettingsError

@@ -15,7 +15,7 @@ from ops.dev.bench.figures import Figure, as_table, resident_mb, spread
 from ops.dev.bench.talk import VOCABULARY, WordMeans, conversation, question_words
 from ops.dev.observe import Say, count, timed
 from ops.dev.shipped import Shipped
-from pipeline.retrieval.search import search
+from pipeline.recall.search_modes import search
 from schemas.messages import ChatIn
 from schemas.search import SearchQuery
 from schemas.settings import Settings

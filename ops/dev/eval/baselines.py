@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.clients.protocols import Embedder
-from pipeline.ranking.bm25 import K1, B
+from pipeline.text.bm25 import K1, B
 from pipeline.text.tokens import estimate_line
 from pipeline.text.truncate import one_line
 from schemas.messages import MessageIn

@@ -17,11 +17,12 @@ from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.eval.samples import UNANSWERABLE, SampleChat
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
-from pipeline.ranking.features import features
-from pipeline.ranking.model import Weights
-from pipeline.retrieval.gather import gather_result
-from pipeline.retrieval.prepare import parse_question, prepare_query
-from pipeline.retrieval.request import Stopwatch, for_context
+from pipeline.recall.ask.ask import parse_question
+from pipeline.recall.ask.request import Stopwatch, for_context
+from pipeline.recall.ask.weights import Weights
+from pipeline.recall.find_and_rank import find_and_rank
+from pipeline.recall.prepare import prepare_query
+from pipeline.recall.rank.features import features
 from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
@@ -187,7 +188,7 @@ def gather(backscroll: Shipped, sample: SampleChat, progress: Say) -> Iterator[M
                 parsed = parse_question(connection, for_context(connection, query, settings))
             embedder, stopwatch = backscroll.resources.embedder, Stopwatch()
             prepared = prepare_query(database, tenant, parsed, embedder, stopwatch)
-            retrieved = gather_result(database, tenant, prepared, stopwatch).retrieved
+            retrieved = find_and_rank(database, tenant, prepared, stopwatch).retrieved
         if retrieved is not None:
             found = features(prepared.question, retrieved.candidates, retrieved.statistics)
             yield Matrix.of(sample.name, case.kind, found, case.evidence)

@@ -13,15 +13,18 @@ from ops.dev.eval.locomo import CATEGORIES, AskedQuestion, Conversation
 from ops.dev.eval.measures import SESSION_KS, TURN_KS, QuestionShares, share_found
 from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.shipped import DERIVED, Shipped
-from pipeline.ranking import rank
-from pipeline.ranking.model import Candidate, Statistics, Weights
-from pipeline.recall.build import assemble
-from pipeline.retrieval.candidates import CandidateSet
-from pipeline.retrieval.gather import SESSIONS_READ, RetrievalResult, gather_result
-from pipeline.retrieval.prepare import PreparedQuery, parse_question, prepare_query
-from pipeline.retrieval.profiles import Parameters
-from pipeline.retrieval.request import Stopwatch, for_context
-from pipeline.retrieval.sessions import RetrievedSession
+from pipeline.recall.ask.ask import Ask, parse_question
+from pipeline.recall.ask.profiles import Parameters
+from pipeline.recall.ask.request import Stopwatch, for_context
+from pipeline.recall.ask.weights import Weights
+from pipeline.recall.find.candidate import Candidate, Statistics
+from pipeline.recall.find.candidates import CandidateSet
+from pipeline.recall.find.sessions import RetrievedSession
+from pipeline.recall.find_and_rank import SESSIONS_READ, find_and_rank
+from pipeline.recall.pack.build import assemble
+from pipeline.recall.prepare import prepare_query
+from pipeline.recall.rank import rank
+from pipeline.recall.rank.ranked import Ranked
 from pipeline.store import keyword_search
 from pipeline.text.truncate import one_line
 from schemas.context import Context
@@ -48,15 +51,15 @@ class Gathered:
     # of the conversation's questions, from 0
     number: int
     query: ContextQuery
-    prepared: PreparedQuery
-    found: RetrievalResult
+    prepared: Ask
+    found: Ranked
 
     @property
     def question(self) -> AskedQuestion:
         """The question itself."""
         return self.conversation.questions[self.number]
 
-    def ranked(self, weights: Weights) -> RetrievalResult:
+    def ranked(self, weights: Weights) -> Ranked:
         """Rank what was found by these weights."""
         retrieved = self.retrieved
         ranked = rank.rank(self.prepared.question, retrieved.candidates, retrieved.statistics, weights)
@@ -66,10 +69,9 @@ class Gathered:
         ]
         return replace(self.found, ranked=ranked, sessions=sessions)
 
-    def context(self, found: RetrievalResult, parameters: Parameters, budget: int) -> Context:
+    def context(self, found: Ranked, parameters: Parameters, budget: int) -> Context:
         """Build what a bot gets of it under a budget."""
-        request = replace(self.prepared.request, parameters=parameters)
-        prepared = replace(self.prepared, parsed=replace(self.prepared.parsed, request=request))
+        prepared = replace(self.prepared, request=replace(self.prepared.request, parameters=parameters))
         return assemble(self.query, prepared, found, budget)
 
     @property
@@ -149,9 +151,7 @@ def gather(
     )
 
 
-def _found(
-    backscroll: Shipped, query: ContextQuery, *, names_stay: bool
-) -> tuple[PreparedQuery, RetrievalResult]:
+def _found(backscroll: Shipped, query: ContextQuery, *, names_stay: bool) -> tuple[Ask, Ranked]:
     database, embedder, settings = backscroll.database, backscroll.resources.embedder, backscroll.settings
     stopwatch = Stopwatch()
     with database.tenant(settings.tenant) as connection:
@@ -166,7 +166,7 @@ def _found(
             question=replace(prepared.question, content=query.query),
             terms=replace(prepared.terms, lexemes=words, embedded=(embedded[0], vector)),
         )
-    return prepared, gather_result(database, settings.tenant, prepared, stopwatch)
+    return prepared, find_and_rank(database, settings.tenant, prepared, stopwatch)
 
 
 def measured(

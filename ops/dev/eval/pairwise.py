@@ -7,8 +7,8 @@ from statistics import fmean
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.ranking.features import Features
-from pipeline.ranking.model import Weights
+from pipeline.recall.ask.weights import Weights
+from pipeline.recall.rank.features import Features
 
 Array = npt.NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class Matrix:
         )
 
     def order(self, weights: Array) -> npt.NDArray[np.int64]:
-        """Return the candidates, best first, as `pipeline.ranking.rank.scored` orders them."""
+        """Return the candidates, best first, as `pipeline.recall.rank.rank.scored` orders them."""
         return np.lexsort((self.place, self.rows @ weights, ~self.aside))[::-1]
 
     def recall(self, weights: Array, k: int) -> float:

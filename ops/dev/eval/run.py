@@ -14,7 +14,7 @@ from ops.dev.eval.measures import QuestionShares, table, tables
 from ops.dev.eval.reference import ReferenceSummarizer
 from ops.dev.observe import Say, batches
 from ops.dev.shipped import DERIVED, Shipped
-from pipeline.ranking.model import Weights
+from pipeline.recall.ask.weights import Weights
 from schemas.errors import InvalidInput
 from schemas.messages import MessageIn
 from schemas.payloads import ContextParameters

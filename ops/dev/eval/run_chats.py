@@ -17,7 +17,7 @@ from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.eval.samples import ChatFacts, Part, SampleChat, SampleQuestion
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
-from pipeline.retrieval.profiles import profile_named
+from pipeline.recall.ask.profiles import profile_named
 from schemas.messages import MessageIn
 from schemas.payloads import ContextParameters
 from schemas.settings import Settings

@@ -17,7 +17,7 @@ from ops.dev.eval.run_chats import PlainSearch, contexts
 from ops.dev.eval.samples import SampleChat, SampleQuestion
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
-from pipeline.retrieval.profiles import profile_named
+from pipeline.recall.ask.profiles import profile_named
 from schemas.messages import MessageIn
 from schemas.payloads import ContextParameters
 from schemas.settings import Settings

@@ -16,14 +16,14 @@ from ops.dev.eval import fit, pairwise, samples
 from ops.dev.eval.pairwise import NAMES, Matrix, Pairs, as_array
 from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.eval.report import fit_tables
-from pipeline.ranking import rank
-from pipeline.ranking.features import Features
-from pipeline.ranking.model import Weights
+from pipeline.recall.ask.weights import Weights
+from pipeline.recall.rank import rank
+from pipeline.recall.rank.features import Features
 from schemas.errors import InvalidInput
 from schemas.settings import Settings
 from tests.dev.eval import tiny
 from tests.ops.running import backscroll
-from tests.ranking.test_rank import candidate
+from tests.recall.rank.test_rank import candidate
 
 SETTINGS = Settings(_env_file=None, embedding_provider="deterministic")
 FREE = ("words", "meaning", "tells")

@@ -18,7 +18,7 @@ from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.eval.reference import ReferenceSummarizer
 from ops.dev.eval.report import locomo_tables
 from ops.dev.eval.run import Options
-from pipeline.ranking.model import Weights
+from pipeline.recall.ask.weights import Weights
 from schemas.context import Context
 from schemas.errors import InvalidInput
 from schemas.settings import Settings

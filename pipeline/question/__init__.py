@@ -1,1 +1,0 @@
-"""What a question asks for, from its words only."""

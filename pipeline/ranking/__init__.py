@@ -1,1 +1,0 @@
-"""Scores of messages and sessions, from values only."""

@@ -1,0 +1,1 @@
+"""What is asked for: from a question's words and its chat to an `Ask`."""

@@ -1,0 +1,128 @@
+"""Parse a question: what it asks for, and what its chat adds to that."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from zoneinfo import ZoneInfo
+
+from sqlalchemy import Connection
+
+from pipeline.recall.ask import followup, parse, temporal_anchor
+from pipeline.recall.ask.parse import Question
+from pipeline.recall.ask.questions import Questions
+from pipeline.recall.ask.request import QueryTerms, RetrievalRequest, SearchTerms
+from pipeline.recall.ask.temporal_anchor import Mention
+from pipeline.store.prelude import lexemes_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParsedEvent:
+    """An event that a question counts from."""
+
+    mention: Mention
+    # what is said of each of `mention.events`, and what messages are compared with for it
+    described: tuple[tuple[Question, SearchTerms], ...]
+    # what the question asks for beside it; None: nothing
+    rest: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParsedQuestion:
+    """What a question asks for, and what its chat adds to that."""
+
+    request: RetrievalRequest
+    question: Question
+    # what messages are compared with, before anything is embedded
+    terms: SearchTerms
+    event: ParsedEvent | None
+    # the other queries, without names and dates
+    others: tuple[str, ...]
+    # words of recent talk that it leans on; `question.content` ends in them
+    brief: list[str]
+    zone: ZoneInfo
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """A question that is embedded, with the time of the event that it counts from: all that is asked for."""
+
+    request: RetrievalRequest
+    question: Question
+    # what messages are compared with
+    terms: SearchTerms
+    # words of recent talk that it leans on; `question.content` ends in them
+    brief: Sequence[str]
+    zone: ZoneInfo
+    # an event that could not be dated
+    undated_event: Mention | None = None
+    # what could not be done
+    degraded: Sequence[str] = ()
+
+
+def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQuestion:
+    """Parse the question of a request."""
+    prelude, weights = request.prelude, request.weights
+    chat, now = prelude.chat, request.as_of or prelude.now
+    zone = ZoneInfo(chat.time_zone)
+
+    def read(text: str) -> Question:
+        return parse.read(text, prelude.names, prelude.began or now, now.astimezone(zone), chat.language)
+
+    question, brief = read(request.text), list[str]()
+    if request.memory and request.include_history and followup.leans(question):
+        brief = followup.brief(question, prelude.recent, now, prelude.names)
+    if brief:
+        question = replace(question, content=" ".join((question.content, *brief)))
+    mention = (
+        temporal_anchor.mention(request.text, question.language) if weights.date and request.memory else None
+    )
+    if mention is not None and any(mention.text in piece.text for piece in question.exact):
+        mention = None
+    events = [read(one) for one in mention.events] if mention is not None else []
+    others = [read(one) for one in request.queries]
+    named, *lexemes = lexemes_of(
+        connection,
+        prelude,
+        [" ".join(question.names)]
+        + [parse.telling(one.content, chat.language) for one in (question, *events, *others)],
+    )
+    asked = (
+        None
+        if request.finds_questions
+        else Questions.of(
+            request.text,
+            chat.language,
+            prelude.logged,
+            prelude.names,
+            asker=prelude.asker,
+            newest=prelude.newest,
+        )
+    )
+
+    def terms(one: Question, words: Sequence[str]) -> SearchTerms:
+        return SearchTerms(
+            lexemes=words,
+            questions=asked,
+            spans=one.spans,
+            speakers=one.speakers,
+            named=named,
+            newest="now" in one.asks,
+        )
+
+    event = None
+    if mention is not None:
+        described = tuple((one, terms(one, words)) for one, words in zip(events, lexemes[1:], strict=False))
+        rest = read(mention.rest).content if mention.rest else None
+        event = ParsedEvent(mention=mention, described=described, rest=rest)
+    return ParsedQuestion(
+        request=request,
+        question=question,
+        terms=replace(
+            terms(question, lexemes[0]),
+            exact=question.exact,
+            others=[QueryTerms(lexemes=words) for words in lexemes[1 + len(events) :]],
+        ),
+        event=event,
+        others=tuple(one.content for one in others),
+        brief=brief,
+        zone=zone,
+    )

@@ -1,0 +1,82 @@
+"""Complete a question that leans on earlier ones ("and how old is it?") with content words of the latest messages."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from pipeline.recall.ask.parse import Question
+from pipeline.text import addressing
+from pipeline.text.cues import cues_of, plain
+from pipeline.text.scripts import FIRST_UNSPACED
+from pipeline.text.sentences import is_content, stem, words
+from schemas.sessions import Message
+
+# What was said longer ago is not what anybody leans on: the gap that ends a session by default.
+JUST_NOW = timedelta(minutes=30)
+# So many messages at most are looked at.
+LOOKED_AT = 8
+# Of these, so many words at most are taken over.
+MOST_TAKEN_OVER = 12
+# A question with more words of its own than this needs no context, whatever it refers to.
+MOST_OWN = 2
+# Two characters of a script without spaces are about a word.
+_PAIRS_OF_A_WORD = 2
+
+
+def leans(question: Question) -> bool:
+    """Tell whether a question cannot be understood without what was said before it.
+
+    It asks by itself of something else ("what about the other one"), goes on from the talk without being a whole
+    question ("and the plumber?"), has no content words and names neither people nor a time, or refers to something
+    and has few words of its own.
+    """
+    cues, text = cues_of(question.language), plain(question.text)
+    if cues.alone.found(text):
+        return True
+    own = _own_words(question)
+    if own <= MOST_OWN:
+        # somebody who is named and does something is asked about
+        elliptic = not (own and question.speakers) and not cues.begins.match(text)
+        if elliptic and cues.openers.match(text):
+            return True
+        if not question.speakers and cues.refers.found(plain(question.content)):
+            return True
+    return not own and not question.speakers and not question.spans
+
+
+def _own_words(question: Question) -> float:
+    """Count the content words of a question."""
+    own = [word for word in words(question.content) if is_content(word, question.language)]
+    return sum(1 / _PAIRS_OF_A_WORD if word[0] >= FIRST_UNSPACED else 1 for word in own)
+
+
+def brief(
+    question: Question, recent: Sequence[Message], now: datetime, people: Iterable[str] = ()
+) -> list[str]:
+    """Return content words of the latest messages, those of the newest first; `recent` is newest first.
+
+    `people` are who is in the chat.
+
+    The question itself and earlier questions to a bot, but the last, are passed over.
+    """
+    names = addressing.written_apart(people)
+    bots = addressing.names_of({message.speaker for message in recent if message.role == "assistant"})
+    bots |= addressing.called_bots(names)
+    passed, language = False, question.language
+    known = {stem(word) for word in words(question.content)}
+    itself = addressing.said(question.text, language)
+    found: list[str] = []
+    for message in recent[:LOOKED_AT]:
+        if now - message.sent_at > JUST_NOW:
+            break
+        if addressing.said(message.content, language, bots | names) == itself:
+            continue
+        content = message.content
+        if addressing.is_put_to_a_bot(content, language, bots):
+            if passed:
+                continue
+            passed, content = True, addressing.said(content, language, bots)
+        for word in words(content):
+            if len(found) < MOST_TAKEN_OVER and is_content(word, language) and stem(word) not in known:
+                known.add(stem(word))
+                found.append(word)
+    return found

@@ -1,0 +1,229 @@
+"""Find the participants that a question names: by their whole names and handles, or by a part that is a name there."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from pipeline.recall.ask.naming import Naming, by_stem, naming_of, stem_of, without_possessive
+from pipeline.text.accents import without_accents
+
+_WORD = re.compile(r"@?[^\W_]+(?:[._'’-][^\W_]+)*")
+_PART = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+# A name of scripts without spaces: two or three of its characters are the family's or the given name.
+_SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u3005\u3040-\u30ff\u3400-\u9fff]{2,}")
+_HAN = re.compile(r"[\u3400-\u9fff]{3,4}")
+# The family's name in characters and the given one in syllables, as in 田中さくら.
+_RUNS = re.compile(r"[\u3005\u3400-\u9fff]+|[\u3040-\u309f]+|[\u30a0-\u30ff]+")
+# What is said of somebody, after the family's name.
+_HONORED = re.compile(
+    r"(?<![\u3005\u3400-\u9fff])([\u3005\u3400-\u9fff]{1,4}?)(?:さん|さま|くん|ちゃん|様|君|氏|先生)"
+)
+_HONORIFICS = frozenset(("さん", "さま", "くん", "ちゃん"))
+_SENTENCE_START = re.compile(r"(?:\A|[.!?:;…])\W*\Z")
+# Looked at to see whether a sentence begins.
+_BEFORE_CHARS = 6
+# Parts of more words are titles of groups, not names.
+_MAX_WORDS = 6
+
+
+class Named(NamedTuple):
+    """Whom a text names."""
+
+    # participants, with the share by which each is named: 1, or less where several have the name
+    shares: Mapping[str, float]
+    # what they are called there, as their names are written
+    names: tuple[str, ...]
+    # where the text has what is surely a name and no other word
+    sure: tuple[tuple[int, int], ...]
+
+
+class _Word(NamedTuple):
+    start: int
+    end: int
+    text: str
+    folded: str
+
+
+def find(text: str, people: Iterable[str], language: str = "english") -> Named:
+    """Find the participants that a text names, by their display names and handles.
+
+    A part of a name that is a common word counts where it is written as a name only; where several share a part, each
+    counts with its share.
+    """
+    naming = naming_of(language)
+    people = list(dict.fromkeys(filter(None, map(str.strip, people))))
+    words = [
+        _Word(match.start(), match.end(), match[0], match[0].lstrip("@").casefold())
+        for match in _WORD.finditer(text)
+    ]
+    found = _Found()
+    _whole(words, people, naming, found)
+    _parts(text, words, people, naming, found)
+    _spaceless(text, people, naming, found)
+    return Named(found.shares, tuple(dict.fromkeys(found.names)), tuple(sorted(set(found.sure))))
+
+
+def handles_in(text: str, handles: Iterable[str]) -> set[str]:
+    """Return the handles that a text has, with or without `@`."""
+    said = {match[0].lstrip("@").casefold() for match in _WORD.finditer(text)}
+    said |= {without_possessive(word) for word in said}
+    return {handle for handle in handles if handle.lstrip("@").casefold() in said}
+
+
+class _Found:
+    """What is found so far."""
+
+    def __init__(self) -> None:
+        self.shares: dict[str, float] = {}
+        self.names: list[str] = []
+        self.sure: list[tuple[int, int]] = []
+        # words that are read
+        self.read: set[int] = set()
+
+    def add(self, people: Sequence[str], name: str) -> None:
+        self.names.append(name)
+        for person in people:
+            self.shares[person] = max(self.shares.get(person, 0.0), 1 / len(people))
+
+
+def _whole(words: Sequence[_Word], people: Sequence[str], naming: Naming, found: _Found) -> None:
+    """Find whole names, the longest first, and handles."""
+    of_words: dict[tuple[str, ...], list[str]] = {}
+    for person in people:
+        parts = tuple(match[0].lstrip("@").casefold() for match in _WORD.finditer(person))
+        if 0 < len(parts) <= _MAX_WORDS:
+            for spelled in dict.fromkeys((parts, tuple(map(without_accents, parts)))):
+                of_words.setdefault(spelled, []).append(person)
+    for length in sorted({len(parts) for parts in of_words}, reverse=True):
+        for at in range(len(words) - length + 1):
+            if not found.read.isdisjoint(range(at, at + length)):
+                continue
+            some = words[at : at + length]
+            first = tuple(word.folded for word in some[:-1])
+            for base in naming.bases(some[-1].folded):
+                holders = of_words.get((*first, base)) or of_words.get(
+                    tuple(map(without_accents, (*first, base)))
+                )
+                if not holders or (length == 1 and not _is_whole(words, at, base, naming)):
+                    continue
+                found.add(holders, holders[0].lstrip("@"))
+                if length > 1 or not (naming.nouns and _has_article(words, at, naming)):
+                    found.sure.append((some[0].start, some[-1].end))
+                found.read.update(range(at, at + length))
+                break
+
+
+def _parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Naming, found: _Found) -> None:
+    """Find parts of names."""
+    holders: dict[str, list[str]] = {}
+    first: set[str] = set()
+    for person in people:
+        parts = [part for part in _PART.findall(person) if len(part) > 1]
+        for number, part in enumerate(parts):
+            for spelled in _spelled(part):
+                if spelled in naming.before:
+                    continue
+                some = holders.setdefault(spelled, [])
+                if not some or some[-1] != person:
+                    some.append(person)
+                if number == 0:
+                    first.add(spelled)
+    spelling = {
+        spelled: part for person in people for part in _PART.findall(person) for spelled in _spelled(part)
+    }
+    stems: dict[str, list[str]] = {}
+    if naming.stems:
+        for part in holders:
+            if (stem := stem_of(part)) is not None:
+                stems.setdefault(stem, []).append(part)
+    lower = text == text.lower()
+    for at, word in enumerate(words):
+        if at in found.read:
+            continue
+        bases = [spelled for base in naming.bases(word.folded) for spelled in _spelled(base)]
+        base = next((base for base in bases if base in holders), None)
+        if base is None and (lower or word.text[:1].isupper()):
+            base = by_stem(word.folded, stems)
+        if base is None or not _is_name(text, words, at, base, naming, lower=lower):
+            continue
+        found.add(holders[base], spelling[base])
+        if (
+            base in first
+            and naming.is_uncommon(base)
+            and not (naming.nouns and _has_article(words, at, naming))
+        ):
+            found.sure.append((word.start, word.end))
+
+
+def _spelled(part: str) -> tuple[str, ...]:
+    """Return a part of a name in lower case, with its accents and, if that differs, without them."""
+    folded = part.casefold()
+    return tuple(dict.fromkeys((folded, without_accents(folded))))
+
+
+def _spaceless(text: str, people: Sequence[str], naming: Naming, found: _Found) -> None:
+    """Find names of scripts without spaces, wherever they stand."""
+    holders: dict[str, list[str]] = {}
+    whole = set()
+    for person in people:
+        for name in _SPACELESS.findall(person):
+            whole.add(name)
+            parts = {name, *(run for run in _RUNS.findall(name) if run not in _HONORIFICS)}
+            if _HAN.fullmatch(name):
+                parts |= {name[1:], name[:2], name[2:]} if len(name) == 4 else {name[1:]}
+            for part in parts:
+                if len(part) > 1:
+                    holders.setdefault(part, []).append(person)
+    taken = _honored(text, whole, holders, found)
+    for name in sorted(holders, key=len, reverse=True):
+        at = text.find(name)
+        if at < 0 or name in naming.words or any(start <= at < end for start, end in taken):
+            continue
+        found.add(holders[name], name)
+        while at >= 0:
+            taken.append((at, at + len(name)))
+            if name in whole:
+                found.sure.append((at, at + len(name)))
+            at = text.find(name, at + len(name))
+
+
+def _honored(
+    text: str, whole: Iterable[str], holders: Mapping[str, Sequence[str]], found: _Found
+) -> list[tuple[int, int]]:
+    """Find those whose family's name is said with what honors them; return where."""
+    taken = []
+    for match in _HONORED.finditer(text):
+        family = match[1]
+        named = [name for name in sorted(whole) if name.startswith(family) and len(name) > len(family)]
+        if named and family not in whole:
+            found.add([person for name in named for person in holders[name]], family)
+            taken.append(match.span(1))
+    return taken
+
+
+def _is_name(text: str, words: Sequence[_Word], at: int, base: str, naming: Naming, *, lower: bool) -> bool:
+    """Tell whether a word that is a part of a name is one here."""
+    word = words[at]
+    if word.text.startswith("@"):
+        return True
+    after_article = _has_article(words, at, naming)
+    if lower:
+        return naming.is_uncommon(base) and len(base) > 2 and (naming.articles or not after_article)
+    if not word.text[0].isupper() and word.text.lower() != word.text.upper():
+        return False
+    if naming.is_uncommon(base):
+        return True
+    begins = _SENTENCE_START.search(text[max(0, word.start - _BEFORE_CHARS) : word.start])
+    return not after_article and begins is None
+
+
+def _is_whole(words: Sequence[_Word], at: int, base: str, naming: Naming) -> bool:
+    """Tell whether a word that is all of a name, or a handle, is one here."""
+    if words[at].text.startswith("@"):
+        return True
+    plain = words[at].text[0].islower() and _has_article(words, at, naming) and not naming.articles
+    return naming.is_uncommon(base) and not plain
+
+
+def _has_article(words: Sequence[_Word], at: int, naming: Naming) -> bool:
+    return at > 0 and words[at - 1].folded in naming.before

@@ -1,0 +1,94 @@
+"""How each language names people, as data: its common words, articles and endings; see `naming.toml`."""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from pipeline.text.caches import pattern
+from pipeline.text.cues import stop_words
+
+_FILE = files("pipeline.recall.ask") / "naming.toml"
+_DEFAULT = "english"
+_POSSESSIVE = re.compile(r"['’](?:s|S)?\Z")
+# A shorter stem is that of too many words.
+_MIN_STEM = 3
+_MAX_ENDING = 3
+_VOWELS = "аяоеиыйьуюёaąeęioóuy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Naming:
+    """How a language names people."""
+
+    words: frozenset[str]
+    before: frozenset[str]
+    endings: re.Pattern[str] | None
+    stems: bool
+    nouns: bool
+    articles: bool
+
+    def is_uncommon(self, word: str) -> bool:
+        """Tell whether a word is none of the language's common ones."""
+        return word not in self.words and not word.isdecimal()
+
+    def bases(self, word: str) -> list[str]:
+        """Return a word, and what it is without an ending."""
+        found = [word]
+        if stripped := without_possessive(word):
+            found.append(stripped)
+        if self.endings is not None:
+            sizes = range(1, min(len(word) - 1, _MAX_ENDING + 1) + 1)
+            found += [word[:-size] for size in sizes if self.endings.fullmatch(word, len(word) - size)]
+        return list(dict.fromkeys(found))
+
+
+def naming_of(language: str) -> Naming:
+    """Return how a language names people: all of several, English for one that is not known."""
+    known = [each for each in language.split("+") if each in _told()] or [_DEFAULT]
+    return _naming("+".join(known))
+
+
+def without_possessive(word: str) -> str:
+    """Return a word without the ending of an owner.
+
+    >>> without_possessive("Ann's"), without_possessive("Jonas’")
+    ('Ann', 'Jonas')
+    """
+    return _POSSESSIVE.sub("", word)
+
+
+def stem_of(name: str) -> str | None:
+    """Return a name without its last vowel, to which its cases add endings; None if too little is left."""
+    stem = name.rstrip(_VOWELS)
+    return stem if len(stem) >= _MIN_STEM and len(name) - len(stem) <= 1 else None
+
+
+def by_stem(word: str, stems: Mapping[str, Sequence[str]]) -> str | None:
+    """Return the name that a word is a case of, given the names of each stem."""
+    for size in range(len(word), max(len(word) - _MAX_ENDING, _MIN_STEM) - 1, -1):
+        if word[:size] in stems:
+            return stems[word[:size]][0]
+    return None
+
+
+@cache
+def _told() -> Mapping[str, Mapping[str, object]]:
+    return tomllib.loads(_FILE.read_text(encoding="utf-8"))
+
+
+@cache
+def _naming(languages: str) -> Naming:
+    told = [_told()[language] for language in languages.split("+")]
+    endings = "|".join(str(each["endings"]) for each in told if each["endings"])
+    return Naming(
+        words=frozenset(word for each in told for word in str(each["words"]).casefold().split())
+        | stop_words(languages).words,
+        before=frozenset(word for each in told for word in str(each["before"]).casefold().split()),
+        endings=pattern(endings) if endings else None,
+        stems=any(each.get("stems") for each in told),
+        nouns=any(each.get("nouns") for each in told),
+        articles=any(each.get("articles") for each in told),
+    )

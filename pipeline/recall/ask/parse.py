@@ -1,0 +1,150 @@
+"""Parse a question: whom it names, which times, what it asks for, and what is left to search for.
+
+Names of participants and dates say where to look, and are seldom in the messages sought: where they are nothing else,
+they leave the searched text and return as preferences.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pipeline.recall.ask import languages, names, overview
+from pipeline.recall.ask.time_preference import Timed
+from pipeline.text import answer_types, calendar, exact_match, figures
+from pipeline.text.cues import AnswerType
+from pipeline.text.exact_match import Verbatim
+from pipeline.text.sentences import is_content
+from pipeline.text.spans import Span
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+# The most times of one question that count, the first ones named: each is compared with every candidate.
+MAX_SPANS = 16
+MAX_TERMS = 32
+"""The most words of a question that are looked up: each is one more search."""
+# In scripts without spaces a run of letters is many terms, looked up by pairs.
+_SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff]+")
+_TERM = re.compile(r"\S+")
+# A word no longer than this tells little.
+_SHORT_WORD = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a question asks for, from its words."""
+
+    # as it was asked
+    text: str
+    # without what is surely a participant's name, and without dates: what is embedded and looked up
+    content: str
+    # the participants that it names, each with its share of a name that several have; none when it names them all
+    speakers: Mapping[str, float] = field(default_factory=dict)
+    # the names that it has of participants, as they are written: messages may have them as well
+    names: tuple[str, ...] = ()
+    # what it asks for
+    asks: frozenset[AnswerType]
+    # the languages that it is read in: its own, where that is another than the chat's, and the chat's
+    language: str
+    # whether it asks what was said at all, at the times and by the people that it names
+    overview: bool = False
+    # the times that it names, each from … until, the end not included, in order of time
+    spans: tuple[Span, ...]
+    # of these, those that go back to the chat's beginning or on until now: "before March", "since May", "this year"
+    open_spans: frozenset[Span] = frozenset()
+    # the time that it counts from an event, once that was found in the talk
+    event: Timed | None = None
+    # what it puts in quotation marks
+    phrases: tuple[Verbatim, ...] = ()
+    # identifiers, addresses, paths and long numbers in it
+    identifiers: tuple[Verbatim, ...] = ()
+
+    @property
+    def exact(self) -> tuple[Verbatim, ...]:
+        """Return all pieces that a message may contain word for word."""
+        return self.phrases + self.identifiers
+
+
+def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, language: str) -> Question:
+    """Parse a question in a chat's language or another; `people` are the participants' display names and handles.
+
+    A date without a year means every year from `earliest` to `now`, in the time zone of `now`, from which "yesterday"
+    and the like count. A name or date inside quotation marks or an identifier is neither.
+    """
+    parts = {part.casefold() for person in people for part in (person, *_WORD.findall(person))}
+    parts |= {part.lstrip("@") for part in parts}
+    language = languages.read_in(text, language, parts)
+    exact, content, marked = exact_match.taken(text, parts | figures.written_in(text))
+    # the words of times that count from now stay: "the camping trip last year" may be called that in the talk
+    times, content = calendar.times(content, earliest, now, language, parts)
+    times = times[:MAX_SPANS]
+    named = names.find(content, people, language)
+    content = _without(content, named.sure)
+    exact = (exact + exact_match.numbers(content))[: exact_match.MAX_PIECES]
+    content = exact_match.put_back(" ".join(content.split()), marked)
+    return Question(
+        text=text,
+        content=content if _WORD.search(content) else text,
+        speakers=named.shares if len(named.shares) < len(set(people)) else {},
+        names=named.names,
+        asks=answer_types.asked(text, language),
+        language=language,
+        overview=any(start < now for start, _ in times)
+        and not exact
+        and overview.asks_for_all(content, language),
+        spans=tuple(sorted(set(times))),
+        open_spans=frozenset(span for span in times if span[0] <= earliest or span[0] <= now <= span[1]),
+        phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
+        identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),
+    )
+
+
+def telling(text: str, language: str, most: int = MAX_TERMS) -> str:
+    """Return a text with no more than `most` words: of a longer one those that tell most, in their order.
+
+    Names, numbers and identifiers come first, then long words; stop words and what was said before are left out.
+
+    >>> telling("why does the gateway in Porto answer 502 so slowly", "english", 3)
+    'gateway Porto 502'
+    """
+    found: dict[str, tuple[int, float, str]] = {}
+    for number, match in enumerate(_TERM.finditer(text)):
+        run = _SPACELESS.search(match[0])
+        for place, piece in enumerate(_pieces(match[0]) if run else [match[0]]):
+            found.setdefault(piece.casefold(), (number, place, piece))
+    if len(found) <= most:
+        return text
+    best = sorted(found.values(), key=lambda one: (-_weight(one[2], language), one[:2]))[:most]
+    return " ".join(piece for _, _, piece in sorted(best))
+
+
+def _pieces(run: str) -> list[str]:
+    """Split a run without spaces into pairs of characters."""
+    return [run[at : at + 2] for at in range(0, len(run), 2)]
+
+
+def _weight(word: str, language: str) -> float:
+    core = word.strip(".,;:!?()[]{}\"'“”„«»…")
+    if not core or not is_content(core, language):
+        return 0.0
+    marked = any(map(str.isdigit, core)) or not (core.islower() or core == core.lower())
+    return 100.0 * marked + min(len(core), 20) + (0.0 if len(core) > _SHORT_WORD else -_SHORT_WORD)
+
+
+def _without(text: str, places: Sequence[tuple[int, int]]) -> str:
+    parts, at = [], 0
+    for start, end in places:
+        parts += [text[at : max(at, start)], " "]
+        at = max(at, end)
+    return "".join((*parts, text[at:]))
+
+
+def named(
+    text: str, people: Iterable[str], handles: Iterable[str] = (), language: str = "english"
+) -> set[str]:
+    """Return the names that a text has, as a whole or a part, and the handles that it has as a whole, with or without
+    `@`.
+
+    >>> sorted(named("What does Ann's brother owe @ben.k?", ["Ann Lee", "Olek"], ["ben.k", "brother.ben"]))
+    ['Ann Lee', 'ben.k']
+    """
+    return {*names.find(text, people, language).shares, *names.handles_in(text, handles)}

@@ -1,0 +1,157 @@
+"""Named sets of retrieval parameters; a question may change those of `ContextParameters`.
+
+`balanced` measures best; the others keep what their users know, with these differences:
+
+- Messages that say the same as a better one are shown once in every profile, not only in `ask`: the tokens go to what
+  is said only once.
+- `agent` also shows the latest messages of its thread. Its users' sessions consist of memories, ours of messages; a
+  session's memories are among the others, and need not be similar to the question.
+"""
+
+from dataclasses import dataclass, replace
+
+from schemas.errors import InvalidInput
+from schemas.payloads import MAX_COUNT, ContextQuery
+from schemas.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What a context is made of: `ContextParameters`, which says what each is, and what only a profile decides."""
+
+    history_tokens: int = 800
+    sessions: int = 3
+    messages: int = MAX_COUNT
+    messages_per_session: int = MAX_COUNT
+    neighbours: int = 0
+    related: int = 0
+    memories: int = 5
+    documents: int = 5
+    entity_hops: int = 0
+    # on the scale of `pipeline.recall.rank.similarity`
+    min_similarity: float = 0.0
+    # see `pipeline.recall.narrowing`
+    min_session_fit: float = 0.0
+    daily_decay: float = 1.0
+    mmr_lambda: float = 1.0
+
+    # of recent talk the last three messages, what is going on and what leads to a hit is shown, by its worth; otherwise
+    # all of it comes first
+    history_yields: bool = True
+    # of what a session was about
+    session_chars: int = 420
+    # the most memories of the sessions in scope, the user, the agent, and the organization with its passages
+    session_memories: int = MAX_COUNT
+    user_memories: int = 10
+    agent_memories: int = MAX_COUNT
+    organization_memories: int = MAX_COUNT
+    # user memories of less importance are left out
+    min_importance: float = 0.5
+    # ranked by the blend of `pipeline.recall.rank.rerank`
+    is_blended: bool = False
+
+
+PROFILES: dict[str, Parameters] = {
+    "balanced": Parameters(neighbours=1),
+    "group": Parameters(
+        messages=20,
+        messages_per_session=5,
+        neighbours=1,
+        memories=0,
+        documents=0,
+        is_blended=True,
+    ),
+    "ask": Parameters(history_yields=False, sessions=0, messages=0, memories=3, documents=5),
+    "rag": Parameters(
+        history_tokens=4096,
+        history_yields=False,
+        sessions=0,
+        messages=5,
+        memories=0,
+        documents=0,
+        min_similarity=0.7,
+        daily_decay=0.95,
+        mmr_lambda=0.7,
+    ),
+    "agent": Parameters(
+        history_yields=False,
+        sessions=0,
+        messages=10,
+        memories=23,
+        session_memories=10,
+        user_memories=5,
+        agent_memories=3,
+        organization_memories=5,
+    ),
+    "contextual": Parameters(
+        history_tokens=0,
+        session_chars=100,
+        related=2,
+        messages=15,
+        messages_per_session=5,
+        neighbours=1,
+        memories=0,
+        documents=0,
+        min_session_fit=0.5,
+    ),
+}
+PURPOSES: dict[str, str] = {
+    "balanced": (
+        "For any bot, and the default: the latest messages, and the sessions, messages, memories and "
+        "documents that fit the question best."
+    ),
+    "group": (
+        "For group chats in which the last days matter most: the latest messages, and twenty earlier ones "
+        "between their neighbours, the newer the better; no memories, no documents."
+    ),
+    "ask": (
+        "For an assistant that answers from what it was told to remember: three memories, five passages "
+        "of documents and the latest messages; earlier talk is not searched."
+    ),
+    "rag": (
+        "For questions about the talk of the last weeks: the five messages most like the question, if they "
+        "are like it at all, worth 5 % less with each day of their age, and up to 4,096 tokens of the latest "
+        "ones; no summaries, no memories."
+    ),
+    "agent": (
+        "For agents that work in threads of their own (`session_key`): the latest messages, ten earlier "
+        "ones, and memories of the session, the user, the agent and the organization; no summaries."
+    ),
+    "contextual": (
+        "For a look back at whole topics: the three sessions that fit best, the best messages in them "
+        "between their neighbours, and two related sessions; no latest messages, no memories."
+    ),
+}
+"""Who each profile is for and what it shows, for help, descriptions and the README."""
+
+
+def parameters_of(query: ContextQuery, settings: Settings) -> Parameters:
+    """Return the parameters of a context query. Raises `InvalidInput` as `profile_named` does."""
+    # group bots are configured by settings; the other profiles are what their names promise
+    configured = (
+        {
+            "sessions": settings.session_max_retrieved,
+            "history_tokens": settings.context_history_tokens,
+            "min_importance": settings.memory_min_importance,
+        }
+        if query.profile in {"balanced", "group"}
+        else {}
+    )
+    own = {
+        "history_tokens": query.max_history_tokens,
+        "memories": query.top_k_memories,
+        "documents": query.top_k_documents,
+    }
+    given = {name: number for name, number in own.items() if number is not None}
+    changed = query.parameters.model_dump(exclude_none=True)
+    parameters = replace(profile_named(query.profile), **(configured | changed | given))
+    if not settings.session_memory_enabled:
+        parameters = replace(parameters, sessions=0, related=0, memories=0)
+    return parameters
+
+
+def profile_named(name: str) -> Parameters:
+    """Return the parameters of a profile. Raises `InvalidInput` for an unknown one."""
+    if name not in PROFILES:
+        raise InvalidInput(f"profile must be one of {', '.join(PROFILES)}, not {name!r}", field="profile")
+    return PROFILES[name]

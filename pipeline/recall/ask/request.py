@@ -1,0 +1,246 @@
+"""A request to a chat's memory: made from the query of a context or of a search."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from time import monotonic
+
+from sqlalchemy import Connection
+
+from pipeline.recall.ask import followup
+from pipeline.recall.ask.affinity import affinities
+from pipeline.recall.ask.profiles import PROFILES, Parameters, parameters_of
+from pipeline.recall.ask.questions import Questions
+from pipeline.recall.ask.weights import Weights
+from pipeline.store import chats, identities, prelude, sessions
+from pipeline.store.chats import Chat
+from pipeline.store.filters import Inside, MessageFilter, Scope
+from pipeline.store.memory_candidates import MemoryScope
+from pipeline.store.prelude import Prelude
+from pipeline.text.exact_match import Verbatim
+from schemas.errors import NotFound
+from schemas.payloads import ContextQuery
+from schemas.search import SearchQuery
+from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace, Vector
+
+# Questions of a chat's log that are recognized among its messages, the newest ones.
+LOGGED_QUESTIONS_READ = 200
+# Recent messages read to fill the history: more where short ones, of as many tokens each, would not fill it.
+RECENT_READ, SHORT_MESSAGE_TOKENS = 60, 7
+MAX_RECENT = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalRequest:
+    """A question to the memory of a chat."""
+
+    # the chat with what a question needs of it
+    prelude: Prelude
+    text: str
+    # other wordings that are searched together with it
+    queries: Sequence[str] = ()
+    # of one thread only; None: of all the chat's sessions
+    session_key: str | None = None
+    # of one session only
+    session_id: int | None = None
+    # what was believed and said until then; None: until now
+    as_of: datetime | None = None
+    # messages that may be shown
+    filter: MessageFilter = field(default_factory=MessageFilter)
+    user_id: str | None = None
+    agent_id: str | None = None
+    parameters: Parameters
+    weights: Weights = field(default_factory=Weights)
+    # whether memory is on in this chat; off, messages are stored, and neither processed nor searched
+    memory: bool = True
+    # whether recent talk is read
+    include_history: bool = True
+    # whether questions that were put to a bot are found as well as anything else
+    finds_questions: bool = False
+    # whether memories that may not be shown are counted
+    explain: bool = False
+
+    @property
+    def chat(self) -> Chat:
+        """The chat that is asked."""
+        return self.prelude.chat
+
+    @cached_property
+    def affinities(self) -> Mapping[str, float]:
+        """The asker's affinity to others, by name."""
+        return affinities(self.prelude.people, self.prelude.sessions, self.prelude.asker)
+
+    @cached_property
+    def scope(self) -> Scope:
+        """Where to look."""
+        return Scope(
+            chat_id=self.chat.chat_id,
+            language=self.chat.language,
+            session_key=self.session_key,
+            affinities=self.affinities,
+        )
+
+    @property
+    def keeps_plans(self) -> bool:
+        """Whether statements may be planned for any chat: such a plan would pass over an index of vectors."""
+        return not self.prelude.indexed
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryTerms:
+    """What messages are compared with for one query, the question or another."""
+
+    # without names and dates
+    lexemes: Sequence[str]
+    # its vector, after the space; None: only keywords are searched
+    embedded: tuple[EmbeddingSpace, Vector] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchTerms(QueryTerms):
+    """What messages are compared with: the question, and other queries."""
+
+    # pieces of the question that a message may hold verbatim
+    exact: Sequence[Verbatim] = ()
+    # the question and those asked before it; None: no message is an aside
+    questions: Questions | None = None
+    # the times that it names
+    spans: Sequence[tuple[datetime, datetime]] = ()
+    # the participants whom it names, and the lexemes of their names
+    speakers: Collection[str] = ()
+    named: Sequence[str] = ()
+    # whether it asks how things stand now
+    newest: bool = False
+    # of the other queries, in their order
+    others: Sequence[QueryTerms] = ()
+    # the memories that are searched together with the messages
+    memories: MemoryScope | None = None
+
+    @property
+    def queries(self) -> list[QueryTerms]:
+        """Every query, the question first."""
+        return [self, *self.others]
+
+
+class Stopwatch:
+    """The time that each stage of a request takes, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.timings_ms: dict[str, float] = {}
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the time that the body takes to a stage."""
+        started = monotonic()
+        try:
+            yield
+        finally:
+            spent = self.timings_ms.get(stage, 0.0) + (monotonic() - started) * 1000
+            self.timings_ms[stage] = round(spent, 2)
+
+
+def for_context(connection: Connection, query: ContextQuery, settings: Settings) -> RetrievalRequest:
+    """Make the request of a context. Raises `NotFound` for an unknown chat, `InvalidInput` for an unknown profile."""
+    parameters = parameters_of(query, settings)
+    # the newest may be the question itself
+    recent = 1
+    if query.include_history and parameters.history_tokens:
+        recent = min(max(RECENT_READ, parameters.history_tokens // SHORT_MESSAGE_TOKENS), MAX_RECENT)
+    elif query.include_history:
+        recent = followup.LOOKED_AT
+    found = prelude.read(
+        connection,
+        query.chat_id,
+        query.user_id,
+        [query.query, *query.queries],
+        logged=LOGGED_QUESTIONS_READ,
+        recent=recent,
+        session_key=query.talk_key,
+        until=query.as_of,
+        of_key=query.session_key,
+        remembers=bool(parameters.memories + parameters.documents),
+    )
+    if found is None:
+        raise _unknown(query.chat_id)
+    return RetrievalRequest(
+        prelude=found,
+        text=query.query,
+        queries=query.queries,
+        session_key=query.session_key,
+        as_of=query.as_of,
+        filter=MessageFilter(until=query.as_of),
+        user_id=query.user_id,
+        agent_id=query.agent_id or None,
+        parameters=parameters,
+        memory=found.chat.memory,
+        include_history=query.include_history,
+        explain=query.explain,
+    )
+
+
+def for_search(connection: Connection, query: SearchQuery) -> RetrievalRequest:
+    """Make the request of a search. Raises `NotFound` for an unknown chat or a session of another one."""
+    found = prelude.read(
+        connection,
+        query.chat_id,
+        None,
+        [query.query, *query.queries],
+        logged=0,
+        recent=followup.LOOKED_AT,
+        session_key=query.session_key,
+        of_key=query.session_key,
+    )
+    if found is None:
+        raise _unknown(query.chat_id)
+    memory = found.chat.memory
+    return RetrievalRequest(
+        prelude=found,
+        text=query.query,
+        queries=query.queries,
+        session_key=query.session_key,
+        session_id=query.session_id,
+        filter=_filter(connection, query, found.chat) if memory else MessageFilter(),
+        parameters=PROFILES["balanced"],
+        # what is nearest is so at any time
+        weights=Weights(date=0.0) if query.mode == "similar" else Weights(),
+        memory=memory,
+        finds_questions=True,
+    )
+
+
+def find_chat(connection: Connection, chat_id: str) -> Chat:
+    """Find the chat of this id, also after it got another. Raises `NotFound`."""
+    chat = chats.followed(connection, chat_id)
+    if chat is None:
+        raise _unknown(chat_id)
+    return chat
+
+
+def _unknown(chat_id: str) -> NotFound:
+    return NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
+
+
+def _filter(connection: Connection, query: SearchQuery, chat: Chat) -> MessageFilter:
+    inside = None
+    if query.session_id is not None:
+        row = sessions.find(connection, query.session_id)
+        if row is None or row.chat_id != chat.chat_id:
+            raise NotFound(f"there is no session {query.session_id} in {chat.chat_id}")
+        inside = Inside(row.session_key, row.started_at, row.ended_at)
+    senders = query.sender_ids
+    if query.user_id is not None:
+        own = identities.ids_of(connection, query.user_id)
+        senders = own if senders is None else [sender for sender in senders if sender in own]
+    return MessageFilter(
+        sender_ids=senders,
+        agent_id=query.agent_id,
+        session_key=query.session_key,
+        session=inside,
+        roles=query.roles,
+        since=query.since,
+        until=query.until,
+        metadata=query.metadata,
+    )

@@ -1,0 +1,179 @@
+"""Find the event that a question is anchored to: "before the trip", "since we moved", "the day after the launch".
+
+`mention` finds it (in English, and in the languages whose calendars have `events`), `pipeline.recall.event_dating`
+dates it, `pipeline.recall.ask.time_preference` says what the question prefers.
+"""
+
+import re
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from pipeline.text.calendar import MONTHS
+from pipeline.text.calendars import Calendar, calendars_of
+from pipeline.text.moments import moments
+
+Relation = Literal["before", "after", "since", "during", "between"]
+
+_RELATIONS: dict[str, Relation] = {
+    "prior to": "before",
+    "before": "before",
+    "after": "after",
+    "following": "after",
+    "since": "since",
+    "during": "during",
+    "while": "during",
+    "of": "during",
+}
+_UNITS = {"day": 1, "night": 1, "morning": 1, "evening": 1, "weekend": 3, "week": 7, "month": 30, "year": 365}
+# The days that "right after" allows.
+_NEAR_DAYS = 3
+_M = "|".join(MONTHS)
+_LEAD = re.compile(
+    rf"(?:\b(?:on |in )?the (?P<unit>{'|'.join(_UNITS)}) (?P<beside>before|after|of|following)"
+    r"|(?:\b(?P<near>right|just|shortly|soon|immediately|straight) |\bever )?"
+    r"\b(?P<alone>prior to|before|after|following|since|during|while)) (?=\w)",
+    re.IGNORECASE,
+)
+# Two people or prices stand "between", too: an event there has an article, an owner, or is something being done.
+_BETWEEN = re.compile(
+    r"\bbetween (?P<first>(?:(?:the|my|our|his|her|their|your|its|an?)\b|\w+ing\b|\w+['’]s\b).{2,60}?) and "
+    r"(?P<second>[^?!;]{3,60}?)(?=[?!;]|[.,](?!\w)|$)",
+    re.IGNORECASE,
+)
+# An event's words go on up to the end of the clause, to another question word, or to what was done it for.
+_END = re.compile(
+    r"[?!;\"“”»]|[.,](?!\w)|$|\s(?:what|who|whom|whose|which|where|how|why|when|about|regarding|did|do|does)\b"
+    r"|\sto (?!the\b|our\b|my\b|[A-Z\d])"
+)
+# Times of the clock or the calendar, which are read as dates or mean every day, and words that only point.
+_NO_EVENT = re.compile(
+    rf"(?:the )?(?:\d[\d:.]*+(?:st|nd|rd|th|h|am|pm)?(?: (?:of )?(?:{_M}))?\W*$|(?:{_M})\b(?: \d.*+)?\W*$"
+    r"|\d{1,2}(?::\d\d)? ?(?:h|am|pm)\b|(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|(?:this|last|next|the past)\b"
+    r"|(?:noon|midnight|dark|now|then|that|it|this|all|each|one|both|us|them|him|her|me|you|tomorrow|yesterday|today|when|what|which"
+    r"|first|second|third|other|week|weekend|month|year|day|night|summer|winter|spring|autumn|fall)\W*$)",
+    re.IGNORECASE,
+)
+# A noun with its article, its owner, its capital or its number, or that is all there is of the event.
+_NOUN = re.compile(
+    r"(?i:the|my|our|his|her|their|your|its|an?|that|these|those|all|both)\s(?=\w{3})"
+    r"|\w{1,40}['’]s\s\w|(?!I\b)[A-Z]\w{2,40}|\w{2,40}ing\b|\w{3,40}\sv?\d"
+    r"|(?!(?i:it|i|we|you|he|she|they|there|who|what|of|in|at|on|to|for|if|is|was|and|or|not|with|by|from)\b)"
+    r"[a-z]\w{3,40}(?:\s(?:of|in|at|with|to)\s.{2,60})?$"
+)
+# What was done: a clause with a verb of the past.
+_PAST = re.compile(
+    r"\w{1,40}(?:['’]s)?(?:\s\w{1,40}){0,5}?\s(?:\w{1,40}ed|was|were|had|came|went|left|got|met|broke|began|became|bought"
+    r"|sold|found|lost|made|took|gave|told|said|saw|started|ran|fell|flew|drove|built|sent|won|quit|hurt|ate|spoke|paid"
+    r"|wrote|grew|held|knew|put|set|cut|read|felt|kept|slept|brought|caught|taught|thought|chose|rode|woke|wore|sang|swam|drank)\b",
+    re.IGNORECASE,
+)
+_GERUND = re.compile(r"\w{2,40}ing\b", re.IGNORECASE)
+# Before a word of time, it makes that word a noun, as in "the while loop" and "a before hook".
+_NAMES_THE_WORD = re.compile(
+    r"\b(?:the|an?|this|that|my|our|your|each|every|before and|no)\s\Z", re.IGNORECASE
+)
+_LEAD_CHARS = 16
+# Verbs that "after" belongs to.
+_VERB = re.compile(r"\b(?:look(?:s|ed|ing)?|named?|take[sn]?|took|ask(?:s|ed)?)\s*$", re.IGNORECASE)
+# It asks how far apart two times are, not for what was said then.
+_LENGTH = re.compile(
+    r"\bhow (?:long|many (?:days|weeks|months|years)|much time)(?: \w+){0,3} (?:before|after|since|between|prior)\b",
+    re.IGNORECASE,
+)
+_BEFORE_A_MARK = re.compile(r"(?<!\s)\s++(?=[?!.,;])")
+# An event said in fewer letters is none.
+_SHORTEST = 4
+# The first words that an event may follow are each tried, up to this number: the text after them is read to its end.
+_LEADS_TRIED = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mention:
+    """An event that a question names, and its relation to the time that is asked about."""
+
+    relation: Relation
+    # what it says of the event; two for `between`
+    events: tuple[str, ...]
+    # within this many days of it, where the question says so
+    days: int | None = None
+    # its words in the question, and the question without them
+    text: str
+    rest: str
+
+
+def mention(text: str, language: str = "english") -> Mention | None:
+    """Return the event that a question in a language is anchored to, or None.
+
+    >>> found = mention("What did we buy the week before the trip?")
+    >>> found.relation, found.events, found.days, found.rest
+    ('before', ('the trip',), 7, 'What did we buy?')
+    """
+    for calendar in calendars_of(language):
+        found = _english(text) if calendar.events is None else _in_calendar(text, calendar)
+        if found is not None:
+            return found
+    return None
+
+
+def _in_calendar(text: str, calendar: Calendar) -> Mention | None:
+    """Return the first event that a question is anchored to, by the patterns of its language."""
+    for match in islice(calendar.events.finditer(text) if calendar.events else (), _LEADS_TRIED):
+        event = match["event"].strip()
+        words = {word.casefold() for word in event.split()}
+        is_time = not words.isdisjoint(
+            calendar.units.keys() | calendar.weekdays.keys() | calendar.months.keys()
+        )
+        if is_time or not _is_event(event) or moments(match[0], (calendar,)):
+            continue
+        relation = next(
+            name for name in ("before", "after", "since", "during") if match.groupdict().get(name)
+        )
+        return _mention(text, match.start(), match.end(), _RELATIONS[relation], (event,), None)
+    return None
+
+
+def _english(text: str) -> Mention | None:
+    if _LENGTH.search(text):
+        return None
+    if found := _BETWEEN.search(text):
+        events = (found["first"].strip(), found["second"].strip())
+        if all(map(_is_event, events)):
+            return _mention(text, found.start(), found.end(), "between", events, None)
+    for found in islice(_LEAD.finditer(text), _LEADS_TRIED):
+        stop = _END.search(text, found.end())
+        end = stop.start() if stop else len(text)
+        event = text[found.end() : end].strip()
+        before = text[max(0, found.start() - _LEAD_CHARS) : found.start()]
+        if not _is_event(event) or _VERB.search(before) or _NAMES_THE_WORD.search(before):
+            continue
+        if not _is_said(event, (found["beside"] or found["alone"]).lower()):
+            continue
+        relation = _RELATIONS[(found["beside"] or found["alone"]).lower()]
+        days = _UNITS[found["unit"].lower()] if found["unit"] else _NEAR_DAYS if found["near"] else None
+        return _mention(text, found.start(), end, relation, (event,), days)
+    return None
+
+
+def _mention(
+    text: str, start: int, end: int, relation: Relation, events: tuple[str, ...], days: int | None
+) -> Mention:
+    rest = f"{text[:start].rstrip()} {text[end:].lstrip()}" if end < len(text) else text[:start]
+    return Mention(
+        relation=relation,
+        events=events,
+        days=days,
+        text=text[start:end].strip(),
+        rest=_BEFORE_A_MARK.sub("", " ".join(rest.split())).lstrip("?!.,; "),
+    )
+
+
+def _is_said(event: str, lead: str) -> bool:
+    """Tell whether an English text names an event: by a noun, or by what was done; "while" has the latter only."""
+    if lead == "while":
+        return bool(_PAST.match(event) or _GERUND.match(event))
+    return bool(_NOUN.match(event) or _PAST.match(event))
+
+
+def _is_event(event: str) -> bool:
+    return len(event) >= _SHORTEST and not _NO_EVENT.match(event)

@@ -1,0 +1,184 @@
+"""Choose the memories and passages of documents that have to do with the question. Pure."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, tzinfo
+from functools import cache
+
+from pipeline.recall.ask.profiles import Parameters
+from pipeline.recall.choose import worth
+from pipeline.recall.choose.line import Line
+from pipeline.recall.choose.speech import display_name
+from pipeline.recall.choose.wording import Wording
+from pipeline.recall.find.memory_search import RetrievedMemory
+from pipeline.text import duplicates, excerpt, truncate
+from pipeline.text.duplicates import Bag
+from pipeline.text.excerpt import Wanted
+from pipeline.text.sentences import words
+from pipeline.text.tokens import Count
+from schemas.context import ContextItem, Dropped, DropReason
+
+# A statement or passage takes at most one in so many tokens of the budget, and is not cut to less than these: a few
+# words of a statement say nothing, and a short passage says most as a whole.
+SHARES, LEAST, PASSAGE_LEAST = 4, 24, 128
+ANSWERED = " → "
+"""What stands between a question and its answer, in every language."""
+# First-person pronouns, by language.
+_PRONOUNS = (
+    "i|me|my|mine|myself|i'm|i've|i'd|i'll",
+    "ich|mich|mir|mein|meine|meinem|meinen|meiner|meins",
+    "eu|mim|meu|minha|meus|minhas",
+    "yo|mí|mi|mis|mío|mía",
+    "je|j'ai|moi|mon|ma|mes",
+    "io|mio|mia|miei|mie",
+    "ik|mij|mijn",
+)
+_FIRST_PERSON = re.compile(rf"\b(?:{'|'.join(_PRONOUNS)})\b", re.IGNORECASE)
+
+
+# What is shown whatever the question is worth this: a session's own memories, which are its history, an agent's
+# character, and what is known of an asker who asks about themselves.
+ALWAYS = 0.7
+
+
+def valued(
+    memories: Sequence[RetrievedMemory], question: str, wordings: Sequence[Wanted]
+) -> Iterator[tuple[RetrievedMemory, float]]:
+    """Yield memories, best first, each with what it is worth to the wording of the question that it fits best.
+
+    `wordings` are the question's words without names, and those of its other queries.
+    """
+    about_asker = _FIRST_PERSON.search(question) is not None
+    for memory in memories:
+        is_passage = memory.type == "document"
+        of_person = (about_asker and memory.of_asker) or (not wordings[0].terms and memory.is_named)
+        always = memory.scope == "session" or memory.type == "persona" or (of_person and not is_passage)
+        value = max(worth.of_text(memory.content, memory.cosine, wanted) for wanted in wordings)
+        yield memory, max(value, ALWAYS if always or memory.linked_to else 0.0)
+
+
+def choose(
+    memories: Iterable[tuple[RetrievedMemory, float]],
+    parameters: Parameters,
+    limit: float,
+    messages: Mapping[int, str],
+    write: "Writer",
+) -> Iterator[Line | Dropped]:
+    """Choose memories, given best first with what each is worth, and say why the others are left out.
+
+    `messages` are the texts of the messages that are chosen, by id: a memory that one of them says is not told twice.
+    """
+    kept: Counter[str] = Counter()
+    seen: dict[str, dict[int, list[Bag]]] = {"memory": {}, "document": {}}
+
+    @cache
+    def said() -> Mapping[int, Sequence[Bag]]:
+        bags: dict[int, list[Bag]] = {}
+        for bag in map(_bag_of, messages.values()):
+            bags.setdefault(len(bag.words), []).append(bag)
+        return bags
+
+    def dropped(memory: RetrievedMemory, reason: DropReason, detail: str) -> Dropped:
+        return Dropped(kind="memory", id=memory.id, reason=reason, detail=detail)
+
+    for memory, value in memories:
+        kind, most, plural = (
+            ("document", parameters.documents, "documents")
+            if memory.type == "document"
+            else ("memory", parameters.memories, "memories")
+        )
+        most_of_scope = getattr(parameters, f"{memory.scope}_memories")
+        bag = _bag_of(memory.content)
+        if value < limit:
+            yield dropped(memory, "below_minimum", f"worth {value:.2f}, below {limit:g}")
+        elif kind == "memory" and not messages.keys().isdisjoint(memory.evidence):
+            yield dropped(memory, "duplicate", "a message that says it is shown")
+        elif kind == "memory" and duplicates.is_said(bag, said()):
+            yield dropped(memory, "duplicate", "says the same as a message that is shown")
+        elif duplicates.is_said(bag, seen[kind]):
+            better = "passage" if kind == "document" else "memory"
+            yield dropped(memory, "duplicate", f"says the same as a better {better}")
+        elif kept[kind] >= most:
+            yield dropped(memory, "cap", f"at most {most} {plural}")
+        elif kept[memory.scope] >= most_of_scope:
+            yield dropped(memory, "cap", f"at most {most_of_scope} {memory.scope}_memories")
+        else:
+            kept.update((kind, memory.scope))
+            seen[kind].setdefault(len(bag.words), []).append(bag)
+            yield write.line(memory, value, kept.total())
+
+
+class Writer:
+    """Writes memories and passages as lines of a context."""
+
+    def __init__(
+        self, asker: str | None, now: datetime, zone: tzinfo, wording: Wording, asked: Wanted, count: Count
+    ) -> None:
+        self.asker = asker
+        self.now = now
+        self.zone = zone
+        self.wording = wording
+        self.asked = asked
+        self.count = count
+
+    def line(self, memory: RetrievedMemory, worth: float, place: int) -> Line:
+        """Write a statement with whom it is about and when it holds, or a passage as `Doc <id>/Chunk <n>`.
+
+        A passage of several lines stands below that, indented: none of them can pass for another memory.
+        """
+        content, is_passage = memory.content, memory.type == "document"
+        if is_passage:
+            head = f"- Doc {truncate.one_line(memory.document_id or '')}/Chunk {memory.chunk_index}: "
+            reason = f"a passage of the {'asker' if memory.scope == 'user' else 'organization'}'s documents"
+        else:
+            head = f"- [{', '.join(self._origin(memory))}] "
+            reason = f"{memory.type} of the {memory.scope}"
+            if memory.type == "qa_turn":
+                content = content.replace("\n", ANSWERED, 1)
+        reason += f"; linked to {memory.linked_to}" if memory.linked_to else ""
+
+        def write(tokens: int) -> str:
+            room = max(tokens - self.count(head), LEAST)
+            said = excerpt.shown(content, self.asked, room, self.count, in_lines=is_passage)
+            return f"{head.rstrip()}\n  {said}" if is_passage and "\n" in said else head + said
+
+        return Line(
+            block="documents" if is_passage else "memories",
+            item=ContextItem(
+                kind="document" if is_passage else "memory",
+                id=memory.id,
+                text="",
+                score=memory.score,
+                reason=reason,
+            ),
+            worth=worth,
+            place=(place,),
+            write=write,
+            shares=SHARES,
+            least=PASSAGE_LEAST if is_passage else LEAST,
+            may_be_cut=True,
+        )
+
+    def _origin(self, memory: RetrievedMemory) -> Iterator[str]:
+        """Yield about whom a memory is, when it holds, and from which other chat it is."""
+        wording = self.wording
+        name = memory.about or (self.asker if memory.scope == "user" and memory.of_asker else "")
+        yield display_name(name or "") or wording.scopes.get(memory.scope, memory.scope)
+        since, until = memory.holds_from or memory.since, memory.holds_until
+        first = wording.day(since.astimezone(self.zone)) if since else ""
+        last = wording.day(until.astimezone(self.zone)) if until else ""
+        if first and first == last:
+            yield wording.on.format(day=first)
+        else:
+            if since:
+                yield (wording.starting if since > self.now else wording.since).format(day=first)
+            if last:
+                yield wording.until.format(day=last)
+        if memory.chat_title:
+            yield display_name(memory.chat_title)
+
+
+def _bag_of(text: str) -> Bag:
+    """Return the words of a text, each once, as statements are compared by."""
+    return Bag(text, frozenset(words(text.casefold())))

@@ -1,0 +1,42 @@
+"""One line that a context may show, and what its block has around it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from schemas.context import BlockKind, ContextItem
+
+
+class Line(NamedTuple):
+    """One line that a context may show."""
+
+    block: BlockKind
+    # the item that it becomes, without its text
+    item: ContextItem
+    # what it is worth (`pipeline.recall.choose.worth`): lines take their tokens in this order, whatever their block
+    worth: float
+    # the place in the block, which is that of time
+    place: tuple[object, ...]
+    # the text within so many tokens
+    write: Callable[[int], str]
+    # its part of the budget is one in so many, and not fewer tokens than these
+    shares: int = 1
+    least: int = 0
+    # lines of one group, next to each other, are under one heading
+    group: str = ""
+    # the place of what was said right before, if that is known; an ellipsis marks what is left out between
+    follows: tuple[object, ...] | None = None
+    # whether it may be cut to what is left, so that its block is not empty
+    may_be_cut: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """What a block has around its lines."""
+
+    heading: str
+    # most tokens that the block may take, its heading included, and its most of the budget
+    cap: int | None = None
+    share: float = 1.0
+    # without gaps: the block ends at the first line that does not fit
+    contiguous: bool = False

@@ -1,0 +1,60 @@
+"""Recognize the question itself among the messages of its chat: a bot stores it before it asks. Pure."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipeline.recall.ask.questions import Questions
+from pipeline.recall.find.candidate import Candidate
+from pipeline.recall.rank.ranked import Ranked
+from pipeline.store.prelude import Prelude
+from pipeline.text import addressing
+from schemas.sessions import Message
+
+
+@dataclass(frozen=True)
+class PostedQuestion:
+    """The question as a message may hold it, also with a mention of the bot; an equal answer of others is not it."""
+
+    questions: Questions
+    found: Ranked
+
+    @classmethod
+    def of(cls, query: str, prelude: Prelude, found: Ranked) -> "PostedQuestion":
+        """Return the question of a context, for which this was found."""
+        language, people = prelude.chat.language, prelude.names
+        questions = Questions.of(query, language, people=people, asker=prelude.asker, newest=prelude.newest)
+        return cls(questions, found)
+
+    def is_found(self, candidate: Candidate) -> bool:
+        """Tell whether a message that was found is the question, or the same one asked before."""
+        return self.questions.may_be(candidate.id, candidate.speaker) and self._has_its_words(candidate.text)
+
+    def is_recent(self, message: Message) -> bool:
+        """Tell whether one of the latest messages is the question, or the same one asked before.
+
+        Of what the asker said that asks nothing only the last may be it: a “yes” to something else stays an answer.
+        """
+        return (self.questions.asks or message.id in self._last) and self._has_its_words(message.content)
+
+    @cached_property
+    def _last(self) -> set[int | None]:
+        """The last message of the chat, and the asker's."""
+        own = (message.id for message in self.found.recent if message.speaker == self.questions.asker)
+        return {self.questions.newest, next(own, None)}
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        bots = {hit.candidate.speaker for hit in self.found.ranked if hit.candidate.role == "assistant"}
+        names = addressing.names_of(bots | {m.speaker for m in self.found.recent if m.role == "assistant"})
+        return names | self.questions.names
+
+    @cached_property
+    def _asked(self) -> str:
+        return addressing.said(self.questions.query, self.questions.language, self._names)
+
+    def _has_its_words(self, text: str) -> bool:
+        asked = self._asked
+        # what is much longer is something else, and most lacks its last word: neither need be taken apart
+        if len(text) > 2 * len(asked) + 80 or asked.rpartition(" ")[2] not in text.casefold():
+            return False
+        return addressing.said(text, self.questions.language, self._names) == asked

@@ -1,0 +1,96 @@
+"""Choose the latest messages of a chat that come before what is found. Pure."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, tzinfo
+
+from pipeline.recall.choose.line import Line
+from pipeline.recall.choose.speech import head_of
+from pipeline.recall.choose.wording import Wording
+from pipeline.text import excerpt
+from pipeline.text.excerpt import Wanted
+from pipeline.text.tokens import Count
+from schemas.context import ContextItem
+from schemas.sessions import Message
+
+# The parts of the budget that the newest message may take, and any other; none is cut to less than the third.
+NEWEST_SHARES, OTHER_SHARES, LEAST = 5, 10, 24
+# The latest messages may be shown whatever the question, so that a bot knows what is going on: this many, and what was
+# said within this time. They take their tokens by `BASE`, behind the best hits.
+KEPT, GOING_ON = 3, timedelta(minutes=10)
+# Between messages that have to do with the question, so many that have not.
+MAX_GAP = 3
+# Recent talk is relevant if it contains a hit among so many of the best.
+BEST = 10
+BASE = 0.8
+"""What a recent message is worth that has nothing to do with the question."""
+
+
+def lines(
+    recent: Sequence[Message],
+    worth: Sequence[float],
+    zone: tzinfo,
+    wording: Wording,
+    asked: Wanted,
+    count: Count,
+) -> Iterator[Line]:
+    """Write the latest messages, newest first, each with what it is worth: the older, the less."""
+    for number, (message, value) in enumerate(zip(recent, worth, strict=True)):
+        answered = message.answered
+        above = recent[number + 1] if number + 1 < len(recent) else None
+        if answered and above and above.id == answered.id:
+            # not quoted if it is the line above
+            answered = None
+        head = head_of(message, answered, zone, wording)
+
+        def write(tokens: int, message: Message = message, head: str = head) -> str:
+            return head + excerpt.shown(message.content, asked, max(tokens - count(head), 1), count)
+
+        yield Line(
+            block="history",
+            item=ContextItem(
+                kind="message",
+                id=str(message.id),
+                text="",
+                at=message.sent_at,
+                speaker=message.speaker,
+                answers=str(answered.id) if answered else None,
+                reason="said last",
+            ),
+            worth=value,
+            place=message.stamp,
+            write=write,
+            shares=OTHER_SHARES if number else NEWEST_SHARES,
+            least=LEAST,
+            group=wording.day_heading(message.sent_at.astimezone(zone)),
+            may_be_cut=True,
+        )
+
+
+def reach(recent: Sequence[Message], best: Collection[int], since: datetime) -> int:
+    """Return how many of the latest messages are shown before what is found; `recent` is newest first.
+
+    The last `KEPT`, those said `since` a time, and as far back as they are among the `best` that were found.
+    """
+    number = min(KEPT, len(recent))
+    for place, message in enumerate(recent[number:], start=number):
+        if place - number >= MAX_GAP:
+            break
+        if message.sent_at >= since or message.id in best:
+            number = place + 1
+    return number
+
+
+def worths(recent: Sequence[Message], worth: Mapping[int, float], base: float, reach: int) -> list[float]:
+    """Return what each of the latest messages is worth, newest first, so that there is no gap between those shown.
+
+    As much as it is to the question, at least `base`, and no less than an older one, which it leads to.
+    """
+    values = [
+        max(worth.get(each.id, 0.0), base) if number < reach else 0.0 for number, each in enumerate(recent)
+    ]
+    best = 0.0
+    for number in range(len(values) - 1, -1, -1):
+        best = max(best, values[number])
+        # what is newer comes first
+        values[number] = best * (1 - number / 1e6)
+    return values

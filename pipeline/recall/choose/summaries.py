@@ -1,0 +1,156 @@
+"""Choose the summaries that stand alone, and sessions that are related to those of which something is shown. Pure."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import timedelta, tzinfo
+
+from pipeline.recall.ask.profiles import Parameters
+from pipeline.recall.choose.line import Line
+from pipeline.recall.choose.speech import display_name
+from pipeline.recall.choose.wording import Wording
+from pipeline.recall.choose.worth import LIMIT
+from pipeline.recall.find.sessions import RetrievedSession, sharing_topics
+from pipeline.recall.find.weeks import RetrievedWeek
+from pipeline.text import truncate
+from schemas.context import BlockKind, ContextItem, Dropped, DropReason
+
+RELATED_WORTH = 0.2
+"""What a related session is worth: it comes behind whatever is about the question itself."""
+
+MAX_PEOPLE = 6
+"""Names over the quotations of a session."""
+MAX_QUOTATIONS = 2
+"""Lines of a session that is summarized by quotations."""
+RELATED_CHARS = 80
+"""Of what it was about."""
+
+
+def choose(
+    sessions: Sequence[RetrievedSession],
+    fitting: Collection[int],
+    opened: Collection[int],
+    parameters: Parameters,
+    zone: tzinfo,
+    wording: Wording,
+) -> Iterator[Line | Dropped]:
+    """Choose sessions, given best first, and say why the others are left out.
+
+    A summary stands alone only where its session is `fitting` by itself and none of its messages is shown, which are
+    those `opened`.
+    """
+
+    def dropped(session: RetrievedSession, reason: DropReason, detail: str) -> Dropped:
+        return Dropped(kind="session", id=str(session.id), reason=reason, detail=detail)
+
+    for session in sessions:
+        if session.id in opened:
+            yield dropped(session, "covered", "messages of it are shown")
+        elif session.id not in fitting:
+            yield dropped(session, "below_minimum", "none of its messages is worth enough")
+        elif not session.summary:
+            yield dropped(session, "below_minimum", "not summarized")
+        else:
+            reason = f"session {session.id} fits the question, and none of its messages is shown"
+            yield _line("exchanges", session, LIMIT, parameters.session_chars, reason, zone, wording)
+
+
+def of_time(
+    sessions: Sequence[RetrievedSession], parameters: Parameters, zone: tzinfo, wording: Wording
+) -> Iterator[Line]:
+    """Choose the sessions of a time that the question asks to sum up, in order; they come before all else."""
+    for number, session in enumerate(sessions):
+        if session.summary:
+            reason = f"session {session.id} is of the time that the question asks about"
+            # more than any hit, the first ones most
+            worth = 1 + 1 / (1 + number)
+            yield _line("exchanges", session, worth, parameters.session_chars, reason, zone, wording)
+
+
+def weeks(found: Sequence[RetrievedWeek], parameters: Parameters, wording: Wording) -> Iterator[Line]:
+    """Choose the summaries of the weeks that the question names."""
+    for week in found[: parameters.sessions]:
+        last = week.monday + timedelta(days=6)
+        summary = truncate.shortened(truncate.one_line(week.summary), parameters.session_chars)
+        text = f"- {wording.day(week.monday)} – {wording.day(last)}: {summary}"
+        item = ContextItem(
+            kind="rollup",
+            id=str(week.id),
+            text=text,
+            at=week.started_at,
+            reason="a week of a time that the question names",
+        )
+        yield Line(block="rollups", item=item, worth=1.0, place=(week.monday,), write=_written(text))
+
+
+def related(
+    sessions: Sequence[RetrievedSession],
+    opened: Collection[int],
+    parameters: Parameters,
+    zone: tzinfo,
+    wording: Wording,
+) -> Iterator[Line]:
+    """Choose sessions that share topics or entities with those `opened`, most shared first."""
+    shown = [session for session in sessions if session.id in opened]
+    others = [session for session in sessions if session.id not in opened and session.summary]
+    for number, (common, session) in enumerate(sharing_topics(shown, others)[: parameters.related]):
+        reason = f"shares {', '.join(common[:3])} with the sessions above"
+        worth = RELATED_WORTH - number / 1e6
+        yield _line("related", session, worth, RELATED_CHARS, reason, zone, wording)
+
+
+def _line(
+    block: BlockKind,
+    session: RetrievedSession,
+    worth: float,
+    chars: int,
+    reason: str,
+    zone: tzinfo,
+    wording: Wording,
+) -> Line:
+    window = wording.window(session.started_at, session.ended_at, zone)
+    text = f"- {window}: {truncate.shortened(truncate.one_line(session.summary or ''), chars)}"
+    if not session.is_described:
+        text = "\n  ".join([" · ".join([f"- {window}", *_about(session)]), *_quotations(session, chars)])
+    return Line(
+        block=block,
+        item=ContextItem(
+            kind="session",
+            id=str(session.id),
+            text="",
+            at=session.started_at,
+            score=session.score,
+            reason=reason,
+        ),
+        worth=worth,
+        place=(session.started_at, session.id),
+        write=_written(text),
+    )
+
+
+def _about(session: RetrievedSession) -> Iterator[str]:
+    """Yield who talked in a session and, where that is known, about what."""
+    people = [display_name(name) for name in session.participants]
+    if len(people) > MAX_PEOPLE:
+        people[MAX_PEOPLE:] = [truncate.ELLIPSIS]
+    for names in (people, [truncate.one_line(topic) for topic in session.topics]):
+        if names:
+            yield ", ".join(names)
+
+
+def _quotations(session: RetrievedSession, chars: int) -> list[str]:
+    """Return the one or two lines of a quoting summary that have most of its topics, in order, within `chars`."""
+    summary = session.summary or ""
+    # one of earlier versions is of one line
+    lines = [truncate.one_line(line) for line in summary.splitlines()[1:]]
+    lines = lines or [truncate.shortened(truncate.one_line(summary), chars)]
+    low = [line.casefold() for line in lines]
+    held = [sum(topic.casefold() in line for topic in session.topics) for line in low]
+    best: list[int] = []
+    for index in sorted(range(len(lines)), key=lambda index: -held[index]):
+        if len(best) < MAX_QUOTATIONS and len(lines[index]) <= chars:
+            best.append(index)
+            chars -= len(lines[index])
+    return [lines[index] for index in sorted(best)]
+
+
+def _written(text: str) -> Callable[[int], str]:
+    return lambda _: text

@@ -1,0 +1,226 @@
+"""Choose the earlier talk that deserves a place: messages with their neighbours, under the headings of their sessions.
+
+Pure.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import date, datetime, tzinfo
+
+from pipeline.recall.ask.profiles import Parameters
+from pipeline.recall.choose.line import Line
+from pipeline.recall.choose.speech import said_by
+from pipeline.recall.choose.wording import Wording
+from pipeline.recall.find.candidate import Candidate
+from pipeline.recall.rank.ranked import Ranked, Scored
+from pipeline.recall.rank.similarity import Scale
+from pipeline.text import duplicates, excerpt, truncate
+from pipeline.text.duplicates import Bag
+from pipeline.text.excerpt import Wanted
+from pipeline.text.tokens import Count
+from schemas.context import ContextItem, Dropped, DropReason
+
+# A message takes at most one in so many tokens of the budget, one beside it fewer; of a longer one the part that the
+# question is about is shown. No message is cut to less than the second number.
+MATCH_SHARES, MATCH_LEAST = 5, 64
+BESIDE_SHARES, BESIDE_LEAST = 10, 32
+BESIDE_WORTH = 0.7
+"""What a neighbour is worth of what the message is worth that it stands beside."""
+AS_EARLIER = 0.99
+"""What a message of recent talk is worth among earlier talk, where it stands if recent talk has no room for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Talk:
+    """The messages that were found, and how they are written."""
+
+    # every candidate, by its session and its place in it
+    by_place: Mapping[tuple[int, int], Candidate]
+    # when each session began, as far as is known, and when its messages were said, in order
+    times: Mapping[int, Sequence[datetime]]
+    # what the best sessions were about, where a language model has summarized them
+    about: Mapping[int, str]
+    zone: tzinfo
+    wording: Wording
+    # what long messages are excerpted about
+    asked: Wanted
+    count: Count
+    # the headings so far, by session and day
+    headings: dict[tuple[int, date], str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        found: Ranked,
+        parameters: Parameters,
+        zone: tzinfo,
+        wording: Wording,
+        asked: Wanted,
+        count: Count,
+    ) -> "Talk":
+        """Return the talk that was found."""
+        candidates = [hit.candidate for hit in found.ranked]
+        times: dict[int, list[datetime]] = {each.id: [each.started_at] for each in found.sessions}
+        for candidate in candidates:
+            times.setdefault(candidate.session, []).append(candidate.sent_at)
+        return cls(
+            by_place={(each.session, each.place): each for each in candidates if each.session},
+            times={session: sorted(of_session) for session, of_session in times.items()},
+            about={
+                each.id: truncate.shortened(truncate.one_line(each.summary), parameters.session_chars)
+                for each in found.sessions[: parameters.sessions]
+                if each.is_described and each.summary
+            },
+            zone=zone,
+            wording=wording,
+            asked=asked,
+            count=count,
+        )
+
+    def line(
+        self, candidate: Candidate, worth: float, reason: str, *, score: float | None, is_below: bool = False
+    ) -> Line:
+        """Write a message on a line, with the message that it answers, unless that is the line above: `is_below`."""
+        answered = None if is_below and self._goes_on(candidate) else candidate.answered
+        head = f"{said_by(candidate.speaker, answered, self.wording, candidate.forwarded_from)}: "
+
+        def write(tokens: int) -> str:
+            room = max(tokens - self.count(head), 1)
+            return head + excerpt.shown(candidate.text, self.asked, room, self.count)
+
+        before = self.by_place.get((candidate.session, candidate.place - 1))
+        is_match = score is not None
+        return Line(
+            block="exchanges",
+            item=ContextItem(
+                kind="message",
+                id=str(candidate.id),
+                text="",
+                answers=str(answered.id) if answered else None,
+                at=candidate.sent_at,
+                speaker=candidate.speaker,
+                score=score,
+                reason=reason,
+            ),
+            worth=worth,
+            place=self._place(candidate),
+            write=write,
+            shares=MATCH_SHARES if is_match else BESIDE_SHARES,
+            least=MATCH_LEAST if is_match else BESIDE_LEAST,
+            group=self._heading(candidate),
+            follows=self._place(before) if before else (),
+            may_be_cut=is_match,
+        )
+
+    def _goes_on(self, candidate: Candidate) -> bool:
+        """Tell whether a message answers the one right before it."""
+        before = self.by_place.get((candidate.session, candidate.place - 1))
+        return before is not None and candidate.answered is not None and before.id == candidate.answered.id
+
+    def _place(self, candidate: Candidate) -> tuple[object, ...]:
+        """Return the place among all messages: sessions by their beginning, each whole."""
+        began = self.times[candidate.session][0] if candidate.session else candidate.sent_at
+        return (began, candidate.session, candidate.sent_at, candidate.place)
+
+    def _heading(self, candidate: Candidate) -> str:
+        """Write the day on which a message was said, with the time at which its session began or went on that day.
+
+        And what it was about, if that is known.
+        """
+        session, said = candidate.session, candidate.sent_at.astimezone(self.zone)
+        if not session:
+            return self.wording.at(said)
+        key = (session, said.date())
+        if key not in self.headings:
+            times, midnight = self.times[session], said.replace(hour=0, minute=0, second=0, microsecond=0)
+            at = bisect_left(times, midnight)
+            heading = self.wording.at(times[at].astimezone(self.zone))
+            # said once, on the session's first day
+            about = self.about.get(session, "") if not at else ""
+            self.headings[key] = f"{heading} · {about}" if about else heading
+        return self.headings[key]
+
+
+def choose_messages(
+    ranked: Sequence[Scored],
+    worth: Mapping[int, float],
+    talk: Talk,
+    recent: Set[int],
+    parameters: Parameters,
+    limit: float,
+    scale: Scale,
+    is_question: Callable[[Candidate], bool],
+) -> Iterator[Line | Dropped]:
+    """Choose messages, given best first, and say why the others are left out; `worth` is by id.
+
+    `recent` are messages of recent talk, which stand here only where there is no room for them there. `is_question`
+    recognizes the question itself.
+    """
+    chosen: dict[int, tuple[int, float]] = {}
+    # what is shown elsewhere or said already is not shown beside a match either
+    elsewhere = set(recent)
+    seen: dict[int, list[Bag]] = {}
+    of_session: Counter[int] = Counter()
+
+    def dropped(hit: Scored, reason: DropReason, detail: str) -> Dropped:
+        return Dropped(kind="message", id=str(hit.candidate.id), reason=reason, detail=detail)
+
+    for rank, hit in enumerate(ranked, start=1):
+        candidate, value = hit.candidate, worth[hit.candidate.id]
+        if not candidate.text.strip():
+            continue
+        if is_question(candidate):
+            elsewhere.add(candidate.id)
+            yield dropped(hit, "duplicate", "the question itself")
+        elif _is_unlike(hit, scale, parameters.min_similarity):
+            yield dropped(hit, "below_minimum", f"less similar than {parameters.min_similarity:g}")
+        elif value < limit:
+            yield dropped(hit, "below_minimum", f"worth {value:.2f}, below {limit:g}")
+        elif candidate.id in recent and parameters.messages:
+            yield talk.line(candidate, value * AS_EARLIER, _why(rank, hit), score=hit.score)
+        elif of_session[candidate.session] >= parameters.messages_per_session:
+            yield dropped(hit, "cap", f"more than {parameters.messages_per_session} of one session")
+        elif len(chosen) >= parameters.messages:
+            yield dropped(hit, "cap", f"at most {parameters.messages} messages")
+        elif duplicates.is_said(
+            bag := Bag(candidate.text, frozenset(candidate.text.casefold().split())), seen
+        ):
+            elsewhere.add(candidate.id)
+            yield dropped(hit, "duplicate", "says the same as a better hit")
+        else:
+            seen.setdefault(len(bag.words), []).append(bag)
+            of_session[candidate.session] += 1
+            chosen[candidate.id] = rank, value
+            is_below = bool(parameters.neighbours) and value * BESIDE_WORTH >= limit
+            yield talk.line(candidate, value, _why(rank, hit), score=hit.score, is_below=is_below)
+    beside: dict[int, Line] = {}
+    for candidate in (hit.candidate for hit in ranked if hit.candidate.id in chosen):
+        rank, value = chosen[candidate.id]
+        for step in range(1, parameters.neighbours + 1):
+            if (worth_beside := value * BESIDE_WORTH**step) < limit:
+                break
+            for place in (candidate.place - step, candidate.place + step):
+                near = talk.by_place.get((candidate.session, place))
+                if near and near.text.strip() and near.id not in chosen.keys() | beside.keys() | elsewhere:
+                    reason = f"beside match {rank}"
+                    is_below = near.place > candidate.place
+                    beside[near.id] = talk.line(near, worth_beside, reason, score=None, is_below=is_below)
+    yield from beside.values()
+
+
+def _is_unlike(hit: Scored, scale: Scale, minimum: float) -> bool:
+    """Tell whether a message is less similar to the question than it must be; what it quotes needs no similarity."""
+    similarity = scale.similarity(hit.candidate.best_cosine) if minimum else None
+    quoted = hit.parts.get("phrase", 0.0) > 0 or hit.parts.get("exact", 0.0) > 0
+    return similarity is not None and similarity < minimum and not quoted
+
+
+def _why(rank: int, hit: Scored) -> str:
+    """Name the three largest parts of a score, what links it to the question, and the other queries that found it."""
+    best = sorted([(value, name) for name, value in hit.parts.items() if value > 0.01], reverse=True)[:3]
+    named = ", ".join([f"{name} {value:.2f}" for value, name in best]) or "nothing speaks for it"
+    if hit.candidate.found_by:
+        named += "".join(f"; by query {number}" for number in sorted(set(hit.candidate.found_by.values())))
+    return f"match {rank}: {named}"

@@ -1,0 +1,57 @@
+"""How much of the budget something deserves: from 0 to 1, on one scale for all that a context may show. Pure.
+
+Below `LIMIT` nothing is shown. It was chosen on the fitted chats, at a budget of 2,000 tokens: of what is shown 14.4 %
+is evidence or stands within two messages of it, in 1,353 tokens with 94.5 % of the answers. Before there was a limit it
+was 6.9 %, in 1,992 tokens with 96.1 %.
+"""
+
+from collections.abc import Sequence
+
+from pipeline.recall.find.candidate import Candidate
+from pipeline.recall.rank.ranked import Scored
+from pipeline.text.excerpt import Wanted
+
+LIMIT = 0.4
+"""What is worth less is not shown."""
+# Messages whose mean score is worth 1: the best alone may be chance.
+_BEST = 3
+# Unrelated texts have lower cosines with any embedding model, as spaces are calibrated: `pipeline.clients.calibration`.
+_UNRELATED = 0.2
+# A text without a word of the question needs this cosine; one with all of them half of it.
+_RELATED, _WORDS = 0.4, 0.5
+_SURE = ("phrase", "exact", "date", "named")
+"""Parts of a score that tie a message to the question without a word or meaning in common."""
+
+
+def of_messages(ranked: Sequence[Scored]) -> list[float]:
+    """Return what ranked messages are worth: the score as a share of the mean of the best three.
+
+    Nothing is worth a message that neither holds a word of the question, nor is like it, nor is where it points to.
+    """
+    scores = [
+        max(hit.score - hit.parts.get("length", 0.0), 0.0) if _is_related(hit) else 0.0 for hit in ranked
+    ]
+    best = sorted(scores, reverse=True)[:_BEST]
+    mean = sum(best) / len(best) if best else 0.0
+    return [min(score / mean, 1.0) if mean > 0 else 0.0 for score in scores]
+
+
+def of_text(text: str, cosine: float | None, asked: Wanted) -> float:
+    """Return what a memory or passage is worth: half the share of the question's words in it, plus its cosine.
+
+    On a scale on which `_RELATED` is worth `LIMIT`. Without a vector its words alone decide.
+    """
+    share = len(asked.held(text)) / len(asked.terms) if asked.terms else 0.0
+    if cosine is None:
+        return share
+    return min((_WORDS * share + max(cosine, 0.0)) * LIMIT / _RELATED, 1.0)
+
+
+def _is_related(hit: Scored) -> bool:
+    candidate: Candidate = hit.candidate
+    return (
+        bool(candidate.terms)
+        or any(other.terms for other in candidate.others)
+        or (candidate.best_cosine or 0.0) >= _UNRELATED
+        or any(hit.parts.get(name, 0.0) > 0 for name in _SURE)
+    )

@@ -1,0 +1,1 @@
+"""What may answer: from an `Ask` to candidates, sessions, memories and passages."""

@@ -1,0 +1,212 @@
+"""Search for the messages that a question may mean, arm by arm.
+
+The arms are the best by words, the best by vector, what holds a piece of the question verbatim, what was said at the
+times that it names, the best of those whom it names, the newest where it asks for these, the best of the sessions that
+fit, and in a large chat the nearest of the sessions of the asker's people.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from pipeline.recall.ask.request import QueryTerms, RetrievalRequest, SearchTerms
+from pipeline.store import arms, text_search
+from pipeline.store.arms import NOTHING, Arms, Asked
+from pipeline.store.filters import MessageFilter
+from pipeline.store.memory_candidates import MemoryScope
+from pipeline.store.session_search import SessionLimits
+
+
+class ArmLimits(NamedTuple):
+    """The most that the arms find in a chat: more in a large one, where more is like the answer, and in a small one."""
+
+    # messages that the arms of words and vectors find
+    best: int
+    # sessions whose messages are candidates
+    sessions: SessionLimits
+
+
+SMALL, LARGE = 400, 20_000
+"""Messages below which a chat is small, so that nearly all of it is ranked, and from which on it is large."""
+# By the messages that a chat has at least, the largest first.
+LIMITS: Mapping[int, ArmLimits] = {
+    LARGE: ArmLimits(50, SessionLimits(read=1500, nearest=150, looked_into=16, messages=12)),
+    5_000: ArmLimits(50, SessionLimits(read=1000, nearest=150, looked_into=12, messages=12)),
+    SMALL: ArmLimits(35, SessionLimits(read=500, nearest=75, looked_into=8, messages=8)),
+    0: ArmLimits(150, SessionLimits(read=500, nearest=75, looked_into=8, messages=8)),
+}
+# In a large chat, where the asker's affinity to others is known: less of what anybody says, more of what was said among
+# the asker's people.
+AMONG_PEOPLE = ArmLimits(
+    30, replace(LIMITS[LARGE].sessions, looked_into=12, close_sessions=100, close_messages=60)
+)
+# Messages that the arms of words and vectors find where half of what they found first are asides.
+BEHIND_ASIDES = 400
+# Messages that each other arm finds.
+CANDIDATES_PER_SIDE_ARM = 30
+# Of somebody named, the best are looked for among so many of the nearest messages.
+NAMED_WITHIN = 3000
+# Of each time that a question names, messages that are looked at.
+TIME_READ = 2000
+# Messages with the words of a phrase or an identifier that are read for it …
+VERBATIM_READ = 1000
+# … and the newest messages that are read if it is in none of them. All such pieces of a query share both limits, so
+# that eight take hardly longer than one.
+VERBATIM_SCANNED = 20_000
+
+
+def limits_of(request: RetrievalRequest) -> ArmLimits:
+    """Return the limits for the size of the request's scope."""
+    if request.prelude.size >= LARGE and request.affinities:
+        return AMONG_PEOPLE
+    return next(limits for size, limits in LIMITS.items() if request.prelude.size >= size)
+
+
+def search_question(connection: Connection, request: RetrievalRequest, terms: SearchTerms) -> Arms:
+    """Search for the question by words, by vector, by the summaries of sessions, and by what else it says."""
+    limits = limits_of(request)
+    if not request.filter.is_open_before:
+        return _search(connection, request, terms, limits.best, terms.memories)
+    # all search whatever the filter says but for what is too late, which is left out afterwards
+    asked = _asked(request, terms)
+    return _search(connection, request, terms, limits.best, terms.memories, limits.sessions, asked)
+
+
+def _asked(request: RetrievalRequest, terms: SearchTerms) -> Asked:
+    """Return what else a question says: times, people, that it wants the newest, pieces to be found verbatim."""
+    pieces = [piece.text for piece in terms.exact] if request.filter.is_open else []
+    names = bool(terms.speakers or terms.named)
+    if not (pieces or terms.spans or names or terms.newest):
+        return NOTHING
+    return Asked(
+        pieces=pieces,
+        pieces_read=VERBATIM_READ // max(1, len(pieces)),
+        times=terms.spans,
+        read=TIME_READ,
+        named=[*terms.named, *terms.lexemes] if names else [],
+        speakers=terms.speakers,
+        within=NAMED_WITHIN,
+        newest=terms.newest,
+        until=request.filter.until,
+        limit=CANDIDATES_PER_SIDE_ARM,
+    )
+
+
+def _search(
+    connection: Connection,
+    request: RetrievalRequest,
+    query: QueryTerms,
+    limit: int,
+    memories: MemoryScope | None,
+    sessions: SessionLimits | None = None,
+    asked: Asked = NOTHING,
+) -> Arms:
+    space, vector = query.embedded or (None, None)
+    return arms.search(
+        connection,
+        request.scope,
+        query.lexemes,
+        space,
+        vector,
+        messages=request.prelude.size,
+        mean_size=request.chat.mean_length,
+        limit=limit,
+        # messages that a filter leaves out are no candidates
+        sessions=sessions or replace(limits_of(request).sessions, looked_into=0, close_sessions=0),
+        indexed=request.prelude.indexed,
+        asked=asked,
+        memories=memories,
+    )
+
+
+def search_queries(
+    connection: Connection,
+    request: RetrievalRequest,
+    terms: SearchTerms,
+    limit: int,
+    known: Arms | None,
+) -> tuple[list[Arms], dict[str, Sequence[int]]]:
+    """Search by words and by vector: what each query found, the question first, and the best of all by the arm.
+
+    What is `known` of the question is not searched again.
+    """
+    found = [known] if known else []
+    for query, share in _shares(terms, limit)[len(found) :]:
+        found.append(_search(connection, request, query, share, terms.memories))
+    if not request.filter.is_open:
+        return found, _filtered(connection, request, terms, 2 * limit)
+    return found, {
+        "keywords": list(dict.fromkeys(chain(*(each.by_word.scores for each in found)))),
+        "vectors": list(dict.fromkeys(chain(*(each.by_vector.cosines for each in found)))),
+    }
+
+
+def _filtered(
+    connection: Connection, request: RetrievalRequest, terms: SearchTerms, limit: int
+) -> dict[str, Sequence[int]]:
+    """Search by words and by vector among the messages that the request's filter lets through."""
+    chat_id, which = request.chat.chat_id, _within_scope(request)
+    by_word = [
+        text_search.keywords(
+            connection, chat_id, which, query.lexemes, mean_size=request.chat.mean_length, limit=share
+        )
+        for query, share in _shares(terms, limit)
+    ]
+    by_vector = [
+        dict(text_search.nearest(connection, chat_id, which, *query.embedded, limit=share))
+        for query, share in _shares(terms, limit)
+        if query.embedded
+    ]
+    return {
+        "keywords": list(dict.fromkeys(chain(*by_word))),
+        "vectors": list(dict.fromkeys(chain(*by_vector))),
+    }
+
+
+def search_exact(
+    connection: Connection, request: RetrievalRequest, terms: SearchTerms, known: Arms
+) -> dict[str, Sequence[int]]:
+    """Find up to as many messages as another arm that hold a piece of the query verbatim, for each piece.
+
+    They are among those with its words in the index, which are `known`. Where the index has other words for it, or none
+    (`to be or not to be`), the newest messages are read instead.
+    """
+    if not terms.exact:
+        return {}
+    held = {
+        place: [message for message, content in known.pieces.get(place, ()) if piece.is_in(content)]
+        for place, piece in enumerate(terms.exact)
+    }
+    missing = [place for place, found in held.items() if not found]
+    if missing:
+        rows = text_search.resembling(
+            connection,
+            request.chat.chat_id,
+            _within_scope(request),
+            [terms.exact[place].parts for place in missing],
+            newest=VERBATIM_SCANNED // len(terms.exact),
+            limit=VERBATIM_READ,
+        )
+        for number, message, content in rows:
+            if terms.exact[missing[number]].is_in(content):
+                held[missing[number]].append(message)
+    best = (found[: limits_of(request).best] for found in held.values())
+    return {"verbatim": list(dict.fromkeys(chain.from_iterable(best)))}
+
+
+def _shares(terms: SearchTerms, limit: int) -> list[tuple[QueryTerms, int]]:
+    """Return each query with the candidates of one arm that it may bring: all others together as many as the question.
+
+    More would take longer to rank, for each query all candidates.
+    """
+    return [(terms, limit), *((other, max(1, limit // len(terms.others))) for other in terms.others)]
+
+
+def _within_scope(request: RetrievalRequest) -> MessageFilter:
+    """Return the request's filter, narrowed to its session key."""
+    if request.session_key is None:
+        return request.filter
+    return replace(request.filter, session_key=request.session_key)

@@ -1,0 +1,67 @@
+"""Mark asides, which share a question's words and answer none: questions put to a bot, and answers that say nothing."""
+
+from collections.abc import Collection, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from pipeline.recall.ask.questions import Questions
+from pipeline.recall.find.candidate import Candidate, QueryMatch
+from pipeline.text.addressing import ASKS, called_bots, is_put_to_a_bot, names_of, said
+from pipeline.text.cues import plain
+
+
+def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
+    """Mark the asides among candidates, which are in the order of their sessions; an aside has no meaning of its own.
+
+    A question that was answered keeps its words, for the answer after it. If only the log says that it was put to a
+    bot, it is no aside.
+    """
+    language = asked.language
+    # of a large chat's candidates none may be the bot's own
+    bots = names_of({c.speaker for c in ordered if c.role == "assistant"}) | called_bots(asked.names)
+    mentioned = bots | asked.names
+    found: list[Candidate] = []
+    for _, inside in groupby(ordered, key=attrgetter("session")):
+        session = list(inside)
+        for place, candidate in enumerate(session):
+            if candidate.cues.says_nothing:
+                found.append(_aside(candidate, keeps_words=False))
+                continue
+            asks = is_put_to_a_bot(candidate.text, language, bots) or _is_it(candidate, asked, mentioned)
+            logged = (
+                not asks
+                and candidate.cues.asks >= ASKS
+                and asked.are_logged(candidate.text, candidate.sent_at)
+            )
+            if not asks and not logged:
+                found.append(candidate)
+                continue
+            after = session[place + 1] if place + 1 < len(session) else None
+            answered = (
+                after is not None
+                and after.speaker != candidate.speaker
+                and not after.cues.says_nothing
+                and after.cues.asks < ASKS
+            )
+            found.append(candidate if logged and answered else _aside(candidate, keeps_words=answered))
+    return found
+
+
+def _aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
+    if keeps_words:
+        others = [other._replace(cosine=None) for other in candidate.others]
+        return candidate._replace(aside=True, cosine=None, others=others)
+    others = [QueryMatch() for _ in candidate.others]
+    return candidate._replace(aside=True, cosine=None, terms={}, length=0, others=others)
+
+
+def _is_it(candidate: Candidate, asked: Questions, names: Collection[str]) -> bool:
+    question, text = asked.itself, candidate.text
+    # what is much longer is something else, and most lacks its last word: neither need be taken apart
+    last = question.rpartition(" ")[2]
+    return (
+        asked.may_be(candidate.id, candidate.speaker)
+        and len(text) <= 2 * len(question) + 80
+        and last in plain(text)
+        and said(text, asked.language, names) == question
+    )

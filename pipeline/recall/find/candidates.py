@@ -1,0 +1,219 @@
+"""Read candidates: the union of what each arm finds, with its neighbours and what answers it or is answered by it.
+
+There is one way for a chat of any size.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+from sqlalchemy import Connection
+
+from pipeline.clients.model_languages import knows
+from pipeline.recall.ask.questions import Questions
+from pipeline.recall.ask.request import RetrievalRequest, SearchTerms
+from pipeline.recall.find import arms, asides
+from pipeline.recall.find.arms import BEHIND_ASIDES, limits_of
+from pipeline.recall.find.candidate import Candidate, QueryMatch, Statistics
+from pipeline.store import candidate_rows
+from pipeline.store.candidate_rows import CandidateRow
+from pipeline.store.keyword_search import KeywordHits, KeywordSearch
+from pipeline.store.memory_candidates import MemoryHits
+from pipeline.store.narrowed_search import Narrowed
+from pipeline.text.message_cues import stored_or_read
+from schemas.languages import parts_of
+from schemas.sessions import RepliedTo, number_of
+from schemas.vectors import VectorSearch
+
+# Neighbours on either side of what was found.
+REACH = 2
+# What meaning counts where the embedding model does not know the language; chosen on the sample chats of part `fit`.
+UNKNOWN_LANGUAGE_TRUST = 0.4
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateSet:
+    """Candidates with the statistics that scoring them needs."""
+
+    candidates: list[Candidate]
+    statistics: Statistics
+    # memories, for each query; none where they were not searched
+    memories: Sequence[MemoryHits] = ()
+    # what each arm found, the best first
+    arms: Mapping[str, Sequence[int]]
+    # how vectors were searched, and how many were compared
+    vector_search: VectorSearch
+    rows_compared: int
+    # whether every message with a word of the query was scored
+    keyword_search: KeywordSearch
+
+
+def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTerms) -> CandidateSet:
+    """Read the candidates of a scope; hits are those that the request's filter lets through."""
+    first = arms.search_question(connection, request, terms)
+    asked = {**arms.search_exact(connection, request, terms, first), **first.asked}
+    of_sessions = {"sessions": first.inside, "affinity": first.by_affinity}
+    asked |= {arm: messages for arm, messages in of_sessions.items() if messages}
+    for limit, known in ((limits_of(request).best, first), (BEHIND_ASIDES, None)):
+        found, by_arm = arms.search_queries(connection, request, terms, limit, known)
+        ids = list(dict.fromkeys(chain(*asked.values(), *by_arm.values())))
+        candidates = read(connection, request, ids, terms)
+        hits = set(chain(*by_arm.values()))
+        if 2 * sum(candidate.aside for candidate in candidates if candidate.id in hits) <= len(hits):
+            break
+
+    means = [(each.by_word, each.by_vector.mean_cosine) for each in found]
+    return CandidateSet(
+        candidates=candidates,
+        memories=[each.memories for each in found],
+        statistics=_statistics(request, terms, means),
+        arms={**by_arm, **asked},
+        vector_search=found[0].by_vector.search,
+        rows_compared=found[0].by_vector.compared,
+        keyword_search=found[0].by_word.search,
+    )
+
+
+def narrowed_candidates(
+    connection: Connection, request: RetrievalRequest, terms: SearchTerms, found: Sequence[Narrowed]
+) -> CandidateSet:
+    """Read the candidates inside the sessions that each query's search looked into."""
+    ids = list(dict.fromkeys(chain(*(each.messages for each in found))))
+    return CandidateSet(
+        candidates=read(connection, request, ids, terms),
+        memories=[each.memories for each in found],
+        statistics=_statistics(request, terms, [(each.by_word, each.mean_cosine) for each in found]),
+        arms={"sessions": ids},
+        vector_search="exact" if terms.embedded else "off",
+        rows_compared=sum(each.compared for each in found),
+        keyword_search=found[0].by_word.search,
+    )
+
+
+def _statistics(
+    request: RetrievalRequest, terms: SearchTerms, found: Sequence[tuple[KeywordHits, float]]
+) -> Statistics:
+    """Return the statistics of each query, given what its words found and the mean cosine."""
+    own, *others = (
+        Statistics(
+            messages=request.prelude.size,
+            mean_length=request.chat.mean_length,
+            document_frequency={word: by_word.document_frequency.get(word, 0) for word in query.lexemes},
+            mean_cosine=mean,
+        )
+        for query, (by_word, mean) in zip(terms.queries, found, strict=True)
+    )
+    return replace(own, trust=_trust(request.chat.language, terms), others=others)
+
+
+def _trust(language: str, terms: SearchTerms) -> float:
+    """Return how far meaning is to be trusted in a chat: the less, the fewer of its languages the model knows.
+
+    Not at all if the question has no words but a name or a time.
+    """
+    if terms.embedded is None:
+        return 1.0
+    if not terms.lexemes and (terms.speakers or terms.named or terms.spans):
+        return 0.0
+    model = terms.embedded[0].model
+    parts = parts_of(language)
+    unknown = sum(knows(model, part) is False for part in parts)
+    return 1 - (1 - UNKNOWN_LANGUAGE_TRUST) * unknown / len(parts)
+
+
+def lexemes_of(terms: SearchTerms) -> list[str]:
+    """Return the lexemes of all queries, each once."""
+    return list(dict.fromkeys(chain(*(query.lexemes for query in terms.queries))))
+
+
+def read(
+    connection: Connection, request: RetrievalRequest, ids: Sequence[int], terms: SearchTerms
+) -> list[Candidate]:
+    """Read these messages as candidates, with `REACH` neighbours on either side and what answers them."""
+    queries = [query.embedded for query in terms.queries]
+    words = lexemes_of(terms)
+    rows = candidate_rows.with_neighbours(connection, request.scope, ids, REACH, words, queries)
+    return _candidates(rows, terms, request)
+
+
+def _candidates(
+    rows: Sequence[CandidateRow], terms: SearchTerms, request: RetrievalRequest
+) -> list[Candidate]:
+    """Return rows of `candidate_rows` as candidates, each with its place, without what was said after `as_of`."""
+    language, until = request.chat.language, request.as_of
+    known = [frozenset(query.lexemes) for query in terms.queries]
+    alone = len(known) == 1
+    # by position and not by name, which takes three times as long: some hundreds are made for each query
+    ordered = sorted((row[12], row[5], row[6], number_of(row[1]), row[0], row) for row in rows)
+    by_external_id = {row[1]: row for row in rows}
+    candidates = []
+    # the session of the message before, and what comes right after that
+    before, following = -1, None
+    place = 0
+    for *_, row in ordered:
+        # columns are unpacked at once, as looking each up would take longer than all else
+        (
+            message,
+            external_id,
+            speaker,
+            role,
+            content,
+            sent_at,
+            _,
+            size,
+            found,
+            reply_to,
+            answered,
+            cosines,
+            session,
+            after,
+            asks,
+            flags,
+            affinity,
+            forwarded_from,
+        ) = row
+        if session != before:
+            place = 0
+        else:
+            place += 1 if following == message else 2
+        before, following = session, after
+        if until is not None and sent_at >= until:
+            continue
+        # of one query every lexeme that was found is its own
+        held = (
+            [found or {}]
+            if alone
+            else [{word: n for word, n in (found or {}).items() if word in each} for each in known]
+        )
+        candidates.append(
+            Candidate(
+                id=message,
+                session=session,
+                place=place,
+                external_id=external_id,
+                speaker=speaker,
+                role=role,
+                text=content,
+                sent_at=sent_at,
+                terms=held[0],
+                length=size,
+                cosine=cosines[0],
+                cues=stored_or_read(asks, flags, content, language, of_a_bot=role == "assistant"),
+                affinity=affinity,
+                forwarded_from=forwarded_from,
+                answered=_answered(by_external_id.get(reply_to), answered) if reply_to else None,
+                others=()
+                if alone
+                else [QueryMatch(*each) for each in zip(held[1:], cosines[1:], strict=True)],
+            )
+        )
+    questions: Questions | None = terms.questions
+    return candidates if questions is None else asides.marked(candidates, questions)
+
+
+def _answered(named: CandidateRow | None, otherwise: Sequence[Any] | None) -> RepliedTo | None:
+    """Return the message that a message answers: the row that it names, if that was read too, else what is known."""
+    if named is not None:
+        return RepliedTo(named[0], named[2], named[4])
+    return RepliedTo(*otherwise) if otherwise else None

@@ -1,0 +1,181 @@
+"""Find the memories that may be shown to the asker, best first."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import Connection
+
+from pipeline.people import visibility
+from pipeline.recall.ask import parse
+from pipeline.recall.ask.ask import Ask
+from pipeline.recall.ask.request import RetrievalRequest
+from pipeline.recall.ask.weights import OTHER_QUERY_WEIGHT
+from pipeline.store import memory_candidates
+from pipeline.store.membership import Seen
+from pipeline.store.memory_candidates import FoundMemory, MemoryHits, MemoryScope
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievedMemory(FoundMemory):
+    """A memory that was found, with its final score; `cosine` counts by the weight of the query that found it."""
+
+    score: float
+    # the factors of the score
+    components: Mapping[str, float] = field(default_factory=dict)
+    # the name of whom it is about; empty: the asker, if it is a user's, or nobody by name
+    about: str = ""
+    # whether it is about the asker, and whether about somebody whom the question names
+    of_asker: bool = False
+    is_named: bool = False
+    # by what it is linked to what the question names: `Lena by home ‹Porto›`
+    linked_to: str = ""
+    # the title of the chat that it is from, if that is another one
+    chat_title: str = ""
+
+
+def memory_scope(request: RetrievalRequest) -> MemoryScope | None:
+    """Return which memories a question may be answered with; None where none is wanted or there is none."""
+    parameters, present = request.parameters, request.prelude.present
+    wanted = parameters.memories + parameters.documents
+    if not wanted or present is None:
+        return None
+    seen = visibility.seen_by(present, request.chat.chat_id, request.chat.kind)
+    return MemoryScope(
+        scope=request.scope,
+        seen=seen,
+        agent_id=request.agent_id,
+        named=_named(request, seen) if parameters.memories else {},
+        min_importance=parameters.min_importance,
+        as_of=request.as_of,
+        limit=2 * wanted,
+        counts_hidden=request.explain,
+    )
+
+
+def find_memories(
+    connection: Connection,
+    query: Ask,
+    which: MemoryScope | None,
+    known: Sequence[MemoryHits],
+    linked: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[list[RetrievedMemory], int]:
+    """`(memories, hidden)`: unexpired memories for a question, best first, and how many may not be shown here.
+
+    These are memories of the organization, this agent, the asker and people whom the question names, and of the chat's
+    latest sessions, or of those of one key; of these and of anybody also those `linked` to what the question names, by
+    their ids; what was believed at the time that the request asks for. `which` is its `memory_scope`, and `known` are
+    what the arms found for each query. `hidden` is counted only for an explanation.
+    """
+    if which is None:
+        return [], 0
+    found: list[tuple[FoundMemory, float]] = []
+    hidden, titles = 0, dict[str, str]()
+    for number, (each, hits) in enumerate(zip(query.terms.queries, known, strict=True)):
+        space, vector = each.embedded or (None, None)
+        relevant = partial(
+            memory_candidates.believed, connection, which, words=each.lexemes, space=space, query=vector
+        )
+        near = [relevant(known=hits)]
+        if not number:
+            hidden = near[0].hidden
+            near += [relevant(ids=list(linked))] if linked else []
+        for one in near:
+            titles |= one.titles
+            found += [(row, OTHER_QUERY_WEIGHT if number else 1.0) for row in one.found]
+    return _scored(query, which, found, titles, linked), hidden
+
+
+def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
+    """Return the people whom the question names: what they are called, by each of their ids.
+
+    They are in this chat, or in one whose memories may be shown here. They are named by a display name or a part of
+    it, by their user's id, or by their sender's id without the platform.
+    """
+    here = request.chat.chat_id
+    members = [each for each in request.prelude.members if each.chat_id in {here, *seen.visible.chats}]
+    ids = [{each.person, each.sender_id.partition(":")[2]} for each in members]
+    handles = {each for of_one in ids for each in of_one if not each.isdigit()}
+    # all at once: hundreds of people may have written here
+    names = [(each.sender_name or "").strip() for each in members]
+    named = parse.named(request.text, names, handles, request.chat.language)
+    called: dict[str, str] = {}
+    linked: dict[str, Sequence[str]] = {}
+    for each, own, name in zip(members, ids, names, strict=True):
+        if not named.isdisjoint({name, *own}) and not called.get(each.person):
+            called[each.person] = each.sender_name or each.person
+            linked[each.person] = each.linked
+    return {each: name for person, name in called.items() for each in (person, *linked[person])}
+
+
+def _scored(
+    query: Ask,
+    which: MemoryScope,
+    found: Sequence[tuple[FoundMemory, float]],
+    titles: Mapping[str, str],
+    linked: Mapping[str, str],
+) -> list[RetrievedMemory]:
+    """Score what was found, best first; each similarity counts by the weight beside it."""
+    seen, names = which.seen, which.named
+    now, here = query.request.as_of or query.request.prelude.now, query.request.chat.chat_id
+    # a person's memory may be stored under two of their ids, and be found by two queries: the most similar counts
+    unique = {
+        (row.scope, row.user_id in seen.asker_ids, row.document_id, row.content_hash): (row, weight)
+        for row, weight in sorted(found, key=lambda each: -each[0].similarity * each[1])[::-1]
+    }
+    newest_first = sorted(unique.values(), key=lambda each: each[0].id, reverse=True)
+    scored = [
+        RetrievedMemory(
+            **(vars(row) | {"cosine": None if row.cosine is None else weight * row.cosine}),
+            score=math.prod(factors.values()),
+            components=factors,
+            about=row.subject or names.get(row.user_id or "", ""),
+            of_asker=row.user_id in seen.asker_ids,
+            is_named=row.user_id in names,
+            linked_to=linked.get(row.id, ""),
+            chat_title="" if place is None or place == here else titles.get(place, place),
+        )
+        for row, weight in newest_first
+        # a session's memories are its history, similar or not; `memory_block.choose` decides on those of the asker
+        # and of an agent's character
+        if row.similarity > 0 or row.scope in {"session", "user"} or row.type == "persona" or row.id in linked
+        for factors in [{"similarity": max(weight * row.similarity, 0.0), **worth(row, now)}]
+        for place in [seen.visible.source(row.learned_in, row.also_in, here)]
+    ]
+    return sorted(scored, key=lambda memory: -memory.score)
+
+
+MAX_ACCESSES = 20
+"""Times that a memory was shown which raise its score; more raise it no further."""
+
+QA_HALF_LIFE_DAYS = 30
+"""After so many days a question with its answer that is not shown again counts half."""
+
+
+def worth(memory: Any, now: datetime) -> dict[str, float]:
+    """Return what multiplies the similarity of a memory to its score, by name; without what is 1 for all of its kind.
+
+    `similarity · (1 + 0.05·importance) · recency · access · confidence · unused · over`, where
+
+    - `recency` is 1.1 for what was shown or, if never, written now, and falls to 1 in 30 days;
+    - `access` is `1 + 0.2 · min(times shown, MAX_ACCESSES) / MAX_ACCESSES`;
+    - `confidence` is `0.5 + 0.5 · confidence`;
+    - `unused`, of a question with its answer, is `0.5 ** (days / QA_HALF_LIFE_DAYS)` since it was shown or written;
+    - `over` is 0.5 for what does not hold any more.
+    """
+    age_days = max(0.0, (now - (memory.last_accessed_at or memory.created_at)).total_seconds() / 86_400)
+    factors = {
+        "importance": 1 + 0.05 * memory.importance,
+        "recency": 1 + 0.1 * max(0.0, 1 - age_days / 30),
+        "access": 1 + 0.2 * min(memory.access_count, MAX_ACCESSES) / MAX_ACCESSES,
+        "confidence": 0.5 + 0.5 * memory.confidence,
+    }
+    if memory.type == "qa_turn":
+        factors["unused"] = 0.5 ** (age_days / QA_HALF_LIFE_DAYS)
+    if memory.holds_until is not None and memory.holds_until < now:
+        factors["over"] = 0.5
+    return factors

@@ -1,0 +1,168 @@
+"""Gather everything that may be shown for a query, ranked."""
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
+from datetime import datetime
+from operator import mul
+
+from sqlalchemy import Connection
+
+from pipeline.clients.protocols import Reranker
+from pipeline.recall.ask.ask import Ask
+from pipeline.recall.ask.request import Stopwatch
+from pipeline.recall.find.candidate import Candidate
+from pipeline.recall.find.candidates import retrieve
+from pipeline.recall.find.entity_hops import find_linked
+from pipeline.recall.find.memory_search import find_memories, memory_scope
+from pipeline.recall.find.sessions import RetrievedSession, load_sessions, of_time
+from pipeline.recall.find.weeks import find_weeks
+from pipeline.recall.message_ranking import ranking_of, terms_by_session
+from pipeline.recall.narrowing import narrow
+from pipeline.recall.rank import rank, rerank
+from pipeline.recall.rank.ranked import Ranked, Scored
+from pipeline.store import vectors
+from pipeline.store.database import Database
+from schemas.errors import ProviderRejected, ProviderUnavailable
+from schemas.vectors import Calibration, Vector
+
+# Ranked sessions whose summaries are read.
+SESSIONS_READ = 12
+
+
+def find_and_rank(
+    database: Database,
+    tenant_id: str,
+    query: Ask,
+    stopwatch: Stopwatch,
+    reranker: Reranker | None = None,
+) -> Ranked:
+    """Gather everything that may be shown, ranked; `reranker` is called outside any transaction."""
+    request = query.request
+    shows_history = request.include_history and request.parameters.history_tokens
+    recent = request.prelude.recent if shows_history else ()
+    if not request.memory:
+        return Ranked(recent=recent)
+    with database.tenant(tenant_id, keeps_plans=request.keeps_plans) as connection:
+        found = replace(_search(connection, query, stopwatch), recent=recent)
+        if reranker is None:
+            return _reordered(connection, query, found, stopwatch)
+    found = _reranked(query, found, reranker, stopwatch)
+    with database.tenant(tenant_id) as connection:
+        return _reordered(connection, query, found, stopwatch)
+
+
+def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
+    """Rank messages and find memories; if the profile narrows, only messages of sessions that fit, if any does."""
+    request, parameters = query.request, query.request.parameters
+    which, narrowing = memory_scope(request), None
+    if parameters.min_session_fit and parameters.sessions:
+        with stopwatch.timed("narrow"):
+            narrowing = narrow(
+                connection,
+                query,
+                sessions=parameters.sessions,
+                min_fit=parameters.min_session_fit,
+                memories=which,
+            )
+    if narrowing is not None and narrowing.chosen:
+        ranking = narrowing.ranking
+    else:
+        with stopwatch.timed("retrieve"):
+            retrieved = retrieve(connection, request, replace(query.terms, memories=which))
+        with stopwatch.timed("rank"):
+            ranking = ranking_of(query, retrieved)
+    with stopwatch.timed("retrieve"):
+        linked = find_linked(connection, query, which)
+        memories, hidden = find_memories(connection, query, which, ranking.found.memories, linked)
+        weeks = find_weeks(connection, query)
+        overview = of_time(connection, query) if query.question.overview and parameters.sessions else []
+    return Ranked(
+        retrieved=ranking.found,
+        ranked=ranking.hits,
+        narrowing=narrowing,
+        memories=memories,
+        weeks=weeks,
+        overview=overview,
+        hidden_memories=hidden,
+    )
+
+
+def _reranked(query: Ask, found: Ranked, reranker: Reranker, stopwatch: Stopwatch) -> Ranked:
+    """Let a cross-encoder read the best messages; if it does not answer they stay, and `degraded` says so."""
+    best = [hit.candidate.text for hit in found.ranked[: rerank.READ]]
+    if not best:
+        return found
+    with stopwatch.timed("reranker"):
+        try:
+            scores = reranker.scores(query.question.text, best)
+        except (ProviderUnavailable, ProviderRejected) as error:
+            return replace(found, degraded=(f"reranker: {error}: ranked without",))
+        return replace(found, ranked=rerank.read_again(found.ranked, scores))
+
+
+def _reordered(connection: Connection, query: Ask, found: Ranked, stopwatch: Stopwatch) -> Ranked:
+    """Add the sessions, and order all in the way that the profile asks for."""
+    parameters, as_of = query.request.parameters, query.request.as_of
+    now, ranked = query.request.prelude.now, found.ranked
+    with stopwatch.timed("sessions"):
+        if found.narrowing is not None:
+            sessions = [*found.narrowing.chosen, *found.narrowing.others][:SESSIONS_READ]
+        else:
+            best = rank.rank_sessions(ranked)[:SESSIONS_READ]
+            sessions = load_sessions(connection, [(session, hit.score, hit.parts) for session, hit in best])
+        if as_of is not None:
+            # a summary tells the end of its session
+            sessions = [each for each in sessions if each.ended_at < as_of]
+    passed_over: frozenset[int] = frozenset()
+    with stopwatch.timed("rerank"):
+        if parameters.is_blended and found.retrieved is not None:
+            words = found.retrieved.statistics.document_frequency.keys()
+            sessions = _blended(sessions, ranked, words, now)
+            covered = [session.id for session in sessions if session.summary][: parameters.sessions]
+            ranked = rerank.blended(ranked, len(words), now, covered)
+        if parameters.daily_decay < 1:
+            ranked = rerank.faded(ranked, now, parameters.daily_decay)
+        if parameters.mmr_lambda < 1:
+            before = {hit.candidate.id for hit in ranked[: parameters.messages]}
+            ranked = rerank.diverse(ranked, parameters.mmr_lambda, _alike(connection, query, ranked))
+            passed_over = frozenset(before - {hit.candidate.id for hit in ranked[: parameters.messages]})
+    return replace(found, ranked=ranked, sessions=sessions, passed_over=passed_over)
+
+
+def _blended(
+    sessions: Sequence[RetrievedSession], ranked: Sequence[Scored], words: Set[str], now: datetime
+) -> list[RetrievedSession]:
+    """Order the sessions by the same blend as their messages; `words` are the question's."""
+    held = terms_by_session(ranked)
+    best = max((session.score for session in sessions), default=0.0)
+    found = []
+    for session in sessions:
+        overlap = len(words & held.get(session.id, set())) / max(len(words), 1)
+        parts = rerank.blend_parts(
+            {"ranking": session.score}, best, now - session.ended_at, overlap, rerank.SESSION_FACTOR
+        )
+        found.append(replace(session, score=sum(parts.values()), components=parts))
+    return sorted(found, key=lambda each: (-each.score, -each.ended_at.timestamp(), -each.id))
+
+
+def _alike(
+    connection: Connection, query: Ask, ranked: Sequence[Scored]
+) -> Callable[[Candidate, Candidate], float]:
+    """Return the similarity of two messages: the cosine of their vectors, or the overlap of their words if one has
+    none.
+    """
+    stored: dict[int, Vector] = {}
+    scale = Calibration(slope=1.0, height=0.0)
+    if query.terms.embedded:
+        scale = query.terms.embedded[0].documents or scale
+        best = [hit.candidate.id for hit in ranked[: rerank.MMR_TOP]]
+        stored = vectors.of_messages(connection, query.terms.embedded[0], best)
+
+    def alike(one: Candidate, other: Candidate) -> float:
+        if one.id in stored and other.id in stored:
+            return max(
+                0.0, scale.height + scale.slope * float(sum(map(mul, stored[one.id], stored[other.id])))
+            )
+        return rerank.overlap(one, other)
+
+    return alike

@@ -1,0 +1,117 @@
+"""Narrow a search to the few sessions that fit a question: no messages but theirs are compared and ranked.
+
+A session's score is the score of its best message as a share of the best of all, plus a quarter of each of the four
+parts that `narrowed_search` finds it by. It fits by half the share of the question's words that it holds, each weighed
+by its rarity (BM25's idf), plus the cosine of its summary, or of its best message as long as it has none:
+`min_similarity` is compared with that.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from pipeline.recall.ask.ask import Ask
+from pipeline.recall.ask.weights import OTHER_QUERY_WEIGHT
+from pipeline.recall.find.candidates import narrowed_candidates
+from pipeline.recall.find.sessions import load_sessions
+from pipeline.recall.message_ranking import allowed, ranking_of, terms_by_session
+from pipeline.recall.rank.ranked import Narrowing, Ranking
+from pipeline.recall.rank.similarity import share_of_words
+from pipeline.store import narrowed_search
+from pipeline.store.memory_candidates import MemoryScope
+from pipeline.store.narrowed_search import Narrowed, SessionsAsked
+
+# Sessions after the chosen ones that are looked into, too, and those that may be related to them.
+LOOKED_BEYOND, RELATED_CONSIDERED = 5, 12
+# Of each session the messages nearest to the question that are ranked.
+MESSAGES = 8
+# What the parts of a session's own count where its best message counts 1.
+OWN = 0.25
+# What all the words of a question count where a cosine counts itself.
+WORDS = 0.5
+
+
+def narrow(
+    connection: Connection,
+    query: Ask,
+    *,
+    sessions: int,
+    min_fit: float,
+    memories: MemoryScope | None = None,
+) -> Narrowing:
+    """Choose those of the best `sessions` that fit by `min_fit`; the best first."""
+    request, terms = query.request, replace(query.terms, memories=memories)
+    asked = SessionsAsked(
+        session_id=request.session_id,
+        since=request.filter.since,
+        until=request.filter.until,
+        times=terms.spans,
+        most=sessions + RELATED_CONSIDERED,
+        looked_into=sessions + LOOKED_BEYOND,
+        messages=MESSAGES,
+    )
+    found = [
+        narrowed_search.search(
+            connection,
+            request.scope,
+            each.lexemes,
+            each.embedded,
+            asked,
+            messages=request.prelude.size,
+            mean_size=request.chat.mean_length,
+            memories=memories,
+        )
+        for each in terms.queries
+    ]
+    ranking = ranking_of(query, narrowed_candidates(connection, request, terms, found))
+    ranking = ranking._replace(hits=list(allowed(connection, query, ranking.hits)))
+    scored = _scored(query, ranking, found)
+    fit = {each.id: each.fit for each in scored}
+    loaded = [
+        replace(each, fit=fit[each.id])
+        for each in load_sessions(connection, [(each.id, each.score, each.parts) for each in scored])
+    ]
+    chosen = [each for each in loaded[:sessions] if each.fit >= min_fit]
+    taken = {each.id for each in chosen}
+    return Narrowing(
+        chosen=chosen,
+        others=[each for each in loaded if each.id not in taken],
+        ranking=ranking._replace(hits=[hit for hit in ranking.hits if hit.candidate.session in taken]),
+    )
+
+
+class _Scored(NamedTuple):
+    """A session, the parts of its score, and how well it fits."""
+
+    id: int
+    parts: Mapping[str, float]
+    fit: float
+
+    @property
+    def score(self) -> float:
+        return sum(self.parts.values())
+
+
+def _scored(query: Ask, ranking: Ranking, found: Sequence[Narrowed]) -> list[_Scored]:
+    """Score what each query found, best first; a session counts by the query that it fits best."""
+    held, own = terms_by_session(ranking.hits), ranking.found.statistics
+    cosines: dict[int, float] = {}
+    best: dict[int, float] = {}
+    for hit in ranking.hits:
+        session = hit.candidate.session
+        best.setdefault(session, max(hit.score, 0.0))
+        cosines[session] = max(cosines.get(session, 0.0), hit.candidate.best_cosine or 0.0)
+    top = max(best.values(), default=0.0) or 1.0
+    scored: dict[int, _Scored] = {}
+    for each, statistics, of_query in zip(query.terms.queries, (own, *own.others), found, strict=True):
+        weight = 1.0 if statistics is own else OTHER_QUERY_WEIGHT
+        for row in of_query.sessions:
+            parts = {name: weight * OWN * value for name, value in row.parts.items()}
+            words = share_of_words(held.get(row.id, set()) | set(row.held), each.lexemes, statistics)
+            cosine = cosines.get(row.id, 0.0) if row.cosine is None else row.cosine
+            fit = weight * (WORDS * words + cosine)
+            if row.id not in scored or scored[row.id].fit < fit:
+                scored[row.id] = _Scored(row.id, parts | {"best_message": best.get(row.id, 0.0) / top}, fit)
+    return sorted(scored.values(), key=lambda each: (-each.score, -each.id))

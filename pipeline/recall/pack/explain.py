@@ -1,0 +1,145 @@
+"""Explain a context: every hit with the parts of its score, everything dropped with its reason."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import timedelta
+
+from pipeline.recall.ask.ask import Ask
+from pipeline.recall.ask.profiles import Parameters
+from pipeline.recall.ask.weights import OTHER_QUERY_WEIGHT
+from pipeline.recall.choose.speech import display_name
+from pipeline.recall.pack.hits import message_hits, preview, rounded
+from pipeline.recall.rank import features, kernel, rank, rerank
+from pipeline.recall.rank.ranked import Ranked
+from pipeline.text import bm25
+from pipeline.text.calendar import written
+from schemas.context import Block, BlockKind, Dropped, DropReason, Explanation, Hit
+from schemas.payloads import ContextQuery
+
+# Messages listed in an explanation.
+MAX_EXPLAINED = 100
+CONSTANTS = {
+    "k1": bm25.K1,
+    "b": bm25.B,
+    "later": kernel.LATER,
+    "earlier": kernel.EARLIER,
+    "steps": kernel.STEPS,
+    "silence_seconds": kernel.SILENCE_SECONDS,
+    "half_substance": features.HALF_SUBSTANCE,
+    "half_length": features.HALF_LENGTH,
+    "date_half_life_days": features.DATE_HALF_LIFE_DAYS,
+    "date_half_length_days": features.DATE_HALF_LENGTH_DAYS,
+    "second": rank.SECOND,
+    "other_query": OTHER_QUERY_WEIGHT,
+    "reranker": rerank.READ_WEIGHT,
+}
+"""The numbers that ranking goes by and no request changes, for explanations."""
+
+
+def explanation(
+    query: ContextQuery,
+    prepared: Ask,
+    found: Ranked,
+    ordered: Sequence[Block],
+    dropped: Sequence[Dropped],
+) -> Explanation:
+    """Explain what was found and how, and what became of each of the best messages and of all else."""
+    shown: dict[tuple[str, str], BlockKind] = {
+        ("memory" if item.kind == "document" else item.kind, item.id): block.kind
+        for block in ordered
+        for item in block.items
+    }
+    request, retrieved = prepared.request, found.retrieved
+    messages = message_hits(found.ranked[:MAX_EXPLAINED], retrieved.arms if retrieved else {}, shown)
+    sessions = [
+        Hit(
+            kind="session",
+            id=str(session.id),
+            session_id=session.id,
+            at=session.started_at,
+            preview=preview(session.summary or "not summarized"),
+            rank=number,
+            score=round(session.score, 6),
+            components=rounded(session.components),
+            shown_in=shown.get(("session", str(session.id))),
+        )
+        for number, session in enumerate(found.sessions, start=1)
+    ]
+    memories = [
+        Hit(
+            kind="memory",
+            id=memory.id,
+            preview=preview(memory.content),
+            rank=number,
+            score=round(memory.score, 6),
+            components=rounded(memory.components),
+            shown_in=shown.get(("memory", memory.id)),
+        )
+        for number, memory in enumerate(found.memories, start=1)
+    ]
+    return Explanation(
+        profile=query.profile,
+        asked_by=display_name(prepared.request.prelude.asker) if prepared.request.prelude.asker else None,
+        parameters=asdict(request.parameters),
+        vector_search=retrieved.vector_search if retrieved else "off",
+        rows_compared=retrieved.rows_compared if retrieved else 0,
+        keyword_search=retrieved.keyword_search if retrieved else "off",
+        times=_times(prepared),
+        brief=list(prepared.brief),
+        fell_back=found.fell_back,
+        combined_by={
+            "message": "sum",
+            "session": "sum",
+            "memory": "product",
+        },
+        constants=asdict(request.weights) | CONSTANTS,
+        sessions=sessions,
+        messages=messages,
+        memories=memories,
+        dropped=_dropped(request.parameters, found, [*messages, *sessions, *memories], dropped),
+        timings_ms={},
+        tokens_by_block={block.kind: block.tokens for block in ordered},
+    )
+
+
+def _times(prepared: Ask) -> list[str]:
+    """Name the times of the question for people."""
+    named = []
+    for start, end in prepared.question.spans:
+        first, last = written(start.date()), written((end - timedelta(days=1)).date())
+        named.append(first if first == last else f"{first} – {last}")
+    if prepared.question.event is not None:
+        named.append(prepared.question.event.label)
+    if prepared.undated_event is not None:
+        named.append(f"{prepared.undated_event.text}: no preference, as it was not found clearly")
+    return named
+
+
+def _dropped(
+    parameters: Parameters, found: Ranked, hits: Sequence[Hit], dropped: Sequence[Dropped]
+) -> list[Dropped]:
+    """Give the reason of each hit that is not shown; then what else was dropped, such as older recent messages."""
+    known = {(each.kind, each.id): each for each in dropped}
+    reasons = [
+        _reason(parameters, hit, found, known.get((hit.kind, hit.id))) for hit in hits if hit.shown_in is None
+    ]
+    ranked = {("message", str(hit.candidate.id)) for hit in found.ranked}
+    listed = {(hit.kind, hit.id) for hit in hits}
+    return reasons + [each for key, each in known.items() if key not in ranked | listed]
+
+
+def _reason(parameters: Parameters, hit: Hit, found: Ranked, known: Dropped | None) -> Dropped:
+    """Give the reason of a hit that is not shown; None is known of what was offered to no block."""
+
+    def dropped(reason: DropReason, detail: str) -> Dropped:
+        return Dropped(kind=hit.kind, id=hit.id, reason=reason, detail=detail)
+
+    is_passed_over = hit.kind == "message" and int(hit.id) in found.passed_over
+    if is_passed_over and (known is None or known.reason in {"below_minimum", "cap"}):
+        return dropped("mmr", "too much like a better hit")
+    if known is not None:
+        return known
+    if hit.kind == "session" and found.fell_back:
+        fit = next(each.fit for each in found.sessions if each.id == hit.session_id)
+        return dropped("below_minimum", f"fits by {fit:.2f}; it must by {parameters.min_session_fit:g}")
+    return dropped("below_minimum", "without a word")

@@ -1,0 +1,1 @@
+"""What answers best: scores with their parts, computed from values only (pure)."""

@@ -1,0 +1,195 @@
+"""What speaks for a candidate: one column for each feature, from 0 to 1."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from operator import attrgetter
+
+import numpy as np
+
+from pipeline.recall.ask.parse import Question
+from pipeline.recall.ask.weights import OTHER_QUERY_WEIGHT
+from pipeline.recall.find.candidate import Candidate, Statistics
+from pipeline.recall.rank.kernel import Array, Kernel, words
+from pipeline.recall.rank.similarity import share_of_words
+from pipeline.text import exact_match
+from pipeline.text.accents import without_accents
+from pipeline.text.cues import AnswerType
+
+# A message of this many distinct words has half the substance that any could have: "haha" answers nothing.
+HALF_SUBSTANCE = 1.0
+# One of this many times the mean length has half the length that any could have.
+HALF_LENGTH = 2.0
+DATE_HALF_LIFE_DAYS = 5.0
+# A time that is so much longer than a day counts half: a month holds much else.
+DATE_HALF_LENGTH_DAYS = 15.0
+_DAY = timedelta(days=1)
+# What a mention of somebody counts where what they say counts 1.
+MENTIONED = 0.5
+# By what a question asks for, whether a message holds it.
+_HOLDS: Mapping[AnswerType, Callable[[Candidate], bool]] = {
+    "when": attrgetter("cues.has_time"),
+    "number": attrgetter("cues.has_number"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features:
+    """The candidates in order of session and place, and their features by name, each an array over them."""
+
+    ordered: Sequence[Candidate]
+    columns: Mapping[str, Array]
+
+
+def features(question: Question, candidates: Sequence[Candidate], statistics: Statistics) -> Features:
+    """Compute the features of candidates."""
+    ordered = sorted(candidates, key=lambda c: (c.session, c.place))
+    size = len(ordered)
+    kernel = Kernel(ordered)
+    length = np.fromiter((c.length for c in ordered), np.float64, size)
+    substance = length / (length + HALF_SUBSTANCE)
+    near = words(ordered, kernel, substance, statistics)
+    meaning = _meanings(ordered, statistics.mean_cosine)
+    ordered = _with_others(ordered, kernel, substance, statistics, near, meaning)
+    asks = np.fromiter((c.cues.asks for c in ordered), np.float64, size)
+    columns: dict[str, Array] = {
+        "words": near,
+        "meaning": meaning * statistics.trust,
+        "session": _best_of_session(ordered, meaning) * substance * statistics.trust,
+        "session_words": _session_words(ordered, statistics) * substance,
+        "length": length / (length + HALF_LENGTH * max(statistics.mean_length, 1.0)),
+        "tells": 1.0 - asks,
+        "answers": _answers(ordered, asks, np.maximum(near, meaning)),
+    }
+    if question.speakers or question.names:
+        columns["named"] = _named(question, ordered)
+    for kind, holds in _HOLDS.items():
+        if kind in question.asks:
+            columns[kind] = np.fromiter(map(holds, ordered), np.float64, size)
+    if "now" in question.asks:
+        columns["latest"] = _newness(ordered)
+    if any(c.affinity for c in ordered):
+        columns["affinity"] = np.fromiter((c.affinity for c in ordered), np.float64, size)
+    for name, pieces in (("phrase", question.phrases), ("exact", question.identifiers)):
+        if pieces:
+            share = partial(exact_match.share, pieces)
+            columns[name] = np.fromiter((share(c.text) for c in ordered), np.float64, size)
+    if question.spans or question.event:
+        columns["date"] = np.array([_date_fit(c.sent_at, question) for c in ordered])
+    return Features(ordered=ordered, columns=columns)
+
+
+def _meanings(ordered: Sequence[Candidate], mean: float) -> Array:
+    """Return `(cosine - mean) / (best - mean)`: 0 for the scope's average or no vector, 1 for its best."""
+    cosines = np.array([np.nan if c.cosine is None else c.cosine for c in ordered], dtype=np.float64)
+    span = np.nanmax(cosines, initial=mean) - mean if cosines.size else 0.0
+    return np.nan_to_num((cosines - mean) / span) if span > 1e-9 else np.zeros(len(cosines))
+
+
+def _best_of_session(ordered: Sequence[Candidate], values: Array) -> Array:
+    """Return for each candidate the best value in its session; 0 while it is in none."""
+    sessions, of = np.unique(np.fromiter((c.session for c in ordered), np.int64), return_inverse=True)
+    best = np.full(len(sessions), -np.inf)
+    np.maximum.at(best, of, values)
+    return np.where(sessions == 0, 0.0, best)[of]
+
+
+def _session_words(ordered: Sequence[Candidate], statistics: Statistics) -> Array:
+    """Return the squared share of the question's words, by idf, that occur in what was read of each one's session.
+
+    Asides count for none; 0 while a candidate is in no session.
+    """
+    said = defaultdict[int, set[str]](set)
+    for candidate in ordered:
+        if candidate.session and not candidate.aside:
+            said[candidate.session].update(candidate.terms)
+    asked = statistics.document_frequency
+    shares = {session: share_of_words(found, asked, statistics) ** 2 for session, found in said.items()}
+    return np.fromiter((shares.get(c.session, 0.0) for c in ordered), np.float64, len(ordered))
+
+
+def _with_others(
+    ordered: Sequence[Candidate],
+    kernel: Kernel,
+    substance: Array,
+    statistics: Statistics,
+    near: Array,
+    meaning: Array,
+) -> list[Candidate]:
+    """Raise words and meaning in place to those of other queries where these find more; note which did."""
+    candidates = list(ordered)
+    for number, of_query in enumerate(statistics.others, start=1):
+        read = [c._replace(**c.others[number - 1]._asdict()) for c in candidates]
+        its_near = OTHER_QUERY_WEIGHT * words(read, kernel, substance, of_query)
+        its_meaning = OTHER_QUERY_WEIGHT * _meanings(read, of_query.mean_cosine)
+        by_words, by_vector = its_near > near, its_meaning > np.maximum(meaning, 0.0)
+        near[:] = np.where(by_words, its_near, near)
+        meaning[:] = np.where(by_vector, its_meaning, meaning)
+        for i in np.flatnonzero(by_words | by_vector):
+            found = dict(candidates[i].found_by)
+            found |= {"keywords": number} if by_words[i] else {}
+            found |= {"vectors": number} if by_vector[i] else {}
+            candidates[i] = candidates[i]._replace(found_by=found)
+    return candidates
+
+
+def _named(question: Question, ordered: Sequence[Candidate]) -> Array:
+    """Return how surely what each candidate says is by whom the question names, or half of 1 if it mentions them."""
+    names = [without_accents(name.casefold()) for name in question.names]
+
+    def share(candidate: Candidate) -> float:
+        said = question.speakers.get(candidate.speaker, 0.0)
+        if said >= MENTIONED or not names:
+            return said
+        text = without_accents(candidate.text.casefold())
+        return MENTIONED if any(name in text for name in names) else said
+
+    return np.fromiter(map(share, ordered), np.float64, len(ordered))
+
+
+def _answers(ordered: Sequence[Candidate], asks: Array, relevance: Array) -> Array:
+    """Return the relevance of the question that each message answers; 0 without one.
+
+    That is the one that it replies to, or the best in another speaker's run right before its speaker's.
+    """
+    by_id = {c.id: i for i, c in enumerate(ordered)}
+    # a message half of which asks is a question
+    asked = np.minimum(1.0, 2 * asks) * relevance
+    found = np.zeros(len(ordered))
+    before = now = 0.0
+    previous: Candidate | None = None
+    for i, candidate in enumerate(ordered):
+        if previous is None or (candidate.session, candidate.place) != (previous.session, previous.place + 1):
+            before = now = 0.0
+        elif candidate.speaker != previous.speaker:
+            before, now = now, 0.0
+        previous = candidate
+        found[i] = before
+        if candidate.answered is not None and candidate.answered.id in by_id:
+            found[i] = asked[by_id[candidate.answered.id]]
+        now = max(now, float(asked[i]))
+    return found
+
+
+def _newness(ordered: Sequence[Candidate]) -> Array:
+    """Return the share of the candidates that are older: 0 for the first, 1 for the last."""
+    found = np.zeros(len(ordered))
+    times = np.array([c.sent_at.timestamp() for c in ordered])
+    found[np.argsort(times, kind="stable")] = np.arange(len(ordered)) / max(len(ordered) - 1, 1)
+    return found
+
+
+def _date_fit(sent_at: datetime, question: Question) -> float:
+    """Return 1 on a day that the question names, half as much every half-life away, 0 without one.
+
+    The longer a time, the less it counts, unless it is open to one side ("since May").
+    """
+    fit = question.event.fit(sent_at) if question.event else 0.0
+    for span in question.spans:
+        start, end = span
+        away = max(start - sent_at, sent_at - end, timedelta()) / _DAY
+        more = 0.0 if span in question.open_spans else max((end - start) / _DAY - 1, 0.0)
+        fit = max(fit, 0.5 ** (away / DATE_HALF_LIFE_DAYS) / (1 + more / DATE_HALF_LENGTH_DAYS))
+    return fit

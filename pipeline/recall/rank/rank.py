@@ -1,0 +1,56 @@
+"""Rank a chat's messages and sessions for a question: a score is the sum of weighted features."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import numpy as np
+
+from pipeline.recall.ask.parse import Question
+from pipeline.recall.ask.weights import Weights
+from pipeline.recall.find.candidate import Candidate, Statistics
+from pipeline.recall.rank import features
+from pipeline.recall.rank.ranked import Scored
+
+# What a session's second best message adds for it: one good hit may be chance, two seldom are.
+SECOND = 0.2
+
+
+def rank(
+    question: Question, candidates: Sequence[Candidate], statistics: Statistics, weights: Weights
+) -> list[Scored]:
+    """Rank the candidates, best first, equal ones newer first, in time linear in their number.
+
+    Asides come behind all else.
+    """
+    return scored(features.features(question, candidates, statistics), weights)
+
+
+def scored(found: features.Features, weights: Weights) -> list[Scored]:
+    """Rank candidates by their features."""
+    weighted = asdict(weights)
+    parts = {name: weighted[name] * values for name, values in found.columns.items() if weighted[name]}
+    rows = np.column_stack(list(parts.values())) if parts else np.zeros((len(found.ordered), 0))
+    scores = rows.sum(axis=1).tolist()
+    ordered = found.ordered
+    keys = [(not c.aside, score, c.sent_at, c.id) for c, score in zip(ordered, scores, strict=True)]
+    best_first = sorted(range(len(ordered)), key=keys.__getitem__, reverse=True)
+    table = rows.tolist()
+    return [Scored(ordered[i], scores[i], dict(zip(parts, table[i], strict=True))) for i in best_first]
+
+
+def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
+    """Rank sessions by their best messages: `(session, its best message)`, best first; `scored` is best first.
+
+    `SECOND` of the second best message's score is added as the part `second`. Messages that are not yet placed count
+    for no session.
+    """
+    by_session = defaultdict[int, list[Scored]](list)
+    for hit in scored:
+        by_session[hit.candidate.session].append(hit)
+    by_session.pop(0, None)
+    whole = []
+    for session, (hit, *others) in by_session.items():
+        added = SECOND * others[0].score if others else 0.0
+        whole.append((session, Scored(hit.candidate, hit.score + added, {**hit.parts, "second": added})))
+    return sorted(whole, key=lambda one: -one[1].score)

@@ -1,0 +1,74 @@
+"""Values that ranking returns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pipeline.recall.find.candidate import Candidate
+from pipeline.recall.find.candidates import CandidateSet
+from pipeline.recall.find.memory_search import RetrievedMemory
+from pipeline.recall.find.sessions import RetrievedSession
+from pipeline.recall.find.weeks import RetrievedWeek
+from pipeline.recall.rank.similarity import Scale
+from schemas.sessions import Message
+
+
+class Scored(NamedTuple):
+    """A candidate, its score, and the score's parts."""
+
+    candidate: Candidate
+    score: float
+    parts: Mapping[str, float]
+
+
+class Ranking(NamedTuple):
+    """Ranked messages, best first, and the candidates that they are."""
+
+    hits: list[Scored]
+    found: CandidateSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Narrowing:
+    """The sessions worth looking into, or none if none fits well enough, with the next best and the messages."""
+
+    chosen: Sequence[RetrievedSession]
+    others: Sequence[RetrievedSession]
+    # of the messages of those that were looked into
+    ranking: Ranking
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """Everything that a context is assembled from."""
+
+    # None: nothing was searched
+    retrieved: CandidateSet | None = None
+    ranked: Sequence[Scored] = ()
+    sessions: Sequence[RetrievedSession] = ()
+    # None: the messages of all sessions are shown
+    narrowing: Narrowing | None = None
+    # newest first
+    recent: Sequence[Message] = ()
+    memories: Sequence[RetrievedMemory] = ()
+    weeks: Sequence[RetrievedWeek] = ()
+    # all sessions of the time that the question asks to sum up, in order
+    overview: Sequence[RetrievedSession] = ()
+    # how many more there are that may not be shown here; counted for an explanation
+    hidden_memories: int = 0
+    # messages that rank lower only because they are too similar to better ones
+    passed_over: frozenset[int] = frozenset()
+    # what could not be done
+    degraded: Sequence[str] = ()
+
+    @property
+    def fell_back(self) -> bool:
+        """Whether no session fits well enough, so that messages of all of them are shown."""
+        return self.narrowing is not None and not self.narrowing.chosen
+
+    @property
+    def scale(self) -> Scale:
+        """The range of the cosines of all that was found."""
+        mean = self.retrieved.statistics.mean_cosine if self.retrieved else 0.0
+        cosines = (hit.candidate.best_cosine for hit in self.ranked)
+        return Scale.of([*cosines, *(memory.cosine for memory in self.memories)], mean)

@@ -1,0 +1,117 @@
+"""Rerank as a profile asks for: blended with recency and words, decayed by age, diversified."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from pipeline.recall.find.candidate import Candidate
+from pipeline.recall.rank.ranked import Scored
+
+# So many of the best are chosen from for diversity; each choice compares with all chosen before.
+MMR_TOP = 50
+# So many of the best are read by a cross-encoder, and what the one that answers best gains.
+READ = 20
+READ_WEIGHT = 2.0
+# What the question quotes neither fades nor blends.
+_LASTING = "phrase"
+# The blend of group chats: the shares of the ranking, recency and the question's words; when recency has halved; what
+# a session counts, and a message of one that the context shows anyway.
+BLEND_SHARES = (0.45, 0.25, 0.30)
+BLEND_HALF_LIFE = timedelta(hours=72)
+SESSION_FACTOR = 1.25
+COVERED_FACTOR = 0.5
+# A best score that is no more says nothing, and dividing by it could overflow.
+NOTHING = 1e-9
+
+
+def blend_parts(
+    ranking: Mapping[str, float], best: float, age: timedelta, overlap: float, factor: float
+) -> dict[str, float]:
+    """Return the parts of `(s0 · ranking/best + s1 · 0.5^(age/half-life) + s2 · overlap) · factor`.
+
+    `s0` to `s2` are `BLEND_SHARES`; `overlap` is the share of the question's terms that it holds. The part `_LASTING`
+    stays as it is.
+    """
+    base, time, words = BLEND_SHARES
+    scale = base * factor / best if best > NOTHING else 0.0
+    parts = {name: value if name == _LASTING else value * scale for name, value in ranking.items()}
+    parts["recency"] = time * 0.5 ** max(0.0, age / BLEND_HALF_LIFE) * factor
+    parts["overlap"] = words * overlap * factor
+    return parts
+
+
+def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Scored]:
+    """Add a cross-encoder's judgement, from 0 to 1, to the first candidates as the part `reranker`, and sort these."""
+    first = [
+        hit._replace(score=hit.score + added, parts={**hit.parts, "reranker": added})
+        for hit, added in zip(scored, (READ_WEIGHT * value for value in answers), strict=False)
+    ]
+    return _best_first(first) + list(scored[len(first) :])
+
+
+def blended(scored: Sequence[Scored], terms: int, now: datetime, covered: Collection[int]) -> list[Scored]:
+    """Blend messages, best first; `terms` is the question's number of lexemes.
+
+    Those of `covered` sessions, which the context shows anyway, count `COVERED_FACTOR` times.
+    """
+    best = max((hit.score - hit.parts.get(_LASTING, 0.0) for hit in scored), default=0.0)
+    found = []
+    for hit in scored:
+        message, factor = hit.candidate, COVERED_FACTOR if hit.candidate.session in covered else 1.0
+        held = len(message.terms) / max(terms, 1)
+        parts = blend_parts(hit.parts, best, now - message.sent_at, held, factor)
+        found.append(hit._replace(score=sum(parts.values()), parts=parts))
+    return _best_first(found)
+
+
+def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Scored]:
+    """Multiply each score above 0 by `per_day` for every day of its age, except the part `_LASTING`; best first."""
+    found = []
+    for hit in scored:
+        days = max(0.0, (now - hit.candidate.sent_at).total_seconds() / 86_400)
+        factor = per_day**days if hit.score > 0 else 1.0
+        parts = {name: value if name == _LASTING else value * factor for name, value in hit.parts.items()}
+        found.append(hit._replace(score=sum(parts.values()), parts=parts))
+    return _best_first(found)
+
+
+def diverse(
+    scored: Sequence[Scored], share: float, alike: Callable[[Candidate, Candidate], float]
+) -> list[Scored]:
+    """Diversify the best `MMR_TOP` by maximal marginal relevance, `alike` being from 0 to 1; the others follow.
+
+    The next is the one with the most of `share · score/best - (1 - share) · its highest similarity to a chosen one`
+    (Carbonell and Goldstein, The Use of MMR, Diversity-Based Reranking, 1998), which is its score from then on; those
+    that follow count as fully similar. With a `share` of 1 nothing changes.
+    """
+    left = list(scored[:MMR_TOP])
+    best = max((hit.score for hit in left), default=0.0)
+    if share >= 1 or best <= NOTHING:
+        return list(scored)
+    nearest = [0.0] * len(left)
+    chosen: list[Scored] = []
+    while left:
+        at = max(range(len(left)), key=lambda i: share * left[i].score / best - (1 - share) * nearest[i])
+        taken = left.pop(at)
+        chosen.append(_less_similar(taken, share / best, (1 - share) * nearest.pop(at)))
+        nearest = [
+            max(known, alike(taken.candidate, hit.candidate))
+            for known, hit in zip(nearest, left, strict=True)
+        ]
+    return chosen + [_less_similar(hit, share / best, 1 - share) for hit in scored[MMR_TOP:]]
+
+
+def _less_similar(hit: Scored, factor: float, similarity: float) -> Scored:
+    """Scale a score with its parts, less what the message's similarity to better ones takes away."""
+    parts = {name: value * factor for name, value in hit.parts.items()} | {"similar_to_better": -similarity}
+    return hit._replace(score=hit.score * factor - similarity, parts=parts)
+
+
+def overlap(one: Candidate, other: Candidate) -> float:
+    """Return the Jaccard index of two messages' words."""
+    words, others = set(one.text.casefold().split()), set(other.text.casefold().split())
+    return len(words & others) / max(len(words | others), 1)
+
+
+def _best_first(scored: Iterable[Scored]) -> list[Scored]:
+    """Sort by score, equal ones newer first."""
+    return sorted(scored, key=lambda h: (-h.score, -h.candidate.sent_at.timestamp(), -h.candidate.id))

@@ -1,1 +1,0 @@
-"""A question becomes ranked messages, sessions and memories."""

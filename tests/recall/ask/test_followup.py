@@ -1,0 +1,124 @@
+"""Questions that lean on what was just said."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.recall.ask import parse
+from pipeline.recall.ask.followup import JUST_NOW, LOOKED_AT, MOST_TAKEN_OVER, brief, leans
+from pipeline.recall.ask.parse import Question
+from schemas.sessions import Message
+
+NOW = datetime(2026, 4, 1, 20, 0, tzinfo=UTC)
+
+
+def read(text: str) -> Question:
+    return parse.read(text, ["Ana", "Ben", "Cleo"], NOW, NOW, "english")
+
+
+def said(text: str, minutes_ago: float = 1) -> Message:
+    return Message(
+        id=1,
+        chat_id="c",
+        external_id="m",
+        sender_id="u",
+        sender_name="Ana",
+        role="user",
+        content=text,
+        sent_at=NOW - timedelta(minutes=minutes_ago),
+        position=1,
+        session_key="",
+        agent_id=None,
+        metadata={},
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "and when?",
+        "How old is it?",
+        "Who told her that?",
+        "What about the one in the kitchen?",
+        "why was that?",
+        "And the plumber?",
+        "And Ana?",
+        "But who pays for it then?",
+        "who lives there?",
+    ],
+)
+def test_what_cannot_be_understood_alone_leans(text: str) -> None:
+    assert leans(read(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How old is the boiler?",
+        "What did Ana say about her mother?",
+        "Does the ferry to the island with the lighthouse go every hour, and is it full?",
+        "Which film that everybody liked came from Portugal?",
+        "But who pays the plumber for the new boiler then?",
+        "Is there a spare key?",
+        "So where is the spare key under the flower pot?",
+        "Where is my hat?",
+        "photos",
+        "work",
+        "And did Ana pay?",
+    ],
+)
+def test_what_names_what_it_means_does_not(text: str) -> None:
+    assert not leans(read(text))
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "leaning"),
+    [
+        ("spanish", "¿y cuántos años tiene?", True),
+        ("spanish", "¿y cuánto cuesta?", True),
+        ("spanish", "¿y cuántos años tiene la caldera?", False),
+        ("french", "et quel âge ?", True),
+        ("french", "et quel âge a la chaudière ?", False),
+    ],
+)
+def test_a_question_that_goes_on_without_a_pronoun_leans_in_its_language(
+    language: str, text: str, *, leaning: bool
+) -> None:
+    assert leans(parse.read(text, ["Ana", "Ben"], NOW, NOW, language)) == leaning
+
+
+def test_the_brief_is_what_was_last_talked_about() -> None:
+    recent = [said("hm, and how old is it?"), said("haha yes"), said("The boiler leaks again", 3)]
+    assert brief(read("hm, and how old is it?"), recent, NOW) == ["boiler", "leaks"]
+
+
+def test_what_was_said_an_hour_ago_is_no_longer_leaned_on() -> None:
+    recent = [said("The boiler leaks again", 61)]
+    assert brief(read("How old is it?"), recent, NOW) == []
+
+
+@given(st.lists(st.tuples(st.text(), st.floats(0, 100))))
+def test_it_is_short_says_nothing_twice_and_is_of_what_was_just_said(talk: list[tuple[str, float]]) -> None:
+    recent = [said(text, ago) for text, ago in sorted(talk, key=lambda one: one[1])]
+    found = brief(read("How old is it?"), recent, NOW)
+    assert len(found) <= MOST_TAKEN_OVER
+    assert len(set(found)) == len(found)
+    near = [m.content for m in recent[:LOOKED_AT] if NOW - m.sent_at <= JUST_NOW]
+    assert all(any(word in text for text in near) for word in found)
+
+
+@pytest.mark.parametrize("text", ["What happened in the week of 6 April?", "What did Ana say on 3 March?"])
+def test_what_names_its_time_or_people_stands_alone(text: str) -> None:
+    assert not leans(read(text))
+
+
+def test_of_what_a_bot_was_asked_the_last_question_alone_is_leaned_on() -> None:
+    recent = [
+        said("I don't know."),
+        said("@tripbot who has the key of the cellar?", 2),
+        said("@tripbot what does the boiler cost?", 3),
+        said("the ferry was late", 4),
+    ]
+    assert brief(read("and where is it?"), recent, NOW) == ["key", "cellar", "ferry", "late"]

@@ -1,0 +1,110 @@
+"""A question is read in its own language, too, whatever the chat's is."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.recall.ask import parse
+from pipeline.recall.ask.languages import read_in
+from pipeline.text.cues import LANGUAGES
+from tests.recall.ask.test_parse import EARLIEST, NOW
+from tests.text.test_cues import EXAMPLES
+
+PEOPLE = ["Ben", "Ann Lee", "Бен", "本田", "Mar"]
+# NOW is Wednesday, 15 April 2026
+YESTERDAY = ((datetime(2026, 4, 14, tzinfo=UTC), datetime(2026, 4, 15, tzinfo=UTC)),)
+MARCH = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("chat", LANGUAGES)
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("english", "What did Ben say yesterday?"),
+        ("german", "Was hat Ben gestern gesagt?"),
+        ("french", "Qu'est-ce que Ben a dit hier ?"),
+        ("spanish", "¿Qué dijo Ben ayer?"),
+        ("portuguese", "O que é que o Ben disse ontem?"),
+        ("italian", "Che cosa ha detto Ben ieri?"),
+        ("dutch", "Wat heeft Ben gisteren gezegd?"),
+        ("polish", "Co Ben powiedział wczoraj?"),
+        ("turkish", "Ben dün ne dedi?"),
+        ("russian", "Что Бен сказал вчера?"),
+        ("chinese", "Ben昨天说了什么？"),
+        ("japanese", "ベンは昨日何と言いましたか？"),
+    ],
+)
+def test_yesterday_is_known_in_any_language_in_any_chat(chat: str, language: str, text: str) -> None:
+    asked = parse.read(text, PEOPLE, EARLIEST, NOW, chat)
+    assert asked.spans == YESTERDAY
+    assert asked.language == (chat if language == chat else f"{language}+{chat}")
+
+
+@pytest.mark.parametrize(
+    ("chat", "text", "kinds"),
+    [
+        ("english", "Wann kommt der Klempner?", {"when"}),
+        ("english", "Wie viele Leute waren im März da?", {"number"}),
+        ("english", "Quantas pessoas vieram em março?", {"number"}),
+        ("english", "Где мы были в марте?", {"where"}),
+        ("english", "三月谁来了？", {"who"}),
+        ("german", "Who was there in March?", {"who"}),
+        ("portuguese", "Where were we in March?", {"where"}),
+        ("russian", "How many people came in March?", {"number"}),
+        ("chinese", "Wer war im März da?", {"who"}),
+        ("japanese", "Кто был там в марте?", {"who"}),
+    ],
+)
+def test_what_it_asks_for_and_when_are_read_in_its_own_language(
+    chat: str, text: str, kinds: set[str]
+) -> None:
+    asked = parse.read(text, PEOPLE, EARLIEST, NOW, chat)
+    assert kinds <= asked.asks
+    assert "when" in kinds or MARCH in asked.spans
+
+
+@pytest.mark.parametrize(
+    ("chat", "text"),
+    [
+        # Spanish for March, Turkish for ten, Italian for Tuesday and Thursday, German for Monday
+        ("english", "What did Mar say?"),
+        ("english", "what is on the table?"),
+        ("english", "Do you mi amigo know so much?"),
+        ("english", "Is the ferry to Mar de Plata late?"),
+        ("english", "where is the die for the hat?"),
+        # words of Spanish and Portuguese, of Dutch and German
+        ("portuguese", "quando chega a carta do banco?"),
+        ("spanish", "cuando llega la carta del banco?"),
+        ("german", "Was war in der Tasche?"),
+        ("dutch", "wat was er in de tas?"),
+        # names and words of nobody's
+        ("english", "Porto Santo?"),
+        ("english", "Fibralonga"),
+        ("english", "E41 502 ???"),
+        ("japanese", "東京駅の天気"),
+        # no language that is known better than the chat's
+        ("german+english", "Was there milk in the Keller?"),
+        ("swedish", "vad sa hon om resan?"),
+        ("ukrainian", "коли ми їдемо до Києва на вихідні?"),
+    ],
+)
+def test_what_is_in_the_chats_language_or_in_none_is_read_in_the_chats(chat: str, text: str) -> None:
+    names = {"mar", "ben"}
+    assert read_in(text, chat, names) == chat
+    assert parse.read(text, PEOPLE, EARLIEST, NOW, chat).spans == ()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_few_questions_are_taken_for_ones_of_another_language(language: str) -> None:
+    asked = [
+        text for kind in ("questions", "when", "who", "where") for text in EXAMPLES[language].get(kind, ())
+    ]
+    taken = [text for text in asked if read_in(text, language) != language]
+    assert len(taken) <= len(asked) // 20, taken
+
+
+@given(st.text(max_size=100), st.sampled_from(["english", "german+english", "thai", "simple"]))
+def test_any_text_is_read_in_its_chats_language_at_least(text: str, chat: str) -> None:
+    assert read_in(text, chat).endswith(chat)

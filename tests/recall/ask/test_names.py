@@ -1,0 +1,207 @@
+"""Whom a question names: by the whole name, a handle, or a part that is a name in this use."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.recall.ask import names, parse
+from tests.recall.ask.test_parse import EARLIEST, NOW
+
+GROUP = [
+    "Plumber Joe",
+    "Anna Work",
+    "John from the gym",
+    "Dr House",
+    "+351 912 345 678",
+    "Ana Silva",
+    "Ana Costa",
+]
+
+
+def read(text: str, people: list[str], language: str = "english") -> parse.Question:
+    return parse.read(text, people, EARLIEST, NOW, language)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "when does the plumber come?",
+        "is the house sold?",
+        "what's in room 345",
+        "what is the code of the gym?",
+        "when does work start",
+        "who is from the north",
+        "Is the House sold?",
+    ],
+)
+def test_words_of_a_display_name_that_are_no_names_stay_words(text: str) -> None:
+    asked = read(text, GROUP)
+    assert asked.content == text
+    assert asked.speakers == {}
+    assert asked.names == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "people", "content"),
+    [
+        ("what did Joe say about tiles?", {"Plumber Joe": 1}, "what did Joe say about tiles?"),
+        ("what did joe say about tiles?", {"Plumber Joe": 1}, "what did joe say about tiles?"),
+        ("what did Plumber Joe say?", {"Plumber Joe": 1}, "what did say?"),
+        ("what did plumber joe say?", {"Plumber Joe": 1}, "what did say?"),
+        ("when did anna move", {"Anna Work": 1}, "when did move"),
+        ("what does House think?", {"Dr House": 1}, "what does House think?"),
+        ("what did John's brother say", {"John from the gym": 1}, "what did brother say"),
+    ],
+)
+def test_a_part_that_is_a_name_names_its_owner(text: str, people: dict[str, float], content: str) -> None:
+    asked = read(text, GROUP)
+    assert asked.speakers == people
+    assert asked.content == content
+
+
+@pytest.mark.parametrize(
+    ("text", "person"),
+    [
+        ("what did jose say", "José"),
+        ("what did José say", "Jose"),
+        ("where is Lukasz from?", "Łukasz Nowak"),
+        ("what did zoe garcia order", "Zoë García"),
+    ],
+)
+def test_a_name_is_found_with_and_without_its_accents(text: str, person: str) -> None:
+    asked = read(text, [person, "Ben"])
+    assert asked.speakers == {person: 1}
+    assert asked.names
+
+
+@pytest.mark.parametrize(
+    ("text", "people", "content"),
+    [
+        ("what did we buy in May?", {}, "what did we buy ?"),
+        ("what did May buy in May?", {"May Chen": 1}, "what did May buy ?"),
+        ("what did we paint in May Chen's flat?", {"May Chen": 1}, "what did we paint in flat?"),
+        ("what changed since May's birthday?", {"May Chen": 1}, "what changed since May's birthday?"),
+        ("who has a message from May?", {"May Chen": 1}, "who has a message from May?"),
+    ],
+)
+def test_a_month_is_nobody_who_is_called_like_it(text: str, people: dict[str, float], content: str) -> None:
+    asked = read(text, ["May Chen", "Ben"])
+    assert asked.speakers == people
+    assert asked.content == content
+
+
+def test_of_two_with_one_name_each_is_named_by_half() -> None:
+    asked = read("what did Ana say?", GROUP)
+    assert asked.speakers == {"Ana Silva": 0.5, "Ana Costa": 0.5}
+    assert asked.names == ("Ana",)
+    assert read("what did Ana Costa say?", GROUP).speakers == {"Ana Costa": 1}
+
+
+def test_a_handle_names_its_owner_and_nobody_else() -> None:
+    people = ["ben.k", "rose_42", "@kim", "Work"]
+    assert read("what does @ben.k owe?", people).speakers == {"ben.k": 1}
+    assert read("what did rose_42 write", people).speakers == {"rose_42": 1}
+    assert read("ask kim", people).speakers == {"@kim": 1}
+    assert read("is @Work there", people).speakers == {"Work": 1}
+    assert read("is work over", people).speakers == {}
+
+
+def test_a_name_that_is_a_word_counts_where_it_is_written_as_a_name() -> None:
+    people = ["Will", "Rose", "Olek"]
+    assert read("what did Will say", people).speakers == {"Will": 1}
+    assert read("will the plumber come", people).speakers == {}
+    assert read("Will the plumber come", people).speakers == {}
+    # and it stays a word as well
+    assert read("which rose did Rose cut", people).content == "which rose did Rose cut"
+    assert read("which rose did Rose cut", people).speakers == {"Rose": 1}
+
+
+def test_a_month_that_is_a_name_is_both() -> None:
+    asked = read("what did we get from June?", ["June", "Olek"])
+    assert asked.speakers == {"June": 1}
+    assert asked.spans
+    assert "June" in asked.content
+
+
+@pytest.mark.parametrize(
+    ("language", "people", "text", "named"),
+    [
+        ("german", ["Peter Koch", "Sommer", "Mark", "Olek Wolf"], "wann kommt der Koch?", set()),
+        ("german", ["Peter Koch", "Sommer", "Mark", "Olek Wolf"], "wie war der Sommer", set()),
+        ("german", ["Peter Koch", "Sommer", "Mark", "Olek Wolf"], "kostet das 5 mark", set()),
+        ("german", ["Peter Koch", "Sommer", "Mark", "Olek Wolf"], "im Sommer oder im Wald?", set()),
+        ("german", ["Peter Koch", "Sommer", "Mark", "Olek Wolf"], "Was hat Koch gesagt?", {"Peter Koch"}),
+        ("german", ["Peter Koch", "Sommer", "Mark", "Olek Wolf"], "Was hat der Olek gesagt?", {"Olek Wolf"}),
+        ("german", ["Anna Berg", "Olek"], "Annas Rad, wo ist das?", {"Anna Berg"}),
+        ("german", ["Anna Berg", "Olek"], "wo ist annas rad", {"Anna Berg"}),
+        ("french", ["Pierre", "Marie Petit"], "la pierre est où ?", set()),
+        ("french", ["Pierre", "Marie Petit"], "qu'a dit Pierre ?", {"Pierre"}),
+        ("spanish", ["Luz", "Marta Casa"], "hay luz en la casa?", set()),
+        ("spanish", ["Luz", "Marta Casa"], "qué dijo Marta de la casa?", {"Marta Casa"}),
+        ("portuguese", ["Ana Silva", "Rosa"], "o que disse a Ana?", {"Ana Silva"}),
+        ("portuguese", ["Ana Silva", "Rosa"], "o que disse a ana?", {"Ana Silva"}),
+        ("portuguese", ["Ana Silva", "Rosa"], "a rosa está aberta?", set()),
+        ("italian", ["Rosa", "Gino"], "la rosa è di Gino?", {"Gino"}),
+        ("dutch", ["Roos", "Jan Visser"], "wat zei Jan over de visser", {"Jan Visser"}),
+        ("polish", ["Anna Nowak", "Marek"], "co mówiłaś Annie o piecu?", {"Anna Nowak"}),
+        ("polish", ["Anna Nowak", "Marek"], "widziałeś Annę?", {"Anna Nowak"}),
+        ("russian", ["Анна", "Иван Петров"], "что Анне подарили?", {"Анна"}),
+        ("russian", ["Анна", "Иван Петров"], "когда у Ивана отпуск", {"Иван Петров"}),
+        ("russian", ["Вера", "Анна"], "какая вера нужна", set()),
+        ("turkish", ["Elif", "Deniz Kaya"], "Elif'in arabası nerede?", {"Elif"}),
+        ("turkish", ["Elif", "Deniz Kaya"], "deniz sıcak mı", set()),
+        ("chinese", ["李明", "王小红"], "李明什么时候来修锅炉", {"李明"}),
+        ("chinese", ["李明", "王小红"], "小红说了什么", {"王小红"}),
+        ("chinese", ["李明", "高兴"], "今天高兴吗", set()),
+        ("japanese", ["田中太郎", "佐藤"], "田中さんはいつ来る?", {"田中太郎"}),
+        ("japanese", ["田中太郎", "佐藤"], "佐藤が言ったことは?", {"佐藤"}),
+        ("japanese", ["佐藤健", "林"], "佐藤さんは何を買った?", {"佐藤健"}),
+        ("japanese", ["佐々木健", "林太郎"], "佐々木さんと小林さんは?", {"佐々木健"}),
+        ("japanese", ["田中さくら", "健"], "さくらは何を言った?", {"田中さくら"}),
+        ("japanese", ["田中さん", "健"], "鈴木さんは?", set()),
+        ("chinese", ["李明", "王小红"], "王先生说了什么", {"王小红"}),
+        ("german+english", ["Olek", "Koch"], "what did Olek say, wann kocht der Koch", {"Olek"}),
+        ("no such language", ["Olek", "Ann"], "what did Olek say", {"Olek"}),
+    ],
+)
+def test_names_are_told_from_words_of_the_language(
+    language: str, people: list[str], text: str, named: set[str]
+) -> None:
+    assert set(names.find(text, people, language).shares) == named
+
+
+def test_a_name_without_spaces_around_it_leaves_what_is_searched() -> None:
+    asked = read("李明什么时候来修锅炉", ["李明", "王小红"], "chinese")
+    assert asked.content == "什么时候来修锅炉"
+    assert asked.names == ("李明",)
+
+
+def test_of_very_many_words_the_most_telling_are_looked_up() -> None:
+    text = "and then we talked about it " * 300 + "the boiler E41 of Kranz in Almada"
+    told = parse.telling(text, "english").split()
+    assert {"boiler", "E41", "Kranz", "Almada"} <= set(told)
+    assert len(set(told)) <= parse.MAX_TERMS
+    long = " ".join(f"word{number}" for number in range(900))
+    assert len(parse.telling(long, "english").split()) == parse.MAX_TERMS
+    unspaced = "锅炉什么时候修好" * 50 + "".join(map(chr, range(0x4E00, 0x4F00)))
+    assert len(parse.telling(unspaced, "chinese").split()) == parse.MAX_TERMS
+    assert parse.telling("when does the plumber come?", "english") == "when does the plumber come?"
+
+
+@given(
+    st.text(max_size=60)
+    | st.lists(st.sampled_from(["Ann", "ann's", "@ann", "李明", "der", "Koch", "?"])).map(" ".join),
+    st.lists(st.text(max_size=12) | st.sampled_from(["Ann Lee", "李明", "Koch", "@ann"]), max_size=5),
+    st.sampled_from(["english", "german", "turkish", "russian", "chinese", "german+english"]),
+)
+def test_any_text_names_participants_only_and_each_by_a_share(
+    text: str, people: list[str], language: str
+) -> None:
+    found = names.find(text, people, language)
+    assert set(found.shares) <= {person.strip() for person in people}
+    assert all(0 < share <= 1 for share in found.shares.values())
+    assert bool(found.shares) == bool(found.names)
+    assert all(0 <= start < end <= len(text) for start, end in found.sure)
+    asked = read(text, people, language)
+    assert asked.text == text
+    assert set(asked.speakers) <= set(found.shares) | set(people)

@@ -1,0 +1,206 @@
+"""Reading a question: whom it names, when it means, and what is left to search for."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.recall.ask import parse
+from pipeline.recall.ask.parse import Question
+from pipeline.text.accents import without_accents
+
+EARLIEST = datetime(2025, 5, 1, tzinfo=UTC)
+NOW = datetime(2026, 4, 15, tzinfo=UTC)
+PEOPLE = ["Ann Lee", "Bob", "Will"]
+
+
+def read(text: str) -> Question:
+    return parse.read(text, PEOPLE, EARLIEST, NOW, "english")
+
+
+def test_the_names_of_participants_are_taken_out_of_what_is_searched() -> None:
+    asked = read("When did Ann's brother visit Bob?")
+    assert asked.content == "When did brother visit ?"
+    assert asked.speakers == {"Ann Lee": 1, "Bob": 1}
+    assert set(asked.names) == {"Ann", "Bob"}
+
+
+def test_a_question_that_names_everybody_prefers_nobody() -> None:
+    assert read("What did Ann, Bob and Will decide?").speakers == {}
+
+
+def test_a_word_that_opens_a_question_is_not_a_name() -> None:
+    asked = read("Will the plumber come?")
+    assert asked.speakers == {}
+    assert asked.content == "Will the plumber come?"
+
+
+def test_a_question_of_nothing_but_a_name_stays_as_it_is() -> None:
+    assert read("Bob?").content == "Bob?"
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        (
+            "What happened on 3 June, 2025?",
+            datetime(2025, 6, 3, tzinfo=UTC),
+            datetime(2025, 6, 4, tzinfo=UTC),
+        ),
+        (
+            "Where were we on June 3rd 2025",
+            datetime(2025, 6, 3, tzinfo=UTC),
+            datetime(2025, 6, 4, tzinfo=UTC),
+        ),
+        ("what broke in december 2025?", datetime(2025, 12, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)),
+        ("what did we buy in 2025?", datetime(2025, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)),
+        ("2025-07-09: who came?", datetime(2025, 7, 9, tzinfo=UTC), datetime(2025, 7, 10, tzinfo=UTC)),
+    ],
+)
+def test_a_date_says_when_and_is_not_searched_for(text: str, start: datetime, end: datetime) -> None:
+    asked = read(text)
+    assert asked.spans == ((start, end),)
+    assert "2025" not in asked.content
+
+
+@pytest.mark.parametrize(
+    "text", ["what happened in the week of 8 April 2026?", "what happened the week starting April 6, 2026"]
+)
+def test_the_week_of_a_day_is_that_week_from_monday(text: str) -> None:
+    asked = read(text)
+    assert asked.spans == ((datetime(2026, 4, 6, tzinfo=UTC), datetime(2026, 4, 13, tzinfo=UTC)),)
+    assert "week" not in asked.content
+
+
+def test_a_month_without_a_year_means_that_month_of_every_year_of_the_chat() -> None:
+    assert [span[0].year for span in read("who visited in March?").spans] == [2025, 2026]
+
+
+def test_a_month_that_is_a_word_is_no_date() -> None:
+    assert read("may I march in?").spans == ()
+
+
+def test_a_date_that_no_calendar_knows_means_nothing() -> None:
+    assert read("what was on 31 February 2025?").spans == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        # the question is asked on Wednesday, 15 April 2026
+        ("what did we eat yesterday?", (2026, 4, 14), (2026, 4, 15)),
+        ("who came last night", (2026, 4, 14), (2026, 4, 15)),
+        ("what was decided today?", (2026, 4, 15), (2026, 4, 16)),
+        ("what broke last Tuesday?", (2026, 4, 14), (2026, 4, 15)),
+        ("what broke last Wednesday?", (2026, 4, 8), (2026, 4, 9)),
+        ("what happened last week?", (2026, 4, 6), (2026, 4, 13)),
+        ("where were we last weekend?", (2026, 4, 11), (2026, 4, 13)),
+        ("what did we buy this month?", (2026, 4, 1), (2026, 5, 1)),
+        ("what did we buy last month?", (2026, 3, 1), (2026, 4, 1)),
+        ("what did we buy last year?", (2025, 1, 1), (2026, 1, 1)),
+        ("who called two weeks ago?", (2026, 3, 29), (2026, 4, 5)),
+        ("who called 3 days ago?", (2026, 4, 12), (2026, 4, 13)),
+    ],
+)
+def test_a_time_that_counts_from_now_is_a_span_of_days(
+    text: str, start: tuple[int, int, int], end: tuple[int, int, int]
+) -> None:
+    asked = read(text)
+    assert asked.spans == ((datetime(*start, tzinfo=UTC), datetime(*end, tzinfo=UTC)),)
+    assert asked.content == text
+
+
+def test_days_are_those_of_the_chats_time_zone() -> None:
+    lisbon = ZoneInfo("Europe/Lisbon")
+    # Given half past midnight in Lisbon's summer, which is the day before in UTC
+    now = datetime(2026, 3, 30, 0, 30, tzinfo=lisbon)
+    asked = parse.read("what did we eat yesterday?", PEOPLE, EARLIEST, now, "english")
+    # Then yesterday is the day on which the clocks went forward, 23 hours long
+    ((start, end),) = asked.spans
+    assert (start, end) == (datetime(2026, 3, 29, tzinfo=lisbon), datetime(2026, 3, 30, tzinfo=lisbon))
+    assert end.astimezone(UTC) - start.astimezone(UTC) == timedelta(hours=23)
+
+
+@pytest.mark.parametrize("text", ["who spoke last?", "the last time we met", "which week suits?"])
+def test_last_and_week_alone_are_no_date(text: str) -> None:
+    assert read(text).spans == ()
+
+
+def test_what_kind_of_answer_a_question_wants_is_known() -> None:
+    assert read("How many seats does the ferry have?").asks == {"number"}
+    assert read("Which city did they fly to?").asks == {"where"}
+    assert read("Whose turn is it?").asks == {"who"}
+    assert read("What is the street door code now?").asks == {"now"}
+    assert read("How was the boiler fixed?").asks == set()
+
+
+@given(st.text(max_size=200))
+def test_any_question_can_be_read(text: str) -> None:
+    asked = read(text)
+    assert asked.text == text
+    assert all(start < end for start, end in asked.spans)
+
+
+@pytest.mark.parametrize(
+    "piece", ["in May ", "yesterday ", "3 days ago ", "in 1999 ", "2025-07-09 ", "1 may "]
+)
+def test_a_time_that_a_question_names_very_often_counts_once(piece: str) -> None:
+    assert set(read(piece * 900).spans) == set(read(piece).spans)
+    assert len(read(piece * 900).spans) == len(set(read(piece).spans))
+
+
+def test_of_very_many_different_times_the_first_ones_count() -> None:
+    days = [f"2025-0{month}-{day:02}" for month in range(1, 8) for day in range(1, 29)]
+    spans = read(" ".join(days)).spans
+    assert len(spans) == parse.MAX_SPANS
+    assert spans[0][0] == datetime(2025, 1, 1, tzinfo=UTC)
+    assert spans == tuple(sorted(spans))
+
+
+def test_of_a_month_in_a_chat_of_many_years_the_last_years_count() -> None:
+    asked = parse.read("who came in May?", PEOPLE, datetime(1990, 1, 1, tzinfo=UTC), NOW, "english")
+    assert [span[0].year for span in asked.spans] == list(range(2011, 2027))
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "asks"),
+    [
+        ("spanish", "¿qué pasó en la última semana?", ()),
+        ("spanish", "¿qué dijo Ann el sábado pasado?", ()),
+        ("french", "qu'est-ce qu'on a décidé hier ?", ()),
+        ("french", "qui était là en février ?", ("who",)),
+        ("portuguese", "qual é a última decisão de março?", ()),
+        ("portuguese", "quem está lá amanhã?", ("who",)),
+        ("italian", "cosa abbiamo deciso martedì?", ()),
+        ("german", "wer war in den letzten fünf Tagen da?", ("who",)),
+        ("german", "was war im März?", ()),
+        ("polish", "ile osób przyjdzie w październiku?", ("number",)),
+        ("polish", "co ustaliliśmy w środę?", ()),
+        ("turkish", "geçen çarşamba kaç kişi vardı?", ("number",)),
+        ("turkish", "şubatta ne kararlaştırdık?", ()),
+    ],
+)
+def test_a_question_is_read_with_and_without_its_accents(
+    language: str, text: str, asks: tuple[str, ...]
+) -> None:
+    asked, bare = (
+        parse.read(each, PEOPLE, EARLIEST, NOW, language) for each in (text, without_accents(text))
+    )
+    assert set(asks) <= asked.asks
+    assert asked.spans
+    assert (bare.asks, bare.spans, bare.speakers) == (asked.asks, asked.spans, asked.speakers)
+
+
+def test_what_is_quoted_or_named_twice_is_looked_for_once() -> None:
+    asked = read('E41 and E41 and "dry run" or "dry run", E42, 12345678, 12345678' + " E41" * 500)
+    assert [piece.text for piece in asked.exact] == ["dry run", "E41", "E42"] + ["12345678"] * (
+        asked.exact[-1].kind == "number"
+    )
+    assert asked.content.count("E41") == 502
+
+
+def test_a_row_of_very_many_figures_is_no_number_to_look_for() -> None:
+    assert read("1" * 8000).exact == ()
+    assert read("12345678 " * 800).exact == ()

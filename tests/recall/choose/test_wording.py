@@ -1,0 +1,121 @@
+"""A context in the language of its chat: headings, dates and guardrails, in twelve languages."""
+
+from datetime import date
+from string import Formatter
+from typing import Any
+
+import pytest
+
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import accept
+from pipeline.recall import build_context
+from pipeline.recall.choose.wording import Wording, wording_of
+from pipeline.store.database import Database
+from pipeline.text.fencing import TAG
+from schemas.context import Context
+from schemas.messages import ChatIn, MessageIn
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+
+LANGUAGES = (
+    "english german french spanish portuguese italian dutch polish turkish russian chinese japanese".split()
+)
+# The slots of each form that is filled in; the other fields are used as they are.
+SLOTS = {
+    "today": {"day", "clock"},
+    "question": {"query"},
+    "question_from": {"asker", "query"},
+    "answering": {"speaker", "answered"},
+    "quoting": {"speaker", "answered", "said"},
+    "forwarded": {"speaker"},
+    "forwarded_from": {"speaker", "author"},
+    "day_form": {"day", "month", "year"},
+    "heading_form": {"day", "weekday"},
+    "moment_form": {"day", "clock"},
+    **{name: {"day"} for name in ("since", "starting", "until", "on")},
+}
+
+
+def ask(database: Database, settings: Settings, question: str, **fields: Any) -> Context:
+    query = ContextQuery.model_validate({"chat_id": "test:talk", "query": question} | fields)
+    return build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+
+
+def said(database: Database, language: str, *talk: MessageIn) -> None:
+    chat = ChatIn.model_validate({"chat_id": "test:talk", "time_zone": "Europe/Berlin", "language": language})
+    accept.accept(database, TENANT, chat, list(talk))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_form_of_a_language_has_its_slots_and_names_the_fence(language: str) -> None:
+    wording = wording_of(language)
+    assert wording.language == language
+    assert TAG in wording.guardrails
+    assert (len(wording.months), len(wording.weekdays)) == (12, 7)
+    assert set(wording.scopes) == {"session", "user", "agent", "organization"}
+    for name in Wording.__dataclass_fields__:
+        value = getattr(wording, name)
+        if isinstance(value, str):
+            slots = {slot for _, slot, _, _ in Formatter().parse(value) if slot is not None}
+            assert value
+            assert slots == SLOTS.get(name, set()), name
+    if language != "english":
+        english = wording_of("english")
+        assert wording.history != english.history
+        assert wording.guardrails != english.guardrails
+
+
+@pytest.mark.parametrize(
+    ("language", "day", "heading"),
+    [
+        ("english", "8 May 2023", "8 May 2023, Monday"),
+        ("german", "8. Mai 2023", "8. Mai 2023, Montag"),
+        ("french", "8 mai 2023", "lundi 8 mai 2023"),
+        ("spanish", "8 de mayo de 2023", "lunes, 8 de mayo de 2023"),
+        ("polish", "8 maja 2023", "8 maja 2023, poniedziałek"),
+        ("russian", "8 мая 2023", "8 мая 2023, понедельник"),
+        ("turkish", "8 Mayıs 2023", "8 Mayıs 2023 Pazartesi"),
+        ("chinese", "2023年5月8日", "2023年5月8日 星期一"),
+        ("japanese", "2023年5月8日", "2023年5月8日（月曜日）"),
+    ],
+)
+def test_dates_are_written_as_people_of_that_language_write_them(
+    language: str, day: str, heading: str
+) -> None:
+    wording = wording_of(language)
+    assert (wording.day(date(2023, 5, 8)), wording.day_heading(date(2023, 5, 8))) == (day, heading)
+
+
+def test_the_first_of_a_month_and_languages_without_a_wording() -> None:
+    assert wording_of("french").day(date(2026, 3, 1)) == "1er mars 2026"
+    assert wording_of("german+english").language == "german"
+    assert wording_of("simple").language == wording_of("").language == "english"
+
+
+def test_a_german_chat_gets_a_german_context(database: Database, settings: Settings) -> None:
+    said(
+        database,
+        "german",
+        message(0, "Der Heizkessel ist schon wieder kaputt", id="1", sender_name="Anna", sender_id="t:a"),
+        message(1, "Ich rufe morgen den Klempner an", id="2", sender_name="Bernd", sender_id="t:b"),
+    )
+    found = ask(database, settings, "Wer ruft den Klempner an?", user_id="t:a")
+    assert "Letzte Nachrichten:" in found.text
+    assert "2. März 2026, Montag" in found.text
+    assert found.blocks[0].text.startswith("Nutze und zitiere")
+    *_, today, question = found.text.splitlines()
+    assert today.startswith("Heute: ")
+    assert today.endswith(" Uhr")
+    assert question == "Frage von Anna: Wer ruft den Klempner an?"
+    assert "Recent messages" not in found.messages[0].content
+
+
+def test_what_fits_the_budget_in_english_does_in_other_languages(
+    database: Database, settings: Settings
+) -> None:
+    said(database, "russian", *(message(n, f"котёл сломался {n}", id=f"{n}") for n in range(30)))
+    for budget in (60, 150, 300):
+        found = ask(database, settings, "что с котлом?", budget_tokens=budget)
+        assert found.used_tokens <= budget
+        assert "Вопрос: что с котлом?" in found.text

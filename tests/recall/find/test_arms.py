@@ -1,0 +1,241 @@
+"""What each arm finds that no other would, in a chat of 3,000 messages: a bot's author relies on the answer alone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import accept
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.recall import build_context
+from pipeline.recall.ask.ask import parse_question
+from pipeline.recall.ask.request import SearchTerms, Stopwatch, for_context
+from pipeline.recall.find import arms, candidates
+from pipeline.recall.find.candidates import CandidateSet
+from pipeline.recall.prepare import prepare_query
+from pipeline.store.database import Database
+from schemas.context import Context, Hit
+from schemas.messages import ChatIn, MessageIn
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+from tests.conftest import EPOCH, POLICY, TENANT, Templates, message
+from tests.recall.test_context import DAY, do_all
+
+CHAT = ChatIn(chat_id="test:port", title="The port", time_zone="UTC", language="english")
+DAYS, A_DAY, QUIET = 101, 30, 40
+PEOPLE = ["Ann", "Bob", "Cy"]
+
+
+def said(day: int, minute: float, content: str, id: str, name: str = "Ann", **fields: object) -> MessageIn:  # noqa: A002
+    return message(day * DAY + minute, content, id=id, sender_name=name, sender_id=f"test:{name}", **fields)
+
+
+def usual() -> list[MessageIn]:
+    """Three thousand messages, thirty a day, all about ferries."""
+    return [
+        said(
+            day,
+            minute,
+            f"the ferry number {31 * day + minute} leaves pier {minute % 7} with cargo {day % 13}",
+            f"f{day}-{minute}",
+            PEOPLE[minute % 3],
+        )
+        for day in range(DAYS)
+        if day != QUIET
+        for minute in range(A_DAY)
+    ]
+
+
+def special() -> list[MessageIn]:
+    """What is asked for, a little each, among the talk of every day."""
+    return [
+        said(QUIET, 100, "lunch was soup", "soup", "Bob"),
+        said(50, 100, "Olek is allergic to nuts", "nuts", "Cy"),
+        said(51, 100, "i like the pie", "pie", "Olek"),
+        said(60, 100, "who can lend a ladder for the lighthouse?", "ladder", "Ann"),
+        said(80, 100, "mine is in the shed", "shed", "Bob", reply_to="ladder"),
+        said(70, 100, "the doctor was late", "doctor", "Dana"),
+        said(DAYS - 1, 100, "all quiet here", "quiet", "Bob"),
+        said(20, 300, "does anyone have a spare bicycle", "bicycle", "Dana"),
+        said(20, 301, "for the regatta on Sunday", "regatta", "Dana"),
+        *(said(20, 302 + n, f"hm {n}", f"hm{n}", "Bob") for n in range(4)),
+        said(20, 310, "take mine", "mine", "Ann"),
+        *(said(42 + n, 300, f"a bicycle again, number {n}", f"bicycle{n}", "Bob") for n in range(18)),
+        *(said(82 + n, 300, f"a regatta again, number {n}", f"regatta{n}", "Bob") for n in range(18)),
+    ]
+
+
+def fill(database: Database) -> None:
+    accept.accept(database, TENANT, CHAT, [*usual(), *special()])
+    do_all(database, SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0)), POLICY)
+
+
+@pytest.fixture
+def template(templates: Templates) -> str:
+    return templates("port", fill)
+
+
+def ask(database: Database, settings: Settings, question: str, **fields: object) -> Context:
+    asked = {"chat_id": CHAT.chat_id, "query": question, "explain": True, "include_history": False} | fields
+    query = ContextQuery.model_validate(asked)
+    return build_context(database, TENANT, query, embedder=None, settings=settings)
+
+
+def retrieved(database: Database, settings: Settings, query: ContextQuery) -> CandidateSet:
+    """What is ranked for a question, by words and by vectors."""
+    with database.tenant(TENANT) as connection:
+        parsed = parse_question(connection, for_context(connection, query, settings))
+    prepared = prepare_query(database, TENANT, parsed, DeterministicEmbedder(), Stopwatch())
+    with database.tenant(TENANT) as connection:
+        return candidates.retrieve(connection, prepared.request, prepared.terms)
+
+
+def messages(found: Context) -> Sequence[Hit]:
+    assert found.explain is not None
+    return found.explain.messages
+
+
+def hit(found: Context, external_id: str) -> Hit:
+    return next(one for one in messages(found) if one.external_id == external_id)
+
+
+def test_in_a_small_chat_an_answer_is_ranked_that_much_else_is_more_like_the_question(
+    database: Database, settings: Settings
+) -> None:
+    # Given a chat of 121 messages, of which 120 have more of the question's words than its answer
+    chat = ChatIn(chat_id="test:quay", title="The quay", time_zone="UTC", language="english")
+    often = [said(day, 0, f"the last ferry, again late, number {day}", f"late{day}") for day in range(120)]
+    answer = (
+        "after the storm, and while the crane is being mended, every ferry but one is gone by nine o'clock"
+    )
+    accept.accept(database, TENANT, chat, [*often, said(60, 500, answer, "answer", "Cy")])
+    do_all(database, SessionPolicy.of(settings), POLICY)
+    # When it is asked for, then it is among what is ranked
+    query = ContextQuery(chat_id=chat.chat_id, query="how late is the last ferry?")
+    assert "answer" in {one.external_id for one in retrieved(database, settings, query).candidates}
+
+
+def test_a_day_that_is_named_is_found_by_its_day(database: Database, settings: Settings) -> None:
+    day = EPOCH + timedelta(days=QUIET)
+    found = ask(database, settings, f"what happened on {day:%-d %B %Y}?")
+    assert "times" in hit(found, "soup").arms
+    assert hit(found, "soup").components["date"] > 0
+    assert hit(found, "soup").rank == 1
+
+
+def test_what_somebody_said_in_a_month_is_found_among_all_that_others_said_of_it_then(
+    database: Database, settings: Settings
+) -> None:
+    # Given a month with 900 messages about ferries, and one of Dana's about something else
+    month = EPOCH + timedelta(days=70)
+    found = ask(database, settings, f"what did Dana say about the ferry in {month:%B %Y}?")
+    assert "times" in hit(found, "doctor").arms
+    assert hit(found, "doctor").rank <= 5
+
+
+def test_what_mentions_somebody_is_found_by_their_name(database: Database, settings: Settings) -> None:
+    found = ask(database, settings, "what about Olek?")
+    assert "named" in hit(found, "nuts").arms
+    assert hit(found, "nuts").rank == 1
+    assert hit(found, "nuts").components["named"] > 0
+
+
+def test_asked_how_things_are_now_the_newest_are_found(database: Database, settings: Settings) -> None:
+    newest = hit(ask(database, settings, "how are things now?"), "quiet")
+    assert newest.arms["newest"] == 1
+    assert newest.components["latest"] == pytest.approx(0.25)
+
+
+def test_a_reply_far_from_its_question_is_found_with_it(database: Database, settings: Settings) -> None:
+    found = ask(database, settings, "who lends a ladder for the lighthouse?")
+    reply = hit(found, "shed")
+    assert not reply.arms
+    assert reply.components["answers"] > 0
+    assert reply.rank <= 2
+
+
+def test_what_somebody_said_is_found_by_its_speaker(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # among the nearest messages, however many these are
+    monkeypatch.setattr(arms, "NAMED_WITHIN", 5000)
+    found = retrieved(database, settings, ContextQuery(chat_id=CHAT.chat_id, query="what about Olek?"))
+    pie = next(one for one in found.candidates if one.external_id == "pie")
+    assert pie.id in found.arms["named"]
+
+
+def test_what_only_the_summary_of_its_session_names_is_found_through_it(
+    database: Database, settings: Settings
+) -> None:
+    # Given a day whose summary says where they ate, as a model writes it, and its messages do not
+    asked = "what did they have in the canteen?"
+    assert "soup" not in {one.external_id for one in messages(ask(database, settings, asked))}
+    with database.tenant(TENANT) as connection:
+        changed = connection.exec_driver_sql(
+            "UPDATE conversation_sessions s SET summary_model = 'gpt-4.1-mini', summary_text = 'Lunch in the canteen.',"
+            " search_text = 'Lunch in the canteen.' FROM messages m WHERE m.external_id = 'soup'"
+            " AND m.sent_at BETWEEN s.started_at AND s.ended_at"
+        )
+    assert changed.rowcount == 1
+    # Then the summary leads to them
+    found = hit(ask(database, settings, asked), "soup")
+    assert set(found.arms) == {"sessions"}
+
+
+def test_what_was_said_in_several_messages_of_a_session_leads_to_its_others(
+    database: Database, settings: Settings
+) -> None:
+    # Given two words that are said again and again, and both in one session only, which has no summary yet
+    with database.tenant(TENANT) as connection:
+        connection.exec_driver_sql(
+            "UPDATE conversation_sessions s SET summary_text = NULL, search_text = '' FROM messages m "
+            "WHERE m.external_id = 'mine' AND m.sent_at BETWEEN s.started_at AND s.ended_at"
+        )
+    found = ask(database, settings, "who lent a bicycle for the regatta?")
+    assert "sessions" in hit(found, "mine").arms
+
+
+def places(database: Database, settings: Settings, ids: Sequence[str]) -> list[tuple[str, int]]:
+    """Return the places of messages of a day that are read with these and their neighbours."""
+    query = ContextQuery(chat_id=CHAT.chat_id, query="ferry")
+    with database.tenant(TENANT) as connection:
+        parsed = parse_question(connection, for_context(connection, query, settings))
+    prepared = prepare_query(database, TENANT, parsed, None, Stopwatch())
+    with database.tenant(TENANT) as connection:
+        rows = connection.exec_driver_sql(
+            "SELECT external_id, id FROM messages WHERE external_id = ANY(%s)", (list(ids),)
+        )
+        wanted = [row.id for row in rows]
+        read = candidates.read(connection, prepared.request, wanted, prepared.terms)
+    return [(one.external_id, one.place) for one in sorted(read, key=lambda c: c.place)]
+
+
+def test_a_place_is_one_later_for_what_really_follows_and_two_over_a_gap(
+    database: Database, settings: Settings
+) -> None:
+    found = places(database, settings, ["f5-5", "f5-6", "f5-20"])
+    assert found == [
+        *((f"f5-{minute}", place) for place, minute in enumerate(range(3, 9))),
+        *((f"f5-{minute}", place) for place, minute in enumerate(range(18, 23), start=7)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "language", "trust"),
+    [
+        ("all-MiniLM-L6-v2", "english", 1.0),
+        ("all-MiniLM-L6-v2", "turkish", 0.4),
+        ("all-MiniLM-L6-v2", "english+turkish", 0.7),
+        ("multilingual-e5-small", "turkish", 1.0),
+        ("house-model-7", "turkish", 1.0),
+    ],
+)
+def test_meaning_is_trusted_less_where_the_model_does_not_know_the_language(
+    model: str, language: str, trust: float
+) -> None:
+    space = replace(DeterministicEmbedder().space, model=model)
+    terms = SearchTerms(lexemes=[], embedded=(space, [0.0]))
+    assert candidates._trust(language, terms) == pytest.approx(trust)
+    assert candidates._trust(language, SearchTerms(lexemes=[])) == 1.0

@@ -1,0 +1,187 @@
+"""Asides: what was asked of a bot, the question at hand among it, and answers that say nothing."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pipeline.recall.ask.questions import Questions
+from pipeline.recall.find.asides import marked
+from pipeline.recall.find.candidate import Candidate
+from pipeline.text import message_cues
+from pipeline.text.addressing import is_put_to_a_bot, names_of, said, says_nothing
+
+NOW = datetime(2026, 4, 1, 20, 0, tzinfo=UTC)
+
+
+def talk(*lines: str) -> list[Candidate]:
+    """`"Ann: hello"` lines as candidates of one session, a minute apart; what the bot says is its role's."""
+    spoken = [line.partition(": ") for line in lines]
+    return [
+        Candidate(
+            id=number,
+            session=1,
+            place=number,
+            external_id=str(number),
+            speaker=speaker,
+            role="assistant" if speaker in {"Harbour Bot", "Jarvis"} else "user",
+            text=text,
+            sent_at=NOW + timedelta(minutes=number),
+            terms={"key": 1},
+            length=3,
+            cosine=0.5,
+            cues=message_cues.read(text, "english", of_a_bot=speaker in {"Harbour Bot", "Jarvis"}),
+        )
+        for number, (speaker, _, text) in enumerate(spoken)
+    ]
+
+
+def asides(found: list[Candidate]) -> list[int]:
+    return [candidate.id for candidate in found if candidate.aside]
+
+
+@pytest.mark.parametrize(
+    "posted",
+    [
+        "when is my flight?",
+        "When is  my flight",
+        "@tripbot when is my flight?",
+        "hey @trip_bot, when is my flight??",
+        "when is my flight? @tripbot",
+        "Bot, when is my flight?",
+        "bot: when is my flight?",
+        "/ask when is my flight?",
+        "/ask@tripbot when is my flight?",
+        "Jarvis, when is my flight?",
+        "@Mister Jarvis when is my flight?",
+    ],
+)
+def test_the_question_at_hand_is_known_however_the_bot_was_named(posted: str) -> None:
+    bots = names_of(["Jarvis", "Mister Jarvis"])
+    assert said(posted, "english", bots) == said("when is my flight?", "english", bots) == "when is my flight"
+
+
+@pytest.mark.parametrize(
+    "posted", ["when is your flight?", "Tom, when is my flight?", "@tripbot", "my flight?"]
+)
+def test_what_asks_something_else_is_not_taken_for_it(posted: str) -> None:
+    assert said(posted, "english") != said("when is my flight?", "english")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("@harbourbot who found the key?", True),
+        ("who found the key @harbourbot", True),
+        ("@harbourbot who found the key", True),
+        ("Harbour Bot, who found the key?", True),
+        ("@harbourbot Wie viel Miete zahlt Olek?", True),
+        ("@harbourbot boat trip is now Sunday 12 April", False),
+        ("No it isn't, bot. @harbourbot move boat trip to Saturday", False),
+        ("@harbourbot poll: which internet? Fibralonga / Ondaclara / Netlesta", False),
+        ("@tom who found the key?", False),
+        ("Tom, who found the key?", False),
+        ("who found the key?", False),
+    ],
+)
+def test_a_bot_is_asked_by_its_name_and_what_it_is_told_is_no_aside(text: str, is_one: bool) -> None:
+    assert is_put_to_a_bot(text, "german+english", names_of(["Harbour Bot"])) == is_one
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("I don't know.", "english"),
+        ("Sorry, I don\u2019t know who found the key.", "english"),
+        ("I have nothing saved about that.", "english"),
+        ("No idea!", "simple"),
+        ("Das weiß ich nicht.", "german"),
+        ("Keine Ahnung", "english+german"),
+        ("Não sei.", "portuguese"),
+        ("no lo sé", "spanish"),
+        ("Je ne sais pas, désolé", "french"),
+        ("Не знаю", "russian"),
+        ("我不知道谁拿了钥匙", "chinese"),
+    ],
+)
+def test_an_answer_that_says_nothing_is_known_in_many_languages(text: str, language: str) -> None:
+    assert says_nothing(text, language, of_a_bot=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't know, but Olek has one",
+        "not sure about the 28th",
+        "No idea of mine is as good as the boat trip that Tom thought of in the week before the last one",
+        "I know",
+        "Olek",
+    ],
+)
+def test_an_answer_that_says_something_is_not(text: str) -> None:
+    assert not says_nothing(text, "english", of_a_bot=True)
+
+
+def test_people_may_say_more_than_that_they_do_not_know() -> None:
+    assert says_nothing("no idea, sorry", "english", of_a_bot=False)
+    assert not says_nothing("not sure if Beatriz comes", "english", of_a_bot=False)
+
+
+def test_an_aside_means_nothing_and_lends_no_words_unless_it_was_answered() -> None:
+    found = marked(
+        talk(
+            "Davi: @harbourbot who found the key?",
+            "Harbour Bot: I don't know.",
+            "Davi: @harbourbot where was it?",
+            "Harbour Bot: In the cello case.",
+            "Olek: i have found the key",
+        ),
+        Questions.of("who has it?", "english"),
+    )
+    assert asides(found) == [0, 1, 2]
+    assert [bool(one.terms) for one in found] == [False, False, True, True, True]
+    assert [one.cosine for one in found] == [None, None, None, 0.5, 0.5]
+
+
+def test_the_question_at_hand_is_an_aside_wherever_it_was_posted() -> None:
+    found = marked(
+        talk("Davi: who found the key?", "Olek: lunch?", "Ana: @jarvis who found the key"),
+        Questions.of("Who found the key?", "english"),
+    )
+    assert asides(found) == [0, 2]
+
+
+def test_an_answer_of_others_in_the_words_of_the_question_is_as_good_as_any() -> None:
+    lines = ("Ana: who is in?", "Bob: yes", "Cid: yes", "Eve: yes", "Ana: fine")
+    assert asides(marked(talk(*lines), Questions.of("yes", "english", asker="Eve"))) == [3]
+    assert asides(marked(talk(*lines), Questions.of("yes", "english", newest=2))) == [2]
+    assert asides(marked(talk(*lines), Questions.of("yes", "english"))) == []
+
+
+def test_what_the_log_has_is_an_aside_if_it_was_asked_then_and_not_answered() -> None:
+    lines = (
+        "Davi: who found the key?",
+        "Davi: lunch is ready",
+        "Tom: who found the key?",
+        "Jarvis: Olek has.",
+    )
+    logged = Questions.of("what else?", "english", [("who found the key?", NOW)])
+    assert asides(marked(talk(*lines), logged)) == [0]
+    long_ago = Questions.of("what else?", "english", [("who found the key?", NOW - timedelta(days=1))])
+    assert asides(marked(talk(*lines), long_ago)) == []
+    told = Questions.of("what else?", "english", [("lunch is ready", NOW)])
+    assert asides(marked(talk(*lines), told)) == []
+
+
+def test_a_bot_with_a_name_of_several_words_is_known_where_nothing_of_its_own_was_found() -> None:
+    lines = (
+        "Davi: @Harbour Bot which plumber do we use?",
+        "Ana: lunch?",
+        "Tom: @Rose Tyler which plumber do we use?",
+    )
+    alone = Questions.of("which plumber do we use?", "english")
+    assert asides(marked(talk(*lines), alone)) == []
+    asked = Questions.of("which plumber do we use?", "english", people=["Harbour Bot", "Rose Tyler", "Ana"])
+    assert asides(marked(talk(*lines), asked)) == [0, 2]
+    # what is put to somebody who is no bot is as good as anything else
+    other = Questions.of("what else?", "english", people=["Harbour Bot", "Rose Tyler", "Ana"])
+    assert asides(marked(talk(*lines), other)) == [0]

@@ -1,0 +1,101 @@
+"""A context is packed by worth: each line takes its tokens before any that is worth less, and none are overspent."""
+
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.recall.choose.line import Frame, Line
+from pipeline.recall.pack.pack import Packed, pack
+from pipeline.text.tokens import Count, estimate_line
+from schemas.context import BlockKind
+from tests.recall.found import line
+
+KINDS: list[BlockKind] = ["memories", "exchanges", "history"]
+WORTHS = st.integers(0, 8).map(lambda eighths: eighths / 8)
+BUDGETS = st.integers(0, 300)
+# by the estimate, as bytes with the line's end, and as words
+COUNTS: st.SearchStrategy[Count] = st.sampled_from(
+    [estimate_line, lambda text: len(text.encode()) + 1, lambda text: len(text.split())]
+)
+
+
+@st.composite
+def offered(draw: st.DrawFn) -> list[Line]:
+    """Lines of several blocks, some under headings, some right after another."""
+    return [
+        line(
+            draw(st.text("ab 好ж", min_size=1, max_size=60)),
+            draw(WORTHS),
+            number=number,
+            block=draw(st.sampled_from(KINDS)),
+            group=draw(st.sampled_from(["", "Monday", "Вторник"])),
+            follows=draw(st.sampled_from([None, (), (number - 1,)])),
+            may_be_cut=draw(st.booleans()),
+        )
+        for number in range(draw(st.integers(0, 15)))
+    ]
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> dict[BlockKind, Frame]:
+    return {
+        kind: Frame(
+            heading=f"What is in {kind}:",
+            cap=draw(st.none() | st.integers(0, 200)),
+            share=draw(st.sampled_from([0.0, 0.4, 1.0])),
+            contiguous=draw(st.booleans()),
+        )
+        for kind in KINDS
+    }
+
+
+def shown(packed: Packed) -> list[int]:
+    return [int(item.id) for block in packed.blocks for item in block.items]
+
+
+@given(offered(), frames(), BUDGETS, COUNTS)
+def test_whatever_is_offered_no_budget_is_exceeded_and_nothing_gets_lost(
+    lines: list[Line], around: dict[BlockKind, Frame], budget: int, count: Count
+) -> None:
+    packed = pack(lines, around, budget, count)
+    for block in packed.blocks:
+        frame = around[block.kind]
+        assert block.tokens == count(block.text)
+        assert block.tokens <= (budget if frame.cap is None else frame.cap)
+        assert block.tokens <= frame.share * budget
+        # in order of place
+        places = [int(item.id) for item in block.items]
+        assert places == sorted(places)
+        assert all(item.text in block.text for item in block.items)
+    assert sum(block.tokens for block in packed.blocks) <= budget
+    assert sorted([*shown(packed), *(int(each.id) for each in packed.dropped)]) == list(range(len(lines)))
+    assert {each.reason for each in packed.dropped} <= {"budget", "cap"}
+
+
+@given(st.lists(WORTHS, max_size=15), BUDGETS)
+def test_a_line_never_loses_its_place_to_one_of_its_length_that_is_worth_less(
+    worths: list[float], budget: int
+) -> None:
+    lines = [line("bread and butter", worth, number=number) for number, worth in enumerate(worths)]
+    packed = pack(lines, {"exchanges": Frame(heading="Said:")}, budget)
+    least = min((worths[number] for number in shown(packed)), default=1.0)
+    assert all(worths[int(each.id)] <= least for each in packed.dropped)
+
+
+@given(st.lists(st.text("ab ", min_size=1, max_size=80), max_size=15), BUDGETS)
+def test_a_block_without_gaps_ends_where_a_line_does_not_fit(texts: list[str], budget: int) -> None:
+    # the newest, which is the last in place, is worth most
+    lines = [line(text, 1 - number / 100, number=-number) for number, text in enumerate(texts)]
+    places = shown(pack(lines, {"exchanges": Frame(heading="Said last:", contiguous=True)}, budget))
+    assert all(later - earlier == 1 for earlier, later in pairwise(places))
+    assert not places or places[-1] == 0
+
+
+@given(offered(), BUDGETS)
+def test_what_two_blocks_have_use_for_is_shown_once(lines: list[Line], budget: int) -> None:
+    again = [each._replace(block="related", worth=each.worth / 2) for each in lines]
+    around: Any = {kind: Frame(heading=kind) for kind in (*KINDS, "related")}
+    numbers = shown(pack([*lines, *again], around, budget))
+    assert len(numbers) == len(set(numbers))

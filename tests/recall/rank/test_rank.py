@@ -1,0 +1,484 @@
+"""Ranking: what speaks for a message, and that nothing else does."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.recall.ask import parse as question
+from pipeline.recall.ask.weights import Weights
+from pipeline.recall.find.candidate import Candidate, QueryMatch, Statistics
+from pipeline.recall.rank import rank
+from pipeline.recall.rank.ranked import Scored
+from pipeline.text import message_cues
+from schemas.sessions import RepliedTo
+
+START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
+
+
+def candidate(number: int, text: str = "hm", **fields: object) -> Candidate:
+    given = {
+        "id": number,
+        "session": 1,
+        "place": number,
+        "external_id": str(number),
+        "speaker": f"speaker {number}",
+        "role": "user",
+        "text": text,
+        "sent_at": START + timedelta(minutes=number),
+        "terms": {},
+        "length": 5,
+        "cosine": None,
+        "cues": message_cues.read(text, "english"),
+    }
+    return Candidate(**{**given, **fields})  # type: ignore[arg-type]
+
+
+def ask(text: str, *people: str) -> question.Question:
+    return question.read(text, people, START, START, "english")
+
+
+def ranked(
+    text: str,
+    candidates: list[Candidate],
+    people: tuple[str, ...] = (),
+    weights: Weights = Weights(),  # noqa: B008 - it is frozen
+    **known: object,
+) -> list[Scored]:
+    """Rank with statistics of these candidates, and what else is known of the chat."""
+    frequency: dict[str, int] = {}
+    for c in candidates:
+        for term in c.terms:
+            frequency[term] = frequency.get(term, 0) + 1
+    statistics = Statistics(messages=100, mean_length=5, document_frequency=frequency, mean_cosine=0.1)
+    found = rank.rank(ask(text, *people), candidates, replace(statistics, **known), weights)
+    for hit in found:
+        assert abs(sum(hit.parts.values()) - hit.score) < 1e-9
+    return found
+
+
+def ids(text: str, candidates: list[Candidate], people: tuple[str, ...] = (), **weights: float) -> list[int]:
+    return [hit.candidate.id for hit in ranked(text, candidates, people, Weights(**weights))]
+
+
+def scores(text: str, candidates: list[Candidate], **known: object) -> dict[int, Mapping[str, float]]:
+    """Return the parts of each candidate's score."""
+    return {hit.candidate.id: hit.parts for hit in ranked(text, candidates, **known)}
+
+
+def test_a_hit_of_words_alone_and_one_of_meaning_alone_both_surface() -> None:
+    found = ids(
+        "boiler",
+        [
+            candidate(1, session=1, place=0),
+            candidate(2, session=2, place=0, terms={"boiler": 1}),
+            candidate(3, session=3, place=0, cosine=0.8),
+        ],
+    )
+    assert set(found[:2]) == {2, 3}
+
+
+def test_a_rare_word_counts_more_than_a_common_one() -> None:
+    common = [candidate(n, session=n, place=0, terms={"go": 1}) for n in range(10, 40)]
+    assert ids("go marina", [*common, candidate(1, session=99, place=0, terms={"marina": 1})])[0] == 1
+
+
+def test_what_was_said_around_a_match_counts_less_the_farther_away() -> None:
+    talk = [candidate(n, terms={"boiler": 1} if n == 3 else {}) for n in range(10)]
+    found = ids("boiler", talk)
+    assert found[0] == 3
+    # a talk goes forward: what follows a match says more of it than what came before
+    assert found[1:3] == [4, 5]
+    assert found.index(2) < found.index(1) < found.index(0)
+
+
+def test_a_match_says_nothing_about_another_session() -> None:
+    talk = [
+        candidate(1, place=0, terms={"boiler": 1}),
+        candidate(2, session=2, place=0),
+        candidate(3, place=1),
+    ]
+    assert ids("boiler", talk) == [1, 3, 2]
+
+
+def test_a_match_says_nothing_over_a_gap() -> None:
+    # retrieval leaves a place free where it has not read what was said in between
+    talk = [
+        candidate(1, place=0, terms={"boiler": 1}),
+        candidate(2, place=2),
+        candidate(3, session=2, place=0),
+    ]
+    parts = scores("boiler", talk)
+    assert parts[2]["words"] == parts[3]["words"] == 0 < parts[1]["words"]
+
+
+def test_a_match_says_the_less_of_what_follows_the_longer_the_silence() -> None:
+    def carried(hours: float) -> float:
+        after = START + timedelta(hours=hours)
+        talk = [candidate(1, sent_at=START, terms={"boiler": 1}), candidate(2, sent_at=after)]
+        parts = scores("boiler", talk)
+        return parts[2]["words"] / parts[1]["words"]
+
+    assert carried(0) > carried(1) > carried(5) > 0
+    assert carried(48) < 0.01
+
+
+def test_one_persons_burst_is_nearer_than_another_persons_answer() -> None:
+    talk = [
+        candidate(1, speaker="Ann", place=0),
+        candidate(2, speaker="Bob", place=1, terms={"boiler": 1}),
+        candidate(3, speaker="Bob", place=2),
+    ]
+    assert ids("boiler", talk) == [2, 3, 1]
+
+
+def test_a_message_without_substance_gains_little_from_its_neighbours() -> None:
+    talk = [
+        candidate(1, "the boiler is broken", terms={"boiler": 1}),
+        candidate(2, "haha", length=0),
+        candidate(3, "the plumber from Almada comes at noon", length=4),
+    ]
+    assert ids("boiler", talk) == [1, 3, 2]
+
+
+def test_the_less_of_the_question_is_found_by_word_the_more_its_meaning_decides() -> None:
+    talk = [
+        candidate(1, session=1, place=0, terms={"turn": 1}, cosine=0.1),
+        candidate(2, session=2, place=0, cosine=0.5),
+    ]
+
+    def lead_of_words(**absent: int) -> float:
+        statistics = Statistics(
+            messages=100, mean_length=5, document_frequency={"turn": 30, **absent}, mean_cosine=0.1
+        )
+        scores = {h.candidate.id: h.score for h in rank.rank(ask("turn"), talk, statistics, Weights())}
+        return scores[1] - scores[2]
+
+    assert lead_of_words(animal=0, sex=0, assum=0) < lead_of_words(animal=0) < lead_of_words()
+
+
+def test_what_was_said_among_those_whom_the_asker_talks_with_is_preferred_to_the_same_elsewhere() -> None:
+    talk = [
+        candidate(1, "it is at the hall", session=1, place=0, terms={"hall": 1}, affinity=0.75),
+        candidate(2, "it is at the hall", session=2, place=0, terms={"hall": 1}),
+    ]
+    first, second = ranked("hall", talk)
+    assert first.candidate.id == 1
+    assert first.score - second.score == pytest.approx(0.75 * Weights().affinity)
+    # where nobody in particular asks it is no part of a score
+    assert "affinity" not in ranked("hall", [each._replace(affinity=0.0) for each in talk])[0].parts
+
+
+def test_what_follows_a_relevant_question_of_somebody_else_is_preferred_as_its_answer() -> None:
+    talk = [
+        candidate(1, "how do we get to Svaneti", terms={"svaneti": 1}, speaker="Ivo"),
+        candidate(2, "by the small plane from Natakhtari", speaker="Basil"),
+        candidate(3, "who waters the plants", session=2, place=0, speaker="Ivo"),
+        candidate(4, "by the small plane from Natakhtari", session=2, place=1, speaker="Basil"),
+    ]
+    frequency = {"svaneti": 1}
+    statistics = Statistics(messages=100, mean_length=5, document_frequency=frequency)
+    parts = {h.candidate.id: h.parts for h in rank.rank(ask("Svaneti"), talk, statistics, Weights())}
+    assert parts[2]["answers"] > parts[4]["answers"] == 0
+
+
+def test_a_reply_is_preferred_as_the_answer_however_far_from_its_question_it_is() -> None:
+    question = "who drives us to Svaneti"
+    talk = [
+        candidate(1, question, session=1, place=0, terms={"svaneti": 1}, speaker="Ivo"),
+        candidate(2, "i can", session=9, place=0, answered=RepliedTo(1, "Ivo", question)),
+        candidate(3, "i can", session=9, place=1, speaker="speaker 2"),
+    ]
+    parts = scores("Svaneti", talk)
+    assert parts[2]["answers"] > parts[3]["answers"] == 0
+
+
+def test_nothing_answers_a_question_over_a_gap_or_from_another_session() -> None:
+    talk = [
+        candidate(1, "who drives us to Svaneti?", place=0, terms={"svaneti": 1}),
+        candidate(2, "i can", place=2),
+        candidate(3, "i can", session=2, place=1),
+    ]
+    parts = scores("Svaneti", talk)
+    assert parts[2]["answers"] == parts[3]["answers"] == 0
+
+
+def test_the_best_message_of_a_session_speaks_for_the_others_in_it() -> None:
+    talk = [
+        candidate(1, session=1, place=0, cosine=0.8),
+        candidate(2, session=1, place=9, cosine=0.1),
+        candidate(3, session=2, place=0, cosine=0.1),
+    ]
+    parts = scores("boiler", talk)
+    assert parts[1]["session"] == parts[2]["session"] > parts[3]["session"] == 0
+
+
+def test_the_less_meaning_is_trusted_the_less_it_counts_and_words_as_before() -> None:
+    talk = [
+        candidate(1, session=1, place=0, terms={"boiler": 1}, cosine=0.1),
+        candidate(2, session=2, place=0, cosine=0.8),
+    ]
+    known, unknown = (scores("boiler", talk, trust=trust) for trust in (1.0, 0.4))
+    for name in ("meaning", "session"):
+        assert unknown[2][name] == pytest.approx(0.4 * known[2][name])
+        assert known[2][name] > 0
+    assert unknown[1]["words"] == known[1]["words"] > 0
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "plain"),
+    [
+        ("how many seats?", "912 according to the plan", "according to the plan"),
+        ("when did it break?", "it broke at 18:30", "it broke at once"),
+    ],
+)
+def test_a_message_with_the_kind_of_thing_that_is_asked_for_is_preferred(
+    question: str, answer: str, plain: str
+) -> None:
+    talk = [candidate(1, answer, session=1, place=0), candidate(2, plain, session=2, place=0)]
+    assert ids(question, talk) == [1, 2]
+    assert ids("how come?", talk) == [2, 1]
+
+
+def test_asked_how_things_stand_now_the_newer_of_equal_matches_is_preferred() -> None:
+    talk = [
+        candidate(1, session=1, place=0, terms={"code": 1}, sent_at=START),
+        candidate(2, session=2, place=0, terms={"code": 1}, sent_at=START + timedelta(days=9), length=6),
+    ]
+    statistics = Statistics(messages=100, mean_length=5, document_frequency={"code": 2})
+    then, now = (
+        {h.candidate.id: h.score for h in rank.rank(ask(text), talk, statistics, Weights())}
+        for text in ("the code?", "the code now?")
+    )
+    assert then[1] - then[2] > now[1] - now[2]
+
+
+def test_a_second_good_message_speaks_for_its_session_too() -> None:
+    talk = [
+        candidate(1, session=7, place=0, terms={"boiler": 1}),
+        candidate(2, session=8, place=0, terms={"boiler": 1}),
+        candidate(3, session=8, place=9, terms={"boiler": 1}),
+    ]
+    statistics = Statistics(messages=10, mean_length=5, document_frequency={"boiler": 3})
+    scored = rank.rank(ask("boiler"), talk, statistics, Weights())
+    sessions = rank.rank_sessions(scored)
+    assert [session for session, _ in sessions] == [8, 7]
+    for _, hit in sessions:
+        assert abs(sum(hit.parts.values()) - hit.score) < 1e-9
+
+
+def test_who_mentions_the_one_who_is_named_is_preferred_but_less_than_their_own_words() -> None:
+    talk = [
+        candidate(1, session=1, place=0, speaker="Ann"),
+        candidate(2, "ann likes tea", session=2, place=0, speaker="Bob"),
+        candidate(3, "tea is fine", session=3, place=0, speaker="Bob"),
+    ]
+    parts = {h.candidate.id: h.parts["named"] for h in ranked("what does Ann like?", talk, ("Ann", "Bob"))}
+    assert parts[1] > parts[2] > parts[3] == 0
+
+
+def test_a_name_that_two_have_counts_half_for_each() -> None:
+    talk = [
+        candidate(1, session=1, place=0, speaker="Ana Lima"),
+        candidate(2, session=2, place=0, speaker="Ana Reis"),
+        candidate(3, session=3, place=0, speaker="Bob"),
+    ]
+    people = ("Ana Lima", "Ana Reis", "Bob")
+    parts = {h.candidate.id: h.parts["named"] for h in ranked("what does Ana like?", talk, people)}
+    whole = ranked("what does Ana Lima like?", talk, people)[0].parts["named"]
+    assert parts[1] == parts[2] == pytest.approx(whole / 2)
+    assert parts[3] == 0
+
+
+def test_what_is_quoted_outweighs_all_else_together() -> None:
+    talk = [
+        candidate(1, "it is the small blue door", session=1, place=0, speaker="Bob"),
+        candidate(2, "the door", session=2, place=0, speaker="Ann", terms={"door": 2}, cosine=0.9),
+    ]
+    assert ids('when did Ann say "small blue door" on 2 March 2026?', talk, ("Ann", "Bob"))[0] == 1
+
+
+def test_the_one_who_is_named_is_preferred() -> None:
+    talk = [candidate(1, session=1, place=0, speaker="Ann"), candidate(2, session=2, place=0, speaker="Bob")]
+    assert ids("what does Ann like?", talk, ("Ann", "Bob"))[0] == 1
+
+
+def test_the_answer_is_preferred_to_the_question() -> None:
+    talk = [
+        candidate(1, "who fixed the boiler?", terms={"boiler": 1, "fix": 1}),
+        candidate(2, "Beatriz fixed it", terms={"fix": 1}),
+    ]
+    assert ids("who fixed the boiler", talk)[0] == 2
+
+
+def test_a_date_in_the_question_prefers_what_was_said_then() -> None:
+    talk = [
+        candidate(1, session=1, place=0, terms={"vet": 1}),
+        candidate(2, session=2, place=0, terms={"vet": 1}, sent_at=START + timedelta(days=40)),
+    ]
+    assert ids("what about the vet on 2 March 2026?", talk)[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "inside"),
+    [
+        ("the vet before 5 March 2026?", [1]),
+        ("the vet since 5 March 2026?", [2, 3]),
+        ("the vet between 4 and 6 March 2026?", [2]),
+    ],
+)
+def test_times_are_open_to_the_side_that_a_question_leaves_open(asked: str, inside: list[int]) -> None:
+    talk = [
+        candidate(number, session=number, place=0, sent_at=at)
+        for number, at in enumerate(
+            [START + timedelta(days=1), START + timedelta(days=3), START + timedelta(days=30)], start=1
+        )
+    ]
+    question_then = question.read(asked, (), START, START + timedelta(days=40), "english")
+    statistics = Statistics(messages=100, mean_length=5, document_frequency={"vet": 3})
+    found = rank.rank(question_then, talk, statistics, Weights())
+    best = max(hit.parts["date"] for hit in found)
+    assert {hit.candidate.id for hit in found if hit.parts["date"] == pytest.approx(best)} == set(inside)
+
+
+def test_a_day_tells_more_than_a_month_and_what_is_open_to_a_side_leaves_out_the_other() -> None:
+    talk = [
+        candidate(1, session=1, place=0, sent_at=START + timedelta(days=3)),
+        candidate(2, session=2, place=0, sent_at=START - timedelta(days=40)),
+    ]
+    statistics = Statistics(messages=100, mean_length=5, document_frequency={"vet": 3})
+
+    def told(asked: str) -> float:
+        read = question.read(asked, (), START - timedelta(days=60), START + timedelta(days=90), "english")
+        first, second = (hit.parts["date"] for hit in rank.rank(read, talk, statistics, Weights()))
+        return first - second
+
+    assert told("the vet in March 2026?") < 0.5 * told("the vet on 5 March 2026?")
+    assert told("the vet since 1 March 2026?") == pytest.approx(Weights().date, abs=0.05)
+
+
+def test_of_two_messages_that_fit_alike_the_longer_holds_more() -> None:
+    talk = [
+        candidate(1, session=1, place=0, cosine=0.5, length=20),
+        candidate(2, session=2, place=0, cosine=0.5, length=4),
+    ]
+    assert ids("x", talk) == [1, 2]
+
+
+def test_a_session_with_all_words_of_the_question_goes_before_those_with_one() -> None:
+    # "kayak" and "shed" stand far apart in session 1, so that neither reaches what is between
+    apart = [
+        candidate(1, session=1, place=0, terms={"kayak": 1}),
+        candidate(2, session=1, place=10, cosine=0.5),
+        candidate(3, session=1, place=20, terms={"shed": 1}),
+    ]
+    other = [
+        candidate(4, session=2, place=0, terms={"kayak": 1}),
+        candidate(5, session=2, place=10, cosine=0.5),
+    ]
+    statistics = Statistics(messages=100, mean_length=5, document_frequency={"kayak": 3, "shed": 3})
+    found = rank.rank(ask("kayak shed"), [*apart, *other], statistics, Weights())
+    held = {hit.candidate.id: hit.parts["session_words"] for hit in found}
+    assert held[2] == pytest.approx(4 * held[5])
+    order = [hit.candidate.id for hit in found]
+    assert order.index(2) < order.index(5)
+
+
+def test_of_equal_messages_the_newer_comes_first() -> None:
+    assert ids("x", [candidate(1, session=1, place=0), candidate(2, session=2, place=0)]) == [2, 1]
+
+
+def test_the_best_message_speaks_for_its_session() -> None:
+    talk = [
+        candidate(1, session=7, place=0, terms={"boiler": 1}),
+        candidate(2, session=8, place=0),
+        candidate(3, session=0, place=0),
+    ]
+    statistics = Statistics(messages=10, mean_length=5, document_frequency={"boiler": 1})
+    scored = rank.rank(ask("boiler"), talk, statistics, Weights())
+    assert [session for session, _ in rank.rank_sessions(scored)] == [7, 8]
+
+
+WORDS = ["boiler", "marina", "job"]
+ASKED = [
+    "boiler marina?",
+    "when did Ann fix the boiler?",
+    "how many marinas now?",
+    'what did we decide about the "boiler" on 2 March 2026?',
+    "before 3 March 2026, what of A-1234?",
+]
+
+
+def in_places(spoken: list[tuple[int, int, Candidate]]) -> list[Candidate]:
+    """Candidates in their sessions, each one or more places after the one before: gaps, as retrieval reads them."""
+    places: dict[int, int] = {}
+    found = []
+    for number, (session, step, one) in enumerate(spoken, start=1):
+        places[session] = places.get(session, 0) + step
+        at = START + timedelta(minutes=number)
+        found.append(one._replace(id=number, session=session, place=places[session], sent_at=at))
+    return found
+
+
+matches = st.builds(
+    QueryMatch,
+    terms=st.dictionaries(st.sampled_from(WORDS), st.integers(1, 3)),
+    cosine=st.none() | st.floats(-1, 1),
+)
+talks = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.integers(1, 2),
+        st.builds(
+            candidate,
+            st.just(0),
+            st.text(max_size=30)
+            | st.sampled_from(["who?", "ok, we take Beatriz", "the boiler", "at 18:30", "912"]),
+            speaker=st.sampled_from(["Ann", "Bob"]),
+            terms=st.dictionaries(st.sampled_from(WORDS), st.integers(1, 3)),
+            cosine=st.none() | st.floats(-1, 1),
+            length=st.integers(0, 50),
+            answered=st.none() | st.integers(1, 25).map(lambda n: RepliedTo(n, "Bob", "who?")),
+            aside=st.booleans(),
+            others=matches.map(lambda one: [one]),
+        ),
+    ),
+    max_size=25,
+).map(in_places)
+
+
+@given(talks, st.sampled_from(ASKED), st.floats(0, 1), st.randoms())
+def test_ranking_does_not_depend_on_the_order_of_candidates_and_parts_add_up(
+    candidates: list[Candidate], asked: str, trust: float, random: Random
+) -> None:
+    def counted(holds: Callable[[Candidate], Collection[str]]) -> dict[str, int]:
+        return {word: sum(word in holds(one) for one in candidates) for word in WORDS}
+
+    statistics = Statistics(
+        messages=100,
+        mean_length=5,
+        document_frequency=counted(lambda one: one.terms),
+        mean_cosine=0.1,
+        trust=trust,
+        others=[
+            Statistics(
+                messages=100, mean_length=5, document_frequency=counted(lambda one: one.others[0].terms)
+            )
+        ],
+    )
+    question = ask(asked, "Ann", "Bob")
+    ranked = rank.rank(question, candidates, statistics, Weights())
+    shuffled = list(candidates)
+    random.shuffle(shuffled)
+    # every part and every score is the same to the last bit, too
+    assert rank.rank(question, shuffled, statistics, Weights()) == ranked
+    assert {hit.candidate.id for hit in ranked} == {one.id for one in candidates}
+    for hit in ranked:
+        assert sum(hit.parts.values()) == pytest.approx(hit.score, abs=1e-9)
+    # asides come last, and the best of the others first
+    order = [(hit.candidate.aside, -hit.score) for hit in ranked]
+    assert order == sorted(order)

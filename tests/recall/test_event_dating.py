@@ -1,0 +1,351 @@
+"""Times that a question counts from an event: reading the event, finding when it was, preferring what lies there."""
+
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.recall import event_dating
+from pipeline.recall.ask import temporal_anchor, time_preference
+from pipeline.recall.ask.temporal_anchor import Mention
+from pipeline.recall.ask.time_preference import EventDate
+from pipeline.recall.ask.weights import Weights
+from pipeline.recall.event_dating import BEST_SCORE_SHARE, MAX_SPREAD, MIN_WORDS_SHARE
+from pipeline.recall.find.candidate import Candidate
+from pipeline.recall.rank.ranked import Scored
+from pipeline.text import message_cues
+
+LISBON = ZoneInfo("Europe/Lisbon")
+# a Wednesday
+SAID = datetime(2026, 4, 29, 18, tzinfo=UTC)
+WEIGHTS = Weights()
+TIMES = st.integers(0, 50_000_000).map(
+    lambda minutes: datetime(2000, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "relation", "event", "days", "rest"),
+    [
+        ("What did we buy before the trip?", "before", "the trip", None, "What did we buy?"),
+        ("Before the trip, what did Ana buy?", "before", "the trip", None, "what did Ana buy?"),
+        ("who came after the wedding", "after", "the wedding", None, "who came"),
+        ("What has changed since we moved?", "since", "we moved", None, "What has changed?"),
+        ("What did Ana do during the holidays?", "during", "the holidays", None, "What did Ana do?"),
+        ("What did Tom do while Ana was away?", "during", "Ana was away", None, "What did Tom do?"),
+        ("what happened right after Ana's birthday?", "after", "Ana's birthday", 3, "what happened?"),
+        ("What broke the week before the launch?", "before", "the launch", 7, "What broke?"),
+        ("Who called on the day of the launch?", "during", "the launch", 1, "Who called?"),
+        (
+            "What did Ana say before the trip about bags?",
+            "before",
+            "the trip",
+            None,
+            "What did Ana say about bags?",
+        ),
+        ("What did we do after the drive to relax?", "after", "the drive", None, "What did we do to relax?"),
+        ("What broke after the move to Porto?", "after", "the move to Porto", None, "What broke?"),
+        ("What broke since release 2.4.0?", "since", "release 2.4.0", None, "What broke?"),
+    ],
+)
+def test_an_event_that_a_question_counts_from_is_read(
+    text: str, relation: str, event: str, days: int | None, rest: str
+) -> None:
+    found = temporal_anchor.mention(text)
+    assert found is not None
+    assert (found.relation, found.events, found.days, found.rest) == (relation, (event,), days, rest)
+
+
+def test_two_events_stand_between() -> None:
+    found = temporal_anchor.mention("What was decided between the offsite and the release?")
+    assert found is not None
+    assert (found.relation, found.events, found.rest) == (
+        "between",
+        ("the offsite", "the release"),
+        "What was decided?",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What broke after 9 April?",
+        "Who is there before 16h on Sundays?",
+        "What did we buy before March?",
+        "What was said during the summer?",
+        "Who came after that?",
+        "anything since last week?",
+        "What comes after Tuesday's bins?",
+        "Who looks after the cat?",
+        "Who was named after the captain?",
+        "How did things go between Olek and Mr Baltazar?",
+        "How many weeks passed between adopting Coco and the move?",
+        "How long before the trip did we book?",
+        "since when?",
+        "What is after?",
+    ],
+)
+def test_dates_people_and_lengths_are_no_events(text: str) -> None:
+    assert temporal_anchor.mention(text) is None
+
+
+@given(
+    st.text()
+    | st.lists(st.sampled_from([*"before after since between and the trip ? , we moved".split()])).map(
+        " ".join
+    )
+)
+def test_any_question_can_be_looked_at_for_an_event(text: str) -> None:
+    found = temporal_anchor.mention(text)
+    assert found is None or (found.events and found.text in text)
+
+
+def mentioned(relation: temporal_anchor.Relation, days: int | None = None) -> Mention:
+    return Mention(relation=relation, events=("the trip",), days=days, text=f"{relation} the trip", rest="")
+
+
+def on(day: int, days: int = 1) -> EventDate:
+    start = datetime(2026, 5, day, tzinfo=UTC)
+    return EventDate(start=start, end=start + timedelta(days=days), dated=True, said_at=SAID, speaker="Ana")
+
+
+def fits(found: time_preference.Timed, *days: int) -> list[float]:
+    """How the noons of these days of May fit."""
+    return [
+        round(found.fit(datetime(2026, 5, 1, 12, tzinfo=UTC) + timedelta(days=day - 1)), 2) for day in days
+    ]
+
+
+def test_before_an_event_the_nearer_counts_more_and_what_came_after_hardly() -> None:
+    found = time_preference.timed(mentioned("before"), (on(20),))
+    early, late, itself, after = fits(found, 1, 19, 20, 25)
+    assert early < late > itself > after
+    assert early > 0.6
+    assert after < 0.1
+
+
+def test_after_an_event_the_sooner_counts_more() -> None:
+    found = time_preference.timed(mentioned("after"), (on(10),))
+    before, itself, soon, late = fits(found, 5, 10, 12, 30)
+    assert itself == 1 > soon > late > 0.2
+    assert before < 0.1
+
+
+def test_since_an_event_everything_counts() -> None:
+    assert fits(time_preference.timed(mentioned("since"), (on(10),)), 10, 30, 300) == [1, 1, 1]
+
+
+def test_during_an_event_its_days_count() -> None:
+    assert fits(time_preference.timed(mentioned("during"), (on(9, days=2),)), 9, 10) == [1, 1]
+    assert max(fits(time_preference.timed(mentioned("during"), (on(9, days=2),)), 5, 14)) < 0.5
+
+
+def test_between_two_events_is_between_them_in_any_order() -> None:
+    assert fits(time_preference.timed(mentioned("between"), (on(20), on(10))), 10, 15, 20) == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("relation", "days", "best"),
+    [
+        ("before", 7, range(3, 10)),
+        ("after", 1, [11]),
+        ("after", 7, range(10, 18)),
+        ("during", 7, range(10, 17)),
+    ],
+)
+def test_a_stated_length_is_counted_in_days(
+    relation: temporal_anchor.Relation, days: int, best: list[int]
+) -> None:
+    found = time_preference.timed(mentioned(relation, days), (on(10),))
+    assert [day for day, fit in enumerate(fits(found, *range(1, 32)), start=1) if fit == 1] == list(best)
+
+
+@given(
+    st.sampled_from(["before", "after", "since", "during", "between"]),
+    st.sampled_from([None, 1, 3, 7, 365]),
+    TIMES,
+    st.timedeltas(timedelta(0), timedelta(days=8)),
+    TIMES,
+)
+def test_a_preference_is_a_share(
+    relation: temporal_anchor.Relation, days: int | None, start: datetime, length: timedelta, at: datetime
+) -> None:
+    one = EventDate(start=start, end=start + length, dated=bool(length), said_at=start, speaker="Ana")
+    found = time_preference.timed(mentioned(relation, days), (one, one))
+    assert found.start <= found.end
+    assert 0 <= found.fit(at) <= 1
+    assert found.fit(found.start) == 1
+
+
+def test_people_are_told_when_it_was_and_who_says_so() -> None:
+    told = EventDate(
+        start=datetime(2026, 5, 3, tzinfo=LISBON),
+        end=datetime(2026, 5, 4, tzinfo=LISBON),
+        dated=True,
+        said_at=datetime(2026, 4, 29, 19, tzinfo=LISBON),
+        speaker="Ana",
+    )
+    label = time_preference.timed(mentioned("before"), (told,)).label
+    assert label == "before the trip: 3 May 2026, said by Ana on 29 April 2026"
+
+
+def hit(text: str, *, score: float = 2.0, words: float = 0.8, days: int = 0, speaker: str = "Ana") -> Scored:
+    candidate = Candidate(
+        id=1,
+        session=1,
+        place=0,
+        external_id="1",
+        speaker=speaker,
+        role="user",
+        text=text,
+        sent_at=SAID + timedelta(days=days),
+        terms={},
+        length=3,
+        cosine=None,
+        cues=message_cues.read(text, "english"),
+    )
+    return Scored(candidate, score, {"words": words * WEIGHTS.words})
+
+
+def told(*hits: Scored) -> EventDate | None:
+    return event_dating.date_hits(hits, WEIGHTS, LISBON)
+
+
+def test_a_message_that_names_no_day_was_said_when_it_happened() -> None:
+    found = told(hit("the trip was great", days=-3), hit("what a trip", days=-1, score=1.9))
+    assert found is not None
+    assert (found.start, found.dated) == (SAID - timedelta(days=3), False)
+
+
+@pytest.mark.parametrize(
+    ("text", "day", "length"),
+    [
+        ("we leave for the trip tomorrow", 30, 1),
+        ("the trip was yesterday", 28, 1),
+        ("the trip is next weekend", 39, 2),
+        ("the trip is on 9 May", 39, 1),
+        ("the trip is tomorrow, Thursday 30 April 2026", 30, 1),
+        ("so the trip is the 3rd.", 33, 1),
+    ],
+)
+def test_a_message_that_names_a_day_says_when_it_was(text: str, day: int, length: int) -> None:
+    found = told(hit(text))
+    assert found is not None
+    start = datetime(2026, 4, 1, tzinfo=LISBON) + timedelta(days=day - 1)
+    assert (found.start, found.end, found.dated) == (start, start + timedelta(days=length), True)
+
+
+def test_of_several_plans_the_newest_holds() -> None:
+    found = told(hit("trip on 2 May"), hit("we moved the trip to 9 May", score=1.8, days=1, speaker="Bob"))
+    assert found is not None
+    assert (found.start.day, found.speaker) == (9, "Bob")
+
+
+def test_days_that_exclude_each_other_say_nothing() -> None:
+    found = told(hit("the trip on 2 May or on 9 May?"))
+    assert found is not None
+    assert not found.dated
+
+
+def test_an_event_is_not_taken_for_one_that_is_hardly_talked_about() -> None:
+    assert told() is None
+    assert told(hit("we walked", words=MIN_WORDS_SHARE - 0.01)) is None
+    assert told(hit("we walked", words=MIN_WORDS_SHARE)) is not None
+
+
+def test_one_message_about_something_else_does_not_unsettle_what_several_say() -> None:
+    said = [hit(f"the boat trip is on 12 April, {n}", days=n) for n in range(4)]
+    found = told(*said, hit("eight boats out, eight boats home", score=1.7, days=90))
+    assert found is not None
+    assert found.start.date() == date(2026, 4, 12)
+    # it may be the newest, and it may name a day
+    found = told(*said, hit("regatta by boat on 3 July", score=1.7, days=90))
+    assert found is not None
+    assert found.start.date() == date(2026, 4, 12)
+
+
+def test_what_is_done_again_and_again_is_no_event() -> None:
+    often = hit("a walk"), hit("a walk again", days=MAX_SPREAD.days + 1, score=2 * BEST_SCORE_SHARE)
+    assert told(*often) is None
+    assert (
+        told(*often[:1], hit("a walk?", days=MAX_SPREAD.days + 1, score=1.9 * BEST_SCORE_SHARE)) is not None
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "event"),
+    [
+        ("What did Ana say after we moved?", "we moved"),
+        ("what was said before Ana's birthday", "Ana's birthday"),
+        ("what broke since deployment?", "deployment"),
+        ("What did we buy while the kids were away?", "the kids were away"),
+        ("what did he eat while hiking in Svaneti", "hiking in Svaneti"),
+    ],
+)
+def test_an_event_is_a_noun_or_what_was_done(text: str, event: str) -> None:
+    found = temporal_anchor.mention(text)
+    assert found is not None
+    assert found.events == (event,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What did we say about the while loop in the parser?",
+        "what does the since parameter do",
+        "is there a before hook in the tests",
+        "the before and after pictures",
+        "why does it rain since it is so warm",
+        "wait a while loop in the parser",
+        "use while loop in the parser",
+        "what became of the plan",
+    ],
+)
+def test_words_of_time_that_name_something_else_begin_no_event(text: str) -> None:
+    assert temporal_anchor.mention(text) is None
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "relation", "event", "rest"),
+    [
+        ("german", "Was haben wir vor der Reise gekauft?", "before", "der Reise", "Was haben wir gekauft?"),
+        ("german", "wer kam nach der Hochzeit", "after", "der Hochzeit", "wer kam"),
+        ("german", "Was war seit dem Umzug nach Porto?", "since", "dem Umzug nach Porto", "Was war?"),
+        ("french", "qu'a-t-on acheté avant le voyage ?", "before", "le voyage", "qu'a-t-on acheté?"),
+        ("spanish", "qué compramos antes del viaje?", "before", "viaje", "qué compramos?"),
+        ("portuguese", "o que comprámos antes da viagem?", "before", "viagem", "o que comprámos?"),
+        (
+            "italian",
+            "cosa abbiamo comprato prima del viaggio?",
+            "before",
+            "viaggio",
+            "cosa abbiamo comprato?",
+        ),
+        ("dutch", "wat kochten we voor de reis?", "before", "de reis", "wat kochten we?"),
+        ("german+english", "what did we buy before the trip", "before", "the trip", "what did we buy"),
+    ],
+)
+def test_an_event_is_read_in_the_words_of_its_language(
+    language: str, text: str, relation: str, event: str, rest: str
+) -> None:
+    found = temporal_anchor.mention(text, language)
+    assert found is not None
+    assert (found.relation, found.events, found.rest) == (relation, (event,), rest)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("german", "was war vor drei Tagen"),
+        ("german", "was war vor dem Wochenende"),
+        ("german", "was steht vor dem Haus?"),
+        ("german", "was war nach dem 3. Mai"),
+        ("french", "avant le 3 mai"),
+        ("portuguese", "antes da semana passada"),
+        ("spanish", "después de mayo"),
+    ],
+)
+def test_dates_and_places_of_other_languages_are_no_events(language: str, text: str) -> None:
+    assert temporal_anchor.mention(text, language) is None

@@ -1,0 +1,406 @@
+"""Searching a chat in each of its modes, and asking for more: what a bot's author relies on."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ops.local.embedded.postgres import EmbeddedPostgres
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import accept
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs.runner import Policy
+from pipeline.people.identities import link
+from pipeline.recall import build_context, more, search
+from pipeline.recall import search_modes as modes
+from pipeline.store import vector_search
+from pipeline.store.database import Database
+from pipeline.store.text_search import pattern
+from schemas.errors import InvalidInput, NotFound
+from schemas.messages import ChatIn, MessageIn
+from schemas.payloads import ContextQuery, parse_payload
+from schemas.search import MoreQuery, SearchQuery, SearchResult
+from schemas.settings import Settings
+from tests.conftest import EPOCH, TENANT, message
+from tests.recall.test_context import CHAT, DAY, do_all, house
+from tests.store.test_vector_search import build_index
+
+OTHER = ChatIn(chat_id="test:elsewhere")
+BOBS = {"h1", "h3", "h7", "h8", "h11"}
+
+
+def boilers() -> list[MessageIn]:
+    """Three more sessions about the boiler, on days 10, 20 and 30; an agent's thread; a text with wild cards."""
+    said = [
+        message(day * DAY + n, text, id=f"b{day}-{n}", sender_name="Ann", sender_id="test:Ann")
+        for day in (10, 20, 30)
+        for n, text in enumerate(
+            [
+                f"the boiler is out again, visit {day}",
+                "did anybody call?",
+                f"yes, the boiler man comes at {day % 7 + 8}",
+                "the boiler runs, thanks",
+            ]
+        )
+    ]
+    thread = [
+        message(40 * DAY, "book the marina", id="k1", session_key="trip", agent_id="planner"),
+        message(
+            40 * DAY + 1,
+            "the marina is booked, boiler suit required",
+            id="k2",
+            session_key="trip",
+            agent_id="planner",
+            role="assistant",
+            sender_id="test:bot",
+            sender_name="Planner",
+            metadata={"tool": "calendar"},
+        ),
+    ]
+    wild = [message(50 * DAY, "100%_Sure! É café\\o/ <script>", id="wild", sender_id="test:cy")]
+    return [*said, *thread, *wild]
+
+
+@pytest.fixture(scope="module")
+def stage(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """The settings of one database for all tests of the module, which only read: two tenants, two chats."""
+    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as server:
+        server.execute("CREATE DATABASE searches TEMPLATE backscroll OWNER backscroll_owner")
+        settings = Settings(
+            _env_file=None,
+            database_url=postgres.dsn("app", database="searches"),
+            maintenance_database_url=postgres.dsn("maintenance", database="searches"),
+            owner_database_url=postgres.dsn("owner", database="searches"),
+            data_dir=Path(tmp_path_factory.mktemp("data")),
+            summarize_debounce_seconds=0,
+        )
+        database = Database.from_settings(settings)
+        accept.accept(database, TENANT, CHAT, [*house(), *boilers()])
+        secret = [message(n, f"the boiler of somebody else {n}", id=f"s{n}") for n in range(5)]
+        accept.accept(database, TENANT, OTHER, secret)
+        accept.accept(database, "stranger", CHAT, secret)
+        link(database, TENANT, "test:Bob", "bob")
+        do_all(database, SessionPolicy.of(settings), Policy(batch=1000, lease_seconds=60, max_attempts=3))
+        database.close()
+        yield settings
+        server.execute("DROP DATABASE searches WITH (FORCE)")
+
+
+@pytest.fixture
+def settings(stage: Settings) -> Settings:
+    return stage
+
+
+@pytest.fixture(scope="module")
+def database(stage: Settings) -> Iterator[Database]:
+    database = Database.from_settings(stage)
+    yield database
+    database.close()
+
+
+def find(
+    database: Database, settings: Settings, query: str, *, embedder: bool = True, **fields: object
+) -> SearchResult:
+    asked = parse_payload(SearchQuery, {"chat_id": CHAT.chat_id, "query": query} | fields)
+    return search(
+        database,
+        TENANT,
+        asked,
+        embedder=DeterministicEmbedder() if embedder else None,
+        settings=settings,
+    )
+
+
+def ids(found: SearchResult) -> list[str | None]:
+    return [hit.external_id for hit in found.hits]
+
+
+def test_hybrid_lists_the_best_messages_whole_and_with_the_parts_of_their_scores(
+    database: Database, settings: Settings
+) -> None:
+    found = find(database, settings, "plumber from Almada", limit=3)
+    assert [hit.rank for hit in found.hits] == [1, 2, 3]
+    assert {"h1", "h2"} <= set(ids(found))
+    best = found.hits[0]
+    assert sum(best.components.values()) == pytest.approx(best.score, abs=1e-4)
+    assert best.text in {m.content for m in house()}
+    assert (best.role, best.session_id is not None) == ("user", True)
+    assert not found.degraded
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "similar", "exact"])
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"sender_ids": ["test:Bob", "test:nobody"]}, BOBS),
+        ({"user_id": "test:Bob"}, BOBS),
+        ({"user_id": "bob"}, BOBS),
+        ({"user_id": "test:Bob", "sender_ids": ["test:Ann"]}, set()),
+        ({"roles": ["assistant"]}, {"k2"}),
+        ({"agent_id": "planner"}, {"k1", "k2"}),
+        ({"session_key": "trip"}, {"k1", "k2"}),
+        ({"metadata": {"tool": "calendar"}}, {"k2"}),
+        ({"since": (EPOCH + timedelta(days=40)).isoformat(), "until": "2026-04-12T00:00:00Z"}, {"k1", "k2"}),
+        ({"roles": []}, set()),
+        ({"sender_ids": []}, set()),
+        ({"metadata": {}}, set()),
+    ],
+    ids=str,
+)
+def test_filters_let_through_what_they_say_and_an_empty_one_nothing(
+    database: Database, settings: Settings, mode: str, fields: dict[str, object], expected: set[str]
+) -> None:
+    found = find(database, settings, "a", mode=mode, limit=100, **fields)
+    if mode == "exact":
+        expected = {m.external_id for m in [*house(), *boilers()] if "a" in m.content} & expected
+    assert set(ids(found)) == expected
+
+
+def test_similar_finds_by_meaning_alone_above_the_similarity_that_is_asked_for(
+    database: Database, settings: Settings
+) -> None:
+    found = find(database, settings, "coffee is ready", mode="similar", limit=5)
+    assert found.hits[0].external_id == "h9"
+    cosines = [hit.score for hit in found.hits]
+    assert cosines == sorted(cosines, reverse=True)
+    assert found.hits[0].components == {"meaning": cosines[0]}
+    least = (cosines[0] + cosines[1]) / 2
+    for mode in ("similar", "hybrid"):
+        assert ids(find(database, settings, "coffee is ready", mode=mode, min_similarity=least)) == ["h9"]
+
+
+def test_similar_goes_by_the_index_in_a_large_chat_and_says_so(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = find(database, settings, "coffee is ready", mode="similar", limit=5)
+    build_index(settings)
+    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 1)
+    by_index = find(database, settings, "coffee is ready", mode="similar", limit=5)
+    least = find(database, settings, "coffee is ready", mode="similar", min_similarity=exact.hits[1].score)
+    # what a filter lets through is compared one by one
+    filtered = find(database, settings, "coffee is ready", mode="similar", roles=["user"])
+    assert (exact.vector_search, by_index.vector_search, filtered.vector_search) == ("exact", "hnsw", "exact")
+    assert ids(by_index) == ids(exact)
+    assert ids(least) == ids(exact)[:2]
+    assert find(database, settings, "coffee", mode="exact").vector_search is None
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "similar", "topic", "contextual"])
+def test_without_a_model_keywords_find_alone_and_it_is_said(
+    database: Database, settings: Settings, mode: str
+) -> None:
+    found = find(database, settings, "the boiler is out again", mode=mode, embedder=False)
+    assert found.hits or found.sessions
+    assert found.degraded[0].startswith("vectors: ")
+
+
+def test_exact_finds_the_very_characters_newest_first(database: Database, settings: Settings) -> None:
+    found = find(database, settings, "BOILER MAN comes", mode="exact", embedder=False)
+    assert ids(found) == ["b30-2", "b20-2", "b10-2"]
+    assert not found.degraded
+    for piece in ("100%_sure!", "é CAFÉ", "\\o/", "<script>"):
+        assert ids(find(database, settings, piece, mode="exact")) == ["wild"], piece
+    assert ids(find(database, settings, "100__", mode="exact")) == []
+
+
+def test_exact_says_how_far_back_it_has_looked_and_goes_on_from_there(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modes, "EXACT_SCANNED", 6)
+    seen: list[str | None] = []
+    until = None
+    for _ in range(20):
+        found = find(
+            database, settings, "boiler", mode="exact", **({"until": until.isoformat()} if until else {})
+        )
+        seen += ids(found)
+        until = found.searched_back_to
+        if until is None:
+            break
+    else:
+        pytest.fail("it never came to the beginning")
+    monkeypatch.setattr(modes, "EXACT_SCANNED", 100_000)
+    assert seen == ids(find(database, settings, "boiler", mode="exact", limit=100))
+
+
+@given(st.text(min_size=1))
+def test_no_character_of_a_piece_is_a_wild_card(piece: str) -> None:
+    inner = pattern(piece)[1:-1]
+    assert inner.replace("!%", "").replace("!_", "").replace("!!", "").count("%") == 0
+    unescaped, rest = "", iter(inner)
+    for character in rest:
+        unescaped += next(rest) if character == "!" else character
+    assert unescaped == piece
+
+
+def test_contextual_shows_sessions_with_their_best_messages_between_neighbours(
+    database: Database, settings: Settings
+) -> None:
+    found = find(database, settings, "boat trip marina", mode="contextual")
+    assert not found.fell_back
+    assert not found.hits
+    best = found.sessions[0]
+    assert best.summary is not None
+    assert "boat" in best.summary
+    assert [line.external_id for line in best.messages] == ["h4", "h5", "h6", "h7"]
+    times = [line.at for line in best.messages]
+    assert times == sorted(times)
+    assert len(found.sessions) <= 3
+    assert len(found.related) <= 2
+    # every message once
+    told = [line.id for session in found.sessions for line in session.messages]
+    assert len(told) == len(set(told))
+
+
+def test_contextual_limits_the_matches_and_marks_the_neighbours(
+    database: Database, settings: Settings
+) -> None:
+    found = find(database, settings, "an old wooden boat", mode="contextual", limit=1)
+    lines = found.sessions[0].messages
+    assert [line.external_id for line in lines] == ["h4", "h5", "h6"]
+    assert [line.score is not None for line in lines] == [False, True, False]
+    assert all(not session.messages for session in found.sessions[1:])
+
+
+def test_contextual_falls_back_to_the_whole_chat_and_says_so(database: Database, settings: Settings) -> None:
+    found = find(database, settings, "zeppelin submarine plumber xylophone", mode="contextual")
+    assert found.fell_back
+    assert not found.sessions
+    assert {"h1", "h2"} & set(ids(found))
+
+
+def test_a_theme_over_a_time_is_listed_in_order_and_not_capped_at_three(
+    database: Database, settings: Settings
+) -> None:
+    found = find(
+        database, settings, "boiler", mode="topic", since=EPOCH.isoformat(), until="2026-04-10T00:00:00Z"
+    )
+    starts = [hit.started_at for hit in found.sessions]
+    assert starts == [EPOCH + timedelta(days=day) for day in (0, 10, 20, 30)]
+    # without a window the best comes first
+    best = find(database, settings, "boiler", mode="topic", limit=2)
+    assert [hit.rank for hit in best.sessions] == [1, 2]
+    assert best.sessions[0].score >= best.sessions[1].score
+    later = find(database, settings, "boiler", mode="topic", since="2026-03-20T00:00:00Z", limit=100)
+    assert later.sessions[0].started_at == EPOCH + timedelta(days=20)
+
+
+def test_a_session_that_is_named_is_searched_alone(database: Database, settings: Settings) -> None:
+    whole = find(database, settings, "boiler", mode="topic", limit=100)
+    one = next(hit for hit in whole.sessions if hit.started_at == EPOCH + timedelta(days=20))
+    for mode in ("hybrid", "similar", "exact"):
+        found = find(database, settings, "boiler", mode=mode, session_id=one.session_id, limit=100)
+        assert set(ids(found)) <= {f"b20-{n}" for n in range(4)}
+        assert {hit.session_id for hit in found.hits} == {one.session_id}
+    for mode in ("topic", "contextual"):
+        found = find(database, settings, "boiler", mode=mode, session_id=one.session_id)
+        assert [hit.session_id for hit in found.sessions] == [one.session_id]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "similar", "topic", "contextual", "exact"])
+def test_no_search_leaves_its_tenant_or_its_chat(database: Database, settings: Settings, mode: str) -> None:
+    found = find(database, settings, "the boiler of somebody else", mode=mode, limit=100, min_similarity=0)
+    texts = [hit.text for hit in found.hits]
+    texts += [line.text for hit in found.sessions for line in hit.messages]
+    texts += [hit.summary or "" for hit in (*found.sessions, *found.related)]
+    assert not any("somebody else" in each for each in texts)
+    elsewhere = SearchQuery(chat_id=OTHER.chat_id, query="boiler", mode="topic")
+    theirs = search(database, TENANT, elsewhere, embedder=None, settings=settings).sessions[0].session_id
+    with pytest.raises(NotFound, match="there is no session"):
+        find(database, settings, "boiler", mode=mode, session_id=theirs)
+    with pytest.raises(NotFound, match="there is no session"):
+        more(
+            database, TENANT, MoreQuery(chat_id=CHAT.chat_id, session_id=theirs, shown=[]), settings=settings
+        )
+    with pytest.raises(NotFound, match="there is no chat"):
+        search(database, "nobody", elsewhere, embedder=None, settings=settings)
+
+
+def test_where_a_chats_memory_is_off_nothing_is_searched(database: Database, settings: Settings) -> None:
+    accept.accept(database, TENANT, ChatIn(chat_id="test:off", memory=False), [message(0, "котёл")])
+    query = SearchQuery(chat_id="test:off", query="котёл", mode="exact")
+    found = search(database, TENANT, query, embedder=None, settings=settings)
+    assert not found.hits
+    assert found.degraded == ["memory: it is off here, so nothing is searched"]
+
+
+def test_without_session_memory_messages_are_found_and_sessions_are_not(
+    database: Database, settings: Settings
+) -> None:
+    off = settings.model_copy(update={"session_memory_enabled": False})
+    for mode in ("exact", "similar", "hybrid"):
+        assert find(database, off, "boiler", mode=mode).hits
+    for mode in ("contextual", "topic"):
+        found = find(database, off, "boiler", mode=mode)
+        assert (found.hits, found.sessions) == ([], [])
+        assert found.degraded == ["sessions: BACKSCROLL_SESSION_MEMORY_ENABLED is false, so none is searched"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"limit": 101}, "limit: .* less than or equal to 100"),
+        ({"limit": 0}, "limit: "),
+        ({"mode": "wild"}, "mode: .*'hybrid', 'similar', 'topic', 'contextual' or 'exact'"),
+        ({"query": ""}, "query: "),
+        ({"chat_id": ""}, "chat_id: "),
+        ({"roles": ["king"]}, "roles.0: "),
+        ({"since": "2026-01-01"}, "since: has no time zone"),
+        ({"min_similarity": 2}, "min_similarity: "),
+        ({"everywhere": True}, "everywhere is not known"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_field_and_the_limit(fields: dict[str, object], told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        parse_payload(SearchQuery, {"chat_id": "c", "query": "q"} | fields)
+
+
+def test_more_tells_what_was_said_around_what_was_shown_and_nothing_twice(
+    database: Database, settings: Settings
+) -> None:
+    # Given a context that showed one message of a session
+    query = ContextQuery(
+        chat_id=CHAT.chat_id,
+        query="we take the plumber from Almada for 240 euros",
+        include_history=False,
+        explain=True,
+        parameters={"messages": 1},
+    )
+    answer = build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+    assert answer.explain is not None
+    hit = answer.explain.messages[0]
+    assert (hit.external_id, hit.session_id is not None) == ("h2", True)
+    # When the user says "tell me more", twice
+    asked = {"chat_id": CHAT.chat_id, "session_id": hit.session_id, "shown": [hit.id], "limit": 2}
+    first = more(database, TENANT, parse_payload(MoreQuery, asked), settings=settings)
+    assert [line.external_id for line in first.messages] == ["h1", "h3"]
+    assert first.remaining == 1
+    assert first.next is not None
+    second = more(database, TENANT, first.next, settings=settings)
+    # Then what was said nearest comes first, and the end is told
+    assert [line.external_id for line in second.messages] == ["h0"]
+    assert (second.remaining, second.next) == (0, None)
+
+
+@pytest.mark.parametrize("shown", [[], [2], [0, 3]])
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_pages_tell_all_of_a_session_once(
+    database: Database, settings: Settings, shown: list[int], limit: int
+) -> None:
+    session = find(database, settings, "plumber", limit=1).hits[0].session_id
+    assert session is not None
+    asked = MoreQuery(chat_id=CHAT.chat_id, session_id=session, limit=100)
+    everything = more(database, TENANT, asked, settings=settings).messages
+    assert [line.external_id for line in everything] == ["h0", "h1", "h2", "h3"]
+    already = [int(everything[n].id) for n in shown]
+    page = MoreQuery(chat_id=CHAT.chat_id, session_id=session, shown=already, limit=limit)
+    told: list[str] = []
+    while page is not None:
+        answer = more(database, TENANT, page, settings=settings)
+        told += [line.id for line in answer.messages]
+        page = answer.next
+    assert sorted(told) == sorted({line.id for line in everything} - set(map(str, already)))
