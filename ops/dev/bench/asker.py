@@ -1,8 +1,7 @@
 """One Backscroll on a database of its own, told what to do line by line: the child process of `askers`.
 
-It is run as a file by the environment of a checkout, also of one that lacks this file, so it uses only what every
-version has. Each line on its input is a JSON object whose `do` names a function below; each line on its output is what
-that returned.
+It is run as a file by the environment of its checkout. Each line on its input is a JSON object whose `do` names a
+function below; each line on its output is what that returned.
 """
 
 import gc

@@ -29,7 +29,6 @@ from ops.local.embedded.ports import free_port
 from schemas.errors import ApiUnavailable, InvalidInput
 
 ROOT = Path(__file__).parents[3]
-_SCRIPT = Path(__file__).with_name("asker.py")
 # The model would take most of an hour for more.
 EMBEDDED_UP_TO = 10_000
 # The first questions warm caches and prepare statements.
@@ -49,7 +48,8 @@ class Checkout:
     def __init__(self, name: str, root: Path, log: Path) -> None:
         self.name = name
         python = root / ".venv" / "bin" / "python"
-        command = [str(python) if root != ROOT and python.exists() else sys.executable, str(_SCRIPT)]
+        own = str(python) if root != ROOT and python.exists() else sys.executable
+        command = [own, str(root / "ops" / "dev" / "bench" / "asker.py")]
         environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
         self._log = log.open("wb")
         self._process = Popen(
@@ -75,16 +75,22 @@ class Checkout:
         """Say what to do, without waiting for it."""
         if self._process.stdin is None:
             raise ApiUnavailable(f"{self.name}: it takes nothing")
-        self._process.stdin.write(json.dumps({"do": do, **given}) + "\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps({"do": do, **given}) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise self._ended() from error
 
     def hear(self) -> Any:
         """Wait for the answer to what was told first. Raises `ApiUnavailable` if the process ended."""
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
-            tail = Path(str(self._log.name)).read_text(errors="replace").strip().splitlines()[-3:]
-            raise ApiUnavailable(f"{self.name}: the process ended: {' '.join(tail)}")
+            raise self._ended()
         return json.loads(line)
+
+    def _ended(self) -> ApiUnavailable:
+        tail = Path(str(self._log.name)).read_text(errors="replace").strip().splitlines()[-3:]
+        return ApiUnavailable(f"{self.name}: the process ended: {' '.join(tail)}")
 
     def do(self, do: str, **given: Any) -> Any:
         """Say what to do and wait for the answer."""
@@ -102,7 +108,7 @@ def checkouts(against: Path | None) -> dict[str, Path]:
     if against is None:
         return {"after": ROOT}
     root = against.resolve()
-    if not (root / "pipeline" / "context").is_dir() or not (root / ".venv").is_dir():
+    if not (root / "ops/dev/bench/asker.py").is_file() or not (root / ".venv").is_dir():
         raise InvalidInput(
             f"--against {against}: there is no checkout of Backscroll with its environment `.venv`",
             field="against",
