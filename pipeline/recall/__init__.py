@@ -18,7 +18,7 @@ from pipeline.llm.gateway import Gateway
 from pipeline.recall import hyde, query_log
 from pipeline.recall.ask.ask import parse_question
 from pipeline.recall.ask.request import Stopwatch, for_context
-from pipeline.recall.find_and_rank import find_and_rank
+from pipeline.recall.find_and_rank import gather_ranked
 from pipeline.recall.pack.build import assemble, question_block
 from pipeline.recall.paging import more
 from pipeline.recall.prepare import prepare_query
@@ -56,7 +56,7 @@ def build_context(
     ask = prepare_query(database, tenant_id, parsed, embedder, stopwatch)
     if query.hyde:
         ask = hyde.widened(database, tenant_id, ask, embedder, gateway, stopwatch)
-    ranked = find_and_rank(database, tenant_id, ask, stopwatch, reranker)
+    ranked = gather_ranked(database, tenant_id, ask, stopwatch, reranker)
     with stopwatch.timed("assemble"):
         context = assemble(query, ask, ranked, budget, tokenizer)
     with stopwatch.timed("note"):

@@ -29,7 +29,7 @@ from schemas.vectors import Calibration, Vector
 SESSIONS_READ = 12
 
 
-def find_and_rank(
+def gather_ranked(
     database: Database,
     tenant_id: str,
     query: Ask,

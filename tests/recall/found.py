@@ -23,7 +23,7 @@ from pipeline.store.chats import Chat
 from pipeline.store.memory_candidates import FoundMemory
 from pipeline.store.prelude import Prelude
 from pipeline.text import message_cues
-from schemas.context import BlockKind, Context, ContextItem
+from schemas.context import BlockKind, Context
 from schemas.payloads import ContextQuery
 from schemas.sessions import Message
 
@@ -201,5 +201,14 @@ def line(
     text: str, worth: float = 1.0, *, number: int = 0, block: BlockKind = "exchanges", **fields: Any
 ) -> Line:
     """A line that is written whole, in the place of its number."""
-    item = ContextItem(kind="message", id=str(number), text="", reason="")
-    return Line(block=block, item=item, worth=worth, place=(number,), write=lambda _: text, **fields)
+    place = (number,)
+    return Line(
+        block=block,
+        kind="message",
+        id=str(number),
+        reason="",
+        worth=worth,
+        place=place,
+        write=lambda _: text,
+        **fields,
+    )

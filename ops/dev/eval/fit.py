@@ -20,7 +20,7 @@ from ops.dev.shipped import Shipped
 from pipeline.recall.ask.ask import parse_question
 from pipeline.recall.ask.request import Stopwatch, for_context
 from pipeline.recall.ask.weights import Weights
-from pipeline.recall.find_and_rank import find_and_rank
+from pipeline.recall.find_and_rank import gather_ranked
 from pipeline.recall.prepare import prepare_query
 from pipeline.recall.rank.features import features
 from schemas.errors import InvalidInput
@@ -188,7 +188,7 @@ def gather(backscroll: Shipped, sample: SampleChat, progress: Say) -> Iterator[M
                 parsed = parse_question(connection, for_context(connection, query, settings))
             embedder, stopwatch = backscroll.resources.embedder, Stopwatch()
             prepared = prepare_query(database, tenant, parsed, embedder, stopwatch)
-            retrieved = find_and_rank(database, tenant, prepared, stopwatch).retrieved
+            retrieved = gather_ranked(database, tenant, prepared, stopwatch).retrieved
         if retrieved is not None:
             found = features(prepared.question, retrieved.candidates, retrieved.statistics)
             yield Matrix.of(sample.name, case.kind, found, case.evidence)

@@ -20,7 +20,7 @@ from pipeline.recall.ask.weights import Weights
 from pipeline.recall.find.candidate import Candidate, Statistics
 from pipeline.recall.find.candidates import CandidateSet
 from pipeline.recall.find.sessions import RetrievedSession
-from pipeline.recall.find_and_rank import SESSIONS_READ, find_and_rank
+from pipeline.recall.find_and_rank import SESSIONS_READ, gather_ranked
 from pipeline.recall.pack.build import assemble
 from pipeline.recall.prepare import prepare_query
 from pipeline.recall.rank import rank
@@ -166,7 +166,7 @@ def _found(backscroll: Shipped, query: ContextQuery, *, names_stay: bool) -> tup
             question=replace(prepared.question, content=query.query),
             terms=replace(prepared.terms, lexemes=words, embedded=(embedded[0], vector)),
         )
-    return prepared, find_and_rank(database, settings.tenant, prepared, stopwatch)
+    return prepared, gather_ranked(database, settings.tenant, prepared, stopwatch)
 
 
 def measured(

@@ -71,7 +71,7 @@ def choose(
     texts = {hit.candidate.id: hit.candidate.text for hit in found.ranked} | {
         each.id: each.content for each in recent_talk
     }
-    messages = {int(line.item.id): texts[int(line.item.id)] for line in offered if isinstance(line, Line)}
+    messages = {int(line.id): texts[int(line.id)] for line in offered if isinstance(line, Line)}
     session_of = {hit.candidate.id: hit.candidate.session for hit in found.ranked}
     opened = {session_of[message] for message in messages if message in session_of}
     offered += sessions.weeks(found.weeks, parameters, wording)

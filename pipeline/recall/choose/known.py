@@ -17,7 +17,7 @@ from pipeline.text.duplicates import Bag
 from pipeline.text.excerpt import Wanted
 from pipeline.text.sentences import words
 from pipeline.text.tokens import Count
-from schemas.context import ContextItem, Dropped, DropReason
+from schemas.context import Dropped, DropReason
 
 # A statement or passage takes at most one in so many tokens of the budget, and is not cut to less than these: a few
 # words of a statement say nothing, and a short passage says most as a whole.
@@ -145,13 +145,10 @@ class Writer:
 
         return Line(
             block="documents" if is_passage else "memories",
-            item=ContextItem(
-                kind="document" if is_passage else "memory",
-                id=memory.id,
-                text="",
-                score=memory.score,
-                reason=reason,
-            ),
+            kind="document" if is_passage else "memory",
+            id=memory.id,
+            score=memory.score,
+            reason=reason,
             worth=worth,
             place=(place,),
             write=write,

@@ -2,17 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
-from schemas.context import BlockKind, ContextItem
+from schemas.context import BlockKind, ContextItem, ItemKind
 
 
 class Line(NamedTuple):
     """One line that a context may show."""
 
     block: BlockKind
-    # the item that it becomes, without its text
-    item: ContextItem
+    # what it becomes as an item: see `ContextItem`
+    kind: ItemKind
+    id: str
+    reason: str
     # what it is worth (`pipeline.recall.choose.worth`): lines take their tokens in this order, whatever their block
     worth: float
     # the place in the block, which is that of time
@@ -28,6 +31,23 @@ class Line(NamedTuple):
     follows: tuple[object, ...] | None = None
     # whether it may be cut to what is left, so that its block is not empty
     may_be_cut: bool = False
+    at: datetime | None = None
+    speaker: str | None = None
+    answers: str | None = None
+    score: float | None = None
+
+    def item(self, text: str) -> ContextItem:
+        """Return the item that it is, shown as this text."""
+        return ContextItem(
+            kind=self.kind,
+            id=self.id,
+            text=text,
+            at=self.at,
+            speaker=self.speaker,
+            answers=self.answers,
+            score=self.score,
+            reason=self.reason,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ from pipeline.recall.choose.wording import Wording
 from pipeline.text import excerpt
 from pipeline.text.excerpt import Wanted
 from pipeline.text.tokens import Count
-from schemas.context import ContextItem
 from schemas.sessions import Message
 
 # The parts of the budget that the newest message may take, and any other; none is cut to less than the third.
@@ -47,15 +46,12 @@ def lines(
 
         yield Line(
             block="history",
-            item=ContextItem(
-                kind="message",
-                id=str(message.id),
-                text="",
-                at=message.sent_at,
-                speaker=message.speaker,
-                answers=str(answered.id) if answered else None,
-                reason="said last",
-            ),
+            kind="message",
+            id=str(message.id),
+            at=message.sent_at,
+            speaker=message.speaker,
+            answers=str(answered.id) if answered else None,
+            reason="said last",
             worth=value,
             place=message.stamp,
             write=write,

@@ -11,7 +11,7 @@ from pipeline.recall.choose.worth import LIMIT
 from pipeline.recall.find.sessions import RetrievedSession, sharing_topics
 from pipeline.recall.find.weeks import RetrievedWeek
 from pipeline.text import truncate
-from schemas.context import BlockKind, ContextItem, Dropped, DropReason
+from schemas.context import BlockKind, Dropped, DropReason
 
 RELATED_WORTH = 0.2
 """What a related session is worth: it comes behind whatever is about the question itself."""
@@ -71,14 +71,16 @@ def weeks(found: Sequence[RetrievedWeek], parameters: Parameters, wording: Wordi
         last = week.monday + timedelta(days=6)
         summary = truncate.shortened(truncate.one_line(week.summary), parameters.session_chars)
         text = f"- {wording.day(week.monday)} – {wording.day(last)}: {summary}"
-        item = ContextItem(
+        yield Line(
+            block="rollups",
             kind="rollup",
             id=str(week.id),
-            text=text,
             at=week.started_at,
             reason="a week of a time that the question names",
+            worth=1.0,
+            place=(week.monday,),
+            write=_written(text),
         )
-        yield Line(block="rollups", item=item, worth=1.0, place=(week.monday,), write=_written(text))
 
 
 def related(
@@ -112,14 +114,11 @@ def _line(
         text = "\n  ".join([" · ".join([f"- {window}", *_about(session)]), *_quotations(session, chars)])
     return Line(
         block=block,
-        item=ContextItem(
-            kind="session",
-            id=str(session.id),
-            text="",
-            at=session.started_at,
-            score=session.score,
-            reason=reason,
-        ),
+        kind="session",
+        id=str(session.id),
+        at=session.started_at,
+        score=session.score,
+        reason=reason,
         worth=worth,
         place=(session.started_at, session.id),
         write=_written(text),

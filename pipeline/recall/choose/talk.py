@@ -20,7 +20,7 @@ from pipeline.text import duplicates, excerpt, truncate
 from pipeline.text.duplicates import Bag
 from pipeline.text.excerpt import Wanted
 from pipeline.text.tokens import Count
-from schemas.context import ContextItem, Dropped, DropReason
+from schemas.context import Dropped, DropReason
 
 # A message takes at most one in so many tokens of the budget, one beside it fewer; of a longer one the part that the
 # question is about is shown. No message is cut to less than the second number.
@@ -84,9 +84,9 @@ class Talk:
     ) -> Line:
         """Write a message on a line, with the message that it answers, unless that is the line above: `is_below`."""
         answered = None if is_below and self._goes_on(candidate) else candidate.answered
-        head = f"{said_by(candidate.speaker, answered, self.wording, candidate.forwarded_from)}: "
 
         def write(tokens: int) -> str:
+            head = f"{said_by(candidate.speaker, answered, self.wording, candidate.forwarded_from)}: "
             room = max(tokens - self.count(head), 1)
             return head + excerpt.shown(candidate.text, self.asked, room, self.count)
 
@@ -94,16 +94,13 @@ class Talk:
         is_match = score is not None
         return Line(
             block="exchanges",
-            item=ContextItem(
-                kind="message",
-                id=str(candidate.id),
-                text="",
-                answers=str(answered.id) if answered else None,
-                at=candidate.sent_at,
-                speaker=candidate.speaker,
-                score=score,
-                reason=reason,
-            ),
+            kind="message",
+            id=str(candidate.id),
+            answers=str(answered.id) if answered else None,
+            at=candidate.sent_at,
+            speaker=candidate.speaker,
+            score=score,
+            reason=reason,
             worth=worth,
             place=self._place(candidate),
             write=write,
@@ -195,7 +192,7 @@ def choose_messages(
             chosen[candidate.id] = rank, value
             is_below = bool(parameters.neighbours) and value * BESIDE_WORTH >= limit
             yield talk.line(candidate, value, _why(rank, hit), score=hit.score, is_below=is_below)
-    beside: dict[int, Line] = {}
+    taken = chosen.keys() | elsewhere
     for candidate in (hit.candidate for hit in ranked if hit.candidate.id in chosen):
         rank, value = chosen[candidate.id]
         for step in range(1, parameters.neighbours + 1):
@@ -203,11 +200,11 @@ def choose_messages(
                 break
             for place in (candidate.place - step, candidate.place + step):
                 near = talk.by_place.get((candidate.session, place))
-                if near and near.text.strip() and near.id not in chosen.keys() | beside.keys() | elsewhere:
+                if near and near.text.strip() and near.id not in taken:
+                    taken.add(near.id)
                     reason = f"beside match {rank}"
                     is_below = near.place > candidate.place
-                    beside[near.id] = talk.line(near, worth_beside, reason, score=None, is_below=is_below)
-    yield from beside.values()
+                    yield talk.line(near, worth_beside, reason, score=None, is_below=is_below)
 
 
 def _is_unlike(hit: Scored, scale: Scale, minimum: float) -> bool:

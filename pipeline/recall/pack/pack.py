@@ -42,7 +42,7 @@ def pack(
     dropped = []
     shown: set[tuple[str, str]] = set()
     for line in sorted(lines, key=lambda line: -line.worth):
-        key = line.item.kind, line.item.id
+        key = line.kind, line.id
         if key in shown:
             # another block had more use for it
             continue
@@ -53,8 +53,8 @@ def pack(
             room -= spent
             shown.add(key)
         else:
-            kind = "memory" if line.item.kind == "document" else line.item.kind
-            dropped.append(Dropped(kind=kind, id=line.item.id, reason=spent))
+            kind = "memory" if line.kind == "document" else line.kind
+            dropped.append(Dropped(kind=kind, id=line.id, reason=spent))
     blocks = {block.kind: block for block in fixed}
     blocks |= {kind: block.closed(kind) for kind, block in open_blocks.items() if block.shown}
     return Packed(blocks=[blocks[kind] for kind in get_args(BlockKind) if kind in blocks], dropped=dropped)
@@ -114,7 +114,7 @@ class _OpenBlock:
         text = "\n".join((*lines, CLOSE))
         # by the estimate a text takes what its lines take
         tokens = self.tokens if self.count is estimate_line else self.count(text)
-        items = [line.item.model_copy(update={"text": text}) for line, text in self.shown]
+        items = [line.item(text) for line, text in self.shown]
         return Block(kind=kind, tokens=tokens, chars=len(text), text=text, items=items)
 
     def _between(self, before: Line | None, after: Line | None) -> int:
