@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from ops import exit_codes
 from pipeline.recall.ask.profiles import PROFILES, PURPOSES, Parameters
 from pipeline.recall.ask.weights import Weights
-from pipeline.recall.choose import worth
+from pipeline.recall.choose import known, recent, summaries, talk, worth
 from pipeline.recall.find import arms, candidates
 from pipeline.store import keyword_search, memory_candidates, vector_search
 from pipeline.text import bm25
@@ -101,6 +101,11 @@ def test_the_context_is_described_field_by_field() -> None:
     questions = {name for row in CONTEXT.table("field of a question") for name in names(row[0])}
     assert questions == set(ContextQuery.model_fields)
     assert f"worth less than {worth.LIMIT:g} is not shown" in CONTEXT.sentences
+    worths = CONTEXT.section("### What a line is worth")
+    assert f"shows neighbours | {talk.BESIDE_WORTH:g} of that |" in worths
+    assert f"| a recent message | at least {recent.BASE:g}, " in worths
+    assert f" | at least {known.ALWAYS:g} |" in worths
+    assert f"| a related session | {summaries.RELATED_WORTH:g} |" in worths
     assert set(get_args(DropReason)) <= set(names(CONTEXT.section("## Explanations")))
 
 

@@ -52,6 +52,9 @@ def choose(
 
     # with `fill` nothing is worth too little
     limit = 0.0 if query.fill else LIMIT
+    # Nor is a message to a question in another language than the chat's: names and numbers, the only words that both
+    # have, would set the scale.
+    least = limit if prepared.question.language == language else 0.0
     ranked = found.ranked
     values = dict(zip((hit.candidate.id for hit in ranked), worth.of_messages(ranked), strict=True))
     reach, base = len(recent_talk), 1.0
@@ -66,7 +69,7 @@ def choose(
         talk = Talk.of(found, parameters, zone, wording, asked, count)
         shown = {each.id for each in latest[:reach]}
         offered += choose_messages(
-            ranked, values, talk, shown, parameters, limit, found.scale, posted.is_found
+            ranked, values, talk, shown, parameters, least, found.scale, posted.is_found
         )
     texts = {hit.candidate.id: hit.candidate.text for hit in found.ranked} | {
         each.id: each.content for each in recent_talk

@@ -245,6 +245,19 @@ def test_the_scale_of_messages_is_set_by_those_that_have_to_do_with_the_question
     assert lines(found, "exchanges") == ["Ann: the boiler is old"]
 
 
+def test_a_question_in_another_language_than_the_chat_s_sets_no_scale_by_the_names_that_both_have() -> None:
+    hits = [hit(1, "Midori is late again", 3.0), hit(10, "the headlamp lay under the green tent", 0.4)]
+    question = "wo lag denn eigentlich die Stirnlampe von Midori?"
+    found = assembled(question, hits, memories=[memory(1, "Ann likes tea.", 2.0)], neighbours=0)
+    assert lines(found, "exchanges") == [
+        "Ann: Midori is late again",
+        "Ann: the headlamp lay under the green tent",
+    ]
+    assert lines(found, "memories") == []
+    same = assembled("where was the headlamp of Midori?", hits, neighbours=0)
+    assert lines(same, "exchanges") == ["Ann: Midori is late again"]
+
+
 # Summaries
 
 
