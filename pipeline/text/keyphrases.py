@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from itertools import chain
 
 from pipeline.text.calendars import month_names
@@ -50,12 +51,16 @@ class _Phrase:
     # two of its neighbours on either side: if there is only one, the phrase is a part of a longer one
     before: set[Hashable] = field(default_factory=set)
     after: set[Hashable] = field(default_factory=set)
-    forms: Counter[str] = field(default_factory=Counter)
+    # the words as they are written, and how often
+    written: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
-    @property
+    @cached_property
     def form(self) -> str:
         """Return the phrase as it is mostly written; in capitals only if it is never written otherwise."""
-        forms = {form: times for form, times in self.forms.items() if not form.isupper()} or self.forms
+        all_forms = Counter[str]()
+        for found, times in self.written.items():
+            all_forms[_written(found)] += times
+        forms = {form: times for form, times in all_forms.items() if not form.isupper()} or all_forms
         return max(forms, key=lambda form: (forms[form], form.islower(), form))
 
 
@@ -70,7 +75,7 @@ def keyphrases(
     """
     said = [_clauses(text) for text in texts]
     silent = {stem(part) for name in speakers for part in words(name)}
-    content = {stem(word) for word in chain(*chain(*said)) if is_content(word, language)} - silent
+    content = {stem(word) for word in set(chain(*chain(*said))) if is_content(word, language)} - silent
     found = _phrases(said, [_clauses(text) for text in earlier], content, language)
     # how often any word is said as a noun: never in a language without articles and capitals
     usual = sum(each.nouns for each in found.values()) / max(sum(each.times for each in found.values()), 1)
@@ -105,13 +110,15 @@ def _phrases(
     """Find the phrases of these terms in the messages of a conversation, and in earlier ones."""
     stop, numbers = stop_words(language), cues_of(language).number.whole
     found: dict[Terms, _Phrase] = {}
+    # each word is read once: most are said many times
+    term_of, low_of = cache(stem), cache(plain)
     for message, clauses in enumerate(chain(said, earlier)):
         is_inside = message < len(said)
         for clause in clauses:
-            terms = [term if (term := stem(word)) in content else "" for word in clause]
+            terms = [term if (term := term_of(word)) in content else "" for word in clause]
             if not any(terms):
                 continue
-            low = list(map(plain, clause))
+            low = list(map(low_of, clause))
             for start, end in _runs(terms):
                 gram = tuple(terms[start:end])
                 if not is_inside and gram not in found:
@@ -133,7 +140,7 @@ def _phrases(
                     phrase.before.add((not is_first and terms[start - 1]) or phrase.times)
                 if len(phrase.after) < 2:
                     phrase.after.add((not is_last and terms[end]) or phrase.times)
-                phrase.forms[_written(clause[start:end])] += 1
+                phrase.written[tuple(clause[start:end])] += 1
     return found
 
 

@@ -5,9 +5,9 @@ import re
 import httpx
 from jsonschema import Draft202012Validator
 
-from pipeline.recall.ask.profiles import PURPOSES
 from schemas.context import Context
 from schemas.messages import MessageIn
+from schemas.profiles import PURPOSES
 from schemas.search import SearchQuery
 from tests.api.conftest import CHAT
 

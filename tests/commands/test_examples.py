@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from ops import cli
-from pipeline.recall.ask.profiles import PURPOSES
+from schemas.profiles import PURPOSES
 
 
 def _all(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from ops import exit_codes
-from pipeline.recall.ask.profiles import PROFILES, PURPOSES, Parameters
+from pipeline.recall.ask.profiles import PROFILES, Parameters
 from pipeline.recall.ask.weights import Weights
 from pipeline.recall.choose import known, recent, summaries, talk, worth
 from pipeline.recall.find import arms, candidates
@@ -26,6 +26,7 @@ from schemas.messages import (
     MessageIn,
 )
 from schemas.payloads import ContextParameters, ContextQuery
+from schemas.profiles import PURPOSES
 from schemas.search import SearchMode, SearchQuery
 from tests.guide.pages import README, page
 

@@ -175,7 +175,7 @@ def test_questions_edits_and_deletions_under_the_former_id_are_of_the_new_one(
     found = build_context(remembered, TENANT, asked, embedder=DeterministicEmbedder(), settings=settings)
     assert "E44" in found.text
     assert rows(remembered, "SELECT chat_id FROM query_log") == [(NEW.chat_id,)]
-    hits = search.search(
+    hits = search(
         remembered,
         TENANT,
         SearchQuery(chat_id=OLD.chat_id, query="E44", mode="exact"),

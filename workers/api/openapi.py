@@ -13,9 +13,9 @@ from pydantic.json_schema import models_json_schema
 from starlette.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 
-from pipeline.recall.ask.profiles import PURPOSES
 from schemas.documents import MAX_DOCUMENT_BYTES
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
+from schemas.profiles import PURPOSES
 from workers.api.bodies import MAX_BODY_BYTES
 from workers.api.errors import Problem
 

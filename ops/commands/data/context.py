@@ -13,10 +13,10 @@ from ops.console import questions, rendering
 from ops.console.backend import backend
 from ops.console.command import Call, command
 from ops.console.options import AlsoOption, ChatOption, HydeOption, LocalOption, SessionKeyOption
-from pipeline.recall.ask.profiles import PURPOSES
 from schemas.context import Context, Dropped, Explanation
 from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
+from schemas.profiles import PURPOSES
 
 app = typer.Typer(rich_markup_mode="markdown")
 
