@@ -140,7 +140,7 @@ def _scored(
             chat_title="" if place is None or place == here else titles.get(place, place),
         )
         for row, weight in newest_first
-        # a session's memories are its history, similar or not; `memory_block.choose` decides on those of the asker
+        # a session's memories are its history, similar or not; `choose.known` decides on those of the asker
         # and of an agent's character
         if row.similarity > 0 or row.scope in {"session", "user"} or row.type == "persona" or row.id in linked
         for factors in [{"similarity": max(weight * row.similarity, 0.0), **worth(row, now)}]
