@@ -12,7 +12,7 @@ _until = 0.0
 
 
 def begin(seconds: float) -> bool:
-    """Tell whether one may be retried now; no other may for so many seconds in this process, unless `end` is called."""
+    """Tell whether one may be retried now; then no other may in this process for `seconds`, or until `end`."""
     global _until
     with _lock:
         may = monotonic() >= _until

@@ -1,4 +1,4 @@
-"""Gather everything that may be shown for a query, ranked."""
+"""Find and rank everything that may be shown for a question."""
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace

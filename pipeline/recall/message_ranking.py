@@ -1,4 +1,4 @@
-"""Rank the messages of a scope for a search, and list ranked messages in answers and explanations."""
+"""Rank the messages of a scope, and keep those that a filter lets through."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

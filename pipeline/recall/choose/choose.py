@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from pipeline.recall.ask.ask import Ask
 from pipeline.recall.ask.followup import JUST_NOW
-from pipeline.recall.choose import known, recent, worth
-from pipeline.recall.choose import summaries as sessions
+from pipeline.recall.choose import known, recent, summaries, worth
 from pipeline.recall.choose.line import Frame, Line
 from pipeline.recall.choose.posted_question import PostedQuestion
 from pipeline.recall.choose.talk import Talk, choose_messages
@@ -77,12 +76,12 @@ def choose(
     messages = {int(line.id): texts[int(line.id)] for line in offered if isinstance(line, Line)}
     session_of = {hit.candidate.id: hit.candidate.session for hit in found.ranked}
     opened = {session_of[message] for message in messages if message in session_of}
-    offered += sessions.weeks(found.weeks, parameters, wording)
-    offered += sessions.of_time(found.overview, parameters, zone, wording)
+    offered += summaries.weeks(found.weeks, parameters, wording)
+    offered += summaries.of_time(found.overview, parameters, zone, wording)
     if not found.fell_back:
         fitting = {each.id for each in found.narrowing.chosen} if found.narrowing else set[int]()
-        offered += sessions.choose(found.sessions, fitting, opened, parameters, zone, wording)
-        offered += sessions.related(found.sessions, opened, parameters, zone, wording)
+        offered += summaries.choose(found.sessions, fitting, opened, parameters, zone, wording)
+        offered += summaries.related(found.sessions, opened, parameters, zone, wording)
 
     wordings = [Wanted.of(each, language) for each in (prepared.question.content, *query.queries)]
     writer = known.Writer(request.prelude.asker, now, zone, wording, asked, count)

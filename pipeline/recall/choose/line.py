@@ -12,7 +12,7 @@ class Line(NamedTuple):
     """One line that a context may show."""
 
     block: BlockKind
-    # what it becomes as an item: see `ContextItem`
+    # of the item that it becomes, as are the last four: see `ContextItem`
     kind: ItemKind
     id: str
     reason: str
@@ -20,9 +20,9 @@ class Line(NamedTuple):
     worth: float
     # the place in the block, which is that of time
     place: tuple[object, ...]
-    # the text within so many tokens
+    # writes its text within a number of tokens
     write: Callable[[int], str]
-    # its part of the budget is one in so many, and not fewer tokens than these
+    # it may take one in `shares` of the budget, and is never cut below `least` tokens
     shares: int = 1
     least: int = 0
     # lines of one group, next to each other, are under one heading
