@@ -36,7 +36,7 @@ from schemas.messages import MessageIn
 from schemas.settings import Settings
 
 # the first example may read the files of a language, and the machine may be busy
-hypothesis_settings.register_profile("any machine", deadline=None)
+hypothesis_settings.register_profile("any machine", deadline=None, max_examples=40)
 hypothesis_settings.load_profile("any machine")
 
 CHECKOUT = Path(__file__).parents[1]
