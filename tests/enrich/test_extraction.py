@@ -32,13 +32,8 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "words that never recur": lambda n: (
         f"{word(5 * n)} {word(5 * n + 1)} {word(5 * n + 2)} {word(5 * n + 3)}. "
     ),
-    "words that recur in pairs": lambda n: (
-        f"{word(n // 2 % 997)} {word((n // 2 + 1) % 997)} да {word(n // 2 % 997)}. "
-    ),
     "names": lambda n: f"и {word(2 * n).title()} {word(2 * n + 1).title()} и ",
-    "questions": lambda n: f"где {word(2 * n)} {word(2 * n + 1)}? ",
     "requests": lambda n: f"запомни, что {word(2 * n)} {word(2 * n + 1)}. ",
-    "decisions": lambda n: f"решено: {word(2 * n)} {word(2 * n + 1)}. ",
     "Chinese without an end": lambda n: chr(0x4E00 + 31 * n % 20000) + chr(0x4E00 + 17 * n % 20000),
 }
 
