@@ -19,8 +19,8 @@ from schemas.sessions import Message
 from tests.text.builders import message
 from tests.text.growth import MOST_TIMES, times_as_long
 
-# A message is 200 characters, so that these are sessions of 25 and of 100.
-TIMES = 10
+# A message is 200 characters, so that these are sessions of 15 and of 60.
+TIMES = 6
 
 
 def word(number: int) -> str:
