@@ -100,7 +100,7 @@ def next_release(owner_url: str, folder: Path, upgrade: str, downgrade: str = "p
 LONGEST = (
     "tests/processes/",
     "tests/text/test_growth.py",
-    "tests/memories/test_a_thousand_turns.py",
+    "tests/ingest/test_chat_moves.py",
     "tests/dev/eval/test_chats.py",
     "tests/local/embedded/test_postgres.py",
     "tests/chaos/",

@@ -427,7 +427,7 @@ def test_everything_else_goes_on_while_chats_are_merged(
         for shift, chat in enumerate((OLD, NEW))
     }
     for chat in (OLD, NEW):
-        accept(database, chat, *said[chat.chat_id][:50])
+        accept(database, chat, *said[chat.chat_id][:56])
     place_all(database, rules, policy)
     chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
     over = threading.Event()
@@ -450,7 +450,7 @@ def test_everything_else_goes_on_while_chats_are_merged(
         patch.setattr(chat_moves, "MESSAGES_AT_ONCE", 15)
         working = [pool.submit(go_on, kind) for kind in handlers]
         try:
-            for n in range(50, 60):
+            for n in range(56, 60):
                 for chat in (OLD, NEW):
                     accept(database, chat, said[chat.chat_id][n], said[chat.chat_id][n - 20])
                     persistently(
@@ -473,12 +473,12 @@ def test_everything_else_goes_on_while_chats_are_merged(
             connection.execute(text("UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL"))
         finish(database, rules, policy)
         work(database, rules, policy)
-    gone = {str(n) for n in range(25, 35)}
+    gone = {str(n) for n in range(31, 35)}
     left = [m for some in said.values() for m in some if m.external_id not in gone]
     found = rows(database, "SELECT chat_id, count(*) FROM messages GROUP BY chat_id")
     assert found == [(NEW.chat_id, len(left))]
     assert rows(database, "SELECT count(*) FROM message_vectors") == [(len(left),)]
-    assert rows(database, "SELECT count(*) FROM messages WHERE content LIKE 'edited%'") == [(20,)]
+    assert rows(database, "SELECT count(*) FROM messages WHERE content LIKE 'edited%'") == [(8,)]
     unique = [m.model_copy(update={"external_id": f"{n}"}) for n, m in enumerate(left)]
     assert [row[1:4] for row in stored(database, NEW.chat_id)] == [
         row[1:4] for row in expected(unique, rules)
