@@ -86,6 +86,7 @@ def test_it_is_off_unless_named() -> None:
     assert make_reranker("") is None
 
 
+@pytest.mark.model
 def test_a_model_in_a_folder_answers_from_0_to_1_and_a_broken_one_is_unavailable(tmp_path: Path) -> None:
     """A tiny model of random weights: what it says is no use, but the way to it is the real one."""
     pytest.importorskip("sentence_transformers")
