@@ -245,6 +245,7 @@ def test_a_key_is_sent_to_openai_only_and_a_key_alone_chooses_nothing(server: Em
 
 
 @pytest.mark.parametrize("name", ["deterministic", "sentence-transformers"])
+@pytest.mark.model
 def test_local_models_have_prefixes_by_settings_too(name: str) -> None:
     chosen = Settings(
         _env_file=None,
@@ -264,6 +265,7 @@ def test_local_models_have_prefixes_by_settings_too(name: str) -> None:
         assert made == pytest.approx(wanted, abs=0.01)
 
 
+@pytest.mark.model
 def test_a_local_models_pooling_is_a_setting_and_makes_another_space() -> None:
     plain = Settings(_env_file=None, embedding_provider="sentence-transformers")
     chosen = make_embedder(plain.model_copy(update={"embedding_pooling": "cls"}))
