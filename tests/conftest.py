@@ -36,7 +36,7 @@ from schemas.messages import MessageIn
 from schemas.settings import Settings
 
 # the first example may read the files of a language, and the machine may be busy
-hypothesis_settings.register_profile("any machine", deadline=None)
+hypothesis_settings.register_profile("any machine", deadline=None, max_examples=40)
 hypothesis_settings.load_profile("any machine")
 
 CHECKOUT = Path(__file__).parents[1]
@@ -100,10 +100,11 @@ def next_release(owner_url: str, folder: Path, upgrade: str, downgrade: str = "p
 LONGEST = (
     "tests/processes/",
     "tests/text/test_growth.py",
-    "tests/memories/test_a_thousand_turns.py",
+    "tests/ingest/test_chat_moves.py",
     "tests/dev/eval/test_chats.py",
     "tests/local/embedded/test_postgres.py",
     "tests/chaos/",
+    "tests/clients/",
     "tests/ops/test_up.py",
     "tests/partitioned/test_moving.py",
     "tests/hostile/",
@@ -116,9 +117,34 @@ def _place(name: str) -> int:
     return next((place for place, begins in enumerate(LONGEST) if name.startswith(begins)), len(LONGEST))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest."""
+# With `--fast`, stories that ask for one of these fixtures or marks, or are in one of these folders, are left out.
+SERVERS = {"postgres", "redis"}
+SLOW = {"model", "no_cover"}
+PROGRAMS = ("chaos", "deployment", "dev", "local", "ops", "partitioned", "processes")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer `--fast`."""
+    parser.addoption("--fast", action="store_true", help="only stories without servers, programs and models")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with what takes longest; leave that out if only what is fast is wanted."""
     items.sort(key=lambda item: _place(item.nodeid))
+    if config.getoption("fast"):
+        left_out = [item for item in items if not _is_fast(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _is_fast(item)]
+
+
+def _is_fast(item: pytest.Item) -> bool:
+    fixtures = set(getattr(item, "fixturenames", ()))
+    marks = {mark.name for mark in item.iter_markers()}
+    return (
+        not fixtures & SERVERS
+        and not marks & SLOW
+        and item.path.parts[len(CHECKOUT.parts) + 1] not in PROGRAMS
+    )
 
 
 class Scheduling(LoadFileScheduling):

@@ -22,8 +22,7 @@ def sizes_stored(database: Database, chat: str) -> list[int]:
         return list(connection.scalars(statement, {"chat": chat}))
 
 
-@pytest.mark.parametrize("size", [MEGABYTE // 5, MEGABYTE, 7 * MEGABYTE])
-@pytest.mark.parametrize("script", ["cyrillic", "chinese", "emoji"])
+@pytest.mark.parametrize(("script", "size"), [("cyrillic", MEGABYTE // 5), ("emoji", 2 * MEGABYTE)])
 def test_a_batch_of_any_script_and_size_is_accepted(
     client: httpx.Client, database: Database, script: str, size: int
 ) -> None:
@@ -33,14 +32,13 @@ def test_a_batch_of_any_script_and_size_is_accepted(
     assert sizes_stored(database, "test:house") == [len(each["content"].encode()) for each in messages]
 
 
-@pytest.mark.parametrize("script", ["cyrillic", "chinese", "emoji", "devanagari"])
 def test_batches_that_come_at_once_are_all_accepted_and_hold_up_nobody(
-    client: httpx.Client, database: Database, script: str
+    client: httpx.Client, database: Database
 ) -> None:
-    messages = batch(script, MEGABYTE // 4)
+    messages = batch("devanagari", MEGABYTE // 4)
 
     def send(number: int) -> int:
-        return client.post("/v1/messages", json=body(*messages, chat=f"test:{script}-{number}")).status_code
+        return client.post("/v1/messages", json=body(*messages, chat=f"test:{number}")).status_code
 
     with ThreadPoolExecutor(AT_ONCE) as senders:
         answers = [senders.submit(send, number) for number in range(AT_ONCE)]
@@ -48,4 +46,4 @@ def test_batches_that_come_at_once_are_all_accepted_and_hold_up_nobody(
         assert (small.status_code, client.get("/readyz").status_code) == (202, 200)
         assert [answer.result() for answer in answers] == [202] * AT_ONCE
     for number in range(AT_ONCE):
-        assert len(sizes_stored(database, f"test:{script}-{number}")) == len(messages)
+        assert len(sizes_stored(database, f"test:{number}")) == len(messages)

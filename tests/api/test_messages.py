@@ -111,14 +111,6 @@ def test_the_request_id_goes_with_the_hint_and_stands_on_the_work(
     assert sent["headers"]["request_id"] == "bot-7/41"
 
 
-def test_each_hint_carries_the_id_of_the_request_that_asked_for_it(
-    client: httpx.Client, hints: redis_client.Redis
-) -> None:
-    for n in range(3):
-        client.post("/v1/messages", json=body(said(n)), headers={"X-Request-ID": f"request-{n}"})
-        assert hint(hints)["headers"]["request_id"] == f"request-{n}"
-
-
 def test_a_flood_of_requests_is_ten_hints_a_second_and_the_last_one_is_not_lost(
     client: httpx.Client, hints: redis_client.Redis
 ) -> None:

@@ -4,12 +4,10 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psycopg
 import pytest
-import redis as redis_client
 from pydantic import SecretStr
 from sqlalchemy import text
 
@@ -18,14 +16,12 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.ingest import place
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.operations import lookup
 from pipeline.store.database import Database
 from pipeline.store.transactions import persistently
 from schemas.errors import DatabaseUnavailable, Retryable
-from schemas.listing import ChatSummary
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
-from tests.conftest import REFUSALS, TENANT, refusing
+from tests.conftest import TENANT, refusing
 from workers.api.errors import as_problem
 from workers.api.wake_ups import Waker
 from workers.app import make_app
@@ -140,7 +136,8 @@ def test_a_redis_that_does_not_let_us_in_is_told(serve: Serve, settings: Setting
     assert answer.json() == {"status": "not ready", "postgres": "ok", "redis": "misconfigured"}
 
 
-@pytest.mark.parametrize("how", REFUSALS)
+# `backscroll doctor` tells the others of `REFUSALS` apart
+@pytest.mark.parametrize("how", ["a replica", "no scripts"])
 def test_a_redis_that_answers_and_refuses_is_told_and_messages_are_accepted(
     client: httpx.Client, redis: EmbeddedRedis, how: str
 ) -> None:
@@ -148,23 +145,10 @@ def test_a_redis_that_answers_and_refuses_is_told_and_messages_are_accepted(
         time.sleep(1.1)
         told = client.get("/readyz")
         assert client.post("/v1/messages", json=body(said(1, "Привет 👋"))).status_code == 202
-    state = "read_only" if how in {"a replica", "full"} else "misconfigured"
+    state = "read_only" if how == "a replica" else "misconfigured"
     assert (told.status_code, told.json()) == (503, {"status": "not ready", "postgres": "ok", "redis": state})
     time.sleep(1.1)
     assert client.get("/readyz").status_code == 200
-
-
-def test_redis_is_written_to_once_a_second_however_often_somebody_asks(
-    client: httpx.Client, redis: EmbeddedRedis
-) -> None:
-    def written() -> int:
-        with redis_client.Redis.from_url(redis.url) as broker:
-            return int(broker.info("commandstats").get("cmdstat_lpush", {}).get("calls", 0))
-
-    before, began = written(), time.monotonic()
-    for _ in range(100):
-        client.get("/readyz")
-    assert written() - before <= 1 + time.monotonic() - began
 
 
 def test_a_postgres_that_takes_no_writes_is_not_ready(
@@ -225,14 +209,6 @@ def test_a_database_at_another_migration_is_told(
     refused = client.post("/v1/messages", json=body())
     assert "Retry-After" in refused.headers
     assert "not those that this version needs" in problem_of(refused, 503)["detail"]
-
-
-def test_a_login_that_walls_do_not_hold_is_refused(
-    serve: Serve, settings: Settings, postgres: EmbeddedPostgres, database_name: str
-) -> None:
-    superuser = SecretStr(postgres.superuser_dsn(database_name))
-    with pytest.raises(AssertionError, match="did not start"):
-        serve(settings.model_copy(update={"database_url": superuser}))
 
 
 def test_a_defect_tells_the_sender_an_id_and_nothing_else(
@@ -327,22 +303,3 @@ def test_a_large_request_that_ends_midway_goes_on_where_it_ended(
         assert connection.execute(text("SELECT count(*) FROM arrivals")).scalar_one() == 1001
         counted = connection.execute(text("SELECT sum(value) FROM daily_counters")).scalar_one()
     assert counted == 1001
-
-
-def test_an_endpoint_is_run_again_when_its_transaction_was_ended_and_not_in_an_outage(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client.post("/v1/messages", json=body())
-    whole, errors = lookup.chat_summary, [Retryable("a deadlock"), Retryable("another one")]
-
-    def ended_twice(*given: Any) -> ChatSummary:
-        if errors:
-            raise errors.pop()
-        return whole(*given)
-
-    monkeypatch.setattr(lookup, "chat_summary", ended_twice)
-    assert client.get(f"/v1/chats/{CHAT}").json()["chat_id"] == CHAT
-    # Given an outage, which the sender has to wait for, then it is told at once
-    errors[:] = [Retryable("not reached"), DatabaseUnavailable("away")]
-    assert problem_of(client.get(f"/v1/chats/{CHAT}"), 503)["type"].endswith("unavailable")
-    assert len(errors) == 1

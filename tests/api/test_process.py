@@ -98,20 +98,10 @@ def test_it_loads_its_model_logs_requests_without_their_bodies_and_ends_cleanly(
         assert secret not in log.read_text()
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"BACKSCROLL_API_KEY": ""}, "BACKSCROLL_API_KEY is not set"),
-        ({"BACKSCROLL_DATABASE_URL": "mysql://x"}, "postgresql://"),
-    ],
-)
-def test_wrong_settings_end_it_with_one_clear_line(
-    settings: Settings, log: Path, change: dict[str, str], told: str, processes: int
-) -> None:
-    process = start(free_port(), environment(settings, **change), log, processes)
+def test_wrong_settings_end_it_with_one_clear_line(settings: Settings, log: Path) -> None:
+    process = start(free_port(), environment(settings, BACKSCROLL_API_KEY=""), log, processes=2)
     assert process.wait(timeout=300) == 1
-    assert told in log.read_text()
+    assert "BACKSCROLL_API_KEY is not set" in log.read_text()
     assert "Traceback" not in log.read_text()
 
 

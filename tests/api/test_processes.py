@@ -93,12 +93,12 @@ def served(settings: Settings, tmp_path: Path) -> Iterator[Served]:
         process.wait()
 
 
-def test_each_process_serves_while_the_other_is_busy(served: Served) -> None:
+def test_each_process_serves_and_one_that_is_killed_is_replaced_and_all_finish_what_they_are_doing(
+    served: Served, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    # Given two, of which each serves while the other is busy
     assert len(served.children()) == 2
     assert served.each_answers()
-
-
-def test_one_that_is_killed_is_replaced(served: Served) -> None:
     # When one dies
     dead, left = served.children()
     dead.kill()
@@ -107,12 +107,7 @@ def test_one_that_is_killed_is_replaced(served: Served) -> None:
     until(lambda: served.started() == 3, "another has started")
     assert {child.pid for child in served.children()} > {left.pid}
     assert len(served.children()) == 2
-    assert served.each_answers()
-
-
-def test_term_ends_all_when_what_they_are_doing_is_done(
-    served: Served, postgres: EmbeddedPostgres, database_name: str
-) -> None:
+    # and all end when what they are doing is done
     key = {"Authorization": "Bearer test-key"}
     family = served.children()
     url = f"http://127.0.0.1:{served.port}/v1/messages"

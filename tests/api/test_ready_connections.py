@@ -1,10 +1,8 @@
 """Small messages are accepted in the event loop; nothing that befalls one of them reaches another."""
 
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import httpx
 import psycopg
@@ -12,7 +10,6 @@ import pytest
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.database import Database
-from pipeline.store.trips import Statement
 from tests.api.conftest import CHAT, body, said
 from tests.api.test_messages import stored
 
@@ -48,20 +45,6 @@ def rival(
         connection.rollback()
 
 
-@pytest.fixture
-def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The threads that stored messages."""
-    ran: list[str] = []
-    one_trip = Database.one_trip
-
-    def noted(database: Database, statements: Sequence[Statement]) -> Any:
-        ran.append(threading.current_thread().name)
-        return one_trip(database, statements)
-
-    monkeypatch.setattr(Database, "one_trip", noted)
-    return ran
-
-
 def end_connections(observer: psycopg.Connection, condition: str) -> int:
     """End connections of the HTTP API; return how many."""
     ended = observer.execute(
@@ -77,21 +60,8 @@ def wait_for_a_lock(observer: psycopg.Connection) -> None:
         time.sleep(0.01)
 
 
-def test_a_small_message_to_a_known_chat_needs_no_thread(
-    ready: httpx.Client, threads: list[str], database: Database
-) -> None:
-    answers = [ready.post("/v1/messages", json=body(said(number))) for number in range(10, 30)]
-    assert [answer.json()["accepted"] for answer in answers] == [1] * 20
-    # but for one in a second, which counts the backlog
-    assert len(threads) <= 3
-    again = ready.post("/v1/messages", json=body(said(10), said(99))).json()
-    assert (again["accepted"], again["duplicates"]) == (1, 1)
-    assert len(stored(database)) == 25
-
-
 def test_a_message_that_waits_for_its_chat_holds_up_no_other(
     ready: httpx.Client,
-    threads: list[str],
     observer: psycopg.Connection,
     postgres: EmbeddedPostgres,
     database_name: str,

@@ -84,7 +84,6 @@ REFUSALS: dict[str, tuple[int, dict[str, str], str]] = {
 }
 """Faults that have a status, headers and a reason."""
 SLOW, HANGS, DRIPS, DRIPS_HEADERS, CLOSES = "slow", "hangs", "drips", "drips headers", "closes"
-LATE = (SLOW, HANGS, DRIPS, DRIPS_HEADERS)
 
 
 @contextmanager

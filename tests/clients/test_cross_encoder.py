@@ -58,12 +58,18 @@ def test_what_it_prefers_comes_first_and_the_explanation_shows_by_how_much(
     assert sum(found.messages[0].components.values()) == pytest.approx(found.messages[0].score, abs=1e-4)
 
 
+class Away:
+    """A cross-encoder whose model is not there."""
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        raise ProviderUnavailable("The reranker is not there.")
+
+
 def test_without_its_answer_the_ranking_stays_and_the_context_says_so(
-    database: Database, settings: Settings, tmp_path: Path
+    database: Database, settings: Settings
 ) -> None:
     plain = ask(database, settings, None)
-    pytest.importorskip("sentence_transformers")
-    without = ask(database, settings, CrossEncoderReranker(str(tmp_path)))
+    without = ask(database, settings, Away())
     assert without.blocks[:-1] == plain.blocks[:-1]
     assert without.degraded[0].startswith("reranker: The reranker ")
 
@@ -80,6 +86,7 @@ def test_it_is_off_unless_named() -> None:
     assert make_reranker("") is None
 
 
+@pytest.mark.model
 def test_a_model_in_a_folder_answers_from_0_to_1_and_a_broken_one_is_unavailable(tmp_path: Path) -> None:
     """A tiny model of random weights: what it says is no use, but the way to it is the real one."""
     pytest.importorskip("sentence_transformers")

@@ -15,8 +15,8 @@ from schemas.settings import Settings
 from tests.clients.embedding_server import (
     CLOSES,
     DIMENSIONS,
+    DRIPS,
     HANGS,
-    LATE,
     POISON,
     REFUSALS,
     RUBBISH,
@@ -180,15 +180,14 @@ def test_a_server_that_is_not_there_is_unavailable(provider: str) -> None:
         client.embed_documents(["hello"])
 
 
-@pytest.mark.parametrize("fault", LATE)
 def test_the_time_limit_is_for_the_whole_request_even_if_bytes_keep_coming(
-    server: EmbeddingServer, provider: str, fault: str
+    server: EmbeddingServer, provider: str
 ) -> None:
-    client = embedder(provider, server, embedding_dimensions=DIMENSIONS, embedding_timeout_seconds=1.5)
+    client = embedder(provider, server, embedding_dimensions=DIMENSIONS, embedding_timeout_seconds=1)
     client.embed_documents(["connected"])
-    server.fault = fault
+    server.fault = DRIPS
     began = monotonic()
-    with pytest.raises(ProviderUnavailable, match=r"did not answer within 1\.5 s"):
+    with pytest.raises(ProviderUnavailable, match=r"did not answer within 1 s"):
         client.embed_documents(["hello"])
     # what drips would take a minute
     assert monotonic() - began < 4.5
@@ -198,7 +197,7 @@ def test_a_server_that_is_too_slow_for_a_batch_is_asked_for_fewer_texts_at_once(
     server: EmbeddingServer, provider: str
 ) -> None:
     # Given a server that is slow only for what is in a large batch
-    client = embedder(provider, server, embedding_dimensions=DIMENSIONS, embedding_timeout_seconds=2)
+    client = embedder(provider, server, embedding_dimensions=DIMENSIONS, embedding_timeout_seconds=1)
     server.fault, server.word = HANGS, "number 5"
     texts = [f"message number {n}" for n in range(4)]
     assert len(client.embed_documents([*texts])) == 4
@@ -246,6 +245,7 @@ def test_a_key_is_sent_to_openai_only_and_a_key_alone_chooses_nothing(server: Em
 
 
 @pytest.mark.parametrize("name", ["deterministic", "sentence-transformers"])
+@pytest.mark.model
 def test_local_models_have_prefixes_by_settings_too(name: str) -> None:
     chosen = Settings(
         _env_file=None,
@@ -265,6 +265,7 @@ def test_local_models_have_prefixes_by_settings_too(name: str) -> None:
         assert made == pytest.approx(wanted, abs=0.01)
 
 
+@pytest.mark.model
 def test_a_local_models_pooling_is_a_setting_and_makes_another_space() -> None:
     plain = Settings(_env_file=None, embedding_provider="sentence-transformers")
     chosen = make_embedder(plain.model_copy(update={"embedding_pooling": "cls"}))

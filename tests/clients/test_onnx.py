@@ -16,7 +16,7 @@ from ops.dev.eval.samples import samples
 from pipeline.clients import onnx_folder
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.onnx import BATCH_PIECES, OnnxEmbedder, _batches, is_installed
-from pipeline.clients.onnx_bundled import ENGLISH, MODELS, MULTILINGUAL, Bundled
+from pipeline.clients.onnx_bundled import ENGLISH, MULTILINGUAL
 from pipeline.clients.onnx_folder import DESCRIPTION, GRAPH, TOKENIZER, WEIGHTS, About
 from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.settings import Settings
@@ -129,10 +129,8 @@ def test_it_brings_neither_torch_nor_the_package_that_made_the_graph(tmp_path: P
     assert (done.stdout, done.stderr) == ("set()\n", "")
 
 
-@pytest.mark.parametrize(
-    "bundled", [each for each in MODELS.values() if each.source()], ids=lambda each: each.model
-)
-def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path, bundled: Bundled) -> None:
+def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path) -> None:
+    bundled = ENGLISH
     code = (
         "import sys; from pipeline.clients.onnx import OnnxEmbedder as E;"
         "print(E(sys.argv[1]).embed_query('ein Kessel')[:3])"
@@ -142,11 +140,11 @@ def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path, bun
         subprocess.Popen(
             [sys.executable, "-c", code, bundled.model], env=env, stdout=subprocess.PIPE, text=True
         )
-        for _ in range(3)
+        for _ in range(2)
     ]
     answers = {process.communicate(timeout=300)[0] for process in started}
 
-    assert [process.returncode for process in started] == [0, 0, 0]
+    assert [process.returncode for process in started] == [0, 0]
     assert len(answers) == 1
     made = tmp_path / "backscroll" / f"{bundled.model}-{bundled.version}"
     assert onnx_folder.is_whole(made)
@@ -154,7 +152,7 @@ def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path, bun
     assert (made / WEIGHTS).stat().st_size < 75_000_000
 
 
-@pytest.mark.parametrize("name", [GRAPH, WEIGHTS, DESCRIPTION, TOKENIZER])
+@pytest.mark.parametrize("name", [GRAPH, DESCRIPTION])
 def test_a_broken_file_in_the_cache_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -100,25 +100,10 @@ CHAT_REFUSALS: dict[str, tuple[Callable[[Request], bool], Reply, set[str]]] = {
         ),
         {"json_schema"},
     ),
-    "Gemini, its own names": (
-        has_form("json_schema"),
-        says(400, [{"error": {"message": "Unknown name at 'generation_config.response_schema'"}}]),
-        {"json_schema"},
-    ),
-    "Groq, with a blank": (
-        ANY_FORM,
-        says(400, {"error": {"message": "only these response formats are known here: [text]"}}),
-        {"json_schema", "json_object"},
-    ),
     "a page": (
         ANY_FORM,
         says(400, b"<html><body><h1>400</h1><p>JSON mode is not enabled for this model</p></body></html>"),
         {"json_schema", "json_object"},
-    ),
-    "ChatGPT's backend": (
-        has("temperature"),
-        says(400, {"detail": "Unsupported parameter: temperature"}),
-        {"temperature"},
     ),
     "Moonshot, in one line": (
         has("temperature"),
@@ -147,17 +132,6 @@ CHAT_REFUSALS: dict[str, tuple[Callable[[Request], bool], Reply, set[str]]] = {
         {"max_tokens"},
     ),
     "a gateway, in Chinese": (has_system, says(400, {"msg": "该模型不支持系统角色"}), {"plain"}),
-    "a gateway, in Russian": (has("temperature"), says(422, {"ошибка": "неверный запрос"}), {"plain"}),
-    "one-api, of another server": (
-        ANY_FORM,
-        says(400, {"error": {"message": "bad response status"}}),
-        {"plain"},
-    ),
-    "OpenRouter, nobody": (
-        ANY_FORM,
-        says(404, {"error": {"message": "No provider handles the requested parameters", "code": 404}}),
-        {"plain"},
-    ),
     "OpenRouter, within a success": (
         ANY_FORM,
         says(200, {"error": {"message": "response_format is not for this provider", "code": 400}}),
@@ -196,7 +170,6 @@ def test_what_a_chat_model_refuses_is_left_out_by_all_of_the_process_and_logged_
     "words",
     [
         "temperature max_tokens response_format: the role system is unknown",
-        "不接受此请求",
         "max_tokens is too large: this model's maximum context length is 4096",
     ],
 )
@@ -211,14 +184,13 @@ def test_an_endpoint_that_refuses_everything_is_asked_a_bounded_number_of_times(
     assert len(server.requests) <= 8
 
 
-@pytest.mark.parametrize("status", [200, 400, 401, 403, 429, 500])
 @pytest.mark.parametrize(
-    "shape",
+    ("status", "shape"),
     [
-        lambda key: {"error": {"message": f"Ключ {key} не подходит", "code": 400}},
-        lambda key: {"detail": [{"msg": f"Authorization: Bearer {key}"}], "error": "密钥"},
-        lambda key: [{"error": f"who is {key[:12]}****?"}],
-        lambda key: f"<p>key={key}</p>".encode(),
+        (400, lambda key: {"error": {"message": f"Ключ {key} не подходит", "code": 400}}),
+        (401, lambda key: {"detail": [{"msg": f"Authorization: Bearer {key}"}], "error": "密钥"}),
+        (200, lambda key: [{"error": f"who is {key[:12]}****?"}]),
+        (500, lambda key: f"<p>key={key}</p>".encode()),
     ],
     ids=["object", "header", "masked", "page"],
 )
@@ -321,8 +293,7 @@ def test_a_server_without_base64_is_asked_for_numbers(
     assert len(server.requests) == asked + 1
 
 
-@pytest.mark.parametrize("provider", ["openai", "ollama"])
-@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize(("provider", "status"), [("openai", 200), ("ollama", 500)])
 def test_an_answer_without_end_is_not_read_whole(provider: str, status: int) -> None:
     sent = 0
 

@@ -1,9 +1,5 @@
-"""compose.yaml is valid, confined, without default passwords, and names nothing that is not there.
+"""compose.yaml is valid, confined, without default passwords, and names nothing that is not there."""
 
-`compose-spec.json` beside this is the Compose Specification's own schema (Apache-2.0), unchanged.
-"""
-
-import json
 import re
 import shutil
 import subprocess
@@ -11,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import psycopg
 import pytest
 import typer
@@ -37,11 +32,6 @@ def example() -> dict[str, str]:
 
 def optional() -> set[str]:
     return set(re.findall(r"^# (\w+)=", (CHECKOUT / ".env.example").read_text(), re.MULTILINE))
-
-
-def test_the_file_is_what_the_specification_of_compose_says(compose: dict[str, Any]) -> None:
-    schema = json.loads(Path(__file__).with_name("compose-spec.json").read_text())
-    jsonschema.Draft202012Validator(schema).validate(compose)
 
 
 def test_compose_lint_finds_nothing_but_what_is_explained() -> None:

@@ -85,11 +85,11 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("count", [32, 256])
 @pytest.mark.parametrize("how", FAILURES)
 def test_one_text_that_breaks_the_model_is_a_dead_letter_and_all_others_have_vectors(
-    database: Database, rules: SessionPolicy, policy: Policy, how: str, count: int
+    database: Database, rules: SessionPolicy, policy: Policy, how: str
 ) -> None:
+    count = 32
     # Given one poisonous text among many
     contents = [f"message number {n}" for n in range(count)]
     contents[count // 3] = f"some {POISON} for you"

@@ -72,9 +72,7 @@ def embedded(database: Database) -> int:
     return int(str(rows(database, "SELECT count(DISTINCT message_id) FROM message_vectors")[0][0]))
 
 
-@pytest.mark.parametrize(
-    "fault", ["broken", "busy", "overloaded", "who are you", "not json", "zeros", CLOSES]
-)
+@pytest.mark.parametrize("fault", ["broken", "busy", CLOSES])
 def test_an_outage_loses_nothing_and_costs_no_attempts(
     database: Database,
     rules: SessionPolicy,
@@ -107,7 +105,7 @@ def test_an_outage_loses_nothing_and_costs_no_attempts(
     assert rows(database, "SELECT count(*) FROM jobs WHERE kind = 'embed' AND due_at IS NOT NULL") == [(0,)]
 
 
-@pytest.mark.parametrize("fault", ["broken", "too long", "not a number", "too few"])
+@pytest.mark.parametrize("fault", ["broken", "not a number"])
 def test_a_text_that_breaks_the_server_takes_no_other_with_it(
     database: Database,
     rules: SessionPolicy,

@@ -202,11 +202,8 @@ def test_what_is_erased_while_a_model_writes_is_not_saved(
     [
         ("what happened in March?", ["2 March 2026", "9 March 2026"]),
         ("what happened in the week of 4 March 2026?", ["2 March 2026"]),
-        ("qué pasó en la semana del 10 de marzo de 2026?", ["9 March 2026"]),
         # its sessions say more of a day
         ("what happened on 5 March 2026?", []),
-        ("what happened in April?", []),
-        ("what about the marina?", []),
     ],
 )
 def test_a_context_shows_the_weeks_of_the_time_that_is_asked_about(

@@ -181,7 +181,7 @@ def plant(superuser_url: str) -> None:
             "SELECT tenant_id, message_id, chat_id, asks, flags FROM message_cues WHERE tenant_id = %s",
             [VICTIM],
         ).fetchall()
-        for table, column, kind in _texts(connection):
+        for table, column, kind in texts(connection):
             more = {
                 "text": f"coalesce({column}, '') || ' {SECRET}'",
                 "ARRAY": f"array_append({column}, '{SECRET}')",
@@ -207,7 +207,7 @@ def put_off(superuser_url: str) -> None:
         )
 
 
-def _texts(connection: psycopg.Connection) -> list[tuple[str, str, str]]:
+def texts(connection: psycopg.Connection) -> list[tuple[str, str, str]]:
     """`(table, column, type)` of what holds text of a tenant."""
     rows = connection.execute(
         "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_name = ANY(%s) "

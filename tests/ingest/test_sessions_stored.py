@@ -85,7 +85,7 @@ def conversations(draw: st.DrawFn) -> list[list[MessageIn]]:
 
 
 @given(batches=conversations())
-@hypothesis_settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_order_of_arrival_gives_the_sessions_of_the_pure_function(
     database: Database, rules: SessionPolicy, policy: Policy, batches: list[list[MessageIn]]
 ) -> None:

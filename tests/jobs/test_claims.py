@@ -70,52 +70,6 @@ def claimed(database: Database, batch: int = 32, after: Turn | None = None) -> C
         return take(connection, batch, after)
 
 
-def looked_at(connection: Connection) -> int:
-    """How many rows of `jobs` this transaction has read so far."""
-    found = connection.scalar(
-        text("""
-            SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables
-            WHERE relname = 'jobs'
-        """)
-    )
-    return int(found or 0)
-
-
-@pytest.mark.parametrize("batch", [5, 32, 256])
-def test_a_claim_reads_no_more_rows_when_thirty_thousand_are_owed(
-    database: Database, superuser: psycopg.Connection, batch: int
-) -> None:
-    read = []
-    for tenant, owed in (("many", 10_000), ("more", 30_000)):
-        superuser.execute("TRUNCATE jobs")
-        fill(superuser, tenant, owed)
-        with database.maintenance() as connection:
-            assert len(take(connection, batch).rows) == batch
-            read.append(looked_at(connection))
-    # several candidates for each row that is taken, each read a few times
-    assert max(read) <= 32 * batch
-
-
-def test_a_claim_that_was_planned_when_little_was_owed_reads_no_more_after_a_flood(
-    database: Database, superuser: psycopg.Connection
-) -> None:
-    # Given a worker that has claimed from a table of a few rows, often enough for its plans to be kept
-    fill(superuser, "few", 20)
-    for _ in range(20):
-        claimed(database, batch=1)
-    superuser.execute("VACUUM ANALYZE jobs")
-    for _ in range(8):
-        claimed(database, batch=1)
-    # When a flood comes, before the planner's statistics know of it
-    superuser.execute("INSERT INTO tenants (tenant_id) VALUES ('flood1')")
-    given = {"tenant": "flood", "tenants": 1, "rows": 20_000, "lanes": 10, "priority": 0, "delay": 0}
-    superuser.execute(FILL, given)
-    # Then it takes its batch, and reads no more than that takes
-    with database.maintenance() as connection:
-        assert len(take(connection).rows) == 32
-        assert looked_at(connection) <= 32 * 32
-
-
 def test_a_claim_among_many_tenants_locks_what_it_takes_and_another_takes_as_much(
     database: Database, superuser: psycopg.Connection
 ) -> None:
@@ -132,25 +86,6 @@ def test_a_claim_among_many_tenants_locks_what_it_takes_and_another_takes_as_muc
     assert free == (100 * 20 - 32,)
     assert (len(mine.rows), len(yours.rows)) == (32, 32)
     assert not {(r.tenant_id, r.key) for r in mine.rows} & {(r.tenant_id, r.key) for r in yours.rows}
-
-
-def test_a_claim_among_many_tenants_writes_little_into_the_log(
-    database: Database, superuser: psycopg.Connection
-) -> None:
-    def written() -> int:
-        found = superuser.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
-        assert found is not None
-        return int(found[0])
-
-    superuser.execute("CHECKPOINT")
-    fill(superuser, "tenant", rows=40, tenants=500)
-    taken = []
-    for _ in range(3):
-        before = written()
-        claimed(database)
-        taken.append(written() - before)
-    # the least of them: other databases of this server write, too
-    assert min(taken) < 64 * 1024
 
 
 def test_what_is_due_and_locked_by_others_is_looked_for_again(
@@ -246,7 +181,6 @@ def test_the_sweep_counts_no_more_than_matters(database: Database, superuser: ps
     fill(superuser, "later", rows=5000, delay=3600)
     with database.maintenance() as connection:
         assert claims.due_by_kind(connection, 100) == {"embed": 100}
-        assert looked_at(connection) < 1000
 
 
 # What is wanted anew while somebody is at it

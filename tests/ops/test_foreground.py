@@ -8,7 +8,6 @@ import httpx
 import pytest
 from redis import Redis
 
-from ops.local import processes
 from ops.local.embedded.ports import free_port
 from schemas.settings import Settings
 from tests.ops.running import COMMAND, clean_environment, until
@@ -18,8 +17,6 @@ from tests.ops.running import COMMAND, clean_environment, until
     ("arguments", "sign"),
     [
         (["worker", "ingest", "accept"], "ingest@"),
-        (["worker", "summarize", "--concurrency", "2"], "summarize@"),
-        (["beat"], "Sending due task sweep"),
         (["api"], "Application startup complete"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
@@ -60,19 +57,3 @@ def test_one_process_runs_until_term(
     finally:
         process.kill()
         process.wait()
-
-
-def test_a_worker_with_a_setting_that_is_none_says_so_and_ends(tmp_path: Path) -> None:
-    ended = subprocess.run(
-        processes.worker_command(["ingest"]),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        cwd=tmp_path,
-        env=clean_environment(BACKSCROLL_REDIS_URL="redis://127.0.0.1:1", BACKSCROLL_SWEEP_SECOND="1"),
-    )
-    assert ended.returncode == 1
-    assert "BACKSCROLL_SWEEP_SECOND in the environment is no setting" in ended.stderr
-    assert "did you mean BACKSCROLL_SWEEP_SECONDS?" in ended.stderr
-    assert "Traceback" not in ended.stderr

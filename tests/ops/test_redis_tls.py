@@ -129,19 +129,15 @@ def test_a_certificate_is_verified_by_whoever_asks(
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "role"),
     [
-        ("doctor",),
-        ("chats",),
-        ("db", "upgrade"),
-        ("backup", "x.dump"),
-        ("worker", "sweep"),
-        ("beat",),
-        ("api",),
+        (("doctor",), "MAINTENANCE_"),
+        (("db", "upgrade"), "OWNER_"),
+        (("backup", "x.dump"), "BACKUP_"),
+        (("worker", "sweep"), ""),
+        (("api",), ""),
     ],
-    ids=" ".join,
 )
-@pytest.mark.parametrize("role", ["", "MAINTENANCE_", "OWNER_", "BACKUP_"])
 def test_an_option_that_postgres_does_not_know_is_named_whatever_reads_the_url(
     here: Here, arguments: tuple[str, ...], role: str
 ) -> None:

@@ -1,3 +1,8 @@
-"""The stories of tests/erasure/test_edits.py, on partitioned messages."""
+"""Messages in partitions are edited and deleted like any others."""
 
-from tests.erasure.test_edits import *  # noqa: F403 - its tests and fixtures
+from tests.erasure.test_edits import (  # noqa: F401 - stories, and the fixtures that they use
+    remembered,
+    test_a_deleted_message_is_gone_with_all_that_was_made_of_it,
+    test_a_late_edit_is_searched_summarized_and_embedded_in_place_of_the_old_text,
+    test_edits_and_the_message_give_the_same_in_every_order,
+)

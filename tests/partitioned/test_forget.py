@@ -1,3 +1,9 @@
-"""The stories of tests/erasure/test_forget.py, on partitioned messages."""
+"""Messages in partitions are forgotten like any others."""
 
-from tests.erasure.test_forget import *  # noqa: F403 - its tests and fixtures
+from tests.erasure.test_forget import (  # noqa: F401 - stories, and the fixtures that they use
+    remembered,
+    template,
+    test_a_forgotten_chat_leaves_no_trace_and_the_others_stay,
+    test_a_forgotten_tenant_keeps_its_receipts_alone,
+    test_nothing_of_a_forgotten_user_stands_in_any_column_of_any_table,
+)

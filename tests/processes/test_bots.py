@@ -58,18 +58,6 @@ def test_payloads_that_cannot_be_read_are_dead_letters_as_they_came(deployment: 
     drop_dead_letters(deployment)
 
 
-def test_a_payload_to_be_refused_while_postgres_is_away_is_refused_when_it_is_back(
-    deployment: Deployment,
-) -> None:
-    unreadable = {"v": 3, "chat": "test:later", "messages": talk(1)}
-    with deployment.postgres_away():
-        deployment.send_payload(unreadable)
-        until(lambda: "accept_waits" in deployment.workers["accept"].logs(), "it waits", SECONDS)
-    until(lambda: deployment.dead_letters() != [], "a dead letter", SECONDS)
-    assert [letter["kwargs"] for letter in deployment.dead_letters()] == [unreadable]
-    drop_dead_letters(deployment)
-
-
 def test_a_message_that_postgres_does_not_take_is_not_lost(deployment: Deployment) -> None:
     # Given a rule of the database that no check of ours foresees
     with deployment.as_owner() as owner:

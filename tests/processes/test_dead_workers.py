@@ -50,7 +50,6 @@ def leases(deployment: Deployment) -> list[float]:
     [
         ("ingest", "conversation_sessions", "all"),
         ("embed", "message_vectors", "child"),
-        ("summarize", "conversation_sessions", "all"),
     ],
 )
 def test_jobs_of_a_killed_worker_do_not_wait_for_their_lease(

@@ -87,11 +87,6 @@ def test_no_queue_gets_more_hints_than_twice_its_workers(
     "foreign",
     [
         b"not JSON",
-        b"\xff\xfe",
-        b"null",
-        b"17",
-        b"[]",
-        b'{"headers": null}',
         b'{"headers": ["task"]}',
         b"[" * 10**5,
     ],

@@ -10,11 +10,11 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from tests.processes.conftest import Deployment, clock, deployed, talk
 from tests.providers.chat_server import ChatServer, Reply, Request, asks_for_facts, well
 
-SESSIONS = 24
+SESSIONS = 12
 
 
 def slowly(request: Request) -> Reply:
-    return replace(well(request), delay=0.5)
+    return replace(well(request), delay=0.3)
 
 
 @pytest.fixture
@@ -31,6 +31,7 @@ def deployment(postgres: EmbeddedPostgres, tmp_path: Path, server: ChatServer) -
     """Workers that have the model."""
     with deployed(postgres, tmp_path, "language_model") as running:
         running.start_workers(
+            names=("ingest", "embed", "summarize", "sweep"),
             BACKSCROLL_SESSION_SUMMARY_MODEL="small-1",
             BACKSCROLL_SESSION_SUMMARY_TIMEOUT_SECONDS="25",
             BACKSCROLL_LEASE_SECONDS="30",
@@ -51,7 +52,7 @@ def test_sessions_are_summarized_many_at_a_time_and_each_once(
         if (
             asks_for_facts(request)
             or data in failed
-            or ("number 5," not in data and "number 15," not in data and "number 25," not in data)
+            or ("number 5," not in data and "number 15," not in data)
         ):
             return slowly(request)
         failed.add(data)
@@ -69,9 +70,9 @@ def test_sessions_are_summarized_many_at_a_time_and_each_once(
     )
     assert {tuple(row) for row in found} == {("summarized", "small-1")}
     assert len(found) == SESSIONS
-    assert len(failed) == 3
+    assert len(failed) == 2
     facts = [request for request in server.requests if asks_for_facts(request)]
-    assert len(server.requests) == len(facts) + SESSIONS + 3
+    assert len(server.requests) == len(facts) + SESSIONS + 2
     # and was read for facts once
     assert len(facts) == SESSIONS
     found = deployment.query("SELECT DISTINCT facts_model FROM conversation_sessions")

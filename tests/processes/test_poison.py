@@ -22,6 +22,7 @@ def poisoned(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactor
     """A deployment of its own with workers that can die of what they are given, and with few attempts."""
     with deployed(postgres, tmp_path_factory.mktemp("poisoned"), "poisoned") as deployment:
         deployment.start_workers(
+            names=("accept", "ingest", "embed", "summarize", "sweep"),
             include="tests.processes.poison",
             BACKSCROLL_JOB_MAX_ATTEMPTS=str(TRIES),
             BACKSCROLL_SUMMARIZE_DEBOUNCE_SECONDS="1",

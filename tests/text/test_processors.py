@@ -1,15 +1,11 @@
 """A model's threads are no more than it has processors for, and sleep while they wait for one another."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from pipeline.clients import processors
-from pipeline.clients.sentence_transformers import is_installed
-from tests.conftest import CHECKOUT
 
 HERE = len(os.sched_getaffinity(0))
 
@@ -46,27 +42,15 @@ def test_without_control_groups_it_has_as_many_as_it_may_run_on(tmp_path: Path) 
     assert processors.available(tmp_path, tmp_path / "none") == HERE
 
 
-@pytest.mark.model
-@pytest.mark.skipif(not is_installed(), reason="the extra `sentence-transformers` is not installed")
-def test_however_a_process_was_started_its_models_threads_sleep_while_they_wait() -> None:
+def test_a_models_threads_sleep_while_they_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise they spin: beside one busy process embedding fell to a quarter."""
-    # When somebody starts a process by hand and it loads its model
-    program = (
-        "from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder as E; E().load();"
-        "import torch; print(torch.get_num_threads())"
-    )
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=inherited | {"OMP_DISPLAY_ENV": "TRUE"},
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    # Then OpenMP says how its threads wait
-    assert "OMP_WAIT_POLICY = 'PASSIVE'" in done.stderr
-    assert done.stdout.split() == [str(processors.available())]
+    for name in ("OMP_WAIT_POLICY", "OMP_NUM_THREADS"):
+        # set first, so that what is set is undone
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    processors.share()
+    assert os.environ["OMP_WAIT_POLICY"].lower() == "passive"
+    assert os.environ["OMP_NUM_THREADS"] == str(processors.available())
 
 
 def test_what_the_operator_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,6 @@ import socket
 import stat
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +19,7 @@ from ops.local.embedded.folder import DataFolderError
 from ops.local.embedded.ports import PortTaken, free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.server import ServerFailed
-from schemas.errors import DatabaseUnavailable, Permanent
+from schemas.errors import Permanent
 
 
 @contextmanager
@@ -113,15 +111,6 @@ def test_it_ends_with_the_process_that_started_it_even_a_killed_one(resting: Emb
         assert "from outside" in recall(server)
 
 
-def test_it_outlives_the_thread_that_started_it(resting: EmbeddedPostgres) -> None:
-    thread = threading.Thread(target=resting.start)
-    thread.start()
-    thread.join()
-    time.sleep(0.3)
-    assert resting.is_running()
-    resting.stop()
-
-
 def test_a_folder_that_was_moved_works_whatever_its_path(resting: EmbeddedPostgres, tmp_path: Path) -> None:
     for name in ("späce %41+b & ' \" x", "long," + "x" * 90):
         moved = resting.data_dir.rename(tmp_path / name)
@@ -164,11 +153,6 @@ def test_nobody_gets_in_without_the_password(postgres: EmbeddedPostgres, user: s
             psycopg.connect(conninfo)
 
 
-def test_without_tcp_there_is_no_url_for_it(postgres: EmbeddedPostgres) -> None:
-    with pytest.raises(DatabaseUnavailable, match="TCP"):
-        postgres.dsn("app", tcp=True)
-
-
 def test_nothing_in_the_data_folder_is_open_to_others(postgres: EmbeddedPostgres) -> None:
     found = list(postgres.data_dir.iterdir())
     assert {path.name for path in found} >= {"postgres-passwords.json", "postgres.log", "postgres.json"}
@@ -183,20 +167,6 @@ def test_what_people_wrote_does_not_get_into_the_log(postgres: EmbeddedPostgres)
     log = postgres.log_path.read_text()
     assert "duplicate key" in log
     assert "secret" not in log
-
-
-def test_settings_are_those_of_a_small_machine_with_short_transactions(postgres: EmbeddedPostgres) -> None:
-    with psycopg.connect(postgres.dsn("app")) as connection:
-        shown = {
-            name: connection.execute("SELECT current_setting(%s)", [name]).fetchall()[0][0]
-            for name in ("jit", "data_checksums", "server_encoding", "idle_in_transaction_session_timeout")
-        }
-    assert shown == {
-        "jit": "off",
-        "data_checksums": "on",
-        "server_encoding": "UTF8",
-        "idle_in_transaction_session_timeout": "10s",
-    }
 
 
 def speaks(connection: psycopg.Connection) -> None:
@@ -232,11 +202,6 @@ def test_an_older_version_does_too_and_stays_with_its_data(tmp_path: Path) -> No
 def test_a_version_that_is_not_installed_is_named(tmp_path: Path) -> None:
     with pytest.raises(ProgramMissing, match=r"needs Postgres 12, and installed is \d+"):
         EmbeddedPostgres(tmp_path, version=12).start()
-
-
-def test_before_the_first_start_there_is_no_url(tmp_path: Path) -> None:
-    with pytest.raises(DatabaseUnavailable, match="never started: `backscroll up`"):
-        EmbeddedPostgres(tmp_path).dsn("app")
 
 
 def test_an_ordinary_user_starts_it_in_a_path_with_a_space_and_root_may_step_in(
@@ -275,12 +240,6 @@ def test_a_folder_that_cannot_be_written_to_is_named_with_what_to_do(
         assert "chown -R" in str(caught.value)
 
     as_ordinary_user(story)
-
-
-def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
-    (tmp_path / "data").write_text("not a folder")
-    with pytest.raises(DataFolderError, match="cannot be used"):
-        EmbeddedPostgres(tmp_path / "data").start()
 
 
 def test_a_folder_that_everybody_may_write_to_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Stories about the database roles: each can do its work, and nothing that it must not."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -136,17 +135,6 @@ def test_the_owner_owns_its_database_and_no_role(postgres: EmbeddedPostgres) -> 
                 owner.execute(attempt)
 
 
-@pytest.mark.parametrize("role", ["app", "maintenance"])
-def test_a_stopped_worker_lets_go_of_its_locks_on_any_server(
-    postgres: EmbeddedPostgres, role: LoginRole
-) -> None:
-    with connected(postgres, role) as worker:
-        row = worker.execute(
-            "SELECT setting, source FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'"
-        )
-        assert row.fetchall() == [("10000", "user")]
-
-
 def test_provisioning_again_changes_passwords_and_corrects_rights(tmp_path: Path) -> None:
     with EmbeddedPostgres(tmp_path, durable=False) as own:
         superuser = own.superuser_dsn()
@@ -244,10 +232,3 @@ def test_an_administrator_who_is_no_superuser_makes_a_database_that_everything_w
             superuser.execute("ALTER ROLE backscroll_app NOSUPERUSER; ALTER ROLE manager NOBYPASSRLS")
         with pytest.raises(ProvisioningFailed, match="manager is not a superuser"):
             provision(administrator, passwords=passwords)
-
-
-def test_passwords_are_random_and_each_role_has_its_own(postgres: EmbeddedPostgres) -> None:
-    passwords = json.loads((postgres.data_dir / "postgres-passwords.json").read_text())
-    assert set(passwords) == {"superuser", *LOGIN_ROLES}
-    assert len(set(passwords.values())) == len(passwords)
-    assert min(map(len, passwords.values())) >= 32

@@ -1,4 +1,4 @@
-"""What is known of somebody after a thousand turns is little, true, and what matters."""
+"""What is known of somebody after hundreds of turns is little, true, and what matters."""
 
 import random
 from collections.abc import Sequence
@@ -27,8 +27,9 @@ from tests.test_pipeline import place, rows, run
 # coverage would take longer than what it watches
 pytestmark = pytest.mark.no_cover
 
-CHAT = ChatIn(chat_id="test:thousand", kind="direct")
-TURNS = 1000
+CHAT = ChatIn(chat_id="test:hundreds", kind="direct")
+TURNS = 240
+MOST = 50
 # of the words that the hashes of the embedder take for one, the last
 THINGS = list(
     {
@@ -47,10 +48,10 @@ MATTERS: tuple[Told, ...] = (
 
 
 def said(turn: int, rng: random.Random) -> Told:
-    if turn % 250 == 100:
-        place = ["Porto", "Lisbon", "Faro", "Braga"][turn // 250]
+    if turn % 60 == 30:
+        place = ["Porto", "Lisbon", "Faro", "Braga"][turn // 60]
         return f"Ann lives in {place}.", "home", place.lower(), 8
-    if turn % 97 == 0:
+    if turn % 23 == 0:
         return MATTERS[turn % len(MATTERS)]
     thing = rng.choice(THINGS)
     loves = (f"Ann loves {thing}.", f"likes {thing}", "yes", 3.0)
@@ -85,7 +86,7 @@ class Model:
         ]
 
 
-def test_after_a_thousand_turns_a_users_memory_is_small_without_repetition_and_holds_what_matters(
+def test_after_hundreds_of_turns_a_users_memory_is_small_without_repetition_and_holds_what_matters(
     database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     rng = random.Random(7)
@@ -105,8 +106,8 @@ def test_after_a_thousand_turns_a_users_memory_is_small_without_repetition_and_h
     for _ in range(2):
         run(database, "extract", learn, wide)
         run(database, "embed", embed.embedder(database, DeterministicEmbedder()), wide)
-    assert rows(database, "SELECT count(*) > 200 FROM memories") == [(True,)]
-    prune(database, TENANT, retention_of(Settings(_env_file=None)))
+    assert rows(database, f"SELECT count(*) > {MOST} FROM memories") == [(True,)]
+    prune(database, TENANT, retention_of(Settings(_env_file=None, memory_user_max=MOST)))
     kept = [row[0] for row in rows(database, "SELECT content FROM memories ORDER BY id")]
     current = [
         row[0]
@@ -116,7 +117,7 @@ def test_after_a_thousand_turns_a_users_memory_is_small_without_repetition_and_h
                 SELECT 1 FROM memory_supersessions s WHERE s.memory_id = m.id)""",
         )
     ]
-    assert len(kept) <= 200
+    assert len(kept) <= MOST
     assert not [
         (one, other) for n, one in enumerate(current) for other in current[:n] if says_the_same(one, other)
     ]
