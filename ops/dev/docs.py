@@ -27,7 +27,7 @@ INTRODUCTION = f"""\
 
 A setting is a variable `{PREFIX}…` in the environment, in `.env` in the working directory, or in the file that
 `{PREFIX}CONFIG` names. The environment wins. Backscroll refuses to start with a wrong value, and says which values are
-allowed; it also refuses a `{PREFIX}…` that is no setting, and names the nearest one.
+allowed, or with an unknown `{PREFIX}…`, and names the nearest one.
 
 `{PREFIX}VENV` and `PYTHON` tell `./ops/run` and `./ops/test` where to make the environment, and with which Python.
 What `compose.yaml` wants besides, such as passwords, is in `.env.example`.
@@ -62,6 +62,8 @@ def _allowed(schema: dict[str, Any]) -> str:
     (kind,) = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
     if "enum" in kind:
         return ", ".join(f"`{value}`" for value in kind["enum"])
+    if "minimum" in kind and "maximum" in kind:
+        return f"{kind['minimum']}–{kind['maximum']}"
     signs = {"exclusiveMinimum": "> ", "minimum": "≥ ", "maximum": "≤ "}
     bounds = [f"{sign}{kind[name]}" for name, sign in signs.items() if name in kind]
     plain = {"boolean": "`true`, `false`", "password": "secret"}
