@@ -42,10 +42,11 @@ def configuration() -> str:
         if name in SECTIONS:
             lines += [
                 f"\n## {SECTIONS[name]}\n",
-                "| setting | default | allowed | meaning |",
-                "|---|---|---|---|",
+                "| setting | default; allowed | meaning |",
+                "|---|---|---|",
             ]
-        cells = (f"`{PREFIX}{name.upper()}`", _default(schema), _allowed(schema), _meaning(name))
+        values = "; ".join(filter(None, (_default(schema), _allowed(schema))))
+        cells = (f"`{PREFIX}{name.upper()}`", values, _meaning(name))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
 
@@ -58,7 +59,7 @@ def _default(schema: dict[str, Any]) -> str:
 
 
 def _allowed(schema: dict[str, Any]) -> str:
-    """Return a setting's bounds or values, or its type where it has neither."""
+    """Return a setting's bounds or values, or its type where the default does not tell it."""
     (kind,) = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
     if "enum" in kind:
         return ", ".join(f"`{value}`" for value in kind["enum"])
@@ -66,7 +67,7 @@ def _allowed(schema: dict[str, Any]) -> str:
         return f"{kind['minimum']}–{kind['maximum']}"
     signs = {"exclusiveMinimum": "> ", "minimum": "≥ ", "maximum": "≤ "}
     bounds = [f"{sign}{kind[name]}" for name, sign in signs.items() if name in kind]
-    plain = {"boolean": "`true`, `false`", "password": "secret"}
+    plain = {"boolean": "", "password": "secret"}
     kind_of = kind.get("format", "text") if kind["type"] == "string" else kind["type"]
     return ", ".join(bounds) or plain.get(kind_of, kind_of)
 
