@@ -31,6 +31,8 @@ allowed, or with an unknown `{PREFIX}…`, and names the nearest one.
 
 `{PREFIX}VENV` and `PYTHON` tell `./ops/run` and `./ops/test` where to make the environment, and with which Python.
 What `compose.yaml` wants besides, such as passwords, is in `.env.example`.
+
+In parentheses are a setting's default and what is allowed.
 """
 
 
@@ -40,14 +42,9 @@ def configuration() -> str:
     properties = Settings.model_json_schema(by_alias=False)["properties"]
     for name, schema in properties.items():
         if name in SECTIONS:
-            lines += [
-                f"\n## {SECTIONS[name]}\n",
-                "| setting | default; allowed | meaning |",
-                "|---|---|---|",
-            ]
+            lines.append(f"\n## {SECTIONS[name]}\n")
         values = "; ".join(filter(None, (_default(schema), _allowed(schema))))
-        cells = (f"`{PREFIX}{name.upper()}`", values, _meaning(name))
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(f"- `{PREFIX}{name.upper()}` ({values}): {_meaning(name)}")
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
 
 
@@ -79,5 +76,5 @@ def _meaning(name: str) -> str:
         for choice in getattr(field.validation_alias, "choices", ())
         if not str(choice).startswith(PREFIX)
     ]
-    also = f" Also read from {', '.join(others)}." if others else ""
+    also = f" Also {', '.join(others)}." if others else ""
     return " ".join((field.description or "").split()) + also
