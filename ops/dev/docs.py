@@ -32,7 +32,7 @@ allowed, or with an unknown `{PREFIX}…`, and names the nearest one.
 `{PREFIX}VENV` and `PYTHON` tell `./ops/run` and `./ops/test` where to make the environment, and with which Python.
 What `compose.yaml` wants besides, such as passwords, is in `.env.example`.
 
-In parentheses are a setting's default and what is allowed.
+In parentheses are a setting's default and what is allowed; “also” names another variable that it is read from.
 """
 
 

@@ -124,11 +124,11 @@ LIMITS = {
 
 @pytest.mark.parametrize(("what", "model"), [("message", MessageIn), ("chat", ChatIn)])
 def test_the_fields_of_what_is_handed_over_are_those_of_the_schema(what: str, model: type[BaseModel]) -> None:
-    rows = BOTS.table(f"field of a {what}")
+    section = BOTS.section(f"### Fields of a {what}").replace("\n  ", " ")
+    fields = re.findall(r"^- `(\w+)` \(([^)]+)\): (.+)$", section, re.MULTILINE)
     schema = model.model_json_schema()
-    assert {row[0].strip("`") for row in rows} == set(schema["properties"])
-    for name, told, purpose in rows:
-        field = name.strip("`")
+    assert {field for field, _, _ in fields} == set(schema["properties"])
+    for field, told, purpose in fields:
         kind, bound = as_told(schema["properties"][field])
         limit = LIMITS.get(field, bound)
         assert told == (f"{kind}, {limit}" if limit else kind), field
