@@ -123,9 +123,9 @@ class Settings(BaseSettings):
     """Tokens of a language model's answer; models that reason need more. At most a quarter of
     `BACKSCROLL_SESSION_SUMMARY_CONTEXT_TOKENS`."""
     llm_daily_budget: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """US dollars that language models may cost a tenant a day (UTC), by known prices. Unset: no limit."""
+    """US dollars that language models may cost a tenant a day (UTC), by known prices."""
     llm_daily_tokens: Annotated[int, Field(ge=1)] | None = None
-    """Tokens, prompts and answers, that a tenant may use a day (UTC). Unset: no limit."""
+    """Tokens, prompts and answers, that a tenant may use a day (UTC)."""
     llm_budget_spent: Literal["wait", "extract"] = "wait"
     """When the budget is spent, sessions `wait` for the next day, or `extract` summarizes them without a model."""
     llm_prices: Path | None = None
@@ -136,9 +136,9 @@ class Settings(BaseSettings):
     llm_max_concurrent: Annotated[int, Field(ge=1, le=10_000)] = 16
     """Concurrent calls to one provider, over all workers."""
     llm_requests_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Calls to one provider a minute, over all workers. Unset: no limit."""
+    """Calls to one provider a minute, over all workers."""
     llm_tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Tokens to and from one provider a minute, over all workers. Unset: no limit."""
+    """Tokens to and from one provider a minute, over all workers."""
 
     embedding_provider: (
         Literal["deterministic", "onnx", "sentence-transformers", "ollama", "openai"] | None
@@ -178,10 +178,9 @@ class Settings(BaseSettings):
     """Key for that server. A key alone sends nothing."""
     reranker_model: str | None = None
     """Cross-encoder, a name on the Hugging Face hub or a folder, that rescores the 20 best messages (extra
-    `sentence-transformers`). Unset: none."""
+    `sentence-transformers`)."""
     hyde_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Language model that makes up an answer to search with, for requests with `hyde`. It is sent only the question.
-    Unset: none."""
+    """Language model that makes up an answer to search with, for requests with `hyde`. It is sent only the question."""
 
     memory_learning_enabled: bool = True
     """Whether facts are learned from sessions."""
@@ -218,9 +217,9 @@ class Settings(BaseSettings):
     """Whether a reported answer becomes a memory of the user who asked."""
 
     retention_days: Annotated[int, Field(ge=1)] | None = None
-    """Messages older than this are pruned. Unset: none."""
+    """Messages older than this are pruned."""
     retention_messages_per_chat: Annotated[int, Field(ge=1)] | None = None
-    """Newest messages kept of a chat. Unset: all."""
+    """Newest messages kept of a chat."""
     query_log_days: Annotated[int, Field(ge=1)] = 90
     """Days for which questions and answers stay recorded."""
     pending_edit_days: Annotated[int, Field(ge=1)] = 30
@@ -237,7 +236,7 @@ class Settings(BaseSettings):
     settle_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10
     """How long sessions of an import wait after its last message before they are summarized."""
     worker_heartbeat_file: Path | None = None
-    """File that a worker touches every two seconds, for health checks. Unset: none."""
+    """File that a worker touches every two seconds, for health checks."""
     backlog_max_messages: Annotated[int, Field(ge=1)] = 200_000
     """Accepted messages that may wait to be placed; above it the HTTP API answers 503."""
 
