@@ -1,6 +1,6 @@
 """Languages of chats: what they are called, by which codes, and which of them Postgres stems.
 
-Migration 0009 lists the same names: a language is added here and in a migration.
+`migrations/first_schema/words.py` has the same names: a language is added here and in a migration.
 """
 
 CONFIGURATIONS = (

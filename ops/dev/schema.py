@@ -35,7 +35,8 @@ def written() -> dict[str, str]:
 
 def checksums() -> dict[str, str]:
     """Return the checksum of each file that makes something, as it is."""
-    files = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.py"))
+    paths = (path for path in FOLDER.rglob("*") if path.suffix in {".py", ".sql"})
+    files = sorted(path.relative_to(FOLDER).as_posix() for path in paths)
     return {
         name: hashlib.sha256((FOLDER / name).read_bytes()).hexdigest()
         for name in files

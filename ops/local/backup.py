@@ -22,7 +22,7 @@ from pipeline.erasure import forget, forgotten
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.store import poolers
+from pipeline.store import checks, poolers
 from pipeline.store.database import Database
 from schemas.errors import (
     DatabaseUnavailable,
@@ -121,6 +121,7 @@ def restore(
         )
     # before anything is created
     revision, known = archive.revision(archive.program("pg_restore"), file), migrate.revisions()
+    checks.require_upgradable(revision)
     if revision not in known:
         raise SchemaOutdated(
             f"{file} is at migration {revision}, which this program (up to {known[0]}) does not know: update the "

@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, pool, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
-from migrations import patience, vector_tables
+from migrations import first_schema, patience
 from pipeline.clients.factory import make_embedder, space_by_name
 from pipeline.store import catalog, checks, poolers, spaces, vectors
 from pipeline.store.engines import DRIVER, driver_of
@@ -83,7 +83,7 @@ def _make_vector_tables(connection: Connection) -> None:
     with connection.begin():
         if not vectors.exist(connection):
             with Operations.context(MigrationContext.configure(connection)):
-                vector_tables.create()
+                first_schema.create_vectors()
 
 
 def reset(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseState:
@@ -141,6 +141,7 @@ def _spaces(connection: Connection) -> tuple[tuple[str, str], ...]:
 
 
 def _require_known(found: DatabaseState) -> None:
+    checks.require_upgradable(found.found)
     if found.found and found.found not in revisions():
         raise SchemaOutdated(
             f"the database is at migration {found.found}, which this program (up to {found.newest}) does not "

@@ -5,10 +5,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from migrations import FIRST
 from pipeline.store import vectors
 from pipeline.store.statements import column, holds, number, run
 from pipeline.store.vectors import OWNERS
-from schemas.errors import SettingsError
+from schemas.errors import SchemaOutdated, SettingsError
 from schemas.kinds import ARRIVAL, EMBED, INGEST, PAYLOAD, SUMMARIZE, Kind
 
 _LOGIN = text("SELECT rolname, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
@@ -118,6 +119,15 @@ def require_seen_vectors(connection: Connection) -> None:
 def migration(connection: Connection) -> str | None:
     """Return the migration that the database is at."""
     return next(iter(column(connection, _MIGRATION)), None)
+
+
+def require_upgradable(migration: str | None) -> None:
+    """Raise `SchemaOutdated` for a migration of before the first release, from which none leads on."""
+    if migration is not None and migration < FIRST:
+        raise SchemaOutdated(
+            f"the database is of an older development version (migration {migration}), which cannot be upgraded: "
+            "export what you need with that version, then import it into another data folder or an empty database"
+        )
 
 
 def unwalled(connection: Connection) -> list[str]:

@@ -170,6 +170,7 @@ class Database:
             if not checks.server(connection).migrated:
                 raise SchemaOutdated("the database has no tables yet: run `backscroll db upgrade`")
             found = checks.migration(connection)
+            checks.require_upgradable(found)
             # of a fixed width, so that they compare as text
             if found is None or found < REVISION:
                 raise SchemaOutdated(

@@ -4,7 +4,8 @@ import re
 from collections.abc import Collection
 from unicodedata import normalize
 
-# The same as in SQL, see migration 0015: marks above and below a letter, and letters with a stroke, which have none.
+# The same as in SQL (migrations/first_schema/words.py): marks above and below a letter, and letters with a stroke,
+# which have none.
 _MARKS = (
     "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u0309\u030a\u030b\u030c\u031b\u0323\u0326\u0327\u0328"
 )

@@ -116,7 +116,7 @@ def everywhere(database: Database, words: str) -> list[str]:
                 WHERE table_schema = 'public' AND udt_name <> 'halfvec' ORDER BY 1, 2
             """)
         ).all()
-        assert {table for table, _, _ in columns} >= TABLES.keys()
+        assert {table for table, _, _ in columns} >= set(TABLES)
         found = []
         for table, column, kind in columns:
             shown = f"encode({column}, 'escape')" if kind == "bytea" else f"CAST({column} AS text)"

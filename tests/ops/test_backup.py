@@ -152,13 +152,15 @@ def test_a_file_that_is_no_backup_or_is_newer_or_damaged_is_refused(
     whole = dump.read_bytes()
     (tmp_path / "short.dump").write_bytes(whole[: len(whole) // 2])
     with EmbeddedPostgres(data_dir) as server:
-        with psycopg.connect(server.superuser_dsn("backscroll"), autocommit=True) as connection:
-            connection.execute("UPDATE alembic_version SET version_num = '9999'")
-        assert here("backup", "newer.dump", "--data-dir", str(data_dir)).returncode == 0
+        for name, at in (("newer.dump", "9999"), ("development.dump", "0018")):
+            with psycopg.connect(server.superuser_dsn("backscroll"), autocommit=True) as connection:
+                connection.execute("UPDATE alembic_version SET version_num = %s", [at])
+            assert here("backup", name, "--data-dir", str(data_dir)).returncode == 0
     for name, code, told in (
         ("none.dump", 2, "cannot be read"),
         ("text.dump", 2, "is no backup of Backscroll"),
         ("newer.dump", 4, "does not know: update the program"),
+        ("development.dump", 4, "older development version (migration 0018)"),
     ):
         refused = here("restore", name, "--data-dir", "fresh")
         assert (refused.returncode, told in refused.stderr) == (code, True), refused.stderr

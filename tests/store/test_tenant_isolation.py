@@ -87,6 +87,6 @@ def test_tables_of_another_migration_are_refused(
 
     database.check()
     with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as connection:  # type: ignore[attr-defined]
-        connection.execute("UPDATE alembic_version SET version_num = '0000'")
+        connection.execute("DELETE FROM alembic_version")
     with pytest.raises(SchemaOutdated, match="backscroll db upgrade"):
         database.check()

@@ -1,0 +1,5 @@
+"""Record what this version stores."""
+
+from tests.store.released import record
+
+record()
