@@ -58,8 +58,8 @@ def test_only_this_checkout_is_judged_and_by_time_statements_and_throughput() ->
         each.case: each for each in contexts.figures(1000, 1, {"before": slow, "after": costs}, rates, 8)
     }
     assert [case for case, each in found.items() if not each.kept] == ["after: context, p95"]
-    assert found["before: statements, median"].limit is None
-    assert found["after: statements, median"].limit == contexts.MOST_STATEMENTS
+    assert found["before: statements, median"].most is None
+    assert found["after: statements, median"].most == contexts.MOST_STATEMENTS
     assert found["after: 8 askers over HTTP"].ratio == 1.8
 
 

@@ -13,7 +13,11 @@ _GROUPS = {
     "by_kind": "kind of question",
     "by_chat": "chat",
 }
-_LEVELS = (("turn", ("5", "10", "20")), ("session", ("3", "5", "10")), ("coverage", ("800", "2000")))
+_COLUMNS = [
+    *(("turn", k) for k in ("5", "10", "20")),
+    *(("session", k) for k in ("3", "5", "10")),
+    *(("coverage", budget) for budget in ("800", "2000")),
+]
 _HEADS = {"turn": "R@", "session": "S@", "coverage": "C "}
 _LEVELS_EXPLAINED = (
     "R, S: of the evidence among the first messages, of its sessions among the first sessions.\n"
@@ -69,18 +73,19 @@ def group_tables(found: Mapping[str, Any]) -> Iterator[Table]:
     rows = {"all": found["all"], **found["by_part"], **found["by_kind"]}
     size = f"{found['people']} people, {found['messages']:,} messages"
     title = f"{found['questions']} questions in small chats, and in a group of {size}; shares in %"
-    heads = [f"{head}\n{place}" for head in _heads() for place in ("", "group", "±")]
+    columns = [(level, k) for level, k in _COLUMNS if level != "session" or k == "5"]
+    heads = [f"{_HEADS[level]}{k}\n{place}" for level, k in columns for place in ("", "group", "±")]
     table = _table(title, ("", "way"), ["n", *heads])
     for name, part in rows.items():
         for way in part["points"] if name == "all" else (OURS,):
             cells = []
-            for level, k in _columns():
+            for level, k in columns:
                 cells += [_percent(part[place][way][level].get(k), 0) for place in ("alone", "group")]
                 points = part["points"][way][level].get(k)
                 cells.append("–" if points is None else f"{points:+.1f}")
             table.add_row(name, way, str(part["questions"]), *cells)
         table.add_section()
-    intervals = [f"{way}: {_intervals(levels)}" for way, levels in found["all"]["intervals"].items()]
+    intervals = [f"{way}: {_intervals(levels, columns)}" for way, levels in found["all"]["intervals"].items()]
     difference = "±: points in the group less those alone; 95 % confidence intervals over all questions:"
     table.caption = "\n".join([_LEVELS_EXPLAINED, difference, *intervals])
     yield table
@@ -127,19 +132,15 @@ def _whole(tokens: float | None) -> str:
     return "–" if tokens is None else f"{tokens:,.0f}"
 
 
-def _columns() -> list[tuple[str, str]]:
-    return [(level, k) for level, ks in _LEVELS for k in ks]
-
-
 def _heads() -> list[str]:
-    return [_HEADS[level] + k for level, k in _columns()]
+    return [_HEADS[level] + k for level, k in _COLUMNS]
 
 
 def _way_cells(part: Mapping[str, Any]) -> list[str]:
-    shares = [_percent(part[level].get(k)) for level, k in _columns()]
+    shares = [_percent(part[level].get(k)) for level, k in _COLUMNS]
     return shares + [f"{count} of {part['unexpected_of']}" for count in part["unexpected"].values()]
 
 
-def _intervals(levels: Mapping[str, Any]) -> str:
-    ends = [(head, levels[level].get(k)) for head, (level, k) in zip(_heads(), _columns(), strict=True)]
+def _intervals(levels: Mapping[str, Any], columns: Iterable[tuple[str, str]]) -> str:
+    ends = [(_HEADS[level] + k, levels[level].get(k)) for level, k in columns]
     return ", ".join(f"{head} {each[0]:+.1f} to {each[1]:+.1f}" for head, each in ends if each)
