@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from ops import connection
 from ops.console import rendering
 from ops.console.options import JsonOption
 from ops.dev.bench import commands as measurements
@@ -15,7 +14,7 @@ from ops.dev.outcome import end, shown
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 app.add_typer(evaluations.app, name="eval")
 app.add_typer(measurements.app, name="bench")
-app.command(epilog=evaluations.FIT_EXAMPLES)(evaluations.fit)
+app.command(epilog="**Example:** backscroll dev fit --json")(evaluations.fit)
 LeaseOption = Annotated[
     float, typer.Option(min=2, max=120, help="Seconds of a lease; sweeps come twice in it, or every 5 s.")
 ]
@@ -91,26 +90,6 @@ def two_hosts(
     figures = [asdict(play) for play in plays]
     table = reports.as_table("Workers on another host", *figures)
     end({"plays": figures}, [table], violations, as_json=as_json)
-
-
-@app.command(
-    epilog="**Example:** BACKSCROLL_SESSION_SUMMARY_MODEL=qwen2.5:7b "
-    "BACKSCROLL_OPENAI_BASE_URL=http://127.0.0.1:11434/v1 backscroll dev summaries --sessions 50"
-)
-def summaries(
-    sessions: Annotated[int, typer.Option(min=1, max=1000, help="At most; the samples have some 90.")] = 50,
-    as_json: JsonOption = False,
-) -> None:
-    """Summarize sessions of the sample chats by the language model that the settings name.
-
-    Says how many of its answers were used, how many had to be repaired, how many sessions were extracted because
-    no answer could be used, and shows ten summaries. No data of yours is touched or sent.
-    """
-    from ops.dev import summaries as judging
-
-    with shown() as say:
-        judged = judging.judge(connection.configured(), sessions, say)
-    end(asdict(judged), judging.as_tables(judged), as_json=as_json)
 
 
 @app.command(epilog="**Example:** backscroll dev docs")

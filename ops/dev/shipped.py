@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy import NullPool, create_engine
 
 from ops.dev.observe import Say
 from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import DATABASE
 from pipeline.clients.factory import make_embedder
-from pipeline.enrich import summarize
-from pipeline.enrich.protocols import Summarizer
-from pipeline.enrich.summary_policy import SummaryPolicy
 from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
 from pipeline.jobs import runner
@@ -24,7 +21,6 @@ from pipeline.jobs.runner import Handler
 from pipeline.operations.doctor import collect, mend
 from pipeline.recall import build_context
 from schemas.context import Context
-from schemas.kinds import SUMMARIZE
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
@@ -43,8 +39,6 @@ class Shipped:
         self.settings = resources.settings
         self.database = resources.database
         self.tenant = resources.settings.tenant
-        # None: that of the settings
-        self.summarizer: Summarizer | None = None
         # in the place of the resources' own, by kind
         self.handlers: dict[str, Handler] = {}
 
@@ -60,15 +54,6 @@ class Shipped:
     def run(self, kind: str) -> runner.Outcome:
         """Do one batch of a kind of jobs."""
         handler = self.handlers.get(kind) or self.resources.handler(kind)
-        if kind == SUMMARIZE.name and self.summarizer is not None:
-            handler = summarize.summarizer(
-                self.database,
-                self.summarizer,
-                SummaryPolicy(
-                    min_messages=self.settings.session_min_messages,
-                    version=self.settings.session_summary_version,
-                ),
-            )
         return runner.run(self.database, kind, handler, self.resources.policy(kind))
 
     def run_all(self, *kinds: str) -> None:
@@ -129,20 +114,6 @@ class Shipped:
             rules = self.resources.rules
             edits.delete(self.database, self.tenant, chat.chat_id, message.external_id, rules)
             self.run_all("ingest", *(kind for kind in derived if kind != "extract"))
-
-    def sessions_of(self, chat_id: str) -> dict[str, int]:
-        """Map each message's external id to its session."""
-        with self.database.tenant(self.tenant) as connection:
-            rows = connection.execute(
-                text("""
-                    SELECT m.external_id, s.id FROM conversation_sessions s JOIN messages m
-                        ON m.tenant_id = s.tenant_id AND m.chat_id = s.chat_id AND m.session_key = s.session_key
-                        AND m.sent_at BETWEEN s.started_at AND s.ended_at
-                    WHERE s.chat_id = :chat AND s.status <> 'merged'
-                """),
-                {"chat": chat_id},
-            )
-            return {row[0]: row[1] for row in rows}
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def test_an_environment_made_from_the_same_files_is_used_as_it_is(tmp_path: Path
     files = b"".join((CHECKOUT / name).read_bytes() for name in ("pyproject.toml", "ops/constraints.txt"))
     checked = subprocess.run(["cksum"], input=files, capture_output=True, check=True)  # noqa: S607
     sum_of = checked.stdout.decode().strip()
-    (venv / ".backscroll").write_text(f"{sum_of} {CHECKOUT}\nembedded,eval,flower,local,test,tokens\n")
+    (venv / ".backscroll").write_text(f"{sum_of} {CHECKOUT}\nembedded,flower,local,test,tokens\n")
     run = subprocess.run(
         [CHECKOUT / "ops/run", "--light", "--exit"],
         env={**os.environ, "BACKSCROLL_VENV": str(venv), "PYTHONDONTWRITEBYTECODE": "1"},

@@ -10,7 +10,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from math import hypot
 from subprocess import Popen
 from typing import Any
 
@@ -20,7 +19,7 @@ from sqlalchemy.engine import Engine
 
 from ops import connection
 from ops.dev import shipped
-from ops.dev.embedders import WrappedEmbedder
+from ops.dev.embedders import WordMeansEmbedder
 from ops.dev.shipped import Shipped
 from ops.local import processes
 from pipeline.recall import build_context
@@ -32,31 +31,6 @@ _USER = "bench:0"
 _BUDGET = 2000
 PROCESSES = 2
 """Processes of the HTTP API."""
-
-
-class MeansOfWords(WrappedEmbedder):
-    """Documents as the mean of a model's vectors of their words: a hundred times as fast as the model itself."""
-
-    max_tokens = 1_000_000
-
-    def __init__(self, inner: Any) -> None:
-        super().__init__(inner)
-        self._words: dict[str, list[float]] = {}
-
-    def count_tokens(self, text: str) -> int:
-        return len(text.split())
-
-    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        split = [[word.strip(".,?!").lower() for word in text.split()] or ["-"] for text in texts]
-        new = sorted({word for words in split for word in words} - self._words.keys())
-        if new:
-            self._words |= zip(new, self.inner.embed_documents(new), strict=True)
-        return [self._mean(words) for words in split]
-
-    def _mean(self, words: Sequence[str]) -> list[float]:
-        total = [sum(values) for values in zip(*(self._words[word] for word in words), strict=True)]
-        length = hypot(*total)
-        return [round(value / length, 4) for value in total]
 
 
 class Asker:
@@ -88,7 +62,7 @@ class Asker:
     def fill(self, chat: str, messages: Sequence[dict[str, Any]], by_words: bool) -> None:
         """Bring a chat in, embedded by the model or as means of its words' vectors."""
         if by_words and self.backscroll.resources.embedder is self.model:
-            self.backscroll.resources.embedder = MeansOfWords(self.model)
+            self.backscroll.resources.embedder = WordMeansEmbedder(self.model)
         said = [MessageIn.model_validate(message) for message in messages]
         self.backscroll.fill(ChatIn(chat_id=chat, title=chat), said, lambda _: None)
 

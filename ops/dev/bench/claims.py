@@ -103,12 +103,12 @@ def measure(say: Say) -> Sequence[Figure]:
 def _backlogs(due: ClaimedDatabase, say: Say) -> Iterator[Figure]:
     """Claim a full batch with nothing else due, and with more and more."""
     alone = _median_claim(due, 1)
-    yield Figure(f"a claim of {BATCH} rows, nothing else due", round(alone, 2), "ms")
+    yield Figure(f"a claim of {BATCH} rows, nothing else due", alone, "ms")
     for rows in BACKLOGS:
         say(f"{rows:,} rows due")
         found = _median_claim(due, rows)
         case = f"a claim of {BATCH} rows, {rows:,} due in {CHATS_OF_A_BACKLOG} chats of one tenant"
-        yield Figure(case, round(found, 2), "ms", ratio=round(found / alone, 2), limit=MOST_TIMES)
+        yield Figure(case, found, "ms", ratio=found / alone, most=MOST_TIMES)
 
 
 def _median_claim(due: ClaimedDatabase, backlog: int) -> float:
@@ -135,13 +135,9 @@ def _tenants(due: ClaimedDatabase, say: Say) -> Iterator[Figure]:
             before = due.written()
             taken.append(timed(due.claim, batch)[0])
             written.append((due.written() - before) / 1024)
-        yield Figure(f"a claim of {batch} rows {among}", round(median(taken), 2), "ms")
-        yield Figure(
-            f"the log that a claim of {batch} rows writes {among}",
-            round(median(written), 1),
-            "KiB",
-            limit=MOST_WAL_KIB if batch == LOGGED else None,
-        )
+        yield Figure(f"a claim of {batch} rows {among}", median(taken), "ms")
+        case = f"the log that a claim of {batch} rows writes {among}"
+        yield Figure(case, median(written), "KiB", most=MOST_WAL_KIB if batch == LOGGED else None)
 
 
 def _live(due: ClaimedDatabase, say: Say) -> Iterator[Figure]:
@@ -154,7 +150,7 @@ def _live(due: ClaimedDatabase, say: Say) -> Iterator[Figure]:
             due.add("import1", {f"message:live-{number}": f"chat {number}"})
             batches.append(_batches_until(due, f"message:live-{number}"))
         case = f"batches until a live message is claimed beside {IMPORTED:,} {what} ones of another chat"
-        yield Figure(case, max(batches), "batches", limit=MOST_BATCHES)
+        yield Figure(case, max(batches), "batches", most=MOST_BATCHES)
 
 
 def _batches_until(due: ClaimedDatabase, key: str) -> int:

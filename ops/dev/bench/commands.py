@@ -8,11 +8,12 @@ import typer
 
 from ops import connection
 from ops.console.options import JsonOption
-from ops.dev.outcome import end, shown
+from ops.dev.bench.figures import report
+from ops.dev.outcome import shown
 
 app = typer.Typer(
     rich_markup_mode="markdown",
-    help="Measure Backscroll: contexts without a name, else what is named.",
+    help="Measure Backscroll: search, embedding and memory without a name, else what is named.",
     epilog="**Examples:** backscroll dev bench · backscroll dev bench --messages 100000 --chats 50 · "
     "backscroll dev bench claims --json",
 )
@@ -22,49 +23,46 @@ MEASURED = {
     "erasing": "Measure editing and forgetting beside many logged questions, and how long the chat is locked.",
     "accepting": "Measure accepting over HTTP beside the bare insert and commit, and beside slow requests.",
     "embed": "Measure embedding from rows to rows beside the bare model, and beside a busy process.",
-    "memories": "Measure learning from 10,000 messages, and contexts beside 90,000 memories.",
-    "load": "Measure a small tenant beside a flood, and placing while the model provider is down.",
 }
 """By name the help of each module of `ops.dev.bench` with a `measure` of figures."""
 
+ChatsOption = Annotated[int, typer.Option(min=1, max=1000, help="Chats that share the messages.")]
+QuestionsOption = Annotated[int, typer.Option(min=20, max=10_000, help="Asked after some to warm up.")]
+
 
 @app.callback(invoke_without_command=True)
-def contexts(
+def messages(
     context: typer.Context,
     messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 10_000,
-    chats: Annotated[int, typer.Option(min=1, max=1000, help="Chats that share the messages.")] = 1,
-    questions: Annotated[int, typer.Option(min=20, max=10_000, help="Asked after ten to warm up.")] = 100,
+    chats: ChatsOption = 1,
+    questions: QuestionsOption = 100,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how long contexts and searches take and how much memory messages take, on a database of its own.
 
     The messages are made up (words as frequent as in real talk, sessions of about twenty messages) and go
-    through the shipped path. Up to 10,000 are embedded by the model; the vectors of more are the means of the
-    model's vectors of their words, and the output says so. Questions are always embedded by the model. Ends
-    with 5 when a limit is not kept; figures hold for one machine at one hour, so compare runs side by side.
+    through the shipped path. Above 10,000 messages vectors are the means of the model's vectors of their words.
+    Questions are always embedded by the model. Ends with 5 when a limit is not kept; figures hold for one machine at
+    one hour, so compare runs side by side.
     """
     if context.invoked_subcommand is not None:
         return
-    from ops.dev.bench import contexts as measuring
+    from ops.dev.bench import messages as measuring
 
     with shown() as say:
         found = measuring.measure(
-            connection.configured(), messages=messages, chats=chats, questions=questions, progress=say
+            connection.configured(), messages=messages, chats=chats, questions=questions, say=say
         )
-    kept = all(gate.kept for gate in measuring.gates(found))
-    end(measuring.as_dict(found), measuring.tables(found), as_json=as_json, kept=kept)
+    report(f"{messages:,} messages in {chats} chats", found, as_json=as_json)
 
 
 def _add(name: str, told: str) -> None:
     @app.command(name, help=told, epilog=f"**Example:** backscroll dev bench {name} --json")
     def command(as_json: JsonOption = False) -> None:
-        from ops.dev.bench import figures
-
         measuring = importlib.import_module(f"ops.dev.bench.{name}")
         with shown() as say:
             found = measuring.measure(say)
-        kept = all(figure.kept for figure in found)
-        end(figures.as_dict(name, found), [figures.as_table(name, found)], as_json=as_json, kept=kept)
+        report(name, found, as_json=as_json)
 
 
 for _name, _told in MEASURED.items():
@@ -72,14 +70,13 @@ for _name, _told in MEASURED.items():
 
 
 @app.command(
-    name="contexts",
     epilog="**Examples:** backscroll dev bench contexts · backscroll dev bench contexts --messages 100000 --chats 50 "
     "--against ../before --json",
 )
-def askers(
+def contexts(
     messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 1000,
-    chats: Annotated[int, typer.Option(min=1, max=1000, help="Chats that share the messages.")] = 1,
-    questions: Annotated[int, typer.Option(min=20, max=10_000, help="Asked after twelve to warm up.")] = 100,
+    chats: ChatsOption = 1,
+    questions: QuestionsOption = 100,
     at_once: Annotated[int, typer.Option("--askers", min=2, max=64, help="Beside one, over HTTP.")] = 8,
     against: Annotated[
         Path | None,
@@ -95,16 +92,13 @@ def askers(
     API, which has two. With `--against` another checkout answers the same questions in the same run. Above 10,000
     messages vectors are the means of the model's vectors of their words. Ends with 5 when a limit is not kept.
     """
-    from ops.dev.bench import askers as measuring
-    from ops.dev.bench import figures
+    from ops.dev.bench import contexts as measuring
 
     with shown() as say:
         found = measuring.measure(
             messages=messages, chats=chats, questions=questions, askers=at_once, against=against, say=say
         )
-    kept = all(figure.kept for figure in found)
-    name = f"contexts: {messages:,} messages in {chats} chats"
-    end(figures.as_dict(name, found), [figures.as_table(name, found)], as_json=as_json, kept=kept)
+    report(f"contexts: {messages:,} messages in {chats} chats", found, as_json=as_json)
 
 
 @app.command(epilog="**Example:** backscroll dev bench switching --messages 20000 --json")
@@ -121,15 +115,8 @@ def switching(
     the sample chats before, while the space is filled, after the switch and after the rollback. Ends with 5 when a
     question was answered without vectors, or a vector is missing or in the wrong space. No data of yours is touched.
     """
-    from ops.dev.bench import figures
     from ops.dev.bench import switching as measuring
 
     with shown() as say:
         found = measuring.measure(connection.configured(), messages, kill, say)
-    kept = all(figure.kept for figure in found)
-    end(
-        figures.as_dict("switching", found),
-        [figures.as_table("switching", found)],
-        as_json=as_json,
-        kept=kept,
-    )
+    report("switching", found, as_json=as_json)

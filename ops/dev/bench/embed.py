@@ -1,9 +1,8 @@
 """How fast texts become vectors, from rows to rows, beside the bare model; alone, and beside a process that is busy.
 
 Both embed the same texts in turn with the same model: the shipped handler claims, loads, embeds, saves and finishes on
-a durable Postgres, the bare model is given all of them at once, and so is, where it is installed, the same model in
-float32 by sentence-transformers. The ratios are judged, as the rates are one machine's at one hour. Then the shipped
-commands of the worker and of the HTTP API run, and their memory is measured.
+a durable Postgres, the bare model is given all of them at once. The ratios are judged, as the rates are one machine's
+at one hour.
 """
 
 import random
@@ -16,18 +15,15 @@ from datetime import timedelta
 
 from ops import connection
 from ops.dev import shipped
-from ops.dev.bench import resident
 from ops.dev.bench.figures import Figure
 from ops.dev.bench.talk import START
 from ops.dev.embedders import WrappedEmbedder
 from ops.dev.eval.samples import samples
 from ops.dev.observe import Say, timed
 from ops.dev.shipped import Shipped
-from pipeline.clients import onnx, onnx_bundled, sentence_transformers
 from pipeline.clients.protocols import Embedder
-from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.messages import ChatIn, MessageIn
-from schemas.vectors import EmbeddingSpace, Vector
+from schemas.vectors import Vector
 from workers import queues
 
 CHATS, MESSAGES_PER_CHAT = 20, 600
@@ -36,10 +32,6 @@ ROUNDS, ROWS = 4, 1024
 SECONDS = 40.0
 """After which no round begins, alone or beside the busy process: a slow machine counts fewer."""
 ALONE, BUSY = 0.85, 0.70
-FLOAT32_TEXTS = 256
-"""Of each round: it is slow."""
-OF_FLOAT32 = 2.5
-"""Times that from rows to rows it must be faster."""
 
 
 def measure(say: Say) -> list[Figure]:
@@ -53,13 +45,12 @@ def measure(say: Say) -> list[Figure]:
         backscroll.run_all("ingest")
         backscroll.resources.embedder = model = NotingEmbedder(backscroll.resources.embedder)
         _embed_rows(backscroll, 256)
-        float32 = _float32(model.space)
         found = []
-        for name, limit, beside in (("alone", ALONE, nullcontext), ("beside a busy process", BUSY, _busy)):
+        for name, least, beside in (("alone", ALONE, nullcontext), ("beside a busy process", BUSY, _busy)):
             say(name)
             with beside():
-                found += _compare(backscroll, model, name, limit, float32 if beside is nullcontext else None)
-        return [*found, *resident.measure(backscroll, say)]
+                found += _compare(backscroll, model, name, least)
+        return found
 
 
 class NotingEmbedder(WrappedEmbedder):
@@ -74,23 +65,10 @@ class NotingEmbedder(WrappedEmbedder):
         return self.inner.embed_documents(texts)
 
 
-def _float32(space: EmbeddingSpace) -> Embedder | None:
-    """Make the same model in float32, loaded; None if there is no other."""
-    is_english = (space.provider, space.model) == (onnx.PROVIDER, onnx_bundled.ENGLISH.model)
-    if not (is_english and sentence_transformers.is_installed()):
-        return None
-    embedder = SentenceTransformersEmbedder(space.model)
-    embedder.load()
-    return embedder
-
-
-def _compare(
-    backscroll: Shipped, model: NotingEmbedder, name: str, limit: float, float32: Embedder | None
-) -> list[Figure]:
-    """Embed from rows to rows, with the bare model, and in float32, in turn."""
+def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, least: float) -> list[Figure]:
+    """Embed from rows to rows and with the bare model, in turn."""
     deadline = time.monotonic() + SECONDS
     count, rows_ms, bare_ms = 0, 0.0, 0.0
-    float32_count, float32_ms = 0, 0.0
     while not count or (count < ROUNDS * ROWS and time.monotonic() < deadline):
         model.texts.clear()
         ms, done = timed(_embed_rows, backscroll, ROWS)
@@ -99,25 +77,14 @@ def _compare(
         # not in the order in which the handler has sorted them
         texts = random.Random(count).sample(model.texts, len(model.texts))  # noqa: S311
         bare_ms += timed(model.inner.embed_documents, texts)[0]
-        if float32 is not None:
-            float32_count += len(texts[:FLOAT32_TEXTS])
-            float32_ms += timed(float32.embed_documents, texts[:FLOAT32_TEXTS])[0]
-    of_all, rate, ratio = f"{name}: {count:,} texts", 1000 * count / rows_ms, bare_ms / rows_ms
-    rows = f"{of_all}, rows to rows, claims of {queues.EMBED.batch}"
-    found = [
-        Figure(f"{of_all}, the bare model, {ROWS:,} at once", 1000 * count / bare_ms, "/s"),
-        Figure(rows, rate, "/s", ratio=ratio, limit=limit, more_is_better=True),
+    case, rate = (
+        f"{name}: {count:,} texts, rows to rows, claims of {queues.EMBED.batch}",
+        1000 * count / rows_ms,
+    )
+    return [
+        Figure(f"{name}: the bare model, {ROWS:,} at once", 1000 * count / bare_ms, "/s"),
+        Figure(case, rate, "/s", ratio=bare_ms / rows_ms, least=least),
     ]
-    if float32_ms:
-        slow = 1000 * float32_count / float32_ms
-        case = f"{name}: {float32_count:,} texts, sentence-transformers in float32"
-        found += [
-            Figure(case, slow, "/s"),
-            Figure(
-                f"{rows}, beside it", rate, "/s", ratio=rate / slow, limit=OF_FLOAT32, more_is_better=True
-            ),
-        ]
-    return found
 
 
 def _embed_rows(backscroll: Shipped, wanted: int) -> int:

@@ -1,14 +1,14 @@
 """Editing and forgetting: in a chat with many logged questions, and one user of many.
 
-The query log, memories and sessions are made up by SQL, and the same is measured beside an empty log. While a message
-is edited or a user forgotten, another connection asks again and again for the lock that accepting a message takes: its
-longest wait is how long the chat was locked.
+The query log, memories and sessions are made up by SQL. While a message is edited or a user forgotten, another
+connection asks again and again for the lock that accepting a message takes: its longest wait is how long the chat was
+locked.
 """
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
 
 import psycopg
@@ -36,37 +36,18 @@ USERS, CHATS, MESSAGES_PER_CHAT, IN_SESSION = 50, 10, 5_000, 5
 """For forgetting one of many; `IN_SESSION` of them talk in one session."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LockTimes:
-    """How long something took, and for how long of that the chat was locked, in milliseconds."""
-
-    total: float
-    locked: float
-
-
 def measure(say: Say) -> list[Figure]:
-    """Edit and forget beside an empty log and beside a full one; then forget one user of many."""
+    """Edit and forget beside a full query log; then forget one user of many."""
     with shipped.temporary(SETTINGS, durable=True) as backscroll, backscroll.superuser() as superuser:
         say("filling a chat")
         backscroll.accept(ChatIn(chat_id=CHAT), numbered(range(MESSAGES), people=PEOPLE))
         backscroll.run_all("ingest")
-        _add_memories_and_sessions(superuser)
-        say("editing and forgetting beside an empty log")
-        empty = _edited_and_forgotten(backscroll, 0)
         say("filling the query log")
+        _add_memories_and_sessions(superuser)
         _add_questions(superuser)
-        beside = f"{QUESTIONS:,} logged questions"
-        say(f"editing and forgetting beside {beside}")
-        full = _edited_and_forgotten(backscroll, 1)
-    figures = []
-    for what, took in full.items():
-        ratio = took.total / empty[what].total
-        figures += [
-            Figure(f"{what}, an empty log: chat locked", empty[what].locked, "ms"),
-            Figure(f"{what}, {beside}: in all", took.total, "ms", ratio=ratio),
-            Figure(f"{what}, {beside}: chat locked", took.locked, "ms", limit=LOCKED_MS),
-        ]
-    return figures + _one_of_many(say)
+        say(f"editing and forgetting beside {QUESTIONS:,} logged questions")
+        figures = _edited_and_forgotten(backscroll)
+    return [*figures, *_one_of_many(say)]
 
 
 def _one_of_many(say: Say) -> list[Figure]:
@@ -156,19 +137,14 @@ def _add_memories_and_sessions(superuser: psycopg.Connection) -> None:
     superuser.execute("VACUUM ANALYZE")
 
 
-def _edited_and_forgotten(backscroll: Shipped, turn: int) -> dict[str, LockTimes]:
-    """Measure the median of some edits with their longest lock, and the forgetting of one person's hundred messages."""
-    edits = [
-        _probed(backscroll, lambda n=n: _edit(backscroll, f"b{11 + turn + 500 * n}"))  # type: ignore[misc]
-        for n in range(EDITS)
-    ]
-    forgetting = _start_forgetting(backscroll, str(7 + turn))
-    forgotten = _probed(backscroll, forgetting)
-    total, locked = median(each.total for each in edits), max(each.locked for each in edits)
-    return {
-        "an edit": LockTimes(total=total, locked=locked),
-        f"{MESSAGES // PEOPLE} forgotten messages": forgotten,
-    }
+def _edited_and_forgotten(backscroll: Shipped) -> Iterator[Figure]:
+    """Edit some messages, and forget one person's hundred messages."""
+    edits = [_probed(backscroll, partial(_edit, backscroll, f"b{11 + 500 * n}")) for n in range(EDITS)]
+    forgotten = _probed(backscroll, _start_forgetting(backscroll, "7"))
+    for what, took in (("an edit", edits), (f"{MESSAGES // PEOPLE} forgotten messages", [forgotten])):
+        totals, locks = zip(*took, strict=True)
+        yield Figure(f"{what}, {QUESTIONS:,} logged questions: in all", median(totals), "ms")
+        yield Figure(f"{what}: chat locked, longest", max(locks), "ms", most=LOCKED_MS)
 
 
 def _start_forgetting(backscroll: Shipped, user: str) -> Callable[[], int]:
@@ -193,8 +169,8 @@ def _edit(backscroll: Shipped, external_id: str) -> None:
         raise AssertionError(changed)
 
 
-def _probed(backscroll: Shipped, act: Callable[[], object]) -> LockTimes:
-    """Do something while another connection asks for the lock that accepting takes, again and again."""
+def _probed(backscroll: Shipped, act: Callable[[], object]) -> tuple[float, float]:
+    """Do something while another connection asks for the lock that accepting takes: how long it took, and locked."""
     waits, over, ready = [0.0], threading.Event(), threading.Event()
 
     def probe() -> None:
@@ -215,4 +191,4 @@ def _probed(backscroll: Shipped, act: Callable[[], object]) -> LockTimes:
     finally:
         over.set()
         thread.join()
-    return LockTimes(total=total, locked=max(waits))
+    return total, max(waits)

@@ -1,12 +1,12 @@
 """Figures of a benchmark, each with its unit and the limit or the ratio that it is judged by."""
 
-import resource
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
 from statistics import median, quantiles
-from typing import Any
 
 from rich.table import Table
+
+from ops.dev.outcome import end
 
 
 @dataclass(frozen=True)
@@ -18,49 +18,42 @@ class Figure:
 
     case: str
     value: float
-    unit: str
+    unit: str = ""
     _: KW_ONLY
     # to another case of the run
     ratio: float | None = None
-    # the most that is allowed, or the least where more is better; none: not judged
-    limit: float | None = None
-    more_is_better: bool = False
+    # the most and the least that is allowed; neither: not judged
+    most: float | None = None
+    least: float | None = None
 
     @property
     def kept(self) -> bool:
         """Whether it is within its limit."""
         judged = self.value if self.ratio is None else self.ratio
-        if self.limit is None:
-            return True
-        return judged >= self.limit if self.more_is_better else judged <= self.limit
+        return (self.most is None or judged <= self.most) and (self.least is None or judged >= self.least)
 
 
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """Return the most that half of at least two values are (`p50`), and that 95 of 100 are (`p95`)."""
-    return {"p50": round(median(values), 1), "p95": round(quantiles(values, n=20)[18], 1)}
+def spread(case: str, milliseconds: Sequence[float], *, most: float | None = None) -> list[Figure]:
+    """Return the most that half of at least two times take, and that 95 of 100 take, which is judged."""
+    return [
+        Figure(f"{case}, median", median(milliseconds), "ms"),
+        Figure(f"{case}, p95", quantiles(milliseconds, n=20)[18], "ms", most=most),
+    ]
 
 
-def resident_mb() -> float:
-    """Return the most memory that this process has held so far, in units of 10**6 bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+def report(name: str, figures: Sequence[Figure], *, as_json: bool) -> None:
+    """Print a benchmark's result; end with 5 when a limit is not kept."""
+    kept = all(one.kept for one in figures)
+    found = {"name": name, "results": [asdict(one) | {"kept": one.kept} for one in figures]}
+    end(found, [_table(name, figures)], as_json=as_json, kept=kept)
 
 
-def as_dict(name: str, figures: Sequence[Figure]) -> dict[str, Any]:
-    """Return a benchmark's result as one JSON object."""
-    return {"name": name, "results": [asdict(one) | {"kept": one.kept} for one in figures]}
-
-
-def as_table(name: str, figures: Sequence[Figure]) -> Table:
-    """Show a benchmark's result to people."""
+def _table(name: str, figures: Sequence[Figure]) -> Table:
     table = Table("case", "measured", "ratio", "limit", "", title=name)
     for one in figures:
-        sign = "at least" if one.more_is_better else "at most"
+        limit = "" if one.most is None else f"at most {one.most:g}"
+        limit = limit if one.least is None else f"at least {one.least:g}"
         verdict = "[green]kept[/green]" if one.kept else "[red]not kept[/red]"
-        table.add_row(
-            one.case,
-            f"{one.value:,.4g} {one.unit}",
-            "" if one.ratio is None else f"{one.ratio:.2f}",
-            "" if one.limit is None else f"{sign} {one.limit:g}",
-            "" if one.limit is None else verdict,
-        )
+        ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
+        table.add_row(one.case, f"{one.value:,.4g} {one.unit}", ratio, limit, verdict if limit else "")
     return table

@@ -6,7 +6,7 @@ it with the shipped batch, in this process or, where two workers are compared wi
 
 import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from multiprocessing.synchronize import Event
 from statistics import median
 
@@ -16,7 +16,7 @@ from ops.dev.bench.talk import numbered
 from ops.dev.observe import Say, count, timed, wait
 from ops.dev.shipped import Shipped
 from pipeline.jobs import runner
-from schemas.messages import ChatIn, MessageIn
+from schemas.messages import ChatIn
 from schemas.settings import Settings
 from workers.logging import configure_logging
 from workers.resources import Resources
@@ -47,16 +47,11 @@ def _many_chats(backscroll: Shipped, say: Say) -> Figure:
     for number in range(ROUNDS):
         say(f"one message in each of {CHATS} chats, {number + 1} of {ROUNDS}")
         for chat in range(CHATS):
-            _accept(backscroll, f"many:{chat}", numbered(range(number, number + 1)))
+            backscroll.accept(ChatIn(chat_id=f"many:{chat}"), numbered(range(number, number + 1)))
         ms, _ = timed(backscroll.run_all, "ingest")
         rates.append(1000 * CHATS / ms)
-    return Figure(
-        f"one message in each of {CHATS} chats, one worker",
-        round(median(rates[1:])),
-        "chats/s",
-        limit=LEAST_CHATS_PER_SECOND,
-        more_is_better=True,
-    )
+    case = f"one message in each of {CHATS} chats, one worker"
+    return Figure(case, median(rates[1:]), "chats/s", least=LEAST_CHATS_PER_SECOND)
 
 
 def _two_workers(backscroll: Shipped, say: Say) -> Iterator[Figure]:
@@ -65,22 +60,14 @@ def _two_workers(backscroll: Shipped, say: Say) -> Iterator[Figure]:
     for workers in (1, 2):
         say(f"{BUSY_CHATS} chats with {KEYS} session keys each, workers: {workers}")
         for chat in range(BUSY_CHATS):
-            _accept(backscroll, f"keys:{workers}:{chat}", numbered(range(KEYS), KEYS))
+            backscroll.accept(ChatIn(chat_id=f"keys:{workers}:{chat}"), numbered(range(KEYS), KEYS))
         rates[workers] = _race(backscroll, workers)
-    yield Figure(f"{KEYS} session keys a chat, one worker", round(rates[1], 1), "chats/s")
-    yield Figure(
-        f"{KEYS} session keys a chat, two workers beside one",
-        round(rates[2], 1),
-        "chats/s",
-        ratio=round(rates[2] / rates[1], 2),
-        limit=TWO_BESIDE_ONE,
-        more_is_better=True,
-    )
+    ratio, of_keys = rates[2] / rates[1], f"{KEYS} session keys a chat"
+    yield Figure(f"{of_keys}, one worker", rates[1], "chats/s")
+    yield Figure(f"{of_keys}, two workers beside one", rates[2], "chats/s", ratio=ratio, least=TWO_BESIDE_ONE)
     with backscroll.superuser() as connection:
-        deadlocks = count(
-            connection, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-        )
-    yield Figure("deadlocks of two workers", deadlocks, "deadlocks", limit=0)
+        statement = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        yield Figure("deadlocks of two workers", count(connection, statement), most=0)
 
 
 def _race(backscroll: Shipped, workers: int) -> float:
@@ -122,7 +109,3 @@ def _work(settings: Settings, ready: Event, go: Event, end: Event) -> None:
         if not runner.run(resources.database, "ingest", resources.handler("ingest"), policy).claimed:
             time.sleep(0.02)
     resources.database.close()
-
-
-def _accept(backscroll: Shipped, chat_id: str, said: Sequence[MessageIn]) -> None:
-    backscroll.accept(ChatIn(chat_id=chat_id), said)

@@ -9,13 +9,10 @@ import math
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any, Self
 
 import psycopg
-
-from ops.dev.scripts import batch
 
 INSERT = """
     INSERT INTO messages (tenant_id, chat_id, external_id, session_key, sender_id, sender_name, role, content,
@@ -25,7 +22,6 @@ INSERT = """
 """
 _SAID = {"sender_id": "bench:ann", "sender_name": "Ann", "sent_at": "2026-03-02T18:00:00Z"}
 TEXT = "Könnte 誰か посмотреть котёл в квартире {}? Πάλι 0,8 bar 🔧, هل من أحد؟ 谢谢 everybody!"
-MESSAGES_IN_A_BATCH = 150
 LARGE = (125, 470)
 """Messages in a request of 8 MB, and the sentences of each."""
 
@@ -61,19 +57,6 @@ def send_all(port: int, key: str, requests: Sequence[Request], begin_at: float =
             line.send(*requests[number])
 
     return _repeated(send, begin_at, lambda count: count < len(requests))
-
-
-def post_batches(port: int, key: str, batches: Sequence[tuple[str, str, int]], at_once: int) -> list[int]:
-    """Post batches `(chat, script, bytes)`, `at_once` at a time; return how many messages of each were accepted."""
-
-    def post(chat: str, script: str, size: int) -> int:
-        body = {"chat": chat, "messages": batch(script, size, MESSAGES_IN_A_BATCH)}
-        with _Line(port, key) as line:
-            status, answer = line.send("POST", "/v1/messages", json.dumps(body, ensure_ascii=False))
-        return int(json.loads(answer)["accepted"]) if status == HTTPStatus.ACCEPTED else 0
-
-    with ThreadPoolExecutor(at_once) as threads:
-        return list(threads.map(post, *zip(*batches, strict=True)))
 
 
 def send_for(

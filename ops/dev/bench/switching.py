@@ -141,14 +141,14 @@ class _Switch:
         self._settle()
         yield Figure("until the new space was complete", filled, "s")
         yield Figure("the switch, with the check that nothing is missing", ms, "ms")
-        yield Figure("kills of the embedding worker", self.kills, "")
-        yield Figure("messages that came in meanwhile", self.sent, "")
-        yield Figure("questions asked meanwhile", len(self.answers), "")
-        yield Figure("of them answered without vectors", self.degraded, "", limit=0)
+        yield Figure("kills of the embedding worker", self.kills)
+        yield Figure("messages that came in meanwhile", self.sent)
+        yield Figure("questions asked meanwhile", len(self.answers))
+        yield Figure("of them answered without vectors", self.degraded, most=0)
         right = fmean(self.answers)
-        yield Figure("of them that found their message first", right, "", limit=0.97, more_is_better=True)
+        yield Figure("of them that found their message first", right, least=0.97)
         for what, statement in (("missing", _MISSING), ("doubled", _DOUBLED), ("of a wrong size", _MIXED)):
-            yield Figure(f"vectors {what} in either space", count(self.connection, statement), "", limit=0)
+            yield Figure(f"vectors {what} in either space", count(self.connection, statement), most=0)
 
     def _begin(self) -> None:
         spaces.add(self.owner, self.database, [API_TENANT], self.new)
@@ -187,7 +187,7 @@ class _Switch:
                 hits = context.explain.messages if context.explain else []
                 found = [hit.external_id for hit in hits if hit.external_id is not None]
                 shares.append(share_found(case.evidence, found, FIRST))
-        return Figure(f"recall among the first {FIRST} on the sample chats, {when}", fmean(shares), "")
+        return Figure(f"recall among the first {FIRST} on the sample chats, {when}", fmean(shares))
 
     def _ask(self) -> None:
         wanted = random.choice(self.known)  # noqa: S311

@@ -1,16 +1,14 @@
-"""Made-up talk to measure with: words as frequent as in real talk, and vectors that know the words."""
+"""Made-up talk to measure with: words as frequent as in real talk, in three scripts."""
 
 import itertools
 import random
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from math import hypot
 
-from ops.dev.embedders import WrappedEmbedder
-from pipeline.clients.protocols import Embedder
 from schemas.messages import MessageIn
-from schemas.vectors import Vector
 
+# The model would take most of an hour for more.
+EMBEDDED_UP_TO = 10_000
 # Long enough ago that a chat of 100,000 messages, nine years of it, ends in the past.
 START = datetime(2010, 1, 4, 8, 0, tzinfo=UTC)
 PEOPLE = ("Ann", "Боб", "小明", "Δήμητρα", "Ève", "Fay")
@@ -68,29 +66,3 @@ def numbered(numbers: range, keys: int = 0, people: int = 5) -> list[MessageIn]:
         )
         for n in numbers
     ]
-
-
-class WordMeans(WrappedEmbedder):
-    """Documents as the mean of a model's vectors of their words: a hundred times as fast as the model itself.
-
-    The model embeds questions. What is no word of the talk does not count.
-    """
-
-    max_tokens = 1_000_000
-
-    def __init__(self, model: Embedder) -> None:
-        super().__init__(model)
-        self._words = dict(zip(VOCABULARY, model.embed_documents(VOCABULARY), strict=True))
-
-    def count_tokens(self, text: str) -> int:
-        return len(text.split())
-
-    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        return [self._mean(text) for text in texts]
-
-    def _mean(self, text: str) -> Vector:
-        """Return the mean of the words, scaled to length 1."""
-        known = [self._words[word] for word in text.rstrip(".?!").split() if word in self._words]
-        total = [sum(values) for values in zip(*known or [self._words[VOCABULARY[0]]], strict=True)]
-        length = hypot(*total)
-        return [round(value / length, 4) for value in total]

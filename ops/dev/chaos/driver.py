@@ -41,8 +41,8 @@ class Driver:
         self.accepted: set[tuple[str, str, str]] = set()
         # edits and deletions that the HTTP API took
         self.changed = 0
-        # what Redis took as payload tasks, with the moment (monotonic) of the last time
-        self.queued: dict[tuple[str, str, str], float] = {}
+        # what Redis took as payload tasks
+        self.queued: set[tuple[str, str, str]] = set()
         # seconds of each request with messages that the HTTP API took
         self.accept_seconds: list[float] = []
         # why the HTTP API or Redis had to be asked again
@@ -109,7 +109,7 @@ class Driver:
                 self.accept_seconds.append(time.monotonic() - began)
                 self.accepted.update(keys)
         elif taken := self._enqueue(bot, sending, messages):
-            self.queued.update(dict.fromkeys(keys, time.monotonic()))
+            self.queued.update(keys)
         return taken
 
     def _change(self, change: MessageChange) -> bool:

@@ -33,8 +33,6 @@ OTHERS = (
     "provider-rubbish",
     "provider-late",
 )
-# After these Redis has forgotten what was queued.
-LOSES_QUEUE = frozenset({"redis-empty", "redis-flush"})
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.5, 3.0
 

@@ -4,10 +4,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-
-from redis.exceptions import RedisError
 
 from ops.dev.chaos import cast as casting
 from ops.dev.chaos import namespaces, plan, quiet, traffic
@@ -33,23 +30,6 @@ QUIET_SECONDS = 180.0
 # Of backfills: slow enough to go on through many faults.
 ROWS_PER_SECOND = 100.0
 ERRAND_SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class QueueHistory:
-    """Moments (monotonic) at which the queue of payloads was found empty, and at which Redis was emptied."""
-
-    drained: list[float] = field(default_factory=list)
-    emptied: list[float] = field(default_factory=list)
-
-    def may_have_held(self, queued_at: float) -> bool:
-        """Return whether what was queued then may still have been in Redis when its data went.
-
-        >>> QueueHistory([5.0], [7.0]).may_have_held(4.0), QueueHistory([5.0], [7.0]).may_have_held(6.0)
-        (False, True)
-        """
-        emptied = next((moment for moment in self.emptied if moment > queued_at), None)
-        return emptied is not None and not any(queued_at < moment < emptied for moment in self.drained)
 
 
 class Errands:
@@ -126,22 +106,21 @@ def _play(cast: Cast, faults: list[plan.Fault], report: ChaosReport, say: Say) -
     began = time.monotonic()
     driver.start()
     try:
-        queue = _afflict(cast, driver, faults, total, report, say)
+        _afflict(cast, driver, faults, total, report, say)
         driver.allow(total)
         say("waiting until all is done")
         report.settle(cast, lambda: driver.is_done() and not quiet.left_to_do(cast), QUIET_SECONDS, looks=3)
     finally:
         driver.end()
     report.seconds = round(time.monotonic() - began, 1)
-    _judge(cast, driver, made, queue, report)
+    _judge(cast, driver, made, report)
 
 
 def _afflict(
     cast: Cast, driver: Driver, faults: list[plan.Fault], total: int, report: ChaosReport, say: Say
-) -> QueueHistory:
-    """Make the faults while messages come in; when the queue of payloads was empty, and when emptied."""
+) -> None:
+    """Make the faults while messages come in."""
     maker = Faults(cast)
-    history = QueueHistory()
     share = total / (len(faults) + 1)
     errands = Errands(cast, len(faults), report)
     outage = False
@@ -151,15 +130,9 @@ def _afflict(
         driver.allow(due)
         wait(lambda due=due: driver.sent >= due, SHARE_SECONDS, pause=0.02)  # type: ignore[misc]
         say(f"{number + 1}/{len(faults)} {fault.kind}, {driver.sent} of {total} messages sent")
-        with suppress(RedisError):
-            looked = time.monotonic()
-            if quiet.payloads_waiting(cast) == 0:
-                history.drained.append(looked)
         # the other half comes while it happens
         driver.allow(int(share * (number + 1)))
         maker.make(fault)
-        if fault.kind in plan.LOSES_QUEUE:
-            history.emptied.append(time.monotonic())
         counted = report.kills if fault.kind in plan.KILLS else report.faults
         counted[fault.kind] = counted.get(fault.kind, 0) + 1
         report.ended_by_themselves += cast.tend()
@@ -170,7 +143,6 @@ def _afflict(
     # where there were few faults some have not had their turn
     errands.run(len(faults))
     report.midway = maker.midway
-    return history
 
 
 def _recover(cast: Cast, kind: str, report: ChaosReport, *, outage: bool) -> None:
@@ -189,23 +161,12 @@ def _recover(cast: Cast, kind: str, report: ChaosReport, *, outage: bool) -> Non
         report.violations.append(f"what {kind} interrupted was taken up after {taken} s, not {bound:.0f} s")
 
 
-def _judge(
-    cast: Cast, driver: Driver, made: traffic.Traffic, history: QueueHistory, report: ChaosReport
-) -> None:
+def _judge(cast: Cast, driver: Driver, made: traffic.Traffic, report: ChaosReport) -> None:
     found = report.judge(cast, driver, made, made.gone)
     report.gone = len(driver.accepted.intersection(made.gone))
     report.stored = sum(key[0] != PAYLOAD_TENANT for key in found.stored)
     report.dead, report.sessions = found.dead, found.sessions
     report.refusals = dict(driver.refusals)
     report.changed = driver.changed
-    missing = [at for key, at in driver.queued.items() if key not in found.stored]
-    forgotten = sum(history.may_have_held(at) for at in missing)
-    report.payloads = {
-        # taken by Redis
-        "queued": len(driver.queued),
-        "stored": len(found.stored) - report.stored,
-        # queued before Redis was emptied
-        "lost_with_redis_data": forgotten,
-        # taken out of the queue by a worker or a connection that was killed before it could note so
-        "lost_in_flight": len(missing) - forgotten,
-    }
+    # taken by Redis, and stored: the rest went with Redis' data, or with a process that had just taken it
+    report.payloads = {"queued": len(driver.queued), "stored": len(found.stored) - report.stored}

@@ -4,7 +4,7 @@ Everything goes through the shipped path: messages accepted and placed, sessions
 model with recorded answers, memories embedded, contexts built for the questions.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -96,7 +96,6 @@ def _judge_way(
             asked.append(_ask(backscroll, sample, question, stored))
     return {
         "memories": len(stored),
-        "unplanned": sum(1 for each in stored.values() if not each.facts),
         "from_bots": _from_bots(sample, stored.values()),
         "duplicates": _duplicates(stored.values()),
         "leaks": sum(each["leaked"] for each in asked),
@@ -154,25 +153,20 @@ def _ask(
 ) -> dict[str, Any]:
     given: dict[str, Any] = {"user_id": question.asker}
     if question.as_of is not None:
-        given = {"user_id": question.asker, "as_of": question.as_of}
+        given["as_of"] = question.as_of
     context = backscroll.ask(question.chat, question.question, BUDGET, **given)
     without = backscroll.ask(question.chat, question.question, BUDGET, **given, parameters={"memories": 0})
     shown = [stored[item.id] for block in context.blocks for item in block.items if item.kind == "memory"]
-    facts = frozenset().union(*(each.facts for each in shown))
+    forbidden = frozenset().union(*(each.facts for each in shown)).intersection(question.forbids)
     expected = [sample.facts[each] for each in question.expects]
     return {
         "question": question,
         # memories of a chat that may not be shown here, or of what was forbidden as private
-        "leaked": sum(1 for each in shown if not any(sample.may_show(c, question.chat) for c in each.chats))
-        + (len(facts.intersection(question.forbids)) if question.kind == "leak" else 0),
-        "expected": bool(expected) and all(fact.id in facts for fact in expected),
-        "in_context": bool(expected) and all(_holds(context, fact) for fact in expected),
-        "without": bool(expected) and all(_holds(without, fact) for fact in expected),
-        "outdated": bool(facts.intersection(question.forbids))
-        if question.kind in {"changed", "as_of"}
-        else False,
-        "shown": len(shown),
-        "tokens": sum(block.tokens for block in context.blocks if block.kind == "memories"),
+        "leaked": sum(not any(sample.may_show(c, question.chat) for c in each.chats) for each in shown)
+        + (len(forbidden) if question.kind == "leak" else 0),
+        "with": all(_holds(context, fact) for fact in expected),
+        "without": all(_holds(without, fact) for fact in expected),
+        "outdated": bool(forbidden) and question.kind in {"changed", "as_of"},
     }
 
 
@@ -193,26 +187,26 @@ def _part(
         for held in each.facts:
             by_fact[held].append(each)
     pairs = [
-        (fact, sample.facts[fact.replaces])
+        (fact.id, fact.replaces)
         for fact in planted
         if fact.replaces and by_fact[fact.id] and by_fact[fact.replaces]
     ]
-    right = sum(_is_superseded(by_fact[old.id], by_fact[new.id], stored) for new, old in pairs)
-    learned: Counter[str] = Counter()
-    there: Counter[str] = Counter()
-    for fact in planted:
-        for group in ("all", fact.how, "private" if fact.private else "in a group"):
-            there[group] += 1
-            learned[group] += bool(by_fact[fact.id])
+    superseded = [{"right": _is_superseded(by_fact[old], by_fact[new], stored)} for new, old in pairs]
+    groups = {
+        "all": planted,
+        "private": [fact for fact in planted if fact.private],
+        "change": [fact for fact in planted if fact.how == "change"],
+        "contradiction": [fact for fact in planted if fact.how == "contradiction"],
+    }
     questions = [each for each in asked if each["question"].part == part]
     return {
-        "facts": dict(there),
-        "learned": {group: learned[group] / there[group] for group in there},
-        "changes_of_learned_facts": len(pairs),
-        "superseded": right / len(pairs) if pairs else None,
-        "questions": {
-            kind: _answers(questions, kind) for kind in ("now", "changed", "as_of", "leak", "unknown")
+        "facts": {group: len(facts) for group, facts in groups.items()},
+        "learned": {
+            group: _share([{"is": bool(by_fact[fact.id])} for fact in facts], "is")
+            for group, facts in groups.items()
         },
+        "superseded": _share(superseded, "right"),
+        "questions": {kind: _answers(questions, kind) for kind in ("now", "changed", "as_of")},
     }
 
 
@@ -232,12 +226,9 @@ def _answers(questions: Sequence[Mapping[str, Any]], kind: str) -> dict[str, Any
     asking = [each for each in found if each["question"].expects]
     return {
         "questions": len(found),
-        "expected_in_memories": _share(asking, "expected"),
-        "expected_in_context": _share(asking, "in_context"),
+        "with_memories": _share(asking, "with"),
         "without_memories": _share(asking, "without"),
-        "memory_tokens": _share(found, "tokens"),
         "outdated_shown": _share(found, "outdated"),
-        "memories_shown": _share(found, "shown"),
     }
 
 
@@ -251,22 +242,21 @@ def tables(found: Mapping[str, Any]) -> Iterable[Table]:
     table.add_column("")
     for way in found:
         table.add_column(way, justify="right")
-    for name in ("memories", "unplanned", "from_bots", "duplicates", "leaks"):
+    for name in ("memories", "from_bots", "duplicates", "leaks"):
         table.add_row(name, *(str(each[name]) for each in found.values()))
     for part in PARTS:
         table.add_section()
         parts = [each["parts"][part] for each in found.values()]
         for group, there in parts[0]["facts"].items():
-            table.add_row(
-                f"{part}: learned, {group} ({there})", *(_percent(p["learned"][group]) for p in parts)
-            )
+            shares = [_percent(p["learned"][group]) for p in parts]
+            table.add_row(f"{part}: learned, {group} ({there})", *shares)
         table.add_row(f"{part}: superseded rightly", *(_percent(p["superseded"]) for p in parts))
         for kind, asked in parts[0]["questions"].items():
-            for name in ("expected_in_memories", "expected_in_context", "without_memories", "outdated_shown"):
+            for name in ("with_memories", "without_memories", "outdated_shown"):
                 cells = [_percent(p["questions"][kind][name]) for p in parts]
                 table.add_row(f"{part}: {kind} ({asked['questions']}), {name.replace('_', ' ')}", *cells)
     yield table
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}"
+    return "–" if share is None else f"{100 * share:.1f}"

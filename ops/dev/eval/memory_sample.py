@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from pipeline.platforms import jsonlines
-from pipeline.platforms.records import ImportOptions, Record, Times
+from ops.dev.eval.samples import read_talk
 from schemas.messages import ChatIn, MessageIn
 
 FOLDER = files("ops") / "dev" / "eval" / "memory_sample"
@@ -108,7 +107,7 @@ def read() -> MemorySample:
     facts = _read("facts.json", list[PlantedFact])
     recorded = _read("answers.json", list[dict[str, Any]])
     return MemorySample(
-        chats=_chats(),
+        chats=read_talk(FOLDER / "chats.jsonl"),
         facts={fact.id: fact for fact in facts},
         questions=_read("questions.json", list[MemoryQuestion]),
         claims=_read("bot_claims.json", list[BotClaim]),
@@ -118,19 +117,3 @@ def read() -> MemorySample:
 
 def _read(name: str, kind: Any) -> Any:
     return TypeAdapter(kind).validate_json((FOLDER / name).read_text(encoding="utf-8"))
-
-
-def _chats() -> list[tuple[ChatIn, list[MessageIn]]]:
-    """Read the chats, each after its own line."""
-    found: list[tuple[ChatIn, list[MessageIn]]] = []
-    for parsed in jsonlines.parse((FOLDER / "chats.jsonl").read_text("utf-8").splitlines(), ImportOptions()):
-        match parsed:
-            case ChatIn():
-                found.append((parsed, []))
-            case Record():
-                found[-1][1].append(parsed.message)
-            case Times():
-                pass
-            case broken:
-                raise ValueError(f"chats.jsonl: {broken}")
-    return found

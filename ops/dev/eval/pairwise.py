@@ -27,8 +27,6 @@ _STEPS = 3000
 class Matrix:
     """The candidates of one question."""
 
-    chat: str
-    kind: str
     # a row for each candidate, a column for each of `NAMES`
     rows: Array
     # by candidate: whether it is evidence, whether it is an aside, and its place by time
@@ -39,7 +37,7 @@ class Matrix:
     evidence: int
 
     @classmethod
-    def of(cls, chat: str, kind: str, found: Features, evidence: Collection[str]) -> "Matrix":
+    def of(cls, found: Features, evidence: Collection[str]) -> "Matrix":
         """Make the matrix of a question's features; `evidence` are external ids."""
         ordered = found.ordered
         nothing = np.zeros(len(ordered))
@@ -48,8 +46,6 @@ class Matrix:
             len(ordered)
         )
         return cls(
-            chat=chat,
-            kind=kind,
             rows=np.column_stack([found.columns.get(name, nothing) for name in NAMES]),
             relevant=np.array([c.external_id in evidence for c in ordered], dtype=np.bool_),
             aside=np.array([c.aside for c in ordered], dtype=np.bool_),

@@ -1,11 +1,10 @@
 """How much of what a context shows is about the question. Pure: from the context and where the chat's messages stand.
 
-A message is about the question if it is evidence, or at most `NEAR` messages from evidence in the same session. A
-memory is if it was learned from such a message; a passage of a document rests on no message and never is (the sample
-chats have none). A summary is of the right session if that session holds evidence, but its tokens are no evidence.
+A message is about the question if it is evidence, or at most `NEAR` messages from evidence in the same session; nothing
+else is: the sample chats have no documents, and contexts show no memories of them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -16,8 +15,6 @@ from schemas.context import Context, ContextItem
 NEAR = 2
 # Blocks that nobody recalled.
 _NOT_RECALLED = frozenset({"guardrails", "question"})
-_ANSWERING = frozenset({"documents", "memories", "exchanges"})
-_MEMORIES = frozenset({"memory", "document"})
 
 
 class PlacedMessage(NamedTuple):
@@ -50,13 +47,8 @@ class ContextFigures:
     # of the lines alone, by the estimate; with and without recent talk
     tokens: Tally
     tokens_without_history: Tally
-    # sessions of which a message is among the exchanges, and summaries of sessions
-    headings: Tally
-    summaries: Tally
-    # statements and passages
-    memories: Tally
-    # whether the first line of what answers (summaries and recent talk do not) is about the question; None: no line
-    first: bool | None
+    # sessions of which a message is among the exchanges: those that hold evidence
+    sessions: Tally
     # of the best three messages that were found, those in a session that holds evidence; explained contexts have them
     best_three: Tally
     # whether a profile that narrows to sessions searched the whole chat, as none fits
@@ -78,20 +70,11 @@ def near_evidence(evidence: Collection[str], placed: Mapping[str, PlacedMessage]
 
 
 def figures(
-    context: Context,
-    evidence: Collection[str],
-    placed: Mapping[str, PlacedMessage],
-    resting: Mapping[str, Collection[str]],
+    context: Context, evidence: Collection[str], placed: Mapping[str, PlacedMessage]
 ) -> ContextFigures:
-    """Count what a context shows; `resting` are the ids of the messages that each memory shown was learned from."""
+    """Count what a context shows."""
     near = near_evidence(evidence, placed)
     holding = {message.session for message in placed.values() if message.external_id in evidence}
-
-    def is_near(item: ContextItem) -> bool:
-        if item.kind in _MEMORIES:
-            return not near.isdisjoint(resting.get(item.id, ()))
-        return item.kind == "message" and item.id in near
-
     recalled = [
         (block.kind, item)
         for block in context.blocks
@@ -99,50 +82,34 @@ def figures(
         for item in block.items
     ]
     opened = {placed[item.id].session for kind, item in recalled if kind == "exchanges" and item.id in placed}
-    summarized = [int(item.id) for _, item in recalled if item.kind == "session"]
-    answering = (item for kind, item in recalled if kind in _ANSWERING and item.kind != "session")
+    best = context.explain.messages[:3] if context.explain else ()
     return ContextFigures(
         used_tokens=context.used_tokens,
-        tokens=_tokens((item for _, item in recalled), is_near),
-        tokens_without_history=_tokens((item for kind, item in recalled if kind != "history"), is_near),
-        headings=Tally(len(opened & holding), len(opened)),
-        summaries=Tally(sum(session in holding for session in summarized), len(summarized)),
-        memories=_sum(Tally(is_near(item), 1) for _, item in recalled if item.kind in _MEMORIES),
-        first=next(map(is_near, answering), None),
-        best_three=_sum(
-            Tally(hit.session_id in holding, 1)
-            for hit in (context.explain.messages[:3] if context.explain else ())
-        ),
+        tokens=_tokens((item for _, item in recalled), near),
+        tokens_without_history=_tokens((item for kind, item in recalled if kind != "history"), near),
+        sessions=Tally(len(opened & holding), len(opened)),
+        best_three=_sum(Tally(hit.session_id in holding, 1) for hit in best),
         fell_back=context.fell_back,
     )
 
 
-def _tokens(items: Iterable[ContextItem], is_near: Callable[[ContextItem], bool]) -> Tally:
-    sizes = ((estimate_line(item.text), is_near(item)) for item in items)
-    return _sum(Tally(tokens * near, tokens) for tokens, near in sizes)
+def _tokens(items: Iterable[ContextItem], near: Collection[str]) -> Tally:
+    sizes = ((estimate_line(item.text), item.kind == "message" and item.id in near) for item in items)
+    return _sum(Tally(tokens * right, tokens) for tokens, right in sizes)
 
 
 def table(contexts: Sequence[ContextFigures], without_answer: Sequence[ContextFigures]) -> dict[str, Any]:
     """Return the figures of contexts of one budget: shares from 0 to 1, None where there is nothing to count.
 
-    Shares of tokens and of first lines are means over the contexts that show any; those of headings, summaries and
-    memories are of all that the contexts show together. `by_context` is the mean over contexts, where none shown counts
-    as right. Of questions `without_answer` only tokens are counted.
+    Shares of tokens are means over the contexts that show any; the others are of all that contexts show together. Of
+    questions `without_answer` only tokens are counted.
     """
-    headings = _sum(one.headings for one in contexts)
-    summaries = _sum(one.summaries for one in contexts)
-    memories = _sum(one.memories for one in contexts)
-    right_by_context = [1.0 if one.memories.share is None else one.memories.share for one in contexts]
     return {
         "used_tokens": _mean([one.used_tokens for one in contexts], 1),
         "tokens": _mean([one.tokens.share for one in contexts]),
         "tokens_without_history": _mean([one.tokens_without_history.share for one in contexts]),
-        "headings": _counted(headings),
-        "summaries": _counted(summaries),
-        "headings_and_summaries": _counted(_sum((headings, summaries))),
-        "memories": _counted(memories) | {"by_context": _mean(right_by_context)},
-        "first_line": _mean([one.first for one in contexts]),
-        "best_three": _counted(_sum(one.best_three for one in contexts)),
+        "sessions": _counted(one.sessions for one in contexts),
+        "best_three": _counted(one.best_three for one in contexts),
         "fell_back": _mean([one.fell_back for one in contexts]),
         "without_answer": {
             "questions": len(without_answer),
@@ -156,7 +123,8 @@ def _sum(tallies: Iterable[Tally]) -> Tally:
     return Tally(sum(one.right for one in each), sum(one.shown for one in each))
 
 
-def _counted(tally: Tally) -> dict[str, Any]:
+def _counted(tallies: Iterable[Tally]) -> dict[str, Any]:
+    tally = _sum(tallies)
     return {"share": _mean([tally.share]), **tally._asdict()}
 
 

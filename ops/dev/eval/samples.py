@@ -84,9 +84,10 @@ def catalogue(folder: Traversable = CHATS) -> dict[str, ChatFacts]:
 
 
 def chosen(
-    known: dict[str, ChatFacts], part: Part | Literal["all"], only: tuple[str, ...] = ()
+    part: Part | Literal["all"], only: tuple[str, ...] = (), folder: Traversable = CHATS
 ) -> dict[str, ChatFacts]:
     """Return the chats of a part, or of the given names. Raises `InvalidInput` for an unknown name."""
+    known = catalogue(folder)
     for name in only:
         if name not in known:
             raise InvalidInput(f"there is no chat {name!r}: see {', '.join(known)}", field="only")
@@ -111,19 +112,22 @@ def read(name: str, folder: Traversable, questions: str = "questions") -> Sample
 
     Raises `ValueError` when a line is broken, a question lacks a field, or there is not exactly one chat.
     """
-    chats: list[ChatIn] = []
-    messages: list[MessageIn] = []
-    lines = (folder / f"{name}.jsonl").read_text("utf-8").splitlines()
-    for parsed in jsonlines.parse(lines, ImportOptions()):
+    ((chat, messages),) = read_talk(folder / f"{name}.jsonl")
+    cases = _CASES.validate_json((folder / f"{name}_{questions}.json").read_text("utf-8"))
+    return SampleChat(name=name, chat=chat, messages=messages, cases=cases)
+
+
+def read_talk(file: Traversable) -> list[tuple[ChatIn, list[MessageIn]]]:
+    """Read the chats of a file in JSON Lines, each with the messages behind it. Raises `ValueError`."""
+    found: list[tuple[ChatIn, list[MessageIn]]] = []
+    for parsed in jsonlines.parse(file.read_text("utf-8").splitlines(), ImportOptions()):
         match parsed:
             case ChatIn():
-                chats.append(parsed)
+                found.append((parsed, []))
             case Record():
-                messages.append(parsed.message)
+                found[-1][1].append(parsed.message)
             case Times():
                 pass
             case broken:
-                raise ValueError(f"{name}.jsonl: {broken}")
-    (chat,) = chats
-    cases = _CASES.validate_json((folder / f"{name}_{questions}.json").read_text("utf-8"))
-    return SampleChat(name=name, chat=chat, messages=messages, cases=cases)
+                raise ValueError(f"{file.name}: {broken}")
+    return found

@@ -75,20 +75,20 @@ def test_any_features_are_ranked_as_the_shipped_ranking_does(
     columns = {name: np.array([row[i] for row in given_rows]) for i, name in enumerate(FREE)}
     found = Features(ordered=ordered, columns=columns)
     chosen = Weights(**dict.fromkeys(NAMES, 0.0) | dict(zip(FREE, weights, strict=True)))
-    matrix = Matrix.of("c", "fact", found, {"1"})
+    matrix = Matrix.of(found, {"1"})
     best = [hit.candidate.id for hit in rank.scored(found, chosen)]
     assert matrix.order(as_array(chosen)).tolist() == best
     for k in (1, 5):
         assert matrix.recall(as_array(chosen), k) == (1 in best[:k])
 
 
-def matrix(rows: dict[str, list[float]], relevant: list[int], chat: str = "c", aside: int = -1) -> Matrix:
+def matrix(rows: dict[str, list[float]], relevant: list[int], aside: int = -1) -> Matrix:
     size = len(next(iter(rows.values())))
     found = Features(
         ordered=[candidate(n, aside=n == aside) for n in range(size)],
         columns={name: np.array(values, dtype=np.float64) for name, values in rows.items()},
     )
-    return Matrix.of(chat, "fact", found, set(map(str, relevant)))
+    return Matrix.of(found, set(map(str, relevant)))
 
 
 def test_every_question_counts_the_same_and_asides_are_in_no_pair() -> None:
@@ -163,53 +163,33 @@ def test_without_free_features_or_pairs_the_weights_stay() -> None:
     assert pairwise.solve(nothing, start, FREE, 0.1, 1.0).tolist() == start.tolist()
 
 
-def test_weights_are_fitted_on_one_part_and_judged_on_the_other(folder: Path, tmp_path: Path) -> None:
+def test_weights_are_fitted_on_one_part_and_judged_on_the_other(folder: Path) -> None:
     # Given two chats to fit on, and two to judge
-    cache = tmp_path / "candidates.npz"
-    options = fit.Options(folder=folder, cache=cache)
     # When the weights are fitted
-    found = fit.fitted(SETTINGS, options, lambda _: None)
+    found = fit.fitted(SETTINGS, (), lambda _: None, folder)
     # Then those of seldom features stay, the others are not below 0, and each is judged without it
     assert found["fit"]["questions"] == 6
     assert found["held"]["questions"] == 4
-    assert set(found["by_chat"]) == {"flat", "office"}
     assert all(found["weights"][name] == getattr(Weights(), name) for name in fit.BY_HAND)
     assert min(found["weights"].values()) >= 0
     assert set(found["features"]) == set(NAMES)
-    assert found["features"]["phrase"] == {"questions": 0, "lost": {"5": 0, "10": 0}, "small": True}
-    # and the same comes out of the cache, without a database
-    assert fit.fitted(SETTINGS, options, lambda _: None) == found
+    assert found["features"]["phrase"] == {"questions": 0, "lost": {"5": 0, "10": 0}}
     console = Console(file=StringIO(), width=100)
     console.print(*fit_tables(found))
     assert isinstance(console.file, StringIO)
     printed = console.file.getvalue()
-    for expected in ("phrase: float = 6", "< 0.3", "one chat left out", "fitted without it"):
+    for expected in ("phrase", "6.00", "one chat left out", "shipped"):
         assert expected in printed
 
 
-def test_a_cache_of_something_else_is_refused(folder: Path, tmp_path: Path) -> None:
-    other = tmp_path / "notes.txt"
-    other.write_text("no candidates")
-    with pytest.raises(InvalidInput, match="holds no candidates"):
-        fit.load(other)
-    fit.save(tmp_path / "one.npz", {"flat": [matrix({"words": [1, 0]}, [0], "flat")]})
-    options = fit.Options(folder=folder, cache=tmp_path / "one.npz")
-    with pytest.raises(InvalidInput, match="lacks office, boat, boot"):
-        fit.fitted(SETTINGS, options, lambda _: None)
-
-
-def test_unknown_features_and_too_few_chats_are_refused(folder: Path) -> None:
-    with pytest.raises(InvalidInput, match="no feature 'charm'"):
-        fit.fitted(SETTINGS, fit.Options(folder=folder, fixed=("charm",)), lambda _: None)
+def test_too_few_chats_are_refused(folder: Path) -> None:
     with pytest.raises(InvalidInput, match="two chats"):
-        fit.fitted(SETTINGS, fit.Options(folder=folder, only=("flat", "boat")), lambda _: None)
+        fit.fitted(SETTINGS, ("flat", "boat"), lambda _: None, folder)
 
 
 def test_the_command_names_what_it_does_not_know(tmp_path: Path) -> None:
     for arguments, told in (
-        (["fit", "--fix", "charm"], "there is no feature 'charm'"),
         (["fit", "--only", "raft"], "there is no chat 'raft'"),
-        (["eval", "chats", "--only", "raft"], "there is no chat 'raft'"),
         (
             ["eval", "chats", "--set", "charm=1"],
             "parameters: a question cannot change 'charm', only history_tokens, ",

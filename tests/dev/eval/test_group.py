@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from ops.dev.eval import group, run_group
-from ops.dev.eval.chat_measures import OURS, QuestionFigures
 from ops.dev.eval.group import Group
 from ops.dev.eval.group_talk import APART, Member, talk
+from ops.dev.eval.measures import OURS, Answered, QuestionFigures
 from ops.dev.eval.report import group_tables
-from ops.dev.eval.run_group import AskedTwice, best_rank, compared
+from ops.dev.eval.run_group import Pair, compared
 from ops.dev.eval.samples import UNANSWERABLE, SampleChat
 from schemas.settings import Settings
 from tests.dev.eval import tiny
@@ -121,28 +121,17 @@ def test_talk_is_as_long_as_asked_for_in_its_time_and_the_same_for_a_seed(
     assert {m.sender_id for m in made} <= {member.id for member in MEMBERS}
 
 
-def figures(turn: float) -> dict[str, QuestionFigures]:
-    return {
-        OURS: QuestionFigures(
-            turn={5: turn},
-            session={5: 1.0},
-            coverage={800: turn},
-            unexpected={800: 0},
-            unexpected_of=0,
-            top_score=1.0,
-        )
-    }
-
-
-def asked(part: str, kind: str, alone: float, in_group: float) -> AskedTwice:
-    return AskedTwice(
-        part=part,
-        kind=kind,
-        question="?",
-        figures={"alone": figures(alone), "group": figures(in_group)},
-        ranks={},
-        first={},
+def answered(part: str, kind: str, turn: float) -> Answered:
+    figures = QuestionFigures(
+        turn={5: turn}, session={5: 1.0}, coverage={800: turn}, unexpected={800: 0}, unexpected_of=0
     )
+    return Answered(
+        chat=part, chat_kind="group", language="english", kind=kind, question="?", by_way={OURS: figures}
+    )
+
+
+def asked(part: str, kind: str, alone: float, in_group: float) -> Pair:
+    return answered(part, kind, alone), answered(part, kind, in_group)
 
 
 def test_points_are_what_the_group_changes_for_questions_with_an_answer() -> None:
@@ -174,11 +163,6 @@ def test_an_interval_says_how_sure_the_points_are() -> None:
     assert many["all"]["intervals"][OURS]["session"] == {"5": [0.0, 0.0]}
 
 
-def test_the_rank_is_that_of_the_best_piece() -> None:
-    assert best_rank(["c", "b"], ["a", "b", "c"]) == 2
-    assert best_rank(["d"], ["a"]) is None
-
-
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder: Path = tiny.write(tmp_path_factory.mktemp("chats"))
@@ -189,7 +173,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_the_same_questions_are_asked_alone_and_in_the_group(tables: dict[str, Any]) -> None:
     assert (tables["messages"], tables["questions"]) == (400, 8)
-    assert [one["ranks"].keys() for one in tables["details"]] == [{"alone", "group"}] * 10
+    assert [one.keys() for one in tables["details"]] == [{"alone", "group"}] * 10
     for place in ("alone", "group"):
         assert set(tables["all"][place]) == {OURS, "bm25", "vectors", "sum"}
     # in six messages everything is found; among four hundred something may be missed, but not much
@@ -215,14 +199,3 @@ def test_people_see_both_places_and_the_difference(tables: dict[str, Any]) -> No
         "R@10 -",
     ):
         assert name in printed
-
-
-def test_without_plain_search_only_ours_is_asked(tmp_path: Path) -> None:
-    settings = Settings(_env_file=None, embedding_provider="deterministic")
-    options = run_group.Options(
-        messages=100, parts=("flat",), folder=tiny.write(tmp_path), plain=False, vectors=tmp_path / "vectors"
-    )
-    found = run_group.evaluate(settings, options, lambda _: None)
-    for place in ("alone", "group"):
-        assert set(found["all"][place]) == {OURS}
-    assert (tmp_path / "vectors").is_file()

@@ -1,7 +1,6 @@
 """How much of a context is about the question: what counts as such, and how it is summed up."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,10 +28,8 @@ def context(blocks: Mapping[BlockKind, Sequence[ContextItem]], used: int = 500) 
     return Context(context_id="c", text="", messages=[], blocks=shown, used_tokens=used, budget=2000)
 
 
-def counted(
-    blocks: Mapping[BlockKind, Sequence[ContextItem]], *evidence: str, **resting: Any
-) -> ContextFigures:
-    return figures(context(blocks), evidence, PLACED, resting)
+def counted(blocks: Mapping[BlockKind, Sequence[ContextItem]], *evidence: str) -> ContextFigures:
+    return figures(context(blocks), evidence, PLACED)
 
 
 def test_two_messages_around_evidence_are_about_the_question_and_none_of_another_session() -> None:
@@ -62,43 +59,18 @@ def test_a_session_is_opened_once_however_many_of_its_messages_are_shown() -> No
     shown = counted(
         {"exchanges": [line(IDS["a"]), line(IDS["b"]), line(IDS["l"])], "history": [line(IDS["m"])]}, "k"
     )
-    assert shown.headings == Tally(right=1, shown=2)
+    assert shown.sessions == Tally(right=1, shown=2)
 
 
-def test_summaries_are_right_in_any_block_if_their_session_holds_evidence_and_never_evidence() -> None:
+def test_what_is_no_message_is_shown_and_never_about_the_question() -> None:
     shown = counted(
         {
-            "exchanges": [line("1", "on parle du bateau", "session"), line("2", "la soupe", "session")],
-            "related": [line("2", "la soupe", "session")],
-            "rollups": [line("7", "uma semana", "rollup")],
+            "exchanges": [line("1", "on parle du bateau", "session"), line(IDS["e"])],
+            "memories": [line("near", "Lea hat ein Boot", "memory")],
         },
         "e",
     )
-    assert shown.summaries == Tally(right=1, shown=3)
-    assert (shown.tokens.right, shown.first) == (0, None)
-
-
-def test_a_memory_is_about_the_question_if_it_was_learned_near_evidence() -> None:
-    shown = counted(
-        {
-            "documents": [line("passage", "第一章", "document")],
-            "memories": [line("near", "Lea hat ein Boot", "memory"), line("far", "Mo is vegan", "memory")],
-        },
-        "e",
-        near=[IDS["a"], IDS["g"]],
-        far=[IDS["a"]],
-    )
-    assert shown.memories == Tally(right=1, shown=3)
-    # and a passage, which comes first, rests on no message
-    assert shown.first is False
-
-
-def test_the_first_line_is_no_summary_and_no_recent_talk() -> None:
-    evidence, other = line(IDS["e"]), line(IDS["a"])
-    summary = line("1", "о лодке", "session")
-    assert counted({"exchanges": [summary, evidence, other]}, "e").first is True
-    assert counted({"exchanges": [other, evidence], "history": [evidence]}, "e").first is False
-    assert counted({"history": [evidence]}, "e").first is None
+    assert 0 < shown.tokens.right < shown.tokens.shown
 
 
 def test_tokens_are_means_over_contexts_and_what_is_shown_is_counted_together() -> None:
@@ -109,25 +81,20 @@ def test_tokens_are_means_over_contexts_and_what_is_shown_is_counted_together() 
             "exchanges": [line("2", "sopa", "session"), line(IDS["e"]), line(IDS["a"])],
         },
         "e",
-        near=[IDS["e"]],
     )
-    empty = figures(context({}, used=100), ["e"], PLACED, {})
+    empty = figures(context({}, used=100), ["e"], PLACED)
     # When they are summed up, beside one of a question without an answer
-    found = table([full, empty], [figures(context({}, used=300), [], PLACED, {})])
-    # Then what shows nothing is in no share, except where none shown is right
+    found = table([full, empty], [figures(context({}, used=300), [], PLACED)])
+    # Then what shows nothing is in no share
     assert found["used_tokens"] == 300
-    assert found["tokens"] == found["tokens_without_history"] == 0.4
-    assert found["headings"] == {"share": 1, "right": 1, "shown": 1}
-    assert found["summaries"] == {"share": 0, "right": 0, "shown": 1}
-    assert found["headings_and_summaries"] == {"share": 0.5, "right": 1, "shown": 2}
-    assert found["memories"] == {"share": 0.5, "right": 1, "shown": 2, "by_context": 0.75}
-    assert found["first_line"] == 1
+    assert found["tokens"] == found["tokens_without_history"] == 0.2
+    assert found["sessions"] == {"share": 1, "right": 1, "shown": 1}
     assert found["without_answer"] == {"questions": 1, "used_tokens": 300}
 
 
 def test_of_no_contexts_nothing_is_known() -> None:
     found = table([], [])
-    assert found["used_tokens"] is found["tokens"] is found["headings"]["share"] is None
+    assert found["used_tokens"] is found["tokens"] is found["sessions"]["share"] is None
     assert found["without_answer"] == {"questions": 0, "used_tokens": None}
 
 
@@ -151,10 +118,10 @@ def test_what_is_right_is_never_more_than_what_is_shown(
         "exchanges": [line(IDS[each]) for each in exchanges],
         "history": [line(IDS[each]) for each in history],
     }
-    shown = precision.figures(context(blocks), evidence, PLACED, {})
-    for tally in (shown.tokens, shown.tokens_without_history, shown.headings):
+    shown = precision.figures(context(blocks), evidence, PLACED)
+    for tally in (shown.tokens, shown.tokens_without_history, shown.sessions):
         assert 0 <= tally.right <= tally.shown
     assert shown.tokens_without_history.shown <= shown.tokens.shown
     # all is right if all is evidence
-    everything = precision.figures(context(blocks), set(IDS), PLACED, {})
+    everything = precision.figures(context(blocks), set(IDS), PLACED)
     assert everything.tokens.share in {None, 1}

@@ -1,0 +1,132 @@
+"""How fast contexts and searches are, and what memory messages take, through the shipped path."""
+
+import random
+import resource
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+from ops.dev import shipped
+from ops.dev.bench.figures import Figure, spread
+from ops.dev.bench.talk import EMBEDDED_UP_TO, VOCABULARY, conversation, question_words
+from ops.dev.embedders import WordMeansEmbedder
+from ops.dev.observe import Say, count, timed
+from ops.dev.shipped import Shipped
+from pipeline.recall.search_modes import search
+from schemas.messages import ChatIn
+from schemas.search import SearchQuery
+from schemas.settings import Settings
+
+# The first questions warm caches and prepare statements.
+WARM_UP = 10
+# From this number of messages a search of all takes long enough to be compared with one that narrows first.
+NARROWED_FROM = 10_000
+NARROWED: Mapping[str, Mapping[str, Any]] = {
+    "narrowed": {"profile": "contextual", "parameters": {"min_session_fit": 1e-9}},
+    "of all": {"profile": "balanced", "include_history": False},
+}
+"""The options of both searches. The best session counts as fitting, however little it does."""
+_DATABASE_BYTES = """
+    SELECT sum(pg_total_relation_size(oid)) FROM pg_class
+    WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+"""
+
+
+def measure(settings: Settings, *, messages: int, chats: int, questions: int, say: Say) -> list[Figure]:
+    """Fill a fresh database and ask it. Memory in megabytes (10**6 bytes)."""
+    with shipped.temporary(settings) as backscroll:
+        per_second = _embedding_rate(backscroll)
+        # with its libraries, the model loaded and warm
+        before = _resident_mb()
+        model = backscroll.resources.embedder
+        if messages > EMBEDDED_UP_TO:
+            backscroll.resources.embedder = WordMeansEmbedder(model)
+        for chat in range(chats):
+            said = list(conversation(chat, messages // chats))
+            backscroll.fill(ChatIn(chat_id=f"bench:{chat}", title=f"Bench {chat}"), said, say)
+        backscroll.resources.embedder = model
+        # statistics first: they say which chat is large
+        backscroll.vacuum()
+        backscroll.index()
+        say("asking")
+        asked = _ask(backscroll, messages, chats, questions)
+        narrowed = _narrow(backscroll, chats, min(questions, 30)) if messages >= NARROWED_FROM else []
+        with backscroll.superuser() as connection:
+            tables = count(connection, _DATABASE_BYTES) / 1e6 * 10_000 / messages
+        grown = (_resident_mb() - before) * 10_000 / max(messages, 10_000)
+    return [
+        *asked,
+        *narrowed,
+        Figure("embedding", per_second, "messages/s", least=100),
+        Figure("tables and indexes of 10,000 messages", tables, "MB"),
+        Figure("growth of the process for 10,000 messages", grown, "MB"),
+        Figure("memory for 10,000 messages", tables + grown, "MB", most=500),
+    ]
+
+
+def context_limit_ms(messages: int, chats: int) -> float:
+    """Return the most that 95 of 100 contexts may take: 60 ms where a chat has up to 2,000 messages, else 150 ms."""
+    return 60.0 if messages <= 2000 * chats else 150.0
+
+
+def _ask(backscroll: Shipped, messages: int, chats: int, questions: int) -> list[Figure]:
+    """Ask for contexts and searches, each with a new question, so that nothing of its answer can be cached."""
+    rng = random.Random(1)  # noqa: S311
+    contexts, searches = [], []
+    for _ in range(questions + WARM_UP):
+        chat, asked = f"bench:{rng.randrange(chats)}", f"{question_words(rng)}?"
+        contexts.append(timed(backscroll.ask, chat, asked, 2000, explain=False, include_history=True)[0])
+        query = SearchQuery(chat_id=chat, query=question_words(rng))
+        database, embedder = backscroll.database, backscroll.resources.embedder
+        ms, _ = timed(
+            search, database, backscroll.tenant, query, embedder=embedder, settings=backscroll.settings
+        )
+        searches.append(ms)
+    return [
+        *spread("context", contexts[WARM_UP:], most=context_limit_ms(messages, chats)),
+        *spread("top-10 search", searches[WARM_UP:], most=100),
+    ]
+
+
+def _embedding_rate(backscroll: Shipped) -> float:
+    """Messages a second, the model warm."""
+    embedder, batch = backscroll.resources.embedder, backscroll.settings.embedding_batch_size
+    embedder.embed_documents([" ".join(VOCABULARY[:400])] * batch)
+    texts = [message.content for message in conversation(-1, 10 * batch)]
+    started = time.monotonic()
+    for start in range(0, len(texts), batch):
+        embedder.embed_documents(texts[start : start + batch])
+    return len(texts) / (time.monotonic() - started)
+
+
+def _narrow(backscroll: Shipped, chats: int, questions: int) -> list[Figure]:
+    """Ask in the profiles `contextual` and `balanced` in turn: medians of the search's time and of the rows compared.
+
+    The search is all between the embedded question and the ranked messages.
+    """
+    rng = random.Random(2)  # noqa: S311
+    times: dict[str, list[float]] = defaultdict(list)
+    rows: dict[str, list[float]] = defaultdict(list)
+    for _ in range(questions + WARM_UP):
+        chat, asked = f"bench:{rng.randrange(chats)}", f"{question_words(rng)}?"
+        for how, options in NARROWED.items():
+            context = backscroll.ask(chat, asked, 2000, **options)
+            if context.explain is None:
+                raise RuntimeError("a context without its explanation")
+            spent = context.explain.timings_ms
+            times[how].append(sum(spent.get(each, 0.0) for each in ("narrow", "retrieve", "rank")))
+            rows[how].append(context.explain.rows_compared)
+    narrowed, of_all = ((median(times[how][WARM_UP:]), median(rows[how][WARM_UP:])) for how in NARROWED)
+    return [
+        Figure("search of all", of_all[0], "ms"),
+        Figure("narrowed search", narrowed[0], "ms", ratio=of_all[0] / max(narrowed[0], 0.001), least=3),
+        Figure("rows compared by a search of all", of_all[1]),
+        Figure("by a narrowed search", narrowed[1], ratio=of_all[1] / max(narrowed[1], 1), least=5),
+    ]
+
+
+def _resident_mb() -> float:
+    """Return the most memory that this process has held so far, in units of 10**6 bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6

@@ -1,0 +1,129 @@
+"""What every evaluation does: fill a chat, put its questions to the bot as messages, ask for contexts, measure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import text
+
+from ops.dev.eval import precision
+from ops.dev.eval.measures import BUDGETS, OURS, Answered, WayResult, measured
+from ops.dev.eval.plain import PlainSearch
+from ops.dev.eval.precision import PlacedMessage
+from ops.dev.eval.question_messages import AFTER, asked_as_message
+from ops.dev.eval.samples import ChatFacts, SampleChat, SampleQuestion
+from ops.dev.observe import Say
+from ops.dev.shipped import DERIVED, Shipped
+from schemas.context import Context
+from schemas.messages import MessageIn
+from schemas.payloads import ContextParameters
+
+# Of a context, what was recalled: the question and the standing orders are not.
+_NOT_RECALLED = frozenset({"guardrails", "question"})
+_PLACED = text("""
+    SELECT m.id, m.external_id, s.id, row_number() OVER (PARTITION BY s.id ORDER BY m.sent_at, m.id)
+    FROM conversation_sessions s JOIN messages m
+        ON m.tenant_id = s.tenant_id AND m.chat_id = s.chat_id AND m.session_key = s.session_key
+        AND m.sent_at BETWEEN s.started_at AND s.ended_at
+    WHERE s.chat_id = :chat AND s.status <> 'merged'
+""")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """How contexts are asked for."""
+
+    profile: str = "balanced"
+    parameters: ContextParameters = field(default_factory=ContextParameters)
+    # nothing is embedded, neither messages nor questions
+    words_only: bool = False
+    # by whoever put the question, with recent talk, as bots do
+    as_bots_do: bool = True
+    # plain search is asked beside it
+    plain: bool = True
+
+    @property
+    def derived(self) -> Sequence[str]:
+        """The kinds of jobs that follow placing and are done."""
+        return [kind for kind in DERIVED if kind != "embed" or not self.words_only]
+
+
+class FilledChat:
+    """A sample chat that was brought in, beside plain search over the same messages."""
+
+    def __init__(
+        self, backscroll: Shipped, sample: SampleChat, facts: ChatFacts, asking: Asking, progress: Say
+    ) -> None:
+        self._backscroll, self._sample, self._facts, self._asking = backscroll, sample, facts, asking
+        self._progress = progress
+        backscroll.fill(sample.chat, sample.messages, progress, derived=asking.derived)
+        self._plain = None
+        if asking.plain:
+            progress(f"{sample.name}: plain search")
+            session_of = {one.external_id: one.session for one in self._placed().values()}
+            self._plain = PlainSearch(backscroll, sample, session_of, words_only=asking.words_only)
+
+    def answers(self) -> list[Answered]:
+        """Ask every question of the chat."""
+        found = []
+        for number, case in enumerate(self._sample.cases, start=1):
+            self._progress(f"{self._sample.name}: question {number} of {len(self._sample.cases)}")
+            found.append(self.ask(case, self._sample.messages))
+        return found
+
+    def ask(self, case: SampleQuestion, said: Sequence[MessageIn]) -> Answered:
+        """Put a question to the bot, by one of those who said these messages, and measure what is found and shown."""
+        at = case.asked_at or self._sample.messages[-1].sent_at + AFTER
+        message = asked_as_message(self._sample.chat, said, case.question, at)
+        with self._backscroll.put(self._sample.chat, message, derived=self._asking.derived):
+            placed = self._placed()
+            contexts = self._contexts(case, message)
+        session_of = {one.external_id: one.session for one in placed.values()}
+        by_way = {OURS: measured(case, session_of, _result(contexts))}
+        return Answered(
+            chat=self._sample.name,
+            chat_kind=self._facts.kind,
+            language=self._facts.language,
+            kind=case.kind,
+            question=case.question,
+            by_way=by_way | (self._plain.asked(case) if self._plain else {}),
+            precision={
+                budget: precision.figures(context, case.evidence, placed)
+                for budget, context in contexts.items()
+            },
+        )
+
+    def _contexts(self, case: SampleQuestion, message: MessageIn) -> dict[int, Context]:
+        asking = self._asking
+        who = {"user_id": message.sender_id, "include_history": True} if asking.as_bots_do else {}
+        return {
+            budget: self._backscroll.ask(
+                self._sample.chat.chat_id,
+                case.question,
+                budget,
+                words_only=asking.words_only,
+                profile=asking.profile,
+                parameters=asking.parameters,
+                **who,
+            )
+            for budget in BUDGETS
+        }
+
+    def _placed(self) -> dict[str, PlacedMessage]:
+        """Return the messages of the chat by id, as contexts name them."""
+        with self._backscroll.database.tenant(self._backscroll.tenant) as connection:
+            rows = connection.execute(_PLACED, {"chat": self._sample.chat.chat_id})
+            return {str(row[0]): PlacedMessage(*row[1:]) for row in rows}
+
+
+def _result(contexts: Mapping[int, Context]) -> WayResult:
+    explain = contexts[max(contexts)].explain
+    if explain is None:
+        raise RuntimeError("a context came without its explanation")
+    return WayResult(
+        ranked=[hit.external_id for hit in explain.messages if hit.external_id is not None],
+        sessions=[int(hit.id) for hit in explain.sessions],
+        shown={
+            budget: "\n".join(block.text for block in context.blocks if block.kind not in _NOT_RECALLED)
+            for budget, context in contexts.items()
+        },
+    )
