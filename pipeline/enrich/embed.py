@@ -18,11 +18,11 @@ from pipeline.enrich.embed_spaces import SpaceWriting
 from pipeline.enrich.embedding_text import OwnedText
 from pipeline.jobs import failures, runner
 from pipeline.jobs.batches import batched
-from pipeline.jobs.runner import Claim
 from pipeline.llm import ledger
 from pipeline.llm.prices import Prices, load_prices
 from pipeline.store import counters, jobs, learned, vectors
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from schemas.errors import LeaseLost, ProviderUnavailable
 
 log = structlog.get_logger(__name__)
@@ -136,10 +136,10 @@ def _keep(
             with database.tenant(claims[0].tenant_id) as connection:
                 _save(connection, spaces, {c: done[c] for c in claims if c in done}, seconds)
                 if untried := [c for c in claims if c not in done]:
-                    runner.put_off(connection, untried, delay_seconds=0, error=None)
+                    jobs.release(connection, untried, delay_seconds=0, error=None)
         except LeaseLost:
             with database.tenant(claims[0].tenant_id) as connection:
-                held = runner.still_held(connection, claims)
+                held = jobs.still_held(connection, claims)
             log.info("embed_overtaken", rows=len(claims) - len(held))
             claims = held
         else:
@@ -201,8 +201,8 @@ def _save(
     if found := learned.learned(connection, vectored):
         # whether it says what another one says can be seen now
         jobs.enqueue(connection, tenant_id, "extract", [f"memory:{each}" for each in found])
-    runner.finish(connection, [claim for claim in done if claim not in refused and claim not in waiting])
+    jobs.finish(connection, [claim for claim in done if claim not in refused and claim not in waiting])
     if waiting:
         away = "; ".join(f"{each.space.name}: {each.away}" for each in spaces if each.away is not None)
         log.warning("space_waits", rows=len(waiting), error=away)
-        runner.finish(connection, waiting, again_in=failures.OUTAGE_SECONDS)
+        jobs.finish(connection, waiting, again_in=failures.OUTAGE_SECONDS)

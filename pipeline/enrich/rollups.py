@@ -21,11 +21,11 @@ from pipeline.enrich.language_model import LanguageModelSummarizer
 from pipeline.enrich.protocols import Source
 from pipeline.enrich.session_summary import stored_summary
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Claim
-from pipeline.store import chats
+from pipeline.store import chats, jobs
 from pipeline.store import rollups as store
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from pipeline.store.rollups import MIN_SESSIONS, Week
 from schemas.errors import LeaseLost
 
@@ -74,15 +74,15 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, how: _How) -> Non
     with database.tenant(tenant_id) as connection:
         chat = chats.get(connection, week.chat_id)
         if client is None or (how.model_chats and week.chat_id not in how.model_chats):
-            runner.finish(connection, [claim])
+            jobs.finish(connection, [claim])
             return
         read = _read(connection, week, chat) if chat is not None and chat.memory else []
         if chat is None or len(read) < MIN_SESSIONS:
             store.drop(connection, week)
-            runner.finish(connection, [claim])
+            jobs.finish(connection, [claim])
             return
         if _is_current(store.get(connection, week), read, client.model, how):
-            runner.finish(connection, [claim])
+            jobs.finish(connection, [claim])
             return
     source = Source(
         tenant_id=tenant_id,
@@ -108,9 +108,9 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, how: _How) -> Non
                 model=client.model,
                 version=how.version,
             )
-            runner.finish(connection, [claim])
+            jobs.finish(connection, [claim])
         else:
-            runner.finish(connection, [claim], again_in=0)
+            jobs.finish(connection, [claim], again_in=0)
 
 
 def _read(connection: Connection, week: Week, chat: Chat, *, held: bool = False) -> Sequence[Row[Any]]:

@@ -23,9 +23,9 @@ from pipeline.enrich.session_summary import summarize_session
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summary_policy import SummaryPolicy, is_due, is_for_model
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Claim
 from pipeline.store import chats, committed, counters, jobs, messages, sessions, summary_memories
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from schemas.errors import (
     BudgetSpent,
     LeaseLost,
@@ -38,12 +38,8 @@ from schemas.sessions import EXTRACTIVE, Summary, is_named
 
 log = structlog.get_logger(__name__)
 
-AGAIN_SECONDS = 6 * 3600.0
-"""When a model is asked again that gave no usable summary; by then it may be another one, or set up differently."""
 FAILED = {"session_summary_failures": 1}
 """Counted for each try of a session that brought no summary of the model that was asked, whatever comes of it then."""
-AGAIN_ATTEMPTS = 3
-"""How often it is asked in all; after that only a backfill asks it again."""
 EARLIER_MESSAGES = 300
 """Messages before a session that its words are compared with, to tell what sets it apart."""
 
@@ -82,7 +78,7 @@ def _summarize(
             or row.id != session_id
             or not is_due(connection, tenant_id, row, policy, client.model)
         ):
-            runner.finish(connection, [claim])
+            jobs.finish(connection, [claim])
             return False
         chat = chats.get(connection, row.chat_id)
         earlier = messages.said_before(connection, row.chat_id, row.started_at, limit=EARLIER_MESSAGES)
@@ -148,10 +144,9 @@ def _summarize(
                 tenant_id,
                 {"session_summaries_created": 1, "session_summary_seconds": monotonic() - started},
             )
-        if made.failure is None:
-            runner.finish(connection, [claim])
-        else:
-            _end_with_fallback(connection, claim, row, made.failure)
+        if made.failure is not None:
+            _note_fallback(connection, claim, row, made.failure)
+        runner.finish_with_fallback(connection, claim, made.failure)
     return saved
 
 
@@ -194,15 +189,10 @@ def _make(
         return _Made(summary=summary, model=EXTRACTIVE, failure=error)
 
 
-def _end_with_fallback(connection: Connection, claim: Claim, row: Row[Any], failure: Exception) -> None:
-    """Note why the model's summary is missing, and keep the job due if the model is to be asked again."""
+def _note_fallback(connection: Connection, claim: Claim, row: Row[Any], failure: Exception) -> None:
+    """Note why the model's summary is missing."""
     reason = runner.fail(claim, failure)
     log.warning("summary_extracted", key=claim.key, trace_id=claim.trace_id, error=reason)
     sessions.set_status(connection, row.id, row.revision, "summarized", reason)
     failed = {} if isinstance(failure, BudgetSpent) else FAILED
     counters.add(connection, claim.tenant_id, {"session_summary_fallbacks": 1, **failed})
-    if claim.attempts < AGAIN_ATTEMPTS:
-        budget_in = failure.retry_after if isinstance(failure, BudgetSpent) else 0.0
-        runner.do_again(connection, claim, delay_seconds=max(AGAIN_SECONDS, budget_in))
-    else:
-        runner.finish(connection, [claim])

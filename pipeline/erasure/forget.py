@@ -14,12 +14,12 @@ from sqlalchemy import Connection
 from pipeline.erasure.forget_job import Forgetting
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Claim
 from pipeline.people import suppression
 from pipeline.store import chat_moves, chats, identities, jobs, quarantine
 from pipeline.store import erasure as store
 from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from schemas.errors import InvalidInput, NotFound
 from schemas.forgetting import Receipt, Subject
 

@@ -12,12 +12,11 @@ from sqlalchemy import Connection
 from pipeline.erasure.forget_steps import Deletion
 from pipeline.ingest import chat_moves
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
-from pipeline.jobs.runner import Claim
 from pipeline.store import chat_moves as store_chat_moves
-from pipeline.store import counters
+from pipeline.store import counters, jobs
 from pipeline.store import erasure as store
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from schemas.forgetting import Subject
 from schemas.kinds import LANGUAGE
 
@@ -49,7 +48,7 @@ class Forgetting:
                 store.get_receipt(connection, self.id),
             )
             if known is None or receipt is None:
-                runner.finish(connection, [self.claim])
+                jobs.finish(connection, [self.claim])
                 return set()
             senders = known.pop("senders", None)
             names = known.pop("names", None)
@@ -57,7 +56,7 @@ class Forgetting:
             into = known.pop("into", None)
             if into is None and store_chat_moves.under_way(connection):
                 # it would look for what is to go in one chat while it is on its way to another
-                runner.finish(connection, [self.claim], again_in=MOVING_SECONDS)
+                jobs.finish(connection, [self.claim], again_in=MOVING_SECONDS)
                 return set()
             if names is None:
                 names = self._names(connection, senders)
@@ -83,14 +82,14 @@ class Forgetting:
         for _ in steps:
             if monotonic() - started > SECONDS_AT_ONCE:
                 with self.transaction() as connection:
-                    runner.finish(connection, [self.claim], again_in=0)
+                    jobs.finish(connection, [self.claim], again_in=0)
                 return self.follows | {"forget"}
         with self.transaction() as connection:
             kept_out = not again and into is None
             found = deletion.sample.found_again(connection, subject, receipt) if kept_out else {}
             store.add_counts(connection, self.id, found, done=True)
             counters.add(connection, self.tenant_id, {"forgotten": 1} if kept_out else {})
-            runner.finish(connection, [self.claim])
+            jobs.finish(connection, [self.claim])
         return self.follows
 
     def _names(self, connection: Connection, senders: list[str] | None) -> list[str]:

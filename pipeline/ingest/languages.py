@@ -13,12 +13,12 @@ from sqlalchemy import Connection
 from pipeline.ingest import cues
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Claim
 from pipeline.store import chat_languages as store
 from pipeline.store import chats, jobs, message_cues, sessions
 from pipeline.store.chat_languages import DECLARED, DETECTED, IndexedSessions
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from pipeline.store.transactions import persistently
 from pipeline.text import language as texts
 from schemas.errors import NotFound
@@ -123,7 +123,7 @@ def _label(database: Database, claim: Claim, policy: SessionPolicy) -> None:
     while more and time.monotonic() < ends_at:
         more, _ = persistently(index)
     with database.tenant(tenant_id) as connection:
-        runner.finish(connection, [claim], again_in=0 if more else None)
+        jobs.finish(connection, [claim], again_in=0 if more else None)
 
 
 def _index(
@@ -149,7 +149,7 @@ def _index(
         if not more:
             store.indexed(connection, chat_id)
         if claim is not None:
-            runner.keep(connection, claim)
+            jobs.keep(connection, claim)
     return more, done.messages
 
 

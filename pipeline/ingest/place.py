@@ -20,13 +20,12 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import Rewrite
 from pipeline.jobs import runner
 from pipeline.jobs.batches import batched
-from pipeline.jobs.runner import Claim
 from pipeline.store import chats, jobs, messages, sessions
 from pipeline.store import ranges as store
 from pipeline.store.chat_languages import DECLARED
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
-from pipeline.store.jobs import NewJob
+from pipeline.store.jobs import Claim, NewJob
 from pipeline.store.message_cues import MessageText
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
@@ -107,7 +106,7 @@ def _place_together(database: Database, claims: Sequence[Claim], policy: Session
         follows |= due
         if locked:
             with database.tenant(claim.tenant_id) as connection:
-                runner.put_off(connection, [claim], delay_seconds=PUT_OFF_SECONDS, error=LOCKED)
+                jobs.release(connection, [claim], delay_seconds=PUT_OFF_SECONDS, error=LOCKED)
     return follows
 
 
@@ -120,8 +119,8 @@ def _place_and_finish(
         traces = {claim.key: claim.trace_id for claim in claims}
         placed = place(connection, tenant_id, traces, policy)
         done = [claim for claim in claims if claim.key not in placed.locked]
-        runner.finish(connection, [claim for claim in done if claim.key not in placed.more])
-        runner.finish(connection, [claim for claim in done if claim.key in placed.more], again_in=0)
+        jobs.finish(connection, [claim for claim in done if claim.key not in placed.more])
+        jobs.finish(connection, [claim for claim in done if claim.key in placed.more], again_in=0)
     # a large history does not wait for a sweep after each part
     follows = placed.follows | {INGEST.name} if placed.more else placed.follows
     return follows, [claim for claim in claims if claim.key in placed.locked]

@@ -11,11 +11,10 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipeline.jobs.failures import reason_of
-from pipeline.jobs.runner import Claim, finish
-from pipeline.store import counters, messages, quarantine
+from pipeline.store import counters, jobs, messages, quarantine
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from pipeline.store.messages import Arrival
-from schemas.errors import LeaseLost
 
 log = structlog.get_logger(__name__)
 
@@ -65,7 +64,7 @@ def place_each(database: Database, claim: Claim, max_attempts: int, put: Put) ->
             _quarantine(database, claim, {arrival.message_id: reason})
             continue
         with database.tenant(tenant_id) as connection:
-            _hold(connection, claim, LEASE_SECONDS)
+            jobs.renew(connection, claim, LEASE_SECONDS, anew=claim.abandoned)
             quarantine.count_try(connection, tenant_id, arrival.key)
         try:
             with database.tenant(tenant_id) as connection:
@@ -82,17 +81,10 @@ def place_each(database: Database, claim: Claim, max_attempts: int, put: Put) ->
         return follows, True
     with database.tenant(tenant_id) as connection:
         if claim.abandoned:
-            _hold(connection, claim, 0)
+            jobs.renew(connection, claim, 0, anew=True)
         else:
-            finish(connection, [claim], again_in=0)
+            jobs.finish(connection, [claim], again_in=0)
     return follows, False
-
-
-def _hold(connection: Connection, claim: Claim, seconds: float) -> None:
-    if not quarantine.renew_lease(
-        connection, claim.tenant_id, claim.key, claim.token, seconds, anew=claim.abandoned
-    ):
-        raise LeaseLost(f"the placing of {claim.key} was claimed by somebody else")
 
 
 def _quarantine(database: Database, claim: Claim, blamed: dict[int, str]) -> None:

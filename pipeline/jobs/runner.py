@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, MutableMapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from time import monotonic
 
@@ -23,30 +23,14 @@ from pipeline.store import claims as store_claims
 from pipeline.store import counters, jobs
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
-from schemas.errors import LeaseLost, Permanent, Retryable
+from pipeline.store.jobs import Claim
+from schemas.errors import BudgetSpent, Permanent, Retryable
 
 log = structlog.get_logger(__name__)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """A row of `jobs` that is ours until its lease ends."""
-
-    tenant_id: str
-    kind: str
-    key: str
-    # fences the result: no other claim of this row has this number
-    token: int
-    # how often it was tried, this time included
-    attempts: int
-    # the request that asked for it
-    trace_id: str | None
-    # `jobs.LIVE` or `jobs.LATER`: what follows from it is not more urgent
-    priority: int = jobs.LIVE
-    # its former worker died, or was slower than its lease
-    abandoned: bool = False
-    # what went wrong with it, also where its job ends well enough: `fail`
-    failures: list[str] = field(default_factory=list, compare=False)
+AGAIN_SECONDS = 6 * 3600.0
+"""When a model is asked again that gave no usable answer."""
+AGAIN_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +92,7 @@ def run(
             )
         if turns is not None:
             turns[kind] = claimed.turn
-        claims = [Claim(**row._mapping) for row in claimed.rows]
+        claims = [*claimed.rows]
         if takes_abandoned and not any(claim.abandoned for claim in claims):
             suspects.end()
             takes_abandoned = False
@@ -161,7 +145,7 @@ def _do(database: Database, claims: Sequence[Claim], handler: Handler, policy: P
         # An outage befalls all of them alike.
         if len(claims) > 1 and not isinstance(error, Retryable):
             with database.maintenance() as connection:
-                left = still_held(connection, claims)
+                left = jobs.still_held(connection, claims)
             log.info(
                 "batch_taken_apart", kind=claims[0].kind, rows=len(left), error=failures.reason_of(error)
             )
@@ -170,63 +154,25 @@ def _do(database: Database, claims: Sequence[Claim], handler: Handler, policy: P
         return set()
 
 
-def _rows(claims: Sequence[Claim]) -> list[tuple[str, str, int]]:
-    return [(c.tenant_id, c.key, c.token) for c in claims]
-
-
-def still_held(connection: Connection, claims: Sequence[Claim]) -> list[Claim]:
-    """Return the claims that were neither finished nor lost to somebody else."""
-    held = jobs.still_claimed(connection, claims[0].kind, _rows(claims))
-    return [claim for claim in claims if (claim.tenant_id, claim.key) in held]
-
-
-def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float | None = None) -> None:
-    """Mark one tenant's claims done, as the last statement of the transaction that saves their results.
-
-    `again_in` keeps them due, after this many seconds: a part was done and there is more. Raises `LeaseLost` when a
-    claim is no longer ours, so that the transaction rolls back.
-    """
-    if not claims:
-        return
-    first = claims[0]
-    keys, tokens = [c.key for c in claims], [c.token for c in claims]
-    held = jobs.finish(connection, first.tenant_id, first.kind, keys, tokens, again_in=again_in)
-    if held != len(claims):
-        raise LeaseLost(
-            f"{len(claims) - held} of {len(claims)} rows of {first.kind} were claimed by somebody else"
-        )
-
-
-def keep(connection: Connection, claim: Claim) -> None:
-    """Save a part of a claim's result and go on with it, in place of `finish`. Raises `LeaseLost` as that does."""
-    if not jobs.lock_claim(connection, claim.tenant_id, claim.kind, claim.key, claim.token):
-        raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
-
-
 def renew(database: Database, claim: Claim, lease_seconds: float) -> None:
     """Let a claim's lease begin anew, between two parts of its work. Raises `LeaseLost` if it is no longer ours."""
     with database.tenant(claim.tenant_id) as connection:
-        if not jobs.renew(
-            connection, claim.tenant_id, claim.kind, claim.key, claim.token, lease_seconds=lease_seconds
-        ):
-            raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
-
-
-def do_again(connection: Connection, claim: Claim, *, delay_seconds: float) -> None:
-    """Keep a claim due after a while, with its attempts, in place of `finish`: what is saved is to be replaced.
-
-    Raises `LeaseLost` as that does.
-    """
-    if not jobs.do_again(
-        connection, claim.tenant_id, claim.kind, claim.key, claim.token, delay_seconds=delay_seconds
-    ):
-        raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
+        jobs.renew(connection, claim, lease_seconds)
 
 
 def fail(claim: Claim, error: Exception) -> str:
     """Note that a claim has failed, whatever becomes of it; return why."""
     claim.failures.append(failures.reason_of(error))
     return claim.failures[-1]
+
+
+def finish_with_fallback(connection: Connection, claim: Claim, failure: Exception | None) -> None:
+    """Finish a claim, or keep it for a few more tries of the model if `failure` says why its answer is missing."""
+    if failure is None or claim.attempts >= AGAIN_ATTEMPTS:
+        jobs.finish(connection, [claim])
+    else:
+        budget_in = failure.retry_after if isinstance(failure, BudgetSpent) else 0.0
+        jobs.do_again(connection, claim, delay_seconds=max(AGAIN_SECONDS, budget_in))
 
 
 def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
@@ -236,31 +182,14 @@ def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
     """
     reason = fail(claim, error)
     log.warning("jobs_failed", kind=claim.kind, keys=[claim.key], error=reason, dead=True)
-    if not jobs.mark_dead(connection, claim.tenant_id, claim.kind, claim.key, claim.token, reason):
-        raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
-
-
-def put_off(
-    connection: Connection, claims: Sequence[Claim], *, delay_seconds: float, error: str | None
-) -> None:
-    """Release claims without a try: they lose no attempt."""
-    jobs.release(
-        connection,
-        claims[0].kind,
-        _rows(claims),
-        error=error,
-        delay_seconds=delay_seconds,
-        counts=False,
-        dead=False,
-        max_attempts=0,
-    )
+    jobs.mark_dead(connection, claim, reason)
 
 
 def give_back(database: Database, claims: Sequence[Claim]) -> None:
     """Release claims that were not tried: they are due at once."""
     if claims:
         with database.maintenance() as connection:
-            put_off(connection, claims, delay_seconds=0, error=None)
+            jobs.release(connection, claims, delay_seconds=0, error=None)
 
 
 def _traces(claims: Iterable[Claim]) -> list[str]:
@@ -292,8 +221,7 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
     with database.maintenance() as connection:
         jobs.release(
             connection,
-            kind,
-            _rows(claims),
+            claims,
             error=reason,
             delay_seconds=delay,
             counts=counts,

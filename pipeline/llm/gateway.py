@@ -13,13 +13,13 @@ from typing import Self
 from sqlalchemy import Connection
 
 from pipeline.clients.protocols import ChatModel, Completion, Prompt
-from pipeline.jobs.runner import Claim
 from pipeline.llm import ledger, limits
 from pipeline.llm.budget import Budget
 from pipeline.llm.ledger import Entry
 from pipeline.llm.limits import Limits, Ticket
 from pipeline.llm.prices import Prices, load_prices
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from schemas.errors import ProviderFailed, ProviderUnavailable, Retryable, SettingsError
 from schemas.settings import Settings
 

@@ -11,12 +11,11 @@ from hashlib import sha256
 from sqlalchemy import Connection
 
 from pipeline.clients.protocols import ChatModel, Completion, Prompt
-from pipeline.jobs import runner
-from pipeline.jobs.runner import Claim
 from pipeline.llm.budget import Budget, reserve
 from pipeline.llm.prices import Prices
 from pipeline.store import chats, counters, jobs, llm_answers, llm_calls
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from pipeline.text import tokens
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.messages import clean_text
@@ -98,7 +97,7 @@ def find_answer(connection: Connection, entry: Entry) -> Completion | None:
     """
     if entry.claim is None:
         return None
-    runner.keep(connection, entry.claim)
+    jobs.keep(connection, entry.claim)
     kept = llm_answers.find(connection, entry.tenant_id, entry.model, entry.prompt_hash)
     if kept is None:
         return None
@@ -138,7 +137,7 @@ def end_answered(
     if (
         claim is not None
         and llm_answers.hold_chat(connection, entry.tenant_id, entry.chat_id)
-        and jobs.lock_claim(connection, entry.tenant_id, claim.kind, claim.key, claim.token)
+        and jobs.holds_claim(connection, claim)
     ):
         llm_answers.keep(
             connection,

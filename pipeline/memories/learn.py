@@ -18,7 +18,6 @@ from sqlalchemy import Connection
 from pipeline.enrich.fact_model import LanguageModelExtractor
 from pipeline.enrich.protocols import FactExtractor, Source
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Claim
 from pipeline.memories import likeness, session_facts
 from pipeline.memories.belief_revision import revise
 from pipeline.memories.fact_entities import entities_of
@@ -26,10 +25,11 @@ from pipeline.memories.fact_owners import FactOwner
 from pipeline.memories.learned_memories import Said
 from pipeline.memories.session_facts import SessionRead
 from pipeline.people import suppression
-from pipeline.store import counters, evidence, learned, sessions
+from pipeline.store import counters, evidence, jobs, learned, sessions
 from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from pipeline.store.evidence import Evidence
+from pipeline.store.jobs import Claim
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import BudgetSpent, LeaseLost, ProviderFailed, ProviderRejected
 from schemas.facts import RULES, Fact
@@ -37,10 +37,6 @@ from schemas.memories import MemoryIn
 from schemas.sessions import Message
 
 log = structlog.get_logger(__name__)
-
-AGAIN_SECONDS = 6 * 3600.0
-"""When a model is asked again that gave no usable answer."""
-AGAIN_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +82,7 @@ def _compare(database: Database, tenant_id: str, claim: Claim) -> bool:
         changed = [] if united is None else revise(connection, tenant_id, united[0], again=united[1])
         # a memory that has become another one is gone, and its job with it
         if united is None or learned.by_id(connection, [memory]):
-            runner.finish(connection, [claim])
+            jobs.finish(connection, [claim])
     return bool(changed)
 
 
@@ -97,14 +93,14 @@ def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> b
     with database.tenant(tenant_id) as connection:
         read = session_facts.read(connection, session_id)
         if read is None:
-            runner.finish(connection, [claim])
+            jobs.finish(connection, [claim])
             return False
     # a model reads a session once, when it is closed
     if read.row.status == "open" or (how.model_chats and read.chat.chat_id not in how.model_chats):
         extractor = how.rules
     if (read.row.facts_revision, read.row.facts_model) == (read.row.revision, extractor.model):
         with database.tenant(tenant_id) as connection:
-            runner.finish(connection, [claim])
+            jobs.finish(connection, [claim])
         return False
     source = Source(
         tenant_id=tenant_id,
@@ -128,11 +124,7 @@ def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> b
             extractor.forget_answers(connection, source)
         model = how.rules.model if failure else extractor.model
         changed = _save(connection, tenant_id, read, facts, model, monotonic() - started)
-        if failure is None or claim.attempts >= AGAIN_ATTEMPTS:
-            runner.finish(connection, [claim])
-        else:
-            budget_in = failure.retry_after if isinstance(failure, BudgetSpent) else 0.0
-            runner.do_again(connection, claim, delay_seconds=max(AGAIN_SECONDS, budget_in))
+        runner.finish_with_fallback(connection, claim, failure)
     return bool(changed)
 
 

@@ -15,10 +15,10 @@ from sqlalchemy import Connection
 
 from pipeline.jobs import runner
 from pipeline.jobs.failures import reason_of
-from pipeline.jobs.runner import Claim
 from pipeline.operations.backfill_kinds import KINDS, Current
 from pipeline.store import backfills, chats, counters, jobs
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from pipeline.store.transactions import translating
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import InvalidInput, NotFound, Retryable
@@ -132,7 +132,7 @@ def _window(
     # locked, so that whoever cancels it waits for this window and is not overwritten
     backfill = backfills.get(connection, int(claim.key), lock=True)
     if backfill is None or backfill.state != "running":
-        runner.finish(connection, [claim])
+        jobs.finish(connection, [claim])
         return set(), False
     request = backfill.request
     kind, parameters = KINDS[request.kind], _parameters(connection, request, current)
@@ -167,9 +167,9 @@ def _window(
     _log_progress(connection, backfill, len(rows))
     going_on = going_on and kind.at_once and next_at <= now
     if going_on:
-        runner.keep(connection, claim)
+        jobs.keep(connection, claim)
     else:
-        runner.finish(connection, [claim], again_in=max(0.0, next_at - now))
+        jobs.finish(connection, [claim], again_in=max(0.0, next_at - now))
     return {kind.follows} if asked else set(), going_on
 
 
@@ -202,7 +202,7 @@ def _end_source(
     if following and not exhausted:
         turned = cursor | {"source": following[0], "after": None, "ended": ended}
         backfills.advance(connection, backfill.id, turned, 0, 0)
-        runner.finish(connection, [claim], again_in=0)
+        jobs.finish(connection, [claim], again_in=0)
         return set()
     moment = datetime.fromtimestamp(cursor.get("raised_at", 0), UTC)
     missing_only = backfill.request.missing_only
@@ -214,7 +214,7 @@ def _end_source(
         if upto is not None and not kind.at_once
     ]
     if any(pending for pending, _ in left):
-        runner.finish(connection, [claim], again_in=RECHECK_SECONDS)
+        jobs.finish(connection, [claim], again_in=RECHECK_SECONDS)
         return {kind.follows}
     passes = cursor.get("passes", 0) + 1
     lacking = sum(
@@ -226,7 +226,7 @@ def _end_source(
         log.info("backfill_again", backfill=backfill.id, rows=lacking)
         again = cursor | {"source": kind.sources[0], "after": None, "ended": {}, "passes": passes}
         backfills.advance(connection, backfill.id, again, 0, 0)
-        runner.finish(connection, [claim], again_in=0)
+        jobs.finish(connection, [claim], again_in=0)
         return set()
     dead = sum(given_up for _, given_up in left) + lacking + cursor.get("given_up", 0)
     where = "the worker's log" if kind.at_once else "`backscroll status`"
@@ -236,7 +236,7 @@ def _end_source(
     log.info(
         "backfill_ended", backfill=backfill.id, kind=backfill.request.kind, state=state, seen=backfill.seen
     )
-    runner.finish(connection, [claim])
+    jobs.finish(connection, [claim])
     return set()
 
 

@@ -5,12 +5,12 @@ entries of an index, their number bounded by the batch. Only the rows that are t
 claim at the same moment take different ones. The sweep's statements are here too: they find what no claim finds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.jobs import ANEW, LATER, LIVE
+from pipeline.store.jobs import ANEW, LATER, LIVE, Claim
 from pipeline.store.statements import arrays, holds, run
 from schemas.kinds import INGEST
 
@@ -155,7 +155,7 @@ class Turn(NamedTuple):
 class Claimed(NamedTuple):
     """The rows of one claim."""
 
-    rows: Sequence[Row[Any]]
+    rows: Sequence[Claim]
     # more may be due, or was due and locked by somebody at that moment
     more: bool
     turn: Turn
@@ -191,7 +191,7 @@ def claim(
     if takes_abandoned:
         abandoned = run(connection, _CLAIM_ABANDONED, **given, max_attempts=max_attempts).all()
         if abandoned:
-            return Claimed(rows=abandoned, more=True, turn=after)
+            return Claimed(rows=_as_claims(abandoned), more=True, turn=after)
     oldest = run(connection, _OLDEST, kind=kind, batch=batch).all()
     if not oldest:
         return Claimed(rows=[], more=False, turn=after)
@@ -206,7 +206,11 @@ def claim(
     candidates = dict.fromkeys((row.tenant_id, row.key) for row in (*before, *dealt, *oldest))
     rows = run(connection, _TAKE, **given, batch=batch, **arrays("tenants keys", candidates)).all()
     more = len(oldest) == batch or len(rows) < len(candidates)
-    return Claimed(rows=rows, more=more, turn=_turn(dealt, rows) or after)
+    return Claimed(rows=_as_claims(rows), more=more, turn=_turn(dealt, rows) or after)
+
+
+def _as_claims(rows: Iterable[Row[Any]]) -> list[Claim]:
+    return [Claim(**row._mapping) for row in rows]
 
 
 def _turn(dealt: Sequence[Row[Any]], taken: Sequence[Row[Any]]) -> Turn | None:

@@ -1,12 +1,14 @@
 """SQL of jobs: enqueue, finish, retry, give up; `claims` has the claim."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, TextClause, text
 
 from pipeline.store.statements import arrays, holds, number, run
+from schemas.errors import LeaseLost
 from schemas.kinds import FENCED_BY_CHANGE, INGEST, Kind
 
 LIVE, LATER = 0, 1
@@ -66,26 +68,24 @@ _FINISH = text(f"""
     )
     SELECT count(*) FROM mine
 """)
-_LOCK_CLAIM = text("""
-    SELECT 1 FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token
-        AND claimed IS NOT NULL
-    FOR NO KEY UPDATE
+_HELD = "tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL"
+_LOCK_CLAIM = text(f"SELECT 1 FROM jobs WHERE {_HELD} FOR NO KEY UPDATE")
+_RENEW = text(f"""
+    UPDATE jobs SET due_at = now() + make_interval(secs => :lease),
+        attempts = CASE WHEN :anew THEN 1 ELSE attempts END
+    WHERE {_HELD}
 """)
-_RENEW = text("""
-    UPDATE jobs SET due_at = now() + make_interval(secs => :lease)
-    WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
-""")
-_DO_AGAIN = text("""
+_DO_AGAIN = text(f"""
     UPDATE jobs SET claimed = NULL, last_error = NULL, pending_since = now(),
         attempts = CASE WHEN wanted > claimed THEN 0 ELSE attempts END,
         due_at = CASE WHEN wanted > claimed THEN now() ELSE now() + make_interval(secs => :delay) END
-    WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
+    WHERE {_HELD}
 """)
-_MARK_DEAD = text("""
+_MARK_DEAD = text(f"""
     UPDATE jobs SET claimed = NULL, last_error = :error,
         due_at = CASE WHEN wanted > claimed THEN now() END,
         dead_at = CASE WHEN wanted > claimed THEN NULL ELSE now() END
-    WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
+    WHERE {_HELD}
 """)
 _STILL_CLAIMED = text("""
     SELECT jobs.tenant_id, jobs.key
@@ -157,25 +157,81 @@ def enqueue(
     )
 
 
-def finish(
-    connection: Connection,
-    tenant_id: str,
-    kind: str,
-    keys: Sequence[str],
-    tokens: Sequence[int],
-    *,
-    again_in: float | None = None,
-) -> int:
-    """End claims that are still ours, as the last statement; return how many were.
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A row of `jobs` that is ours until its lease ends."""
 
-    A job is deleted unless something newer is wanted; with `again_in` it is due again after this many seconds.
+    tenant_id: str
+    kind: str
+    key: str
+    # fences the result: no other claim of this row has this number
+    token: int
+    # how often it was tried, this time included
+    attempts: int
+    # the request that asked for it
+    trace_id: str | None
+    # `LIVE` or `LATER`: what follows from it is not more urgent
+    priority: int = LIVE
+    # its former worker died, or was slower than its lease
+    abandoned: bool = False
+    # what went wrong with it, also where its job ends well enough: `runner.fail`
+    failures: list[str] = field(default_factory=list, compare=False)
+
+
+def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float | None = None) -> None:
+    """Mark one tenant's claims done, as the last statement of the transaction that saves their results.
+
+    A job is deleted unless something newer is wanted. `again_in` keeps it due, after this many seconds: a part was done
+    and there is more. Raises `LeaseLost` when a claim is no longer ours, so that the transaction rolls back.
     """
-    return number(connection, _FINISH, tenant=tenant_id, kind=kind, keys=keys, tokens=tokens, again=again_in)
+    if not claims:
+        return
+    tenant_id, kind = claims[0].tenant_id, claims[0].kind
+    given = {"keys": [claim.key for claim in claims], "tokens": [claim.token for claim in claims]}
+    held = number(connection, _FINISH, tenant=tenant_id, kind=kind, again=again_in, **given)
+    if held != len(claims):
+        raise LeaseLost(f"{len(claims) - held} of {len(claims)} rows of {kind} were claimed by somebody else")
 
 
-def lock_claim(connection: Connection, tenant_id: str, kind: str, key: str, token: int) -> bool:
+def holds_claim(connection: Connection, claim: Claim) -> bool:
     """Lock a claimed job against the next claim; False: it is no longer ours."""
-    return holds(connection, _LOCK_CLAIM, tenant=tenant_id, kind=kind, key=key, token=token)
+    return holds(connection, _LOCK_CLAIM, **_key(claim))
+
+
+def keep(connection: Connection, claim: Claim) -> None:
+    """Save a part of a claim's result and go on with it, in place of `finish`. Raises `LeaseLost` as that does."""
+    _require(claim, holds_claim(connection, claim))
+
+
+def renew(connection: Connection, claim: Claim, lease_seconds: float, *, anew: bool = False) -> None:
+    """Let a claim's lease begin anew, and with `anew` its attempts. Raises `LeaseLost` if it is no longer ours."""
+    _change(connection, _RENEW, claim, lease=lease_seconds, anew=anew)
+
+
+def do_again(connection: Connection, claim: Claim, *, delay_seconds: float) -> None:
+    """Keep a claim due after a while, or at once if something newer is wanted, in place of `finish`.
+
+    Its attempts count; what is saved is to be replaced. Raises `LeaseLost` as `finish` does.
+    """
+    _change(connection, _DO_AGAIN, claim, delay=delay_seconds)
+
+
+def mark_dead(connection: Connection, claim: Claim, error: str) -> None:
+    """Give up a claim, unless it is wanted anew meanwhile. Raises `LeaseLost` if it is no longer ours."""
+    _change(connection, _MARK_DEAD, claim, error=error)
+
+
+def _key(claim: Claim) -> dict[str, Any]:
+    return {"tenant": claim.tenant_id, "kind": claim.kind, "key": claim.key, "token": claim.token}
+
+
+def _change(connection: Connection, statement: TextClause, claim: Claim, **given: Any) -> None:
+    _require(claim, run(connection, statement, **_key(claim), **given).rowcount == 1)
+
+
+def _require(claim: Claim, held: bool) -> None:
+    if not held:
+        raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
 
 
 # What cannot be given up: something newer is wanted, which has all its attempts. Not so for `ingest`: new messages
@@ -198,59 +254,33 @@ _RETRY = text(f"""
 
 def release(
     connection: Connection,
-    kind: str,
-    rows: Sequence[tuple[str, str, int]],
+    claims: Sequence[Claim],
     *,
     error: str | None,
     delay_seconds: float,
-    counts: bool,
-    dead: bool,
-    max_attempts: int,
+    counts: bool = False,
+    dead: bool = False,
+    max_attempts: int = 0,
 ) -> None:
-    """Release claimed jobs `(tenant, key, token)` without a result, to be tried again or given up."""
-    given = {
-        "error": error,
-        "delay": delay_seconds,
-        "counts": counts,
-        "dead": dead,
-        "max_attempts": max_attempts,
-    }
-    run(connection, _RETRY, kind=kind, **arrays("tenants keys tokens", rows), **given)
+    """Release claims of a kind without a result: to be tried again, or given up if `dead` or out of attempts.
 
-
-def renew(
-    connection: Connection, tenant_id: str, kind: str, key: str, token: int, *, lease_seconds: float
-) -> bool:
-    """Let the lease of a claimed job begin anew; False: it is no longer ours."""
-    given = {"tenant": tenant_id, "kind": kind, "key": key, "token": token, "lease": lease_seconds}
-    return run(connection, _RENEW, **given).rowcount == 1
-
-
-def do_again(
-    connection: Connection, tenant_id: str, kind: str, key: str, token: int, *, delay_seconds: float
-) -> bool:
-    """Make a claimed job due again after a while, or at once if something newer is wanted; its attempts count.
-
-    False: it is no longer ours.
+    They lose no attempt unless it `counts`.
     """
-    given = {"tenant": tenant_id, "kind": kind, "key": key, "token": token, "delay": delay_seconds}
-    return run(connection, _DO_AGAIN, **given).rowcount == 1
+    given = {"error": error, "delay": delay_seconds, "counts": counts, "dead": dead}
+    run(connection, _RETRY, kind=claims[0].kind, **_rows(claims), **given, max_attempts=max_attempts)
 
 
-def mark_dead(connection: Connection, tenant_id: str, kind: str, key: str, token: int, error: str) -> bool:
-    """Give up a claimed job, unless it is wanted anew meanwhile; False: it is no longer ours."""
-    return (
-        run(connection, _MARK_DEAD, tenant=tenant_id, kind=kind, key=key, token=token, error=error).rowcount
-        == 1
-    )
+def still_held(connection: Connection, claims: Sequence[Claim]) -> list[Claim]:
+    """Return those claims of a kind that were neither finished nor lost to somebody else."""
+    held = {
+        (row.tenant_id, row.key)
+        for row in run(connection, _STILL_CLAIMED, kind=claims[0].kind, **_rows(claims))
+    }
+    return [claim for claim in claims if (claim.tenant_id, claim.key) in held]
 
 
-def still_claimed(
-    connection: Connection, kind: str, rows: Sequence[tuple[str, str, int]]
-) -> set[tuple[str, str]]:
-    """Return `(tenant, key)` of the jobs `(tenant, key, token)` that are still claimed under that token."""
-    found = run(connection, _STILL_CLAIMED, kind=kind, **arrays("tenants keys tokens", rows))
-    return {(tenant, key) for tenant, key in found}
+def _rows(claims: Sequence[Claim]) -> dict[str, list[Any]]:
+    return arrays("tenants keys tokens", ((claim.tenant_id, claim.key, claim.token) for claim in claims))
 
 
 def drop(connection: Connection, tenant_id: str, kinds: Iterable[Kind | str], keys: Iterable[str]) -> int:

@@ -8,12 +8,6 @@ from sqlalchemy import Connection, text
 from pipeline.store import chats, jobs
 from pipeline.store.statements import column, number, run
 
-_RENEW_LEASE = text("""
-    UPDATE jobs SET due_at = now() + make_interval(secs => :seconds),
-        attempts = CASE WHEN :anew THEN 1 ELSE attempts END
-    WHERE tenant_id = :tenant AND kind = 'ingest' AND key = :chat AND token = :token
-        AND claimed IS NOT NULL
-""")
 _COUNT_TRY = text("""
     INSERT INTO jobs (tenant_id, kind, key, due_at, attempts) VALUES (:tenant, :kind, :key, NULL, 1)
     ON CONFLICT (tenant_id, kind, key) DO UPDATE SET attempts = jobs.attempts + 1 RETURNING attempts
@@ -28,14 +22,6 @@ _KEEP_PAYLOAD = text("""
 """)
 _READ_PAYLOAD = text("SELECT payload FROM refused_payloads WHERE key = :key")
 _TAKE_PAYLOAD = text("DELETE FROM refused_payloads WHERE key = :key RETURNING payload, trace_id")
-
-
-def renew_lease(
-    connection: Connection, tenant_id: str, chat_id: str, token: int, seconds: float, *, anew: bool
-) -> bool:
-    """Begin the chat's lease, and with `anew` its attempts; False: the claim is no longer ours."""
-    given = {"tenant": tenant_id, "chat": chat_id, "token": token, "seconds": seconds, "anew": anew}
-    return run(connection, _RENEW_LEASE, **given).rowcount == 1
 
 
 def count_try(connection: Connection, tenant_id: str, suspect: str) -> int:

@@ -9,9 +9,10 @@ from sqlalchemy import text
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed_texts
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Claim, Policy
+from pipeline.jobs.runner import Policy
 from pipeline.store import jobs
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from schemas.errors import DatabaseUnavailable, ProviderUnavailable
 from schemas.settings import Settings
 from schemas.vectors import Vector

@@ -18,10 +18,11 @@ from pipeline.enrich.fact_model import LanguageModelExtractor
 from pipeline.enrich.protocols import FactExtractor, People, Source
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Claim, Policy
+from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Gateway
 from pipeline.store import claims
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from schemas.errors import LeaseLost, ProviderRejected, ProviderUnavailable
 from schemas.facts import Fact, KnownFact
 from schemas.sessions import Message
@@ -132,7 +133,7 @@ def claiming(database: Database, rules: SessionPolicy, policy: Policy) -> Callab
             )
             claimed = claims.claim(connection, "summarize", batch=1, lease_seconds=60, max_attempts=5)
         (row,) = claimed.rows
-        return Claim(**row._mapping)
+        return row
 
     return claim
 

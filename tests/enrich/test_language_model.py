@@ -10,7 +10,6 @@ from sqlalchemy import text
 
 from pipeline.clients.openai_chat import OpenAIChatModel
 from pipeline.enrich import summarize
-from pipeline.enrich.summarize import AGAIN_ATTEMPTS
 from pipeline.enrich.summarizers import make_summarizer
 from pipeline.enrich.summary_policy import Rollout, SummaryPolicy
 from pipeline.ingest import accept
@@ -335,7 +334,7 @@ def test_where_no_answer_can_be_used_the_session_is_extracted_and_asked_about_la
     # Given a model that never answers well
     server.replies(then=lambda _request: bad)
     handle = handler(one_session, client)
-    for attempt in range(1, AGAIN_ATTEMPTS + 1):
+    for attempt in range(1, runner.AGAIN_ATTEMPTS + 1):
         run_due(one_session, handle)
         # Then there is a summary all the same, marked as what it is, with the reason
         assert stored(one_session) == [("summarized", "extractive-v1")]
@@ -343,7 +342,7 @@ def test_where_no_answer_can_be_used_the_session_is_extracted_and_asked_about_la
         reason = str(rows(one_session, "SELECT failure_reason FROM conversation_sessions")[0][0])
         assert reason.startswith(("Provider", "InvalidAnswer"))
         # and it is asked again hours later, but not for ever
-        expected = [] if attempt == AGAIN_ATTEMPTS else [(6 * 3600, attempt)]
+        expected = [] if attempt == runner.AGAIN_ATTEMPTS else [(6 * 3600, attempt)]
         assert waiting(one_session) == expected
         run_due(one_session, handle)
         time_passes(one_session, 6 * 3600)

@@ -19,7 +19,7 @@ from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Claim, Policy
+from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.memories import statements
 from pipeline.memories.statements import remember
@@ -123,7 +123,7 @@ def _ask_a_model(database: Database, tenant: str, word: str) -> None:
     """A summary that its worker did not live to save."""
     with database.maintenance() as connection:
         claimed = claims.claim(connection, "summarize", batch=100, lease_seconds=60, max_attempts=3)
-    held = [Claim(**row._mapping) for row in claimed.rows]
+    held = [*claimed.rows]
     mine = next(claim for claim in held if claim.tenant_id == tenant)
     call = Call(tenant_id=tenant, chat_id=SHARED_CHAT, purpose="summary", claim=mine)
     model = ScriptedModel(Completion(text=f"The {word} of the lighthouse."))

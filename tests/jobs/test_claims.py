@@ -13,10 +13,12 @@ from sqlalchemy import Connection, text
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Claim, Policy
+from pipeline.jobs.runner import Policy
 from pipeline.store import claims, jobs
 from pipeline.store.claims import Claimed, Turn, claim
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
+from schemas.errors import LeaseLost
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
 from tests.jobs.test_runner import done, failing, owe, pass_time, row, rows
@@ -208,9 +210,9 @@ def test_what_is_raised_before_a_finish_gets_its_lock_stays_owed(
     owe(database, "session:1")
     mine = claimed(database).rows[0]
 
-    def finish() -> int:
+    def finish() -> None:
         with database.tenant(TENANT) as connection:
-            return jobs.finish(connection, TENANT, "embed", ["session:1"], [mine.token])
+            jobs.finish(connection, [mine])
 
     with beside() as pool:
         with database.tenant(TENANT) as connection:
@@ -219,7 +221,7 @@ def test_what_is_raised_before_a_finish_gets_its_lock_stays_owed(
             finishing = pool.submit(finish)
             wait_until_stuck(superuser, finishing)
         # Then its result counts, and the change is owed
-        assert finishing.result() == 1
+        finishing.result()
     found = row(database, "session:1")
     assert (found["due"], found["claimed"], found["attempts"]) == (True, None, 0)
 
@@ -231,15 +233,15 @@ def test_what_is_raised_after_a_finish_has_its_lock_is_owed_anew(
     mine = claimed(database).rows[0]
     with beside() as pool:
         with database.tenant(TENANT) as connection:
-            assert jobs.finish(connection, TENANT, "embed", ["session:1"], [mine.token]) == 1
+            jobs.finish(connection, [mine])
             raising = pool.submit(owe, database, "session:1")
             wait_until_stuck(superuser, raising)
         raising.result()
     found = row(database, "session:1")
     assert (found["due"], found["token"]) == (True, None)
     # and whoever had it before cannot finish what is owed now
-    with database.tenant(TENANT) as connection:
-        assert jobs.finish(connection, TENANT, "embed", ["session:1"], [mine.token]) == 0
+    with pytest.raises(LeaseLost), database.tenant(TENANT) as connection:
+        jobs.finish(connection, [mine])
 
 
 def test_finished_work_leaves_no_row_but_the_one_of_each_chat(database: Database) -> None:

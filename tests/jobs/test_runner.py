@@ -7,10 +7,11 @@ from pydantic import ValidationError
 from sqlalchemy import text
 
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Claim, Policy
+from pipeline.jobs.runner import Policy
 from pipeline.store import claims, jobs
 from pipeline.store import claims as store_claims
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from schemas.errors import BudgetSpent, LeaseLost, Permanent, ProviderUnavailable
 from schemas.sessions import Summary
 from tests.conftest import TENANT
@@ -48,7 +49,7 @@ def pass_time(database: Database) -> None:
 def done(database: Database) -> runner.Handler:
     def handle(tenant: str, claims: Sequence[Claim]) -> Set[str]:
         with database.tenant(tenant) as connection:
-            runner.finish(connection, claims)
+            jobs.finish(connection, claims)
         return set()
 
     return handle
@@ -106,7 +107,7 @@ def test_a_worker_whose_lease_ran_out_cannot_save_over_its_successor(database: D
         assert runner.run(database, "embed", done(database), POLICY).finished == 1
         with pytest.raises(LeaseLost), database.tenant(tenant) as connection:
             connection.execute(text("UPDATE tenants SET settings = '{\"saved\": 1}'"))
-            runner.finish(connection, claims)
+            jobs.finish(connection, claims)
         saved.append(True)
         return set()
 
@@ -292,7 +293,7 @@ def test_what_follows_is_known_even_if_one_of_the_batch_fails(database: Database
         if any(claim.key == "test:2" for claim in claims):
             raise ValueError("broken")
         with database.tenant(tenant) as connection:
-            runner.finish(connection, claims)
+            jobs.finish(connection, claims)
         return {"embed"}
 
     outcome = runner.run(database, "ingest", handle, POLICY)
@@ -318,7 +319,7 @@ def test_what_a_handler_gives_up_or_makes_up_for_counts_as_failed(database: Data
         with database.tenant(tenant) as connection:
             runner.give_up(connection, dead, Permanent("Непонятный текст"))
             runner.fail(poor, ProviderUnavailable("先ほどから応答がありません"))
-            runner.finish(connection, [poor, *good])
+            jobs.finish(connection, [poor, *good])
         return set()
 
     owe(database, "message:1", "message:2", "message:3", "message:4")

@@ -8,11 +8,11 @@ from sqlalchemy import text
 
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
-from pipeline.jobs.runner import Claim, Policy
+from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Call
-from pipeline.store import claims
+from pipeline.store import claims, jobs
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
 from tests.test_pipeline import place
@@ -34,8 +34,8 @@ def claiming(database: Database, rules: SessionPolicy, policy: Policy) -> Claimi
                 text("UPDATE jobs SET due_at = now() - interval '1 s' WHERE kind = 'summarize'")
             )
             claimed = claims.claim(connection, "summarize", batch=1, lease_seconds=60, max_attempts=5)
-        (row,) = claimed.rows
-        return Claim(**row._mapping)
+        (mine,) = claimed.rows
+        return mine
 
     return claim
 
@@ -49,7 +49,7 @@ def call(claiming: Claiming) -> Call:
 def finish(database: Database, claim: Claim) -> None:
     """Mark a summary as saved."""
     with database.tenant(TENANT) as connection:
-        runner.finish(connection, [claim])
+        jobs.finish(connection, [claim])
 
 
 def at(seconds: float) -> datetime:

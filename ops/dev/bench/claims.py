@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 import psycopg
-from sqlalchemy import Row
 
 from ops.dev import shipped
 from ops.dev.bench.figures import Figure
@@ -15,7 +14,7 @@ from ops.dev.observe import Say, count, timed
 from pipeline.store import jobs
 from pipeline.store.claims import Turn, claim
 from pipeline.store.database import Database
-from pipeline.store.jobs import NewJob
+from pipeline.store.jobs import Claim, NewJob
 from workers.queues import EMBED
 
 KIND = "embed"
@@ -31,7 +30,7 @@ MOST_TIMES = 1.5
 MOST_WAL_KIB = 64.0
 MOST_BATCHES = 2
 
-Rows = Sequence[Row[tuple[object, ...]]]
+Rows = Sequence[Claim]
 
 _TENANTS = """
     INSERT INTO tenants (tenant_id) SELECT %(name)s || n FROM generate_series(1, %(tenants)s) n ON CONFLICT DO NOTHING
@@ -82,9 +81,8 @@ class ClaimedDatabase:
 
     def finish(self, rows: Rows) -> None:
         """Finish claimed rows of one tenant."""
-        tenant = str(rows[0].tenant_id)
-        with self._database.tenant(tenant) as connection:
-            jobs.finish(connection, tenant, KIND, [row.key for row in rows], [row.token for row in rows])
+        with self._database.tenant(rows[0].tenant_id) as connection:
+            jobs.finish(connection, rows)
 
     def add(self, tenant: str, chats: Mapping[str, str]) -> None:
         """Let keys, each of a chat, become due as the pipeline does it."""
