@@ -7,11 +7,10 @@ was 6.9 %, in 1,992 tokens with 96.1 %.
 
 from collections.abc import Sequence
 
-from pipeline.recall.find.candidate import Candidate
 from pipeline.recall.rank.ranked import Scored
 from pipeline.text.excerpt import Wanted
 
-LIMIT = 0.4
+LIMIT = 0.45
 """What is worth less is not shown."""
 # Messages whose mean score is worth 1: the best alone may be chance.
 _BEST = 3
@@ -26,13 +25,14 @@ _SURE = ("phrase", "exact", "date", "named")
 def of_messages(ranked: Sequence[Scored]) -> list[float]:
     """Return what ranked messages are worth: the score as a share of the mean of the best three.
 
-    Nothing is worth a message that neither holds a word of the question, nor is like it, nor is where it points to.
+    Nothing is worth anything unless one of these holds a word of the question, is like it, or is where it points to;
+    nor is what was only said to a bot, or says nothing.
     """
     scores = [
-        max(hit.score - hit.parts.get("length", 0.0), 0.0) if _is_related(hit) else 0.0 for hit in ranked
+        0.0 if hit.candidate.aside else max(hit.score - hit.parts.get("length", 0.0), 0.0) for hit in ranked
     ]
-    best = sorted(scores, reverse=True)[:_BEST]
-    mean = sum(best) / len(best) if best else 0.0
+    best = sorted(zip(scores, ranked, strict=True), key=lambda scored: -scored[0])[:_BEST]
+    mean = sum(score for score, _ in best) / len(best) if any(_is_related(hit) for _, hit in best) else 0.0
     return [min(score / mean, 1.0) if mean > 0 else 0.0 for score in scores]
 
 
@@ -48,7 +48,7 @@ def of_text(text: str, cosine: float | None, asked: Wanted) -> float:
 
 
 def _is_related(hit: Scored) -> bool:
-    candidate: Candidate = hit.candidate
+    candidate = hit.candidate
     return (
         bool(candidate.terms)
         or any(other.terms for other in candidate.others)

@@ -28,6 +28,8 @@ DATE_HALF_LENGTH_DAYS = 15.0
 _DAY = timedelta(days=1)
 # What a mention of somebody counts where what they say counts 1.
 MENTIONED = 0.5
+UNRELATED = 0.2
+"""The cosines of unrelated texts differ by as much in any space, as spaces are calibrated: `pipeline.clients.calibration`."""
 # By what a question asks for, whether a message holds it.
 _HOLDS: Mapping[AnswerType, Callable[[Candidate], bool]] = {
     "when": attrgetter("cues.has_time"),
@@ -82,10 +84,13 @@ def features(question: Question, candidates: Sequence[Candidate], statistics: St
 
 
 def _meanings(ordered: Sequence[Candidate], mean: float) -> Array:
-    """Return `(cosine - mean) / (best - mean)`: 0 for the scope's average or no vector, 1 for its best."""
+    """Return `(cosine - mean) / (best - mean)`: 0 for the scope's average or no vector, 1 for its best.
+
+    Unless the best is as near to the average as unrelated texts are.
+    """
     cosines = np.array([np.nan if c.cosine is None else c.cosine for c in ordered], dtype=np.float64)
-    span = np.nanmax(cosines, initial=mean) - mean if cosines.size else 0.0
-    return np.nan_to_num((cosines - mean) / span) if span > 1e-9 else np.zeros(len(cosines))
+    best = np.nanmax(cosines, initial=mean)
+    return np.nan_to_num((cosines - mean) / max(best - mean, UNRELATED))
 
 
 def _best_of_session(ordered: Sequence[Candidate], values: Array) -> Array:

@@ -14,7 +14,7 @@ SCORES = st.floats(-100, 100).map(lambda score: round(score, 3))
 
 
 def ranked(scores: list[tuple[float, float, bool]], scale: float = 1.0) -> list[Scored]:
-    """Messages with these scores, the part of it that is for their length, and whether they have to do with it."""
+    """Messages with these scores, the part of it that is for their length, and whether they hold a word of it."""
     return [
         hit(
             number,
@@ -33,14 +33,18 @@ def test_messages_are_worth_from_nothing_to_all_whatever_the_scale_of_their_scor
 ) -> None:
     values = worth.of_messages(ranked(scores))
     assert all(0 <= value <= 1 for value in values)
-    assert all(value == 0 for value, (_, _, related) in zip(values, scores, strict=True) if not related)
     for scale in (0.25, 3.0, 1000.0):
         assert worth.of_messages(ranked(scores, scale)) == pytest.approx(values, abs=1e-9)
     # the better of two is worth no less
     own = [score - length for score, length, _ in scores]
-    related = [number for number, (_, _, is_related) in enumerate(scores) if is_related]
-    in_order = sorted(related, key=lambda number: own[number])
-    assert [values[number] for number in in_order] == sorted(values[number] for number in in_order)
+    in_order = sorted(range(len(own)), key=lambda number: own[number])
+    assert [values[number] for number in in_order] == sorted(values)
+
+
+def test_nothing_is_worth_anything_where_nothing_has_to_do_with_the_question() -> None:
+    assert worth.of_messages(ranked([(1.0, 0.0, False), (0.9, 0.0, False)])) == [0.0, 0.0]
+    # but what is beside what does is, although it has no word of it
+    assert worth.of_messages(ranked([(1.0, 0.0, True), (0.9, 0.0, False)])) == [1.0, pytest.approx(0.947, abs=0.001)]
 
 
 @given(st.floats(-1, 1) | st.none(), st.text(max_size=100), st.text(max_size=60))
