@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pipeline.recall.ask.ask import Ask
 from pipeline.recall.ask.followup import JUST_NOW
 from pipeline.recall.choose import known, recent, summaries, worth
-from pipeline.recall.choose.line import Frame, Line
+from pipeline.recall.choose.line import Frame, Line, Style
 from pipeline.recall.choose.posted_question import PostedQuestion
 from pipeline.recall.choose.talk import Talk, choose_messages
 from pipeline.recall.choose.wording import Wording
@@ -41,13 +41,13 @@ def choose(
     count: Count,
 ) -> Chosen:
     """Choose lines from all that was found; `recent_talk` are the latest messages, newest first."""
-    request, brief, zone = prepared.request, prepared.brief, prepared.zone
+    request, brief = prepared.request, prepared.brief
     parameters, language = request.parameters, request.chat.language
     now = request.as_of or request.prelude.now
     searched = found.retrieved is not None
-    # what long texts are excerpted about: the question in all its wordings, with the words of recent talk that it
-    # leans on
+    # long texts are excerpted about the question in all its wordings, with the words of recent talk that it leans on
     asked = Wanted.of(" ".join((query.query, *query.queries, *brief)), language)
+    style = Style(zone=prepared.zone, wording=wording, asked=asked, count=count)
 
     # with `fill` nothing is worth too little
     limit = 0.0 if query.fill else LIMIT
@@ -63,9 +63,9 @@ def choose(
         reach, base = recent.reach(recent_talk, best, since), recent.BASE
     latest = recent_talk if query.fill else recent_talk[:reach]
     worths = recent.worths(latest, values, base, reach)
-    offered: list[Line | Dropped] = [*recent.lines(latest, worths, zone, wording, asked, count)]
+    offered: list[Line | Dropped] = [*recent.lines(latest, worths, style)]
     if searched:
-        talk = Talk.of(found, parameters, zone, wording, asked, count)
+        talk = Talk.of(found, parameters, style)
         shown = {each.id for each in latest[:reach]}
         offered += choose_messages(
             ranked, values, talk, shown, parameters, least, found.scale, posted.is_found
@@ -77,14 +77,14 @@ def choose(
     session_of = {hit.candidate.id: hit.candidate.session for hit in found.ranked}
     opened = {session_of[message] for message in messages if message in session_of}
     offered += summaries.weeks(found.weeks, parameters, wording)
-    offered += summaries.of_time(found.overview, parameters, zone, wording)
+    offered += summaries.of_time(found.overview, parameters, style)
     if not found.fell_back:
         fitting = {each.id for each in found.narrowing.chosen} if found.narrowing else set[int]()
-        offered += summaries.choose(found.sessions, fitting, opened, parameters, zone, wording)
-        offered += summaries.related(found.sessions, opened, parameters, zone, wording)
+        offered += summaries.choose(found.sessions, fitting, opened, parameters, style)
+        offered += summaries.related(found.sessions, opened, parameters, style)
 
     wordings = [Wanted.of(each, language) for each in (prepared.question.content, *query.queries)]
-    writer = known.Writer(request.prelude.asker, now, zone, wording, asked, count)
+    writer = known.Writer(asker=request.prelude.asker, now=now, style=style)
     memories = known.valued(found.memories, query.query, wordings)
     offered += known.choose(memories, parameters, limit, messages, writer)
     return Chosen(

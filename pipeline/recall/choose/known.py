@@ -3,20 +3,19 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, tzinfo
+from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 
 from pipeline.recall.ask.profiles import Parameters
 from pipeline.recall.choose import worth
-from pipeline.recall.choose.line import Line
+from pipeline.recall.choose.line import Line, Style
 from pipeline.recall.choose.speech import display_name
-from pipeline.recall.choose.wording import Wording
 from pipeline.recall.find.memory_search import RetrievedMemory
-from pipeline.text import duplicates, excerpt, truncate
+from pipeline.text import duplicates, truncate
 from pipeline.text.duplicates import Bag
 from pipeline.text.excerpt import Wanted
 from pipeline.text.sentences import words
-from pipeline.text.tokens import Count
 from schemas.context import Dropped, DropReason
 
 # A statement or passage takes at most one in so many tokens of the budget, and is not cut to less than these: a few
@@ -109,18 +108,14 @@ def choose(
             yield write.line(memory, value, kept.total())
 
 
+@dataclass(frozen=True, kw_only=True)
 class Writer:
     """Writes memories and passages as lines of a context."""
 
-    def __init__(
-        self, asker: str | None, now: datetime, zone: tzinfo, wording: Wording, asked: Wanted, count: Count
-    ) -> None:
-        self.asker = asker
-        self.now = now
-        self.zone = zone
-        self.wording = wording
-        self.asked = asked
-        self.count = count
+    # who asks, and when
+    asker: str | None
+    now: datetime
+    style: Style
 
     def line(self, memory: RetrievedMemory, worth: float, place: int) -> Line:
         """Write a statement with whom it is about and when it holds, or a passage as `Doc <id>/Chunk <n>`.
@@ -139,8 +134,7 @@ class Writer:
         reason += f"; linked to {memory.linked_to}" if memory.linked_to else ""
 
         def write(tokens: int) -> str:
-            room = max(tokens - self.count(head), LEAST)
-            said = excerpt.shown(content, self.asked, room, self.count, in_lines=is_passage)
+            said = self.style.excerpt(head, content, tokens, least=LEAST, in_lines=is_passage)
             return f"{head.rstrip()}\n  {said}" if is_passage and "\n" in said else head + said
 
         return Line(
@@ -159,12 +153,12 @@ class Writer:
 
     def _origin(self, memory: RetrievedMemory) -> Iterator[str]:
         """Yield about whom a memory is, when it holds, and from which other chat it is."""
-        wording = self.wording
+        wording, zone = self.style.wording, self.style.zone
         name = memory.about or (self.asker if memory.scope == "user" and memory.of_asker else "")
         yield display_name(name or "") or wording.scopes.get(memory.scope, memory.scope)
         since, until = memory.holds_from or memory.since, memory.holds_until
-        first = wording.day(since.astimezone(self.zone)) if since else ""
-        last = wording.day(until.astimezone(self.zone)) if until else ""
+        first = wording.day(since.astimezone(zone)) if since else ""
+        last = wording.day(until.astimezone(zone)) if until else ""
         if first and first == last:
             yield wording.on.format(day=first)
         else:

@@ -1,10 +1,14 @@
-"""One line that a context may show, and what its block has around it."""
+"""One line that a context may show, how it is written, and what its block has around it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import NamedTuple
 
+from pipeline.recall.choose.wording import Wording
+from pipeline.text import excerpt
+from pipeline.text.excerpt import Wanted
+from pipeline.text.tokens import Count
 from schemas.context import BlockKind, ContextItem, ItemKind
 
 
@@ -48,6 +52,23 @@ class Line(NamedTuple):
             score=self.score,
             reason=self.reason,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """How the lines of a context are written."""
+
+    # of the chat
+    zone: tzinfo
+    wording: Wording
+    # what long texts are excerpted about
+    asked: Wanted
+    count: Count
+
+    def excerpt(self, head: str, text: str, tokens: int, *, least: int = 1, in_lines: bool = False) -> str:
+        """Return the part of a text about the question that fits within `tokens` after a head, or within `least`."""
+        room = max(tokens - self.count(head), least)
+        return excerpt.shown(text, self.asked, room, self.count, in_lines=in_lines)
 
 
 @dataclass(frozen=True, kw_only=True)

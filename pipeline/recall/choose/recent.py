@@ -1,14 +1,10 @@
 """Choose the latest messages of a chat that come before what is found. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 
-from pipeline.recall.choose.line import Line
+from pipeline.recall.choose.line import Line, Style
 from pipeline.recall.choose.speech import head_of
-from pipeline.recall.choose.wording import Wording
-from pipeline.text import excerpt
-from pipeline.text.excerpt import Wanted
-from pipeline.text.tokens import Count
 from schemas.sessions import Message
 
 # The parts of the budget that the newest message may take, and any other; none is cut to less than the third.
@@ -24,14 +20,7 @@ BASE = 0.8
 """What a recent message is worth that has nothing to do with the question."""
 
 
-def lines(
-    recent: Sequence[Message],
-    worth: Sequence[float],
-    zone: tzinfo,
-    wording: Wording,
-    asked: Wanted,
-    count: Count,
-) -> Iterator[Line]:
+def lines(recent: Sequence[Message], worth: Sequence[float], style: Style) -> Iterator[Line]:
     """Write the latest messages, newest first, each with what it is worth: the older, the less."""
     for number, (message, value) in enumerate(zip(recent, worth, strict=True)):
         answered = message.answered
@@ -39,10 +28,10 @@ def lines(
         if answered and above and above.id == answered.id:
             # not quoted if it is the line above
             answered = None
-        head = head_of(message, answered, zone, wording)
+        head = head_of(message, answered, style.zone, style.wording)
 
         def write(tokens: int, message: Message = message, head: str = head) -> str:
-            return head + excerpt.shown(message.content, asked, max(tokens - count(head), 1), count)
+            return head + style.excerpt(head, message.content, tokens)
 
         yield Line(
             block="history",
@@ -57,7 +46,7 @@ def lines(
             write=write,
             shares=OTHER_SHARES if number else NEWEST_SHARES,
             least=LEAST,
-            group=wording.day_heading(message.sent_at.astimezone(zone)),
+            group=style.wording.day_heading(message.sent_at.astimezone(style.zone)),
             may_be_cut=True,
         )
 

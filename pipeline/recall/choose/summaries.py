@@ -1,10 +1,10 @@
 """Choose the summaries that stand alone, and sessions that are related to those of which something is shown. Pure."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from datetime import timedelta, tzinfo
+from datetime import timedelta
 
 from pipeline.recall.ask.profiles import Parameters
-from pipeline.recall.choose.line import Line
+from pipeline.recall.choose.line import Line, Style
 from pipeline.recall.choose.speech import display_name
 from pipeline.recall.choose.wording import Wording
 from pipeline.recall.choose.worth import LIMIT
@@ -29,8 +29,7 @@ def choose(
     fitting: Collection[int],
     opened: Collection[int],
     parameters: Parameters,
-    zone: tzinfo,
-    wording: Wording,
+    style: Style,
 ) -> Iterator[Line | Dropped]:
     """Choose sessions, given best first, and say why the others are left out.
 
@@ -50,19 +49,17 @@ def choose(
             yield dropped(session, "below_minimum", "not summarized")
         else:
             reason = f"session {session.id} fits the question, and none of its messages is shown"
-            yield _line("exchanges", session, LIMIT, parameters.session_chars, reason, zone, wording)
+            yield _line("exchanges", session, LIMIT, parameters.session_chars, reason, style)
 
 
-def of_time(
-    sessions: Sequence[RetrievedSession], parameters: Parameters, zone: tzinfo, wording: Wording
-) -> Iterator[Line]:
+def of_time(sessions: Sequence[RetrievedSession], parameters: Parameters, style: Style) -> Iterator[Line]:
     """Choose the sessions of a time that the question asks to sum up, in order; they come before all else."""
     for number, session in enumerate(sessions):
         if session.summary:
             reason = f"session {session.id} is of the time that the question asks about"
             # more than any hit, the first ones most
             worth = 1 + 1 / (1 + number)
-            yield _line("exchanges", session, worth, parameters.session_chars, reason, zone, wording)
+            yield _line("exchanges", session, worth, parameters.session_chars, reason, style)
 
 
 def weeks(found: Sequence[RetrievedWeek], parameters: Parameters, wording: Wording) -> Iterator[Line]:
@@ -87,8 +84,7 @@ def related(
     sessions: Sequence[RetrievedSession],
     opened: Collection[int],
     parameters: Parameters,
-    zone: tzinfo,
-    wording: Wording,
+    style: Style,
 ) -> Iterator[Line]:
     """Choose sessions that share topics or entities with those `opened`, most shared first."""
     shown = [session for session in sessions if session.id in opened]
@@ -96,7 +92,7 @@ def related(
     for number, (common, session) in enumerate(sharing_topics(shown, others)[: parameters.related]):
         reason = f"shares {', '.join(common[:3])} with the sessions above"
         worth = RELATED_WORTH - number / 1e6
-        yield _line("related", session, worth, RELATED_CHARS, reason, zone, wording)
+        yield _line("related", session, worth, RELATED_CHARS, reason, style)
 
 
 def _line(
@@ -105,10 +101,9 @@ def _line(
     worth: float,
     chars: int,
     reason: str,
-    zone: tzinfo,
-    wording: Wording,
+    style: Style,
 ) -> Line:
-    window = wording.window(session.started_at, session.ended_at, zone)
+    window = style.wording.window(session.started_at, session.ended_at, style.zone)
     text = f"- {window}: {truncate.shortened(truncate.one_line(session.summary or ''), chars)}"
     if not session.is_described:
         text = "\n  ".join([" · ".join([f"- {window}", *_about(session)]), *_quotations(session, chars)])

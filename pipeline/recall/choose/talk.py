@@ -7,19 +7,16 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import date, datetime, tzinfo
+from datetime import date, datetime
 
 from pipeline.recall.ask.profiles import Parameters
-from pipeline.recall.choose.line import Line
+from pipeline.recall.choose.line import Line, Style
 from pipeline.recall.choose.speech import said_by
-from pipeline.recall.choose.wording import Wording
 from pipeline.recall.find.candidate import Candidate
 from pipeline.recall.rank.ranked import Ranked, Scored
 from pipeline.recall.rank.similarity import Scale
-from pipeline.text import duplicates, excerpt, truncate
+from pipeline.text import duplicates, truncate
 from pipeline.text.duplicates import Bag
-from pipeline.text.excerpt import Wanted
-from pipeline.text.tokens import Count
 from schemas.context import Dropped, DropReason
 
 # A message takes at most one in so many tokens of the budget, one beside it fewer; of a longer one the part that the
@@ -42,24 +39,12 @@ class Talk:
     times: Mapping[int, Sequence[datetime]]
     # what the best sessions were about, where a language model has summarized them
     about: Mapping[int, str]
-    zone: tzinfo
-    wording: Wording
-    # what long messages are excerpted about
-    asked: Wanted
-    count: Count
+    style: Style
     # the headings so far, by session and day
     headings: dict[tuple[int, date], str] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls,
-        found: Ranked,
-        parameters: Parameters,
-        zone: tzinfo,
-        wording: Wording,
-        asked: Wanted,
-        count: Count,
-    ) -> "Talk":
+    def of(cls, found: Ranked, parameters: Parameters, style: Style) -> "Talk":
         """Return the talk that was found."""
         candidates = [hit.candidate for hit in found.ranked]
         times: dict[int, list[datetime]] = {each.id: [each.started_at] for each in found.sessions}
@@ -73,10 +58,7 @@ class Talk:
                 for each in found.sessions[: parameters.sessions]
                 if each.is_described and each.summary
             },
-            zone=zone,
-            wording=wording,
-            asked=asked,
-            count=count,
+            style=style,
         )
 
     def line(
@@ -86,9 +68,9 @@ class Talk:
         answered = None if is_below and self._goes_on(candidate) else candidate.answered
 
         def write(tokens: int) -> str:
-            head = f"{said_by(candidate.speaker, answered, self.wording, candidate.forwarded_from)}: "
-            room = max(tokens - self.count(head), 1)
-            return head + excerpt.shown(candidate.text, self.asked, room, self.count)
+            said = said_by(candidate.speaker, answered, self.style.wording, candidate.forwarded_from)
+            head = f"{said}: "
+            return head + self.style.excerpt(head, candidate.text, tokens)
 
         before = self.by_place.get((candidate.session, candidate.place - 1))
         is_match = score is not None
@@ -126,14 +108,15 @@ class Talk:
 
         And what it was about, if that is known.
         """
-        session, said = candidate.session, candidate.sent_at.astimezone(self.zone)
+        session, wording = candidate.session, self.style.wording
+        said = candidate.sent_at.astimezone(self.style.zone)
         if not session:
-            return self.wording.at(said)
+            return wording.at(said)
         key = (session, said.date())
         if key not in self.headings:
             times, midnight = self.times[session], said.replace(hour=0, minute=0, second=0, microsecond=0)
             at = bisect_left(times, midnight)
-            heading = self.wording.at(times[at].astimezone(self.zone))
+            heading = wording.at(times[at].astimezone(self.style.zone))
             # said once, on the session's first day
             about = self.about.get(session, "") if not at else ""
             self.headings[key] = f"{heading} · {about}" if about else heading

@@ -28,8 +28,8 @@ DATE_HALF_LENGTH_DAYS = 15.0
 _DAY = timedelta(days=1)
 # What a mention of somebody counts where what they say counts 1.
 MENTIONED = 0.5
+# The cosines of unrelated texts differ by as much: spaces are calibrated, see `pipeline.clients.calibration`.
 UNRELATED = 0.2
-"""The cosines of unrelated texts differ by as much in any space, as spaces are calibrated: `pipeline.clients.calibration`."""
 # By what a question asks for, whether a message holds it.
 _HOLDS: Mapping[AnswerType, Callable[[Candidate], bool]] = {
     "when": attrgetter("cues.has_time"),
