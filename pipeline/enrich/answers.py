@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.enrich.prompts import MAX_ENTITIES, MAX_ITEMS
-from pipeline.text.cues import ANY_LANGUAGE
 from pipeline.text.fencing import visible
+from pipeline.text.languages import ANY_LANGUAGE
 from pipeline.text.sentences import sentences, terms, words
 from pipeline.text.truncate import shortened
 from schemas.errors import ProviderFailed

@@ -12,9 +12,9 @@ from pipeline.enrich import extraction, passages
 from pipeline.enrich.passages import MAX_CHARS
 from pipeline.enrich.summary_merging import MAX_ITEMS, continued
 from pipeline.text import addressing, calendar, dialogue_acts, fencing
-from pipeline.text.cues import FALLBACK
 from pipeline.text.dialogue_acts import Sentence
 from pipeline.text.keyphrases import keyphrases
+from pipeline.text.languages import FALLBACK
 from pipeline.text.sentences import sentences, spoken, terms, words
 from pipeline.text.truncate import shortened
 from schemas.sessions import Message, Summary

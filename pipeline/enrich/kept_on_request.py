@@ -10,9 +10,10 @@ from unicodedata import normalize
 from pipeline.enrich.extraction import MAX_MESSAGE_CHARS
 from pipeline.enrich.protocols import People
 from pipeline.text import caches, fencing
-from pipeline.text.cues import ANY_LANGUAGE, plain, requests, stop_words
+from pipeline.text.cues import plain, requests, stop_words
 from pipeline.text.cues.requests import Request
 from pipeline.text.dialogue_acts import is_question
+from pipeline.text.languages import ANY_LANGUAGE
 from pipeline.text.sentences import sentences, terms, words
 from pipeline.text.truncate import one_line, shortened
 from schemas.facts import DENIAL, MAX_FACT_CHARS, RULES, Fact, denies_another

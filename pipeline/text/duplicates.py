@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
-from pipeline.text.cues import ANY_LANGUAGE
+from pipeline.text.languages import ANY_LANGUAGE
 from pipeline.text.sentences import terms, words
 
 SAME_JACCARD = 0.6

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pipeline.text.calendars import month_names
-from pipeline.text.cues import ANY_LANGUAGE, plain, stop_words
+from pipeline.text.cues import plain, stop_words
+from pipeline.text.languages import ANY_LANGUAGE
 from pipeline.text.scripts import FIRST_UNSPACED, UNSPACED
 
 # After closing punctuation and a space; after an ideographic full stop; at the end of a line.

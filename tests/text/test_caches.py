@@ -100,10 +100,8 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
     assert remembering <= {
         # a language, a vocabulary
         "pipeline.clients.tokenizers._loaded",
-        "pipeline.recall.choose.wording._read",
-        "pipeline.recall.choose.wording._written",
+        "pipeline.recall.choose.wording.wording_of",
         "pipeline.recall.ask.naming._naming",
-        "pipeline.recall.ask.naming._told",
         "pipeline.text.calendars._calendar",
         "pipeline.text.calendars.calendars_of",
         "pipeline.text.calendars.month_names",
@@ -113,6 +111,7 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
         "pipeline.text.cues.common_words",
         "pipeline.text.cues.read",
         "pipeline.text.cues.requests._requests",
+        "pipeline.text.languages.read",
         "pipeline.text.language._detectable",
         "pipeline.text.language._whole_model",
         # a platform

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from pipeline.recall.ask import followup, parse
 from pipeline.text import answer_types, dialogue_acts, message_cues
-from pipeline.text.cues import ANSWER_TYPES, LANGUAGES, cues_of, plain, stop_words
+from pipeline.text.cues import ANSWER_TYPES, cues_of, plain, stop_words
+from pipeline.text.languages import LANGUAGES
 from pipeline.text.sentences import is_content, sentences, terms, words
 
 EXAMPLES = tomllib.loads((Path(__file__).parent / "cue_examples.toml").read_text(encoding="utf-8"))

@@ -4,7 +4,8 @@ import re
 from collections.abc import Collection
 
 from pipeline.text.answer_types import words_of
-from pipeline.text.cues import LANGUAGES, common_words, plain
+from pipeline.text.cues import common_words, plain
+from pipeline.text.languages import LANGUAGES
 from pipeline.text.scripts import UNSPACED
 
 MIN_WORDS, MIN_SHARE, MIN_LEAD = 2, 0.4, 1.5

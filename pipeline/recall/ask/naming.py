@@ -1,17 +1,14 @@
-"""How each language names people, as data: its common words, articles and endings; see `naming.toml`."""
+"""How each language names people, as its `names.toml` has it: its common words, articles and endings."""
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from pipeline.text.caches import pattern
 from pipeline.text.cues import stop_words
+from pipeline.text.languages import parts_of, read
 
-_FILE = files("pipeline.recall.ask") / "naming.toml"
-_DEFAULT = "english"
 _POSSESSIVE = re.compile(r"['’](?:s|S)?\Z")
 # A shorter stem is that of too many words.
 _MIN_STEM = 3
@@ -47,8 +44,7 @@ class Naming:
 
 def naming_of(language: str) -> Naming:
     """Return how a language names people: all of several, English for one that is not known."""
-    known = [each for each in language.split("+") if each in _told()] or [_DEFAULT]
-    return _naming("+".join(known))
+    return _naming(parts_of(language))
 
 
 def without_possessive(word: str) -> str:
@@ -75,17 +71,12 @@ def by_stem(word: str, stems: Mapping[str, Sequence[str]]) -> str | None:
 
 
 @cache
-def _told() -> Mapping[str, Mapping[str, object]]:
-    return tomllib.loads(_FILE.read_text(encoding="utf-8"))
-
-
-@cache
-def _naming(languages: str) -> Naming:
-    told = [_told()[language] for language in languages.split("+")]
+def _naming(languages: tuple[str, ...]) -> Naming:
+    told = [read(language, "names") for language in languages]
     endings = "|".join(str(each["endings"]) for each in told if each["endings"])
     return Naming(
         words=frozenset(word for each in told for word in str(each["words"]).casefold().split())
-        | stop_words(languages).words,
+        | stop_words("+".join(languages)).words,
         before=frozenset(word for each in told for word in str(each["before"]).casefold().split()),
         endings=pattern(endings) if endings else None,
         stems=any(each.get("stems") for each in told),

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pipeline.recall.ask.ask import Ask
 from pipeline.recall.choose.choose import choose
 from pipeline.recall.choose.posted_question import PostedQuestion
-from pipeline.recall.choose.wording import DEFAULT, Wording, wording_of
+from pipeline.recall.choose.wording import Wording, wording_of
 from pipeline.recall.pack.explain import explanation
 from pipeline.recall.pack.pack import pack, plain
 from pipeline.recall.pack.prompt import Prompt, chat_messages, prompt
 from pipeline.recall.rank.ranked import Ranked
 from pipeline.text import truncate
+from pipeline.text.languages import FALLBACK
 from pipeline.text.tokens import ESTIMATE, Count, Tokenizer
 from schemas.context import Block, Context, Dropped, MemoryPreview
 from schemas.errors import InvalidInput
@@ -26,7 +27,7 @@ def question_block(
 
     Raises `InvalidInput` for a budget that is too small for it, which is known before anything is searched.
     """
-    shown = Prompt(query=query.query, wording=wording or wording_of(DEFAULT))
+    shown = Prompt(query=query.query, wording=wording or wording_of(FALLBACK))
     block = plain("question", shown.text, tokenizer.count)
     if block.tokens > budget:
         raise InvalidInput(

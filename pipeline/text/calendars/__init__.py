@@ -1,19 +1,16 @@
-"""How each language says times, in one TOML file for each, read into patterns and the meanings of their words."""
+"""How each language says times: its `calendar.toml`, read into patterns and the meanings of their words."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from pipeline.text import languages
 from pipeline.text.caches import pattern
 from pipeline.text.calendars import patterns
 from pipeline.text.calendars.patterns import RELATIONS as RELATIONS
 
-FOLDER = files(__name__)
-DEFAULT = "english"
 # The kinds of times, in the order in which a text is searched for them: the more words say it, the earlier.
 KINDS = (
     *("range", "date", "ago", "counted", "week_weekday", "step_weekday", "period", "step", "weekend", "day"),
@@ -86,15 +83,13 @@ class Calendar:
 @cache
 def calendars_of(language: str) -> tuple[Calendar, ...]:
     """Return the calendars of a language, or of each of `german+english`; English for one without a file."""
-    known = [name for name in dict.fromkeys(language.split("+")) if _is_known(name)]
-    return tuple(_calendar(name) for name in known or [DEFAULT])
+    return tuple(_calendar(name) for name in languages.parts_of(language))
 
 
 @cache
 def month_names(*, dotted: bool) -> frozenset[str]:
     """Return the names of months of every language, or of those that write `3. Mai`, in lower case."""
-    files = [each for each in FOLDER.iterdir() if each.name.endswith(".toml")]
-    told = [tomllib.loads(each.read_text(encoding="utf-8")) for each in files]
+    told = [languages.read(language, "calendar") for language in languages.LANGUAGES]
     return frozenset(
         word.casefold()
         for one in told
@@ -104,13 +99,9 @@ def month_names(*, dotted: bool) -> frozenset[str]:
     )
 
 
-def _is_known(name: str) -> bool:
-    return name.isidentifier() and FOLDER.joinpath(f"{name}.toml").is_file()
-
-
 @cache
 def _calendar(name: str) -> Calendar:
-    return _read(tomllib.loads(FOLDER.joinpath(f"{name}.toml").read_text(encoding="utf-8")))
+    return _read(languages.read(name, "calendar"))
 
 
 def _read(told: Mapping[str, Any]) -> Calendar:

@@ -1,34 +1,23 @@
-"""What a text says by its wording, as data: one file of words and patterns for each language, see `english.toml`."""
+"""What a text says by its wording: the words and patterns of its language, as `cues.toml` has them."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.resources import files
 from itertools import chain
 from re import Pattern
 from typing import Any, Literal
 from unicodedata import normalize
 
+from pipeline.text import languages
 from pipeline.text.accents import pattern_either_way, without_accents, words_either_way
 from pipeline.text.caches import pattern
 from pipeline.text.cues import patterns
 from pipeline.text.cues.matchers import Phrases, Words
+from pipeline.text.languages import parts_of
 
 AnswerType = Literal["when", "number", "where", "who", "now"]
 """A time; a number, or what is mostly written in figures; a place; a person; the present or final state."""
 ANSWER_TYPES: tuple[AnswerType, ...] = ("when", "number", "where", "who", "now")
-
-LANGUAGES = (
-    *("english", "german", "french", "spanish", "portuguese", "italian", "dutch", "polish"),
-    *("turkish", "russian", "chinese", "japanese"),
-)
-"""The languages that have a file."""
-FALLBACK = "english"
-"""What is read in the place of a language without a file: its speakers know these words best."""
-
-ANY_LANGUAGE = "+".join(LANGUAGES)
-"""Where it is not known in which language something is, and stop words of another do less harm than none."""
 
 # Words of what a text is not about. Without accents one may be another word: in Polish `pięć` is five, `piec` a stove.
 _AS_WRITTEN = frozenset(("stop", "chatter", "determiners"))
@@ -106,7 +95,7 @@ def cues_of(language: str) -> Cues:
 
 
 def stop_words(language: str) -> StopWords:
-    """Return the stop words of a language, or of several as in `german+english`; see `ANY_LANGUAGE`."""
+    """Return the stop words of a language, or of several as in `german+english`; see `languages.ANY_LANGUAGE`."""
     return _stop_words(_parts(language))
 
 
@@ -122,8 +111,7 @@ def common_words(language: str) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def _parts(language: str) -> tuple[str, ...]:
     """Return the languages whose files are read, in an order that is always the same."""
-    parts = {part if part in LANGUAGES else FALLBACK for part in language.split("+")}
-    return tuple(sorted(parts))
+    return tuple(sorted(parts_of(language)))
 
 
 @cache
@@ -143,7 +131,7 @@ def _stop_words(languages: tuple[str, ...]) -> StopWords:
 @cache
 def read(language: str) -> Mapping[str, Any]:
     """Return the file of a language, with and without accents but for what is `_AS_WRITTEN`."""
-    told = tomllib.loads((files(__name__) / f"{language}.toml").read_text(encoding="utf-8"))
+    told = languages.read(language, "cues")
     stop = frozenset(told["words"]["stop"].split())
 
     def either_way(value: Any) -> Any:

@@ -6,8 +6,9 @@ from re import Match
 from typing import Literal, NamedTuple, get_args
 
 from pipeline.text.caches import pattern
-from pipeline.text.cues import LANGUAGES, patterns, read
+from pipeline.text.cues import patterns, read
 from pipeline.text.cues.matchers import Phrases, Words
+from pipeline.text.languages import LANGUAGES
 
 RequestKind = Literal["remember", "call_me", "forget", "wrong"]
 """Keep a statement; how somebody is called; keep it no longer; the last one is wrong."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.recall.ask import parse
 from pipeline.recall.ask.languages import read_in
-from pipeline.text.cues import LANGUAGES
+from pipeline.text.languages import LANGUAGES
 from tests.recall.ask.test_parse import EARLIEST, NOW
 from tests.text.test_cues import EXAMPLES
 

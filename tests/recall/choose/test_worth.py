@@ -44,7 +44,10 @@ def test_messages_are_worth_from_nothing_to_all_whatever_the_scale_of_their_scor
 def test_nothing_is_worth_anything_where_nothing_has_to_do_with_the_question() -> None:
     assert worth.of_messages(ranked([(1.0, 0.0, False), (0.9, 0.0, False)])) == [0.0, 0.0]
     # but what is beside what does is, although it has no word of it
-    assert worth.of_messages(ranked([(1.0, 0.0, True), (0.9, 0.0, False)])) == [1.0, pytest.approx(0.947, abs=0.001)]
+    assert worth.of_messages(ranked([(1.0, 0.0, True), (0.9, 0.0, False)])) == [
+        1.0,
+        pytest.approx(0.947, abs=0.001),
+    ]
 
 
 @given(st.floats(-1, 1) | st.none(), st.text(max_size=100), st.text(max_size=60))

@@ -1,19 +1,16 @@
 """The words of a context around what people said: headings, dates, guardrails, in the language of the chat."""
 
-import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-DEFAULT = "english"
-"""The language of a context whose chat's language has no wording of its own."""
+from pipeline.text.languages import parts_of, read
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wording:
-    """The wording of one language, read from its file."""
+    """The wording of one language: its `wording.toml`."""
 
     language: str
     # what tells the model how to read the rest
@@ -98,29 +95,16 @@ def clock(at: datetime) -> str:
     return f"{at.hour:02}:{at.minute:02}"
 
 
+@cache
 def wording_of(language: str) -> Wording:
-    """Return the wording of a chat's language: of the first, where there are several; English where there is none.
+    """Return the wording of a chat's language: of the first that has one, English where none has.
 
     >>> [wording_of(each).language for each in ("german+english", "simple", "japanese")]
     ['german', 'english', 'japanese']
     """
-    return _read(first if (first := language.partition("+")[0]) in _written() else DEFAULT)
-
-
-@cache
-def _written() -> frozenset[str]:
-    """Return the languages that have a file."""
-    names = (each.name for each in files(__name__).iterdir())
-    return frozenset(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
-
-
-@cache
-def _read(language: str) -> Wording:
-    found: dict[str, Any] = tomllib.loads((files(__name__) / f"{language}.toml").read_text(encoding="utf-8"))
+    first = parts_of(language)[0]
     given: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in found.items()
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in read(first, "wording").items()
     }
-    known = {field.name for field in fields(Wording)}
-    if unknown := given.keys() - known:
-        raise ValueError(f"{language}.toml: unknown: {', '.join(sorted(unknown))}")
-    return Wording(**given, language=language)
+    return Wording(**given, language=first)
