@@ -2,29 +2,28 @@
 
 PURPOSES: dict[str, str] = {
     "balanced": (
-        "For any bot, and the default: the latest messages, and the sessions, messages, memories and "
-        "documents that fit the question best."
+        "For any bot, the default: the latest messages, and the sessions, messages, memories and documents "
+        "that fit best."
     ),
     "group": (
-        "For group chats in which the last days matter most: the latest messages, and twenty earlier ones "
-        "between their neighbours, the newer the better; no memories, no documents."
+        "For group chats in which the last days matter most: the latest messages and twenty earlier ones, the "
+        "newer the better; no memories or documents."
     ),
     "ask": (
-        "For an assistant that answers from what it was told to remember: three memories, five passages "
-        "of documents and the latest messages; earlier talk is not searched."
+        "For assistants that answer from what they were told: three memories, five passages, the latest "
+        "messages; no earlier talk."
     ),
     "rag": (
-        "For questions about the talk of the last weeks: the five messages most like the question, if they "
-        "are like it at all, worth 5 % less with each day of their age, and up to 4,096 tokens of the latest "
-        "ones; no summaries, no memories."
+        "For questions about the last weeks: the five messages most like the question, worth 5 % less with "
+        "each day of age, and many latest ones; no summaries or memories."
     ),
     "agent": (
-        "For agents that work in threads of their own (`session_key`): the latest messages, ten earlier "
-        "ones, and memories of the session, the user, the agent and the organization; no summaries."
+        "For agents with threads of their own (`session_key`): the latest messages, ten earlier ones, "
+        "memories of every scope; no summaries."
     ),
     "contextual": (
-        "For a look back at whole topics: the three sessions that fit best, the best messages in them "
-        "between their neighbours, and two related sessions; no latest messages, no memories."
+        "For a look back at whole topics: the best messages of three sessions, and two related sessions; no "
+        "latest messages or memories."
     ),
 }
-"""Who each profile is for and what it shows, for help, descriptions and the README."""
+"""Who each profile is for and what it shows, for help, descriptions and the guide."""

@@ -27,10 +27,12 @@ INTRODUCTION = f"""\
 
 A setting is a variable `{PREFIX}…` in the environment, in `.env` in the working directory, or in the file that
 `{PREFIX}CONFIG` names. The environment wins. Backscroll refuses to start with a wrong value, and says which values are
-allowed; it also refuses a `{PREFIX}…` that is no setting, and names the nearest one.
+allowed, or with an unknown `{PREFIX}…`, and names the nearest one.
 
 `{PREFIX}VENV` and `PYTHON` tell `./ops/run` and `./ops/test` where to make the environment, and with which Python.
 What `compose.yaml` wants besides, such as passwords, is in `.env.example`.
+
+In parentheses are a setting's default and what is allowed; “also” names another variable that it is read from.
 """
 
 
@@ -40,13 +42,9 @@ def configuration() -> str:
     properties = Settings.model_json_schema(by_alias=False)["properties"]
     for name, schema in properties.items():
         if name in SECTIONS:
-            lines += [
-                f"\n## {SECTIONS[name]}\n",
-                "| setting | default | allowed | meaning |",
-                "|---|---|---|---|",
-            ]
-        cells = (f"`{PREFIX}{name.upper()}`", _default(schema), _allowed(schema), _meaning(name))
-        lines.append(f"| {' | '.join(cells)} |")
+            lines.append(f"\n## {SECTIONS[name]}\n")
+        values = "; ".join(filter(None, (_default(schema), _allowed(schema))))
+        lines.append(f"- `{PREFIX}{name.upper()}` ({values}): {_meaning(name)}")
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
 
 
@@ -58,13 +56,15 @@ def _default(schema: dict[str, Any]) -> str:
 
 
 def _allowed(schema: dict[str, Any]) -> str:
-    """Return a setting's bounds or values, or its type where it has neither."""
+    """Return a setting's bounds or values, or its type where the default does not tell it."""
     (kind,) = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
     if "enum" in kind:
         return ", ".join(f"`{value}`" for value in kind["enum"])
+    if "minimum" in kind and "maximum" in kind:
+        return f"{kind['minimum']}–{kind['maximum']}"
     signs = {"exclusiveMinimum": "> ", "minimum": "≥ ", "maximum": "≤ "}
     bounds = [f"{sign}{kind[name]}" for name, sign in signs.items() if name in kind]
-    plain = {"boolean": "`true`, `false`", "password": "secret"}
+    plain = {"boolean": "", "password": "secret"}
     kind_of = kind.get("format", "text") if kind["type"] == "string" else kind["type"]
     return ", ".join(bounds) or plain.get(kind_of, kind_of)
 
@@ -76,5 +76,5 @@ def _meaning(name: str) -> str:
         for choice in getattr(field.validation_alias, "choices", ())
         if not str(choice).startswith(PREFIX)
     ]
-    also = f" Also read from {', '.join(others)}." if others else ""
+    also = f" Also {', '.join(others)}." if others else ""
     return " ".join((field.description or "").split()) + also

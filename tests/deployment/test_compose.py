@@ -197,7 +197,7 @@ def test_operators_have_a_service_that_runs_only_when_it_is_asked_for(
     }
     assert ops["restart"] == "no"
     lines = re.findall(r"docker compose run (.+)", (CHECKOUT / "ops/guide/operating.md").read_text())
-    assert len(lines) >= 4
+    assert len(lines) >= 2
     for line in lines:
         command = re.fullmatch(r"--rm (?:-v \S+ )?ops backscroll ([a-z]+).*", line)
         assert command, line

@@ -53,12 +53,6 @@ class Page:
         """Targets of links inside the project, each with its anchor or an empty text."""
         return re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", self.prose)
 
-    @cached_property
-    def rows(self) -> list[list[str]]:
-        """The cells of all rows of all tables."""
-        lines = [line for line in self.prose.splitlines() if line.startswith("| ")]
-        return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
-
     def blocks(self, language: str) -> list[str]:
         """The fenced blocks of a language."""
         return [body for name, body in _BLOCK.findall(self.text) if name == language]

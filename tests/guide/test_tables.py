@@ -8,12 +8,11 @@ import pytest
 from pydantic import BaseModel
 
 from ops import exit_codes
-from pipeline.recall.ask.profiles import PROFILES, Parameters
+from pipeline.recall.ask.profiles import PROFILES
 from pipeline.recall.ask.weights import Weights
 from pipeline.recall.choose import known, recent, summaries, talk, worth
-from pipeline.recall.find import arms, candidates
-from pipeline.store import keyword_search, memory_candidates, vector_search
-from pipeline.text import bm25
+from pipeline.recall.find import candidates
+from pipeline.store import keyword_search, vector_search
 from schemas.context import BlockKind, Context, DropReason
 from schemas.languages import CONFIGURATIONS, UNSTEMMED
 from schemas.messages import (
@@ -38,58 +37,29 @@ def names(text: str) -> list[str]:
     return re.findall(r"`(\w+)`", text)
 
 
-def test_the_table_of_parameters_has_the_numbers_of_the_profiles() -> None:
-    (heading,) = [row[1:] for row in RETRIEVAL.rows if row[0] == "parameter"]
-    assert [name.strip("`") for name in heading] == list(PROFILES)
-    told: list[str] = []
-    for row in RETRIEVAL.table("parameter"):
-        name = names(row[0])[0]
-        assert [float(cell) for cell in row[1:]] == [getattr(each, name) for each in PROFILES.values()], name
-        told.append(name)
-    assert told == list(Parameters.__dataclass_fields__)
-    # the first ones are open to a question, in both
-    first, *_ = re.findall(r"the first (\w+)", RETRIEVAL.section("## Parameters"))
-    assert (first, told[: len(ContextParameters.model_fields)]) == (
-        "thirteen",
-        list(ContextParameters.model_fields),
+def test_the_parameters_have_the_numbers_of_the_profiles() -> None:
+    told = re.findall(
+        r"^- `(\w+)` ([\d.]+)(?: \((`[^)]+)\))?", RETRIEVAL.section("## Parameters"), re.MULTILINE
     )
+    assert [name for name, _, _ in told] == list(ContextParameters.model_fields)
+    for name, usual, others in told:
+        differing = dict(re.findall(r"`(\w+)` ([\d.]+)", others))
+        stated = [float(differing.get(profile, usual)) for profile in PROFILES]
+        assert stated == [getattr(each, name) for each in PROFILES.values()], name
 
 
-def test_the_weights_are_those_of_the_ranking() -> None:
-    stated = {row[0].strip("`"): row[1] for row in RETRIEVAL.table("weight")}
-    stated |= dict(re.findall(r"`(\w+)` (-?[\d.]*\d)", RETRIEVAL.section("## Ranking")))
-    weights = {name: getattr(Weights(), name) for name in Weights.__dataclass_fields__}
-    assert {name: float(stated[name]) for name in weights} == weights
+def test_the_parts_of_a_score_are_those_of_the_ranking() -> None:
+    assert set(Weights.__dataclass_fields__) <= set(names(RETRIEVAL.section("## Ranking")))
 
 
 def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     text = RETRIEVAL.sentences
-    told = {names(row[0])[0]: row[1] for row in RETRIEVAL.table("arm")}
-    limits = {
-        size: [each.best, each.sessions.looked_into, each.sessions.messages]
-        for size, each in arms.LIMITS.items()
-    }
-    stated = [[int(cell.replace(",", "")) for cell in row] for row in RETRIEVAL.table("messages in the chat")]
-    assert {size: most for size, *most in stated} == limits
-    close = arms.AMONG_PEOPLE
-    assert f"{close.best} by words, {close.best} by vectors and {close.sessions.looked_into} sessions" in text
-    assert close.sessions.messages == arms.LIMITS[arms.LARGE].sessions.messages
-    nearest, among = close.sessions.close_messages, close.sessions.close_sessions
-    assert f"the {nearest} nearest of the {among} sessions" in told["affinity"]
-    assert f"{arms.LARGE:,} messages" in told["affinity"]
-    for arm in ("times", "named", "newest"):
-        assert f"{arms.CANDIDATES_PER_SIDE_ARM} " in told[arm]
-    assert f"the newest {arms.VERBATIM_SCANNED:,} messages" in told["verbatim"]
     neighbours = {2: "two", 3: "three", 4: "four", 5: "five"}[candidates.REACH]
     assert f"each with {neighbours} neighbours on either side" in text
-    assert f"count {candidates.UNKNOWN_LANGUAGE_TRUST:g} of that" in text
     assert f"over {vector_search.EXACT_UP_TO:,} of them" in text
     assert f"in more than {keyword_search.CANDIDATES:,} messages together" in text
-    assert f"(k1 = {bm25.K1}, b = {bm25.B})" in text
-    assert f"The latest {memory_candidates.SESSIONS} sessions count." in page("people-and-privacy").sentences
     stemmed, others = len(CONFIGURATIONS) - 1, len(UNSTEMMED)
     assert f"{stemmed} languages are stemmed by Postgres" in text
-    assert f"of which {stemmed} are stemmed" in text
     assert f"Some {round(others, -1)} more" in text
     assert f"[some {round(stemmed + others, -1)} languages]" in README.sentences
 
@@ -126,6 +96,9 @@ def as_told(field: dict[str, Any]) -> tuple[str, str]:
         *first, last = [f"`{value}`" for value in values]
         return f"{', '.join(first)} or {last}", ""
     bounds = {name: value for kind in kinds for name, value in kind.items() if name.startswith(("m", "M"))}
+    if set(types) == {"string", "integer"}:
+        assert f"An id is a string or integer of up to {bounds['maxLength']} characters." in BOTS.sentences
+        return "id", ""
     limit = ""
     if "maxLength" in bounds:
         least = f"{bounds['minLength']}–" if "minLength" in bounds else ""
@@ -151,13 +124,14 @@ LIMITS = {
 
 @pytest.mark.parametrize(("what", "model"), [("message", MessageIn), ("chat", ChatIn)])
 def test_the_fields_of_what_is_handed_over_are_those_of_the_schema(what: str, model: type[BaseModel]) -> None:
-    rows = BOTS.table(f"field of a {what}")
+    section = BOTS.section(f"### Fields of a {what}").replace("\n  ", " ")
+    fields = re.findall(r"^- `(\w+)` \(([^)]+)\): (.+)$", section, re.MULTILINE)
     schema = model.model_json_schema()
-    assert {row[0].strip("`") for row in rows} == set(schema["properties"])
-    for name, kind, limit, purpose in rows:
-        field = name.strip("`")
-        stated, bound = as_told(schema["properties"][field])
-        assert (kind, limit) == (stated, LIMITS.get(field, bound)), field
+    assert {field for field, _, _ in fields} == set(schema["properties"])
+    for field, told, purpose in fields:
+        kind, bound = as_told(schema["properties"][field])
+        limit = LIMITS.get(field, bound)
+        assert told == (f"{kind}, {limit}" if limit else kind), field
         assert purpose.startswith("required") == (field in schema["required"]), field
 
 
