@@ -255,8 +255,8 @@ def test_a_question_is_put_to_the_bot_by_somebody_it_does_not_name() -> None:
 # Guards against a step back, not aims: a few points below what the hashed words of the deterministic embedder give on
 # the chats that ship (behind each figure). The local model gives more.
 LEAST = {"turn": {"5": 0.45, "10": 0.56}, "coverage": {"800": 0.62, "2000": 0.72}}  # .49 .61 .67 .76
-# With the bundled model, in one of them.
-LEAST_LOCAL = {"turn": {"5": 0.69, "10": 0.81}, "coverage": {"800": 0.85, "2000": 0.92}}  # .73 .86 .89 .96
+# With the default model, in one of them: .73 .82 .84 .95.
+LEAST_LOCAL = {"turn": {"5": 0.69, "10": 0.78}, "coverage": {"800": 0.81, "2000": 0.92}}
 
 
 def shipped_chats(cwd: Path, *chosen: str, **settings: str) -> Any:
