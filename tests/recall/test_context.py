@@ -250,6 +250,7 @@ What was said earlier:
 Ann: the boiler is broken again, it shows E41
 Bob: I know a plumber from Almada
 Ann: ok decided: we take the plumber from Almada for 240 euros
+Bob: great, I call her tomorrow
 </backscroll-recalled>"""
     )
     assert (
