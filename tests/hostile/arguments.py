@@ -444,7 +444,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         f"{function}.embedding": lambda _: DeterministicEmbedder()
         for function in (
             "memories.documents.model",
-            "retrieval.prepare.prepare_query",
+            "recall.prepare.prepare_query",
             "enrich.embed.embedder",
         )
     },
@@ -587,15 +587,15 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         shown_memories=[str(each) for each in a.ids("memories")],
         counted={"contexts": 1.0},
     ),
-    "retrieval.arms.search_queries.known": lambda _: None,
+    "recall.find.arms.search_queries.known": lambda _: None,
     "known: pipeline.store.arms.Arms": lambda _: Arms(
         by_word=KeywordHits(), by_vector=VectorHits(), inside=[]
     ),
     "memories: pipeline.store.memory_candidates.MemoryScope | None": lambda a: (
         None if a.theme.empty else _memories(a)
     ),
-    "retrieval.memory_search.find_memories.which": _memories,
-    "retrieval.memory_search.find_memories.known": lambda a: [MemoryHits() for _ in a.prepared.terms.queries],
+    "recall.find.memory_search.find_memories.which": _memories,
+    "recall.find.memory_search.find_memories.known": lambda a: [MemoryHits() for _ in a.prepared.terms.queries],
     "store.arms.search.asked": _asked,
     "store.memory_candidates.believed.which": _memories,
     "store.memory_candidates.believed.known": lambda _: None,
