@@ -595,7 +595,9 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         None if a.theme.empty else _memories(a)
     ),
     "recall.find.memory_search.find_memories.which": _memories,
-    "recall.find.memory_search.find_memories.known": lambda a: [MemoryHits() for _ in a.prepared.terms.queries],
+    "recall.find.memory_search.find_memories.known": lambda a: [
+        MemoryHits() for _ in a.prepared.terms.queries
+    ],
     "store.arms.search.asked": _asked,
     "store.memory_candidates.believed.which": _memories,
     "store.memory_candidates.believed.known": lambda _: None,
