@@ -25,8 +25,8 @@ _SURE = ("phrase", "exact", "date", "named")
 def of_messages(ranked: Sequence[Scored]) -> list[float]:
     """Return what ranked messages are worth: the score as a share of the mean of the best three.
 
-    Nothing is worth anything unless one of these holds a word of the question, is like it, or is where it points to;
-    nor is what was only said to a bot, or says nothing.
+    All are worth nothing if none of these three holds a word of the question, is like it, or is where it points to.
+    Asides are always worth nothing.
     """
     scores = [
         0.0 if hit.candidate.aside else max(hit.score - hit.parts.get("length", 0.0), 0.0) for hit in ranked

@@ -86,7 +86,7 @@ def features(question: Question, candidates: Sequence[Candidate], statistics: St
 def _meanings(ordered: Sequence[Candidate], mean: float) -> Array:
     """Return `(cosine - mean) / (best - mean)`: 0 for the scope's average or no vector, 1 for its best.
 
-    Unless the best is as near to the average as unrelated texts are.
+    The difference counts as at least `UNRELATED`, so that the best of unrelated messages is less than 1.
     """
     cosines = np.array([np.nan if c.cosine is None else c.cosine for c in ordered], dtype=np.float64)
     best = np.nanmax(cosines, initial=mean)
