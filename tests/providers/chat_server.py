@@ -168,8 +168,9 @@ class ChatServer:
                         self.send_header(name, value)
                     self.send_header("Content-Length", str(len(body)))
                     self.end_headers()
-                    for start in range(0, len(body), 1 if reply.drip else len(body)):
-                        self.wfile.write(body[start : start + 1] if reply.drip else body)
+                    size = 1 if reply.drip else max(len(body), 1)
+                    for start in range(0, len(body), size):
+                        self.wfile.write(body[start : start + size])
                         time.sleep(reply.drip)
                 except OSError:
                     # nobody waits for it any more
