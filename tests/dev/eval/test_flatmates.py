@@ -180,7 +180,8 @@ def test_a_question_put_as_of_a_time_counts_from_then(fresh: Shipped) -> None:
     assert [at.day for at in summed_up if at][:3] == [6, 7, 8]
 
 
-@pytest.mark.parametrize(("budget", "most"), [(2000, 3), (800, 7)])
+# Guards, one above what was measured: how long the questions took decides what is recent talk.
+@pytest.mark.parametrize(("budget", "most"), [(2000, 4), (800, 8)])
 def test_it_does_so_after_all_was_asked_of_the_bot_twice(
     asked_before: Shipped, budget: int, most: int
 ) -> None:
