@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -193,6 +194,31 @@ def attacks(
     client: httpx.Client, a: Caller, method: str, path: str, names: list[tuple[str, str]]
 ) -> Iterator[httpx.Response]:
     """The answers to a route under one theme."""
+    for called in calls(a, method, path, names):
+        yield called.by(client)
+
+
+@dataclass
+class Call:
+    """What is sent to a route."""
+
+    method: str
+    url: str
+    query: dict[str, str]
+    body: dict[str, Any] | None
+
+    def by(self, client: httpx.Client) -> httpx.Response:
+        """The answer to this client."""
+        if self.body is None:
+            # as text: httpx would write bytes as Python does
+            sent = {name: value.encode(errors="replace").decode() for name, value in self.query.items()}
+            return client.request(self.method, self.url, params=sent)
+        content, headers = json.dumps(self.body).encode(), {"Content-Type": "application/json"}
+        return client.request(self.method, self.url, content=content, headers=headers)
+
+
+def calls(a: Caller, method: str, path: str, names: list[tuple[str, str]]) -> Iterator[Call]:
+    """All that is sent to a route under one theme."""
     url = path
     asked = [{name: IN_QUERY[name](a)[:2000]} for place, name in names if place == "query"]
     for name in (name for place, name in names if place == "path"):
@@ -202,18 +228,10 @@ def attacks(
     bodies = BODIES.get((method, path))
     if bodies is None:
         assert method in ("get", "delete"), f"say what a hostile body of {method} {path} is"
-        for query in [{}, *asked]:
-            sent = {name: value.encode(errors="replace") for name, value in query.items()}
-            yield client.request(method, url, params=sent)
-        return
-    for body in bodies:
-        yield client.request(
-            method, url, content=_json(body(a)), headers={"Content-Type": "application/json"}
-        )
-
-
-def _json(body: dict[str, Any]) -> bytes:
-    return json.dumps(body).encode()
+    for query in [{}, *asked] if bodies is None else []:
+        yield Call(method, url, query, None)
+    for body in bodies or []:
+        yield Call(method, url, {}, body(a))
 
 
 def test_without_a_key_only_the_health_of_the_api_is_told(stage: Stage, client: httpx.Client) -> None:
