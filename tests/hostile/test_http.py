@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -48,6 +49,7 @@ IN_PATH: dict[str, Callable[[Caller], str]] = {
     "document_id": lambda a: a.name("memories", "document_id"),
     "memory_id": lambda a: a.number("memories"),
     "name": lambda a: a.name("messages", "sender_id"),
+    "key_id": lambda a: a.number("api_keys"),
 }
 # What is asked for behind the question mark; what is not there is left out.
 IN_QUERY: dict[str, Callable[[Caller], str]] = {
@@ -161,6 +163,8 @@ BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
     ("post", "/v1/contexts/{context_id}/answer"): [
         lambda a: {"answer": a.text, "used": a.names("messages", "external_id"), "remember": True}
     ],
+    ("post", "/v1/keys"): [lambda a: {"label": a.text, "scopes": ["read"], "chats": [a.chat_id]}],
+    ("post", "/v1/keys/{key_id}/rotate"): [lambda _: {}],
 }
 
 
@@ -190,6 +194,31 @@ def attacks(
     client: httpx.Client, a: Caller, method: str, path: str, names: list[tuple[str, str]]
 ) -> Iterator[httpx.Response]:
     """The answers to a route under one theme."""
+    for called in calls(a, method, path, names):
+        yield called.by(client)
+
+
+@dataclass
+class Call:
+    """What is sent to a route."""
+
+    method: str
+    url: str
+    query: dict[str, str]
+    body: dict[str, Any] | None
+
+    def by(self, client: httpx.Client) -> httpx.Response:
+        """The answer to this client."""
+        if self.body is None:
+            # as text: httpx would write bytes as Python does
+            sent = {name: value.encode(errors="replace").decode() for name, value in self.query.items()}
+            return client.request(self.method, self.url, params=sent)
+        content, headers = json.dumps(self.body).encode(), {"Content-Type": "application/json"}
+        return client.request(self.method, self.url, content=content, headers=headers)
+
+
+def calls(a: Caller, method: str, path: str, names: list[tuple[str, str]]) -> Iterator[Call]:
+    """All that is sent to a route under one theme."""
     url = path
     asked = [{name: IN_QUERY[name](a)[:2000]} for place, name in names if place == "query"]
     for name in (name for place, name in names if place == "path"):
@@ -199,18 +228,10 @@ def attacks(
     bodies = BODIES.get((method, path))
     if bodies is None:
         assert method in ("get", "delete"), f"say what a hostile body of {method} {path} is"
-        for query in [{}, *asked]:
-            sent = {name: value.encode(errors="replace") for name, value in query.items()}
-            yield client.request(method, url, params=sent)
-        return
-    for body in bodies:
-        yield client.request(
-            method, url, content=_json(body(a)), headers={"Content-Type": "application/json"}
-        )
-
-
-def _json(body: dict[str, Any]) -> bytes:
-    return json.dumps(body).encode()
+    for query in [{}, *asked] if bodies is None else []:
+        yield Call(method, url, query, None)
+    for body in bodies or []:
+        yield Call(method, url, {}, body(a))
 
 
 def test_without_a_key_only_the_health_of_the_api_is_told(stage: Stage, client: httpx.Client) -> None:

@@ -26,7 +26,9 @@ from schemas.vectors import EmbeddingSpace
 from workers import signals  # noqa: F401
 from workers.api import errors, openapi
 from workers.api.access import Access
+from workers.api.admission import RequestRates
 from workers.api.backlog import BacklogLimit
+from workers.api.keyring import Keyring
 from workers.api.linger import Linger
 from workers.api.routes import ROUTERS
 from workers.api.service_states import Service
@@ -76,13 +78,14 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
     app.state.api = ApiState(
         settings=settings,
         threads=threads,
-        api_key=key,
+        keyring=Keyring(database, key, settings.tenant),
+        request_rates=RequestRates(processes),
         database=database,
         reranker=make_reranker(settings.reranker_model),
         gateway=make_gateway(settings, database),
         embedders=SpaceEmbedders(lambda space: make_embedder_for(space, settings)),
         waker=Waker(make_app(settings)),
-        backlog=BacklogLimit(database, settings.tenant, settings.backlog_max_messages),
+        backlog=BacklogLimit(database, settings.backlog_max_messages),
         postgres_state=Service("postgres", database.require_writes, fresh_seconds=0),
         redis_state=Service("redis", partial(probe, settings), fresh_seconds=1),
     )
@@ -117,9 +120,11 @@ async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
     try:
         await anyio.to_thread.run_sync(_check, api.database)
         following.start()
+        api.keyring.start()
         yield
     finally:
         ended.set()
+        await api.keyring.close()
         if following.ident is not None:
             await anyio.to_thread.run_sync(following.join)
         await anyio.to_thread.run_sync(api.waker.close)
