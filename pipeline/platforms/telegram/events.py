@@ -115,13 +115,13 @@ def _message(raw: dict[str, Any], where: str, *, edits: bool, own: bool = False)
     if raw.get("new_chat_title"):
         return
     held = {field: value for field, value in raw.items() if value not in (None, False, "", [], {})}
-    reported = [(field, _KINDS.report(where, field)) for field in held]
-    if service := [field for field, report in reported if isinstance(report, Skipped)]:
-        yield Skipped(where=where, reason=service[0])
+    reported = [report for field in held if (report := _KINDS.by_name(where, field)) is not None]
+    skipped = [report for report in reported if isinstance(report, Skipped)]
+    yield from skipped[:1] or reported
+    if skipped:
         return
-    yield from (report for _, report in reported if report is not None)
     record = _record(held, where, chat, own=own)
-    if isinstance(record, Skipped) and any(report for _, report in reported):
+    if isinstance(record, Skipped) and reported:
         return
     yield from fields.edited(record, raw.get("edit_date")) if edits else [record]
 
