@@ -43,6 +43,7 @@ TITLES = {
     "unauthorized": "The API key is missing or wrong",
     "forbidden": "The API key may not do this",
     "too-many-requests": "The API key has reached its limit",
+    "unproven": "The platform's proof is missing or wrong",
     "not-found": "There is no such thing",
     "busy": "Something else must end first; the same request may be sent again then",
     "conflict": "It is at odds with what is stored",
@@ -56,7 +57,7 @@ TITLES = {
 
 
 _MEANING = {
-    401: "No API key, or a wrong one.",
+    401: "No API key or proof, or a wrong one.",
     403: "The API key lacks the scope, or is only for other chats; `detail` says which.",
     404: "There is no such thing; `detail` says what.",
     408: "The body did not arrive in time.",

@@ -4,17 +4,19 @@ from workers.api.routes import (
     contexts,
     documents,
     entities,
+    events,
     forgetting,
     health,
     keys,
     listings,
     memories,
     messages,
+    sources,
     users,
 )
 
 # the one that is asked most comes first
 ROUTERS = [
-    *(messages.router, health.router, contexts.router, memories.router, documents.router),
-    *(users.router, entities.router, listings.router, forgetting.router, keys.router),
+    *(messages.router, events.router, health.router, contexts.router, memories.router, documents.router),
+    *(users.router, entities.router, listings.router, forgetting.router, sources.router, keys.router),
 ]
