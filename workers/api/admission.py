@@ -26,11 +26,6 @@ class Caller:
         """The tenant of the key."""
         return self.key.tenant
 
-    @property
-    def is_restricted(self) -> bool:
-        """Whether the key is only for some chats."""
-        return self.key.chats is not None
-
     def require_chats(self, named: Iterable[str | None]) -> None:
         """Raise `HttpError` 403 unless the key may name all these chats, of which there is one at least."""
         if self.key.chats is None:
