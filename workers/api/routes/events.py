@@ -25,6 +25,7 @@ from pipeline.store import sources
 from pipeline.store.sources import SecretSource
 from schemas.base import Frozen
 from schemas.errors import InvalidInput
+from schemas.messages import ChatIn
 from workers.api.api_route import ApiRoute, DirectRoute
 from workers.api.bodies import SMALL_BODY_BYTES, read, value_of
 from workers.api.errors import HttpError, request_id, responses
@@ -86,7 +87,7 @@ async def post_events(request: Request) -> Response:
     else:
         events = _parsed(platform, body)
     broken = [event for event in events if isinstance(event, Broken)]
-    if broken and all(isinstance(event, Broken) for event in events):
+    if broken and all(isinstance(event, Broken | ChatIn) for event in events):
         reason = "; ".join(f"{each.where}: {each.reason}" for each in broken[:MAX_NAMED])
         raise InvalidInput(reason, field=broken[0].where)
     return _answer(await store(api, tenant, events, small=len(body) <= SMALL_BODY_BYTES))
