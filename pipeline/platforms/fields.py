@@ -139,6 +139,13 @@ def id_of(value: object, name: str) -> str:
     return str(_checked(_ID, value, name))
 
 
+def list_of(value: object, name: str) -> list[Any]:
+    """Return a list, empty if there is none. Raises `ValueError` that names what is no list."""
+    if value is None or isinstance(value, list):
+        return value or []
+    raise ValueError(f"{name} is no list")
+
+
 def time_of(value: object, name: str) -> datetime | None:
     """Return a time as platforms write it, if there is one. Raises `ValueError` that names it."""
     found: datetime | None = None if value is None else _checked(_TIME, value, name)

@@ -119,7 +119,7 @@ def _media(content: dict[str, Any], *, sticker: bool = False) -> list[dict[str, 
 
 def _text(content: dict[str, Any], *, answers: bool) -> str:
     body = fields.text_of(content.get("body"))
-    if content.get("msgtype") in _MEDIA:
+    if str(content.get("msgtype")) in _MEDIA:
         # a body beside the file's name is a caption
         file = fields.text_of(content.get("filename"))
         return body if file and body != file else ""

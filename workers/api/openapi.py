@@ -73,6 +73,12 @@ def any_body(name: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": media}}}
 
 
+def in_path(**schemas: dict[str, Any]) -> dict[str, Any]:
+    """Describe what is in the path of an endpoint that takes the request alone."""
+    parts = [{"name": name, "in": "path", "required": True, "schema": each} for name, each in schemas.items()]
+    return {"parameters": parts}
+
+
 def install(app: FastAPI) -> None:
     """Add the schemas of bodies and problems to `/openapi.json`, and serve `/docs`."""
 

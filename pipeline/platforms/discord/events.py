@@ -66,7 +66,7 @@ def _dispatch(kind: str, raw: dict[str, Any], where: str) -> Iterator[Event]:
         case "MESSAGE_DELETE" | "MESSAGE_DELETE_BULK":
             ids = raw.get("ids") if kind == "MESSAGE_DELETE_BULK" else [raw.get("id")]
             chat_id = _chat(raw.get("channel_id"), None).chat_id
-            for each in ids if isinstance(ids, list) else ():
+            for each in fields.list_of(ids, "d.ids"):
                 yield Deletion(where=where, chat_id=chat_id, external_id=fields.id_of(each, "d.id"))
         case "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE":
             thread, name = raw.get("type") in _THREADS, fields.name_of(raw.get("name"))
@@ -76,7 +76,8 @@ def _dispatch(kind: str, raw: dict[str, Any], where: str) -> Iterator[Event]:
         case "THREAD_MEMBERS_UPDATE":
             came = [fields.id_of(each.get("user_id"), "d.user_id") for each in _people(raw)]
             gone = [
-                fields.id_of(each, "d.removed_member_ids") for each in raw.get("removed_member_ids") or ()
+                fields.id_of(each, "d.removed_member_ids")
+                for each in fields.list_of(raw.get("removed_member_ids"), "d.removed_member_ids")
             ]
             joined, left = (tuple(f"discord:{each}" for each in some) for some in (came, gone))
             yield MemberChange(

@@ -159,7 +159,7 @@ def embed_texts(raw: object, *, whole: bool) -> Iterator[str]:
     """Yield the texts of embeds, whole or only their titles."""
     for embed in fields.dicts_of(raw):
         values = {
-            field.get("name"): fields.text_of(field.get("value"))
+            str(field.get("name")): fields.text_of(field.get("value"))
             for field in fields.dicts_of(embed.get("fields"))
         }
         if question := values.get("poll_question_text"):

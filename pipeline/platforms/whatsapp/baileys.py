@@ -94,7 +94,7 @@ def _item(name: str, raw: dict[str, Any], where: str) -> Iterator[Event]:
         case "messages.delete":
             yield _deletion(raw, where)
         case "group-participants.update":
-            people = tuple(_person(each) for each in raw.get("participants") or ())
+            people = tuple(_person(each) for each in fields.list_of(raw.get("participants"), "participants"))
             action = raw.get("action")
             chat_id = _chat_id(raw, "id")
             if action in ("add", "remove"):

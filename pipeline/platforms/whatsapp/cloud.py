@@ -60,10 +60,10 @@ def _change(change: dict[str, Any], where: str) -> Iterator[Event]:
 
 def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, own: bool) -> Iterator[Event]:
     # people who hide their number have another id
-    sender = fields.id_of(raw.get("from") or raw.get("from_user_id"), f"{where}.from").lstrip("+")
-    other = fields.id_of(raw.get("to"), f"{where}.to").lstrip("+") if own else sender
+    sender = fields.id_of(raw.get("from") or raw.get("from_user_id"), "from").lstrip("+")
+    other = fields.id_of(raw.get("to"), "to").lstrip("+") if own else sender
     group = raw.get("group_id")
-    key = fields.id_of(group, f"{where}.group_id") if group else other
+    key = fields.id_of(group, "group_id") if group else other
     title = "" if group else fields.name_of(names.get(other))
     kind = raw.get("type")
     if not isinstance(kind, str):
@@ -72,12 +72,12 @@ def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, own: boo
         "whatsapp", f"whatsapp:{key}", ImportOptions(), kind="group" if group else "direct", title=title
     )
     held = fields.dict_of(raw.get(kind))
-    at = fields.time_of(raw.get("timestamp"), f"{where}.timestamp")
+    at = fields.time_of(raw.get("timestamp"), "timestamp")
     if kind == "system" and held.get("type") in _CHANGED_NUMBER:
-        number = fields.id_of(held.get("wa_id") or held.get("new_wa_id"), f"{where}.system.wa_id")
+        number = fields.id_of(held.get("wa_id") or held.get("new_wa_id"), "system.wa_id")
         yield NewChatId(where=where, chat_id=chat.chat_id, to=f"whatsapp:{number.lstrip('+')}")
     elif kind in ("revoke", "edit"):
-        changed = fields.id_of(held.get("original_message_id"), f"{where}.{kind}.original_message_id")
+        changed = fields.id_of(held.get("original_message_id"), f"{kind}.original_message_id")
         if kind == "revoke":
             yield Deletion(where=where, chat_id=chat.chat_id, external_id=changed)
         else:
@@ -102,7 +102,7 @@ def _record(
         text=_text(raw),
         media=_media(raw),
         metadata={FORWARDED: ""} if forwarded else {},
-        external_id=fields.id_of(raw.get("id"), f"{where}.id"),
+        external_id=fields.id_of(raw.get("id"), "id"),
         sender_id=sender_id,
         sender_name=name,
         role="assistant" if own else "user",

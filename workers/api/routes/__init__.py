@@ -4,6 +4,7 @@ from workers.api.routes import (
     contexts,
     documents,
     entities,
+    event_sources,
     events,
     forgetting,
     health,
@@ -11,12 +12,11 @@ from workers.api.routes import (
     listings,
     memories,
     messages,
-    sources,
     users,
 )
 
 # the one that is asked most comes first
 ROUTERS = [
     *(messages.router, events.router, health.router, contexts.router, memories.router, documents.router),
-    *(users.router, entities.router, listings.router, forgetting.router, sources.router, keys.router),
+    *(users.router, entities.router, listings.router, forgetting.router, event_sources.router, keys.router),
 ]

@@ -21,21 +21,24 @@ from pipeline.ingest.pruned import MessageLimits
 from pipeline.platforms import events as platform_events
 from pipeline.platforms import proofs
 from pipeline.platforms.records import Broken, Event, Record
-from pipeline.store import sources
-from pipeline.store.sources import SecretSource
+from pipeline.store import event_sources
+from pipeline.store.event_sources import SecretSource
 from schemas.base import Frozen
 from schemas.errors import InvalidInput
+from schemas.messages import ChatIn, clean_text
 from workers.api.admission import caller_of
 from workers.api.api_route import ApiRoute, DirectRoute
 from workers.api.bodies import SMALL_BODY_BYTES, read, value_of
 from workers.api.errors import HttpError, request_id, responses
-from workers.api.openapi import any_body
+from workers.api.openapi import any_body, in_path
 from workers.api.quota import take_messages
 from workers.api.state import ApiState, state_of
 
 log = structlog.get_logger(__name__)
 
 router = APIRouter(tags=["events"], route_class=ApiRoute)
+
+_PLATFORM = {"type": "string", "enum": list(platform_events.PARSERS)}
 
 MAX_NAMED = 20
 """Broken items that an answer names; more are only counted."""
@@ -88,7 +91,7 @@ async def post_events(request: Request) -> Response:
     else:
         events = _parsed(platform, body)
     broken = [event for event in events if isinstance(event, Broken)]
-    if broken and all(isinstance(event, Broken) for event in events):
+    if broken and all(isinstance(event, Broken | ChatIn) for event in events):
         reason = "; ".join(f"{each.where}: {each.reason}" for each in broken[:MAX_NAMED])
         raise InvalidInput(reason, field=broken[0].where)
     if named := {chat_id for event in events for chat_id in _chats_of(event)}:
@@ -106,7 +109,7 @@ router.add_api_route(
     response_model=EventsReceipt,
     summary="Hand over what a platform sent",
     responses=responses(404, 408, 409, 413, 422),
-    openapi_extra=any_body("events"),
+    openapi_extra=any_body("events") | in_path(platform=_PLATFORM),
     route_class_override=DirectRoute,
 )
 
@@ -118,7 +121,7 @@ _known: dict[str, tuple[float, SecretSource]] = {}
 
 async def _source(request: Request) -> SecretSource:
     """Return the source that a URL names. Raises `HttpError`."""
-    platform, source_id = request.path_params["platform"], request.path_params["source_id"]
+    platform, source_id = request.path_params["platform"], clean_text(request.path_params["source_id"])
     known_at, source = _known.get(source_id, (0.0, None))
     if source is None or time.monotonic() - known_at > SOURCE_SECONDS:
         _known.pop(source_id, None)
@@ -131,7 +134,7 @@ async def _source(request: Request) -> SecretSource:
 
 def _find(api: ApiState, source_id: str) -> SecretSource | None:
     with api.database.tenant("") as connection:
-        return sources.find(connection, source_id)
+        return event_sources.find(connection, source_id)
 
 
 async def _proven(request: Request) -> tuple[SecretSource, Any]:
@@ -194,6 +197,7 @@ async def put_transaction(request: Request) -> Response:
 
 
 HOOK = "/v1/events/{platform}/{source_id}"
+_HOOK_PATH = in_path(platform=_PLATFORM, source_id={"type": "string"})
 router.add_api_route(
     HOOK,
     post_hook,
@@ -201,16 +205,28 @@ router.add_api_route(
     response_model=EventsReceipt,
     summary="The URL of a source, for its platform",
     responses=responses(401, 404, 408, 409, 413, 422, 503),
-    openapi_extra=any_body("events"),
+    openapi_extra=any_body("events") | _HOOK_PATH,
     route_class_override=DirectRoute,
 )
-for path, endpoint, method in (
-    (HOOK, get_hook, "GET"),
-    ("/v1/events/matrix/{source_id}/_matrix/app/v1/transactions/{transaction}", put_transaction, "PUT"),
-):
-    router.add_api_route(
-        path, endpoint, methods=[method], include_in_schema=False, route_class_override=DirectRoute
-    )
+router.add_api_route(
+    HOOK,
+    get_hook,
+    methods=["GET"],
+    response_class=PlainTextResponse,
+    summary="The handshake of a source",
+    responses=responses(401, 404, 503),
+    openapi_extra=_HOOK_PATH,
+    route_class_override=DirectRoute,
+)
+router.add_api_route(
+    "/v1/events/matrix/{source_id}/_matrix/app/v1/transactions/{transaction}",
+    put_transaction,
+    methods=["PUT"],
+    summary="The URL of a source, for a Matrix homeserver",
+    responses=responses(401, 404, 408, 409, 413, 422, 503),
+    openapi_extra=any_body("events") | in_path(source_id={"type": "string"}, transaction={"type": "string"}),
+    route_class_override=DirectRoute,
+)
 
 
 def _chats_of(event: Event) -> list[str]:
