@@ -7,6 +7,7 @@ from workers.api.routes import (
     forgetting,
     health,
     listings,
+    mcp,
     memories,
     messages,
     users,
@@ -16,4 +17,5 @@ from workers.api.routes import (
 ROUTERS = [
     *(messages.router, health.router, contexts.router, memories.router, documents.router),
     *(users.router, entities.router, listings.router, forgetting.router),
+    mcp.router,
 ]
