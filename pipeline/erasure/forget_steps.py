@@ -16,7 +16,16 @@ from pipeline.erasure.erase import Erased
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.batches import batched
 from pipeline.people import suppression
-from pipeline.store import chats, edits, entity_graph, identities, membership, pruned_senders, query_log
+from pipeline.store import (
+    api_keys,
+    chats,
+    edits,
+    entity_graph,
+    identities,
+    membership,
+    pruned_senders,
+    query_log,
+)
 from pipeline.store import erasure as store
 from pipeline.store import suppression as suppression_list
 from schemas.forgetting import Receipt, Subject
@@ -174,6 +183,8 @@ class Deletion:
             gone = store.delete_chat(connection, self.tenant_id, chat_id)
             if not gone:
                 membership.unname(connection, chat_id)
+            elif self.receipt.kind == "chat":
+                api_keys.forget_chat(connection, chat_id)
             store.add_counts(connection, self.id, {"chats": gone})
         if gone:
             yield

@@ -141,6 +141,10 @@ _LEAD = (
     UPDATE backfills SET filter = filter || jsonb_build_object('chat_id', CAST(:into AS text))
     WHERE filter->>'chat_id' = :chat
     """,
+    # a bot says the new id from now on
+    """
+    UPDATE api_keys SET chats = chats || CAST(:into AS text) WHERE :chat = ANY(chats) AND NOT :into = ANY(chats)
+    """,
 )
 
 

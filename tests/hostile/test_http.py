@@ -48,6 +48,7 @@ IN_PATH: dict[str, Callable[[Caller], str]] = {
     "document_id": lambda a: a.name("memories", "document_id"),
     "memory_id": lambda a: a.number("memories"),
     "name": lambda a: a.name("messages", "sender_id"),
+    "key_id": lambda a: a.number("api_keys"),
 }
 # What is asked for behind the question mark; what is not there is left out.
 IN_QUERY: dict[str, Callable[[Caller], str]] = {
@@ -161,6 +162,8 @@ BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
     ("post", "/v1/contexts/{context_id}/answer"): [
         lambda a: {"answer": a.text, "used": a.names("messages", "external_id"), "remember": True}
     ],
+    ("post", "/v1/keys"): [lambda a: {"label": a.text, "scopes": ["read"], "chats": [a.chat_id]}],
+    ("post", "/v1/keys/{key_id}/rotate"): [lambda _: {}],
 }
 
 

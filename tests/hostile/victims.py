@@ -25,13 +25,14 @@ from pipeline.memories import statements
 from pipeline.memories.statements import remember
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
-from pipeline.people import identities, suppression
+from pipeline.people import api_keys, identities, suppression
 from pipeline.recall import build_context
 from pipeline.store import claims, entity_graph, jobs, quarantine, retention, sessions
 from pipeline.store.database import Database
 from pipeline.store.entity_graph import EntityRow
 from schemas.backfills import BackfillRequest
 from schemas.forgetting import Subject
+from schemas.keys import KeyIn
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
@@ -54,7 +55,7 @@ NAMES = set(
     """tenant_id chat_id external_id session_key sender_id user_id agent_id key kind name role status state scope
     type language time_zone platform document_id learned_in summary_model trace_id source profile context_id
     moved_to model purpose provider outcome also_in learned_by facts_model language_by words_after
-    promoted_from""".split()
+    promoted_from scopes""".split()
 )
 
 
@@ -156,6 +157,7 @@ def _leave_owed(database: Database, tenant: str, word: str, rules: SessionPolicy
     asked = ContextQuery(chat_id=SHARED_CHAT, query=f"the {word} of the lighthouse?", user_id=sender)
     build_context(database, tenant, asked, embedder=None, settings=Settings(_env_file=None))
     identities.link(database, tenant, sender, f"{tenant}-person")
+    api_keys.create(database, tenant, KeyIn(label=f"the bot of the {word}", scopes=["ingest"], chats=[alone]))
     suppression.remember_user(database, tenant, f"{tenant}:shy", remembered=False)
     # begun, and not yet done: the receipt still says whom it is about
     forget.start(database, tenant, Subject(kind="message", chat_id=alone, external_id=f"{tenant}-19"))

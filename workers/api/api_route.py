@@ -13,10 +13,12 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from pipeline.store.transactions import persistently
+from workers.api.admission import admit
 from workers.api.bodies import BodyReader
 from workers.api.errors import responses as described
-from workers.api.openapi import body_of
-from workers.api.state import Api, Tenant
+from workers.api.openapi import SECURED, body_of, scoped
+from workers.api.scopes import access_of
+from workers.api.state import Api, ByCaller, Tenant
 
 # A noncharacter, which no id contains: it replaces an escaped slash while the path is matched.
 _SLASH = "\ufdd0"
@@ -27,7 +29,7 @@ class ApiRoute(APIRoute):
 
     A slash sent as `%2F` belongs to an id, a plain one separates two ids: the path is matched before `%2F` is decoded,
     which servers do too early. The body of the endpoint, and the problems that follow from its parameters, are
-    described here.
+    described here, and so is the scope that `scopes` says: a route that is not named there is not built.
     """
 
     def __init__(
@@ -39,20 +41,28 @@ class ApiRoute(APIRoute):
         openapi_extra: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        parameters = inspect.signature(endpoint).parameters.values()
-        statuses: set[int] = set()
-        for annotation in (parameter.annotation for parameter in parameters):
-            if annotation == Tenant:
-                statuses |= {401, 503}
-            elif (reader := _reader(annotation)) is not None:
+        (self.access,) = {access_of(method, path) for method in options["methods"]}
+        statuses = set() if self.access.is_open else {401, 403, 429, 503}
+        reader = None
+        for annotation in (
+            parameter.annotation for parameter in inspect.signature(endpoint).parameters.values()
+        ):
+            if found := _reader(annotation):
                 statuses |= {408, 413, 422}
-                openapi_extra = body_of(reader.model)
-            elif annotation != Api:
+                reader = found
+            elif annotation not in (Api, Tenant, ByCaller):
                 statuses |= {422}
+        if reader is not None:
+            openapi_extra = body_of(reader.model)
         if "{" in path:
             # an id that no path can have, such as one of dots, names nothing
             statuses |= {404}
-        known = described(*sorted(statuses)) if 401 in statuses else {}
+        if not self.access.is_open:
+            openapi_extra = (openapi_extra or {}) | SECURED
+            options["description"] = scoped(
+                options.get("description") or inspect.getdoc(endpoint), self.access
+            )
+        known = described(*sorted(statuses)) if statuses - {422} else {}
         super().__init__(
             path,
             _retried(endpoint),
@@ -60,6 +70,22 @@ class ApiRoute(APIRoute):
             openapi_extra=openapi_extra,
             **options,
         )
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what admits a request before anything of it is read, and then answers it."""
+        handler = self.get_inner_handler()
+        if self.access.is_open:
+            return handler
+
+        async def admitted(request: Request) -> Response:
+            request.state.caller = await admit(request, self.access)
+            return await handler(request)
+
+        return admitted
+
+    def get_inner_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request that is admitted."""
+        return super().get_route_handler()
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Match the route and decode its ids."""
@@ -96,8 +122,11 @@ def _retried(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class DirectRoute(ApiRoute):
-    """A route whose endpoint takes the request and returns the response, without dependencies."""
+    """A route whose endpoint takes the request and returns the response, without dependencies.
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    If its body names the chat, the endpoint calls `Caller.require_chats`.
+    """
+
+    def get_inner_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the endpoint itself."""
         return self.endpoint

@@ -13,6 +13,7 @@ import httpx2
 import structlog
 from fastapi import FastAPI
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.types import Receive, Scope, Send
 
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.factory import make_embedder, make_embedder_for, make_reranker
@@ -28,9 +29,11 @@ from schemas.vectors import EmbeddingSpace
 from workers import signals  # noqa: F401
 from workers.api import errors, openapi
 from workers.api.access import HEADER, Access
+from workers.api.admission import COUNTED, RequestRates
 from workers.api.backlog import BacklogLimit
 from workers.api.bodies import MAX_BODY_BYTES
 from workers.api.errors import request_id
+from workers.api.keyring import Keyring
 from workers.api.linger import Linger
 from workers.api.routes import ROUTERS
 from workers.api.service_states import Service
@@ -81,13 +84,14 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
     app.state.api = ApiState(
         settings=settings,
         threads=threads,
-        api_key=key,
+        keyring=Keyring(database, key, settings.tenant),
+        request_rates=RequestRates(processes),
         database=database,
         reranker=make_reranker(settings.reranker_model),
         gateway=make_gateway(settings, database),
         embedders=SpaceEmbedders(lambda space: make_embedder_for(space, settings)),
         waker=Waker(make_app(settings)),
-        backlog=BacklogLimit(database, settings.tenant, settings.backlog_max_messages),
+        backlog=BacklogLimit(database, settings.backlog_max_messages),
         postgres_state=Service("postgres", database.require_writes, fresh_seconds=0),
         redis_state=Service("redis", partial(probe, settings), fresh_seconds=1),
     )
@@ -104,6 +108,9 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
 def _tools_of(app: FastAPI) -> StreamableHTTPSessionManager:
     """Make the tools for language models, which call the application itself, under the id of their own request."""
 
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, COUNTED: True}, receive, send)
+
     async def keep_id(request: httpx2.Request) -> None:
         request.headers[HEADER] = request_id()
 
@@ -111,7 +118,7 @@ def _tools_of(app: FastAPI) -> StreamableHTTPSessionManager:
     return StreamableHTTPSessionManager(
         make_server(
             httpx2.AsyncClient(
-                transport=httpx2.ASGITransport(app),
+                transport=httpx2.ASGITransport(call),
                 base_url="http://backscroll",
                 timeout=None,
                 event_hooks={"request": [keep_id]},
@@ -145,10 +152,12 @@ async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
     try:
         await anyio.to_thread.run_sync(_check, api.database)
         following.start()
+        api.keyring.start()
         async with app.state.mcp.run():
             yield
     finally:
         ended.set()
+        await api.keyring.close()
         if following.ident is not None:
             await anyio.to_thread.run_sync(following.join)
         await anyio.to_thread.run_sync(api.waker.close)

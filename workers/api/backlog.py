@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections import defaultdict
+from dataclasses import dataclass, field
 
 from pipeline.store import messages
 from pipeline.store.database import Database
@@ -13,19 +15,16 @@ RETRY_SECONDS = 10
 
 
 class BacklogLimit:
-    """Counts a tenant's messages that are accepted and not yet placed, up to `limit`."""
+    """Counts each tenant's messages that are accepted and not yet placed, up to `limit`."""
 
-    def __init__(self, database: Database, tenant_id: str, limit: int) -> None:
+    def __init__(self, database: Database, limit: int) -> None:
         self._database = database
-        self._tenant_id = tenant_id
         self._limit = limit
-        self._counting = threading.Lock()
-        self._counted_at = -COUNT_SECONDS
-        self._waiting = 0
+        self._tenants: defaultdict[str, _Waiting] = defaultdict(_Waiting)
 
-    def require_room(self) -> None:
-        """Raise `HttpError` 503 while more messages wait than the limit. Raises `DatabaseUnavailable`."""
-        if self._count() > self._limit:
+    def require_room(self, tenant_id: str) -> None:
+        """Raise `HttpError` 503 while more of its messages wait than the limit. Raises `DatabaseUnavailable`."""
+        if self._count(tenant_id) > self._limit:
             raise HttpError(
                 503,
                 "overloaded",
@@ -35,17 +34,27 @@ class BacklogLimit:
                 headers={"Retry-After": str(RETRY_SECONDS)},
             )
 
-    def is_counted(self) -> bool:
+    def is_counted(self, tenant_id: str) -> bool:
         """Tell whether `require_room` answers at once."""
-        return time.monotonic() - self._counted_at < COUNT_SECONDS
+        return time.monotonic() - self._tenants[tenant_id].counted_at < COUNT_SECONDS
 
-    def _count(self) -> int:
+    def _count(self, tenant_id: str) -> int:
+        waiting = self._tenants[tenant_id]
         # One thread counts, the others use the last count: with Postgres away they must not queue here.
-        if not self.is_counted() and self._counting.acquire(blocking=False):
+        if not self.is_counted(tenant_id) and waiting.counting.acquire(blocking=False):
             try:
-                with self._database.tenant(self._tenant_id) as connection:
-                    self._waiting = messages.waiting(connection, self._tenant_id, self._limit + 1)
-                self._counted_at = time.monotonic()
+                with self._database.tenant(tenant_id) as connection:
+                    waiting.count = messages.waiting(connection, tenant_id, self._limit + 1)
+                waiting.counted_at = time.monotonic()
             finally:
-                self._counting.release()
-        return self._waiting
+                waiting.counting.release()
+        return waiting.count
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """What was counted of a tenant last."""
+
+    counting: threading.Lock = field(default_factory=threading.Lock)
+    counted_at: float = -COUNT_SECONDS
+    count: int = 0

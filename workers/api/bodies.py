@@ -18,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from schemas.errors import InvalidInput
 from schemas.messages import clean_json
 from schemas.payloads import parse_payload
+from workers.api.admission import caller_of
 from workers.api.errors import HttpError
 
 T = TypeVar("T", bound=BaseModel)
@@ -38,11 +39,16 @@ class BodyReader:
 
     # async: a thread for each slow sender would soon leave none for others
     async def __call__(self, request: Request) -> BaseModel:
-        """Read the body and parse it, a large one in a thread."""
+        """Read the body and parse it, a large one in a thread; check the chat that it names."""
         body = await read(request)
         if len(body) <= SMALL_BODY_BYTES:
-            return parse(self.model, body)
-        return await run_in_threadpool(parse, self.model, body)
+            parsed = parse(self.model, body)
+        else:
+            parsed = await run_in_threadpool(parse, self.model, body)
+        caller = caller_of(request)
+        if caller.access.chat == "body":
+            caller.require_chats([getattr(parsed, "chat_id", None)])
+        return parsed
 
 
 if TYPE_CHECKING:

@@ -41,6 +41,8 @@ SOON_SECONDS = 1
 
 TITLES = {
     "unauthorized": "The API key is missing or wrong",
+    "forbidden": "The API key may not do this",
+    "too-many-requests": "The API key has reached its limit",
     "not-found": "There is no such thing",
     "busy": "Something else must end first; the same request may be sent again then",
     "conflict": "It is at odds with what is stored",
@@ -55,12 +57,14 @@ TITLES = {
 
 _MEANING = {
     401: "No API key, or a wrong one.",
+    403: "The API key lacks the scope, or is only for other chats; `detail` says which.",
     404: "There is no such thing; `detail` says what.",
     408: "The body did not arrive in time.",
     409: "Something else must end first: retry after `Retry-After` seconds. Without that header, `detail` says what "
     "stored thing is in the way.",
     413: "The body is too large.",
     422: "A value is wrong; `field` names it and `detail` says what is allowed.",
+    429: "The API key has reached its limit; retry after `Retry-After` seconds.",
     503: "Not possible now; retry after `Retry-After` seconds.",
 }
 
@@ -155,7 +159,11 @@ def _unavailable(reason: str, seconds: int) -> HttpError:
     return HttpError(503, "unavailable", detail, headers={"Retry-After": str(seconds)})
 
 
-async def _answer(_request: Request, error: Exception) -> Response:
+async def _answer(request: Request, error: Exception) -> Response:
+    caller = getattr(request.state, "caller", None)
+    if isinstance(error, NotFound) and caller is not None and caller.is_restricted:
+        # the sentence may suggest other chats
+        error = NotFound("there is no such thing, or not for this API key")
     return as_response(as_problem(error))
 
 

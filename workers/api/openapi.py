@@ -16,8 +16,10 @@ from starlette.staticfiles import StaticFiles
 from schemas.documents import MAX_DOCUMENT_BYTES
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
 from schemas.profiles import PURPOSES
+from workers.api.admission import BEARER
 from workers.api.bodies import MAX_BODY_BYTES
 from workers.api.errors import Problem
+from workers.api.scopes import Access
 
 TITLE = "Backscroll"
 SUMMARY = "Long-term conversation memory for chat bots."
@@ -25,7 +27,8 @@ VERSION = importlib.metadata.version("backscroll")
 DESCRIPTION = f"""\
 Hand over every message that your bot sees, and ask for a context when it must answer.
 
-* Every request but `/healthz` and `/readyz` carries the API key as `Authorization: Bearer …`.
+* Every request but `/healthz` and `/readyz` carries an API key as `Authorization: Bearer …`, with the scope
+  that is named here.
 * Bodies are JSON of at most {MAX_BODY_BYTES} bytes, with at most {MAX_BATCH} messages of one chat, each of at
   most {MAX_CONTENT_BYTES} bytes, or a document of at most {MAX_DOCUMENT_BYTES}.
 * Times are ISO 8601 with an offset, or seconds or milliseconds since 1970; answers are ISO 8601.
@@ -40,6 +43,9 @@ _EXAMPLES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("exam
 # relative to the page, so that they are found behind a proxy's prefix
 _ASSETS = "docs/assets"
 
+SECURED: dict[str, Any] = {"security": [{BEARER.scheme_name: []}]}
+"""The description of an endpoint that needs a key."""
+
 _bodies: set[type[BaseModel]] = set()
 
 
@@ -51,6 +57,14 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
         "examples": {name: {"value": value} for name, value in _EXAMPLES[model.__name__].items()},
     }
     return {"requestBody": {"required": True, "content": {"application/json": media}}}
+
+
+def scoped(description: str | None, access: Access) -> str:
+    """Add to a description what the key must have; once, as a router builds its routes again."""
+    needs = f"Scope: `{access.scope}`." if access.scope else "Scope: any."
+    chats = " A key of some chats is refused." if access.chat is None else ""
+    text = (description or "").removesuffix(needs + chats).rstrip()
+    return f"{text}\n\n{needs}{chats}"
 
 
 def install(app: FastAPI) -> None:
@@ -67,6 +81,8 @@ def install(app: FastAPI) -> None:
                 ref_template=_REFERENCE,
             )
             schema["components"]["schemas"] |= ours["$defs"]
+            bearer = {"type": "http", "scheme": "bearer", "description": "An API key, `bks_…`."}
+            schema["components"]["securitySchemes"] = {BEARER.scheme_name: bearer}
             query = schema["components"]["schemas"]["ContextQuery"]["properties"]
             query["profile"] |= {"enum": list(PURPOSES), "description": _PROFILES}
             app.openapi_schema = schema

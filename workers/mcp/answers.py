@@ -154,12 +154,13 @@ class Chat(Frozen):
     chat_id: str
     title: str
     kind: str
-    message_count: int
+    message_count: int | None = None
     last_at: datetime | None = None
 
     def __str__(self) -> str:
+        count = f", {self.message_count} messages" if self.message_count is not None else ""
         last = f", the last {_day(self.last_at)}" if self.last_at else ""
-        return f"{self.chat_id}: {_line(self.title)} ({self.kind}, {self.message_count} messages{last})"
+        return f"{self.chat_id}: {_line(self.title)} ({self.kind}{count}{last})"
 
 
 class Chats(Answer):

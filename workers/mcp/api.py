@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import httpx2
 from pydantic import BaseModel
 
-from schemas.base import Frozen
 from schemas.errors import BackscrollError
+from schemas.keys import CurrentKey
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -16,13 +16,9 @@ T = TypeVar("T", bound=BaseModel)
 class Refused(BackscrollError):
     """The HTTP API did not do what a tool asked for; the message is its sentence."""
 
-
-class Key(Frozen):
-    """What the key may do."""
-
-    scopes: frozenset[str]
-    chats: list[str] | None = None
-    """Null: all chats of its tenant."""
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +46,11 @@ class Api:
         except ValueError:
             raise Refused(f"Backscroll answers {response.status_code} with what is not understood.") from None
         detail = problem.get("detail") if isinstance(problem, dict) else None
-        raise Refused(str(detail or f"Backscroll answers {response.status_code}."))
+        raise Refused(str(detail or f"Backscroll answers {response.status_code}."), response.status_code)
 
-    async def key(self) -> Key:
+    async def key(self) -> CurrentKey:
         """Return what the caller's key may do. Raises `Refused`."""
-        return await self.call(Key, "GET", "/v1/keys/current")
+        return await self.call(CurrentKey, "GET", "/v1/keys/current")
 
     async def chat(self, given: str | None) -> str | None:
         """Return the chat that is meant: the given one, or the only one of the key. Raises `Refused`."""

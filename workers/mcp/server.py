@@ -41,12 +41,12 @@ def make_server(client: httpx2.AsyncClient) -> Server[Any]:
 
     async def list_tools(context: _Context, _params: object) -> types.ListToolsResult:
         try:
-            scopes = (await api_of(context).key()).scopes
+            key = await api_of(context).key()
         except Refused as error:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from None
-        return types.ListToolsResult(
-            tools=[listed[name] for name, tool in TOOLS.items() if tool.scope in scopes]
-        )
+        # a key for some chats is refused where a route is not about one of them
+        usable = [each for each in TOOLS.values() if key.chats is None or each.in_chat]
+        return types.ListToolsResult(tools=[listed[each.name] for each in usable if each.scope in key.scopes])
 
     async def call_tool(context: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:

@@ -2,14 +2,19 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Literal, get_type_hints
 from urllib.parse import quote
 from uuid import UUID
 
 from schemas.base import Closed
+from schemas.keys import Scope
 from schemas.users import Members
-from workers.mcp.answers import Answer, Changed, Chats, Found, Page, Person, Recalled
+from workers.mcp.answers import Answer, Changed, Chat, Chats, Found, Page, Person, Recalled
 from workers.mcp.api import Api, Refused
+
+PAGE = 20
+"""Chats of a key that is only for some: each is a request."""
 
 Effect = Literal["reads", "adds", "destroys"]
 
@@ -21,7 +26,9 @@ class Tool:
     name: str
     description: str
     # that a key needs to see it
-    scope: str
+    scope: Scope
+    # whether a key that is only for some chats may call its route
+    in_chat: bool
     effect: Effect
     takes: type[Closed]
     gives: type[Answer]
@@ -34,7 +41,7 @@ TOOLS: dict[str, Tool] = {}
 _Run = Callable[[Api, Any], Awaitable[Answer]]
 
 
-def _tool(scope: str, effect: Effect = "reads") -> Callable[[_Run], _Run]:
+def _tool(scope: Scope, effect: Effect = "reads", *, in_chat: bool = False) -> Callable[[_Run], _Run]:
     """Add a function to `TOOLS` by its name, docstring and annotations."""
 
     def add(run: _Run) -> _Run:
@@ -44,6 +51,7 @@ def _tool(scope: str, effect: Effect = "reads") -> Callable[[_Run], _Run]:
             name=name,
             description=told,
             scope=scope,
+            in_chat=in_chat,
             effect=effect,
             takes=hints["given"],
             gives=hints["return"],
@@ -128,19 +136,19 @@ class Correction(MemoryId):
     """Without it the memory is only retracted."""
 
 
-@_tool("context")
+@_tool("context", in_chat=True)
 async def recall(api: Api, given: Question) -> Recalled:
     """Get what a chat's history and memories say about a question."""
     return await api.call(Recalled, "POST", "/v1/context", await _in_chat(api, given))
 
 
-@_tool("read")
+@_tool("read", in_chat=True)
 async def search(api: Api, given: Search) -> Found:
     """Find messages or sessions of a chat."""
     return await api.call(Found, "POST", "/v1/search", await _in_chat(api, given))
 
 
-@_tool("read")
+@_tool("read", in_chat=True)
 async def read(api: Api, given: Reading) -> Page:
     """Read a session's messages, from its beginning or around some."""
     return await api.call(Page, "POST", "/v1/more", await _in_chat(api, given))
@@ -160,10 +168,15 @@ async def about(api: Api, given: Somebody) -> Person:
     return await api.call(Person, "GET", f"/v1/users/{quote(user_id, safe='')}", {"chat_id": chat_id})
 
 
-@_tool("read")
+@_tool("read", in_chat=True)
 async def chats(api: Api, given: ChatPage) -> Chats:
     """List chats and their ids."""
-    return await api.call(Chats, "GET", "/v1/chats", given.model_dump())
+    only = (await api.key()).chats
+    if only is None:
+        return await api.call(Chats, "GET", "/v1/chats", given.model_dump())
+    wanted = [each for each in sorted(only) if given.after is None or each > given.after][:PAGE]
+    found = [await _chat(api, each) for each in wanted]
+    return Chats(chats=[each for each in found if each is not None], total=len(only))
 
 
 @_tool("write", "adds")
@@ -189,6 +202,16 @@ async def correct(api: Api, given: Correction) -> Changed:
 async def forget(api: Api, given: MemoryId) -> Changed:
     """Delete a memory when a person asks for it."""
     return await api.call(Changed, "DELETE", f"/v1/memories/{given.memory_id}")
+
+
+async def _chat(api: Api, chat_id: str) -> Chat | None:
+    """Return a chat of the key; None for one that is still to come."""
+    try:
+        return await api.call(Chat, "GET", f"/v1/chats/{quote(chat_id, safe='')}")
+    except Refused as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
 
 
 async def _in_chat(api: Api, given: InChat) -> dict[str, Any]:

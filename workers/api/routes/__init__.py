@@ -6,6 +6,7 @@ from workers.api.routes import (
     entities,
     forgetting,
     health,
+    keys,
     listings,
     mcp,
     memories,
@@ -16,6 +17,6 @@ from workers.api.routes import (
 # the one that is asked most comes first
 ROUTERS = [
     *(messages.router, health.router, contexts.router, memories.router, documents.router),
-    *(users.router, entities.router, listings.router, forgetting.router),
+    *(users.router, entities.router, listings.router, forgetting.router, keys.router),
     mcp.router,
 ]

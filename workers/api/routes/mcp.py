@@ -6,7 +6,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from workers.api.api_route import DirectRoute
 from workers.api.bodies import read
-from workers.api.state import authorize
 
 router = APIRouter(route_class=DirectRoute)
 
@@ -15,7 +14,6 @@ router = APIRouter(route_class=DirectRoute)
 @router.post("/mcp", response_model=None, include_in_schema=False)
 async def post_mcp(request: Request) -> ASGIApp:
     """Answer one message of a client with the tools that its key may use."""
-    await authorize(request)
     unread = [{"type": "http.request", "body": await read(request), "more_body": False}]
     tools: StreamableHTTPSessionManager = request.app.state.mcp
 

@@ -15,11 +15,13 @@ from schemas.base import Frozen
 from schemas.errors import InvalidInput
 from schemas.messages import Id
 from schemas.payloads import EditPayload, IngestPayload
+from workers.api.admission import Caller, caller_of
 from workers.api.api_route import ApiRoute, DirectRoute
 from workers.api.bodies import Body, parse, read
 from workers.api.errors import request_id, responses
 from workers.api.openapi import body_of
-from workers.api.state import SECURED, Api, ApiState, Tenant, authorize, state_of
+from workers.api.quota import take_messages
+from workers.api.state import Api, ApiState, Tenant, state_of
 
 router = APIRouter(tags=["messages"], route_class=ApiRoute)
 
@@ -54,12 +56,12 @@ async def post_messages(request: Request) -> Response:
     With the 202 they are durable and found by keyword; sessions, summaries and vectors follow. Sending the
     same again is harmless: a message is known by its chat and `external_id`.
     """
-    tenant = await authorize(request)
+    caller = caller_of(request)
     body = await read(request)
     api = state_of(request)
-    receipt = await _try_accept(api, tenant, body) if len(body) <= SMALL_BYTES else None
+    receipt = await _try_accept(api, caller, body) if len(body) <= SMALL_BYTES else None
     if receipt is None:
-        receipt = await run_in_threadpool(_accept, api, tenant, body)
+        receipt = await run_in_threadpool(_accept, api, caller, body)
     return Response(receipt.model_dump_json(), 202, media_type="application/json")
 
 
@@ -71,21 +73,21 @@ router.add_api_route(
     status_code=202,
     response_model=MessagesReceipt,
     summary="Hand over messages of a chat",
-    responses=responses(401, 408, 413, 422, 503),
-    openapi_extra=body_of(IngestPayload) | SECURED,
+    responses=responses(408, 413, 422),
+    openapi_extra=body_of(IngestPayload),
     route_class_override=DirectRoute,
 )
 
 
-async def _try_accept(api: ApiState, tenant: str, body: bytes) -> MessagesReceipt | None:
+async def _try_accept(api: ApiState, caller: Caller, body: bytes) -> MessagesReceipt | None:
     """Accept in the event loop, which is not held up by a small body; None if a thread is to do it."""
-    if not api.backlog.is_counted():
+    if caller.key.messages_per_day is not None or not api.backlog.is_counted(caller.tenant):
         return None
-    payload = _payload(tenant, body)
-    api.backlog.require_room()
+    payload = _payload(caller, body)
+    api.backlog.require_room(caller.tenant)
     accepted = await accept.try_accept(
         api.database,
-        tenant,
+        caller.tenant,
         payload.chat,
         payload.messages,
         limits=MessageLimits.of(api.settings),
@@ -94,12 +96,13 @@ async def _try_accept(api: ApiState, tenant: str, body: bytes) -> MessagesReceip
     return None if accepted is None else _accepted(api, accepted)
 
 
-def _accept(api: ApiState, tenant: str, body: bytes) -> MessagesReceipt:
-    payload = _payload(tenant, body)
-    api.backlog.require_room()
+def _accept(api: ApiState, caller: Caller, body: bytes) -> MessagesReceipt:
+    payload = _payload(caller, body)
+    api.backlog.require_room(caller.tenant)
+    take_messages(api.database, caller.key, len(payload.messages))
     accepted = accept.accept(
         api.database,
-        tenant,
+        caller.tenant,
         payload.chat,
         payload.messages,
         limits=MessageLimits.of(api.settings),
@@ -108,10 +111,11 @@ def _accept(api: ApiState, tenant: str, body: bytes) -> MessagesReceipt:
     return _accepted(api, accepted)
 
 
-def _payload(tenant: str, body: bytes) -> IngestPayload:
+def _payload(caller: Caller, body: bytes) -> IngestPayload:
     payload = parse(IngestPayload, body)
-    if payload.tenant not in (None, tenant):
-        raise InvalidInput(f"tenant: the API key belongs to {tenant}; leave it out", field="tenant")
+    if payload.tenant not in (None, caller.tenant):
+        raise InvalidInput(f"tenant: the API key belongs to {caller.tenant}; leave it out", field="tenant")
+    caller.require_chats([payload.chat.chat_id])
     return payload
 
 

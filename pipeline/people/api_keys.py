@@ -1,0 +1,101 @@
+"""API keys of a tenant: made, listed, rotated and revoked.
+
+A secret is shown once, and only its SHA-256 is kept: it has 256 random bits, so nobody can guess what was hashed.
+"""
+
+import hashlib
+import secrets
+from datetime import UTC, datetime, timedelta
+
+from pipeline.store import api_keys as store
+from pipeline.store import chats
+from pipeline.store.database import Database
+from schemas.errors import Conflict, InvalidInput, NotFound
+from schemas.keys import CurrentKey, KeyIn, ListedKey, NewKey, Rotation
+
+PREFIX = "bks_"
+"""By which scanners for secrets find one that was published."""
+SECRET_BYTES = 32
+
+
+class GivesTooMuch(InvalidInput):
+    """A key would give what it has not itself."""
+
+
+def digest_of(secret: str) -> bytes:
+    """Return what of a secret is kept."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def create(database: Database, tenant_id: str, given: KeyIn, by: CurrentKey | None = None) -> NewKey:
+    """Make a key; the tenant begins to exist with its first one.
+
+    Raises `GivesTooMuch` for what the key `by` has not itself; None: whoever reaches the database may give everything.
+    """
+    if given.expires_at is not None and given.expires_at <= datetime.now(UTC):
+        raise InvalidInput("expires_at: must be in the future", field="expires_at")
+    if by is not None:
+        _require_within(by, given)
+    secret = _secret()
+    with database.tenant(tenant_id) as connection:
+        chats.ensure_tenant(connection, tenant_id)
+        made = store.insert(connection, tenant_id, given, digest_of(secret))
+    return NewKey(**made.model_dump(), key=secret)
+
+
+def listing(database: Database, tenant_id: str) -> list[ListedKey]:
+    """Return the newest keys, revoked and expired ones too."""
+    with database.tenant(tenant_id) as connection:
+        return store.listing(connection)
+
+
+def rotate(
+    database: Database, tenant_id: str, key_id: int, given: Rotation, by: CurrentKey | None = None
+) -> NewKey:
+    """Give a key a new secret; the one until now works for `keep_hours` more, so two at most are valid at once.
+
+    Raises `NotFound`, `Conflict` for a key that has ended, and `GivesTooMuch` as `create` does.
+    """
+    secret, now = _secret(), datetime.now(UTC)
+    with database.tenant(tenant_id) as connection:
+        found = store.hold(connection, key_id)
+        if found is None:
+            raise _unknown(key_id)
+        if found.revoked_at is not None or (found.expires_at is not None and found.expires_at <= now):
+            ended = "was revoked" if found.revoked_at is not None else "has expired"
+            raise Conflict(f"key {key_id} {ended}, and has no secret any more: create another one")
+        if by is not None:
+            # its new secret is seen by whoever rotates it
+            _require_within(by, found)
+        rotated = store.rotate(connection, key_id, digest_of(secret), now + timedelta(hours=given.keep_hours))
+    return NewKey(**rotated.model_dump(), key=secret)
+
+
+def revoke(database: Database, tenant_id: str, key_id: int) -> ListedKey:
+    """End a key with all its secrets; may be repeated. Raises `NotFound`."""
+    with database.tenant(tenant_id) as connection:
+        revoked = store.revoke(connection, key_id)
+    if revoked is None:
+        raise _unknown(key_id)
+    return revoked
+
+
+def _secret() -> str:
+    return PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+
+
+def _unknown(key_id: int) -> NotFound:
+    return NotFound(f"there is no key {key_id}: `backscroll keys list` shows those of the tenant")
+
+
+def _require_within(by: CurrentKey, given: KeyIn | ListedKey) -> None:
+    """Raise `GivesTooMuch` for more than the key `by` has."""
+    for scope in given.scopes:
+        if scope not in by.scopes:
+            raise GivesTooMuch(f"your key has not the scope {scope} itself", field="scopes")
+    if by.chats is not None and (given.chats is None or not set(given.chats) <= set(by.chats)):
+        raise GivesTooMuch(f"your key is only for {len(by.chats)} chats itself", field="chats")
+    for name in ("requests_per_second", "messages_per_day", "expires_at"):
+        limit, wanted = getattr(by, name), getattr(given, name)
+        if limit is not None and (wanted is None or wanted > limit):
+            raise GivesTooMuch(f"your key has {limit} itself: give at most that", field=name)

@@ -1,0 +1,114 @@
+"""Who may make a request: its key, the scope of its route, the chats of the key and its rate; before a body is read."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fastapi import Request
+from fastapi.security import HTTPBearer
+
+from schemas.keys import CurrentKey
+from workers.api.errors import HttpError
+from workers.api.scopes import Access
+
+BEARER = HTTPBearer(auto_error=False)
+COUNTED = "backscroll.counted"
+"""In the scope of what is called for a request that was counted; no header, as nobody else may set it."""
+_REALM = {"WWW-Authenticate": 'Bearer realm="backscroll"'}
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The key of a request, on the route that it has asked for."""
+
+    key: CurrentKey
+    access: Access
+
+    @property
+    def tenant(self) -> str:
+        """The tenant of the key."""
+        return self.key.tenant
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether the key is only for some chats."""
+        return self.key.chats is not None
+
+    def require_chats(self, named: Iterable[str | None]) -> None:
+        """Raise `HttpError` 403 unless the key may name all these chats, of which there is one at least."""
+        if self.key.chats is None:
+            return
+        chats = list(named)
+        if not chats or not set(chats) <= set(self.key.chats):
+            raise _forbidden(
+                "The API key is only for some chats: name one of them (GET /v1/keys/current lists them)."
+            )
+
+
+class RequestRates:
+    """A token bucket for each key with a limit, which holds a second's share of this process."""
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+        # tokens, and since when there are so many
+        self._buckets: dict[int, tuple[float, float]] = {}
+
+    def take(self, key: CurrentKey) -> None:
+        """Take a token, or raise `HttpError` 429."""
+        if key.requests_per_second is None or key.id is None:
+            return
+        rate = key.requests_per_second / self._processes
+        size, now = max(1.0, rate), time.monotonic()
+        tokens, at = self._buckets.get(key.id, (size, now))
+        tokens = min(size, tokens + (now - at) * rate)
+        if tokens < 1:
+            seconds = max(1, round((1 - tokens) / rate))
+            raise HttpError(
+                429,
+                "too-many-requests",
+                f"The API key may make {key.requests_per_second:g} requests a second. Nothing was done: send the same "
+                f"again in {seconds} s.",
+                headers={"Retry-After": str(seconds)},
+            )
+        self._buckets[key.id] = tokens - 1, now
+
+
+async def admit(request: Request, access: Access) -> Caller:
+    """Return who makes a request; its body is not read. Raises `HttpError` 401, 403 and 429.
+
+    With `access.chat` `body`, `Caller.require_chats` is still to be called.
+    """
+    api = request.app.state.api
+    credentials = await BEARER(request)
+    if credentials is None:
+        raise HttpError(
+            401, "unauthorized", "There is no API key: send it as `Authorization: Bearer …`.", None, _REALM
+        )
+    key = await api.keyring.find(credentials.credentials)
+    if key is None:
+        detail = "The API key is unknown here, has expired or was revoked."
+        raise HttpError(401, "unauthorized", detail, headers=_REALM)
+    if COUNTED not in request.scope:
+        api.request_rates.take(key)
+    if access.scope is not None and access.scope not in key.scopes:
+        has = ", ".join(key.scopes)
+        raise _forbidden(f"This needs an API key with the scope `{access.scope}`; this one has: {has}.")
+    caller = Caller(key, access)
+    if key.chats is not None:
+        if access.chat is None:
+            raise _forbidden("The API key is only for some chats, and this is not about one chat alone.")
+        if access.chat == "path":
+            caller.require_chats([request.path_params["chat_id"]])
+        elif access.chat == "query":
+            caller.require_chats(request.query_params.getlist("chat_id"))
+    return caller
+
+
+def caller_of(request: Request) -> Caller:
+    """Return who makes a request, which was admitted."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+def _forbidden(detail: str) -> HttpError:
+    return HttpError(403, "forbidden", detail)

@@ -1,0 +1,193 @@
+"""The keys that a process has seen, by the digests of their secrets, each read again every few seconds.
+
+One task reads them, many at once on one connection: a flood of wrong keys costs others nothing, and a request with a
+known key waits neither for Postgres nor for a thread.
+"""
+
+import asyncio
+import hmac
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import structlog
+from anyio import CapacityLimiter, to_thread
+
+from pipeline.people.api_keys import PREFIX, digest_of
+from pipeline.store import api_keys
+from pipeline.store.database import Database
+from schemas.errors import BackscrollError
+from schemas.keys import SCOPES, CurrentKey
+
+log = structlog.get_logger(__name__)
+
+REFRESH_SECONDS = 2.0
+"""How often keys in use are read again."""
+FRESH_SECONDS = 3.0
+"""How old what is known of a key may be; an older one is read before the request goes on."""
+RETRY_SECONDS = 1.0
+"""How long after a failure known keys are believed without another look."""
+NOTE_SECONDS = 60.0
+"""How often a key's use is written."""
+MAX_KNOWN = 10_000
+"""Keys that are remembered, of valid ones and of wrong ones each."""
+MAX_AT_ONCE = 1000
+"""Keys that one statement reads."""
+NEVER = -math.inf
+
+
+@dataclass(slots=True)
+class _Known:
+    # none: there is no such key
+    key: CurrentKey | None
+    read_at: float
+    used_at: float = NEVER
+    noted_at: float = NEVER
+
+
+class Keyring:
+    """Finds the key of a secret. All of it belongs to one event loop, between `start` and `close`."""
+
+    def __init__(self, database: Database, api_key: str, tenant_id: str) -> None:
+        self._database = database
+        self._own_digest = digest_of(api_key)
+        self._own = CurrentKey(
+            id=None, tenant=tenant_id, label="BACKSCROLL_API_KEY", scopes=list(SCOPES), chats=None
+        )
+        self._valid: OrderedDict[bytes, _Known] = OrderedDict()
+        self._wrong: OrderedDict[bytes, _Known] = OrderedDict()
+        # what is to be read, with those who wait for it
+        self._waiting: dict[bytes, asyncio.Future[None]] = {}
+        self._is_wanted = asyncio.Event()
+        self._failed_at = self._refreshed_at = NEVER
+        # threads beside those of requests, which may all be busy
+        self._threads = CapacityLimiter(2)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to read, and to write which keys are used."""
+        self._tasks = [asyncio.create_task(self._read_on()), asyncio.create_task(self._note_on())]
+
+    async def close(self) -> None:
+        """End; a use that is not written yet is lost."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def find(self, secret: str) -> CurrentKey | None:
+        """Return the key of a secret; None: there is none, or it was revoked or has expired.
+
+        A key that was read before is believed while Postgres is away; for another one this raises `BackscrollError`.
+        """
+        digest = digest_of(secret)
+        # in a time that does not depend on where they differ
+        if hmac.compare_digest(digest, self._own_digest):
+            return self._own
+        if not secret.startswith(PREFIX):
+            return None
+        known, now = self._known(digest), time.monotonic()
+        if known is None or now - known.read_at > FRESH_SECONDS:
+            is_believed = (
+                known is not None and known.key is not None and now - self._failed_at < RETRY_SECONDS
+            )
+            if known is None or not is_believed:
+                known = await self._read(digest, known)
+        known.used_at = now
+        key = known.key
+        if key is not None and key.expires_at is not None and key.expires_at <= datetime.now(UTC):
+            return None
+        return key
+
+    def _known(self, digest: bytes) -> _Known | None:
+        return self._valid.get(digest) or self._wrong.get(digest)
+
+    async def _read(self, digest: bytes, before: _Known | None) -> _Known:
+        """Have a key read, once for all who wait for it."""
+        if digest not in self._waiting:
+            self._waiting[digest] = asyncio.get_running_loop().create_future()
+            self._is_wanted.set()
+        try:
+            # one who leaves leaves the others waiting
+            await asyncio.shield(self._waiting[digest])
+        except BackscrollError:
+            if before is None or before.key is None:
+                raise
+            return before
+        # many may have come since
+        return self._known(digest) or _Known(None, time.monotonic())
+
+    async def _read_on(self) -> None:
+        """Read what is waited for, and every `REFRESH_SECONDS` what was used meanwhile."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REFRESH_SECONDS):
+                    await self._is_wanted.wait()
+            self._is_wanted.clear()
+            waiting, self._waiting = self._waiting, {}
+            started = time.monotonic()
+            digests = set(waiting)
+            if started - self._refreshed_at >= REFRESH_SECONDS:
+                digests |= {
+                    each for each, known in self._valid.items() if known.used_at >= self._refreshed_at
+                }
+                self._refreshed_at = started
+            found, error = {}, None
+            try:
+                found = await to_thread.run_sync(self._fetch, list(digests), limiter=self._threads)
+            except Exception as caught:  # noqa: BLE001 - whoever waits hears of it
+                error, self._failed_at = caught, time.monotonic()
+                log.warning("keys_not_read", error=_name(caught))
+            else:
+                for digest in digests:
+                    self._keep(digest, found.get(digest), started)
+            for future in waiting.values():
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
+                    # all who waited may have left
+                    future.exception()
+
+    async def _note_on(self) -> None:
+        """Write the use of keys, of each every `NOTE_SECONDS` at most."""
+        while True:
+            await asyncio.sleep(REFRESH_SECONDS)
+            now = time.monotonic()
+            due: dict[str, list[int]] = {}
+            for known in self._valid.values():
+                if known.key and known.key.id is not None and known.used_at > known.noted_at + NOTE_SECONDS:
+                    known.noted_at = now
+                    due.setdefault(known.key.tenant, []).append(known.key.id)
+            try:
+                await to_thread.run_sync(self._note, due, limiter=self._threads)
+            except Exception as caught:  # noqa: BLE001 - written a minute later
+                log.warning("use_of_keys_not_written", error=_name(caught))
+
+    def _fetch(self, digests: Sequence[bytes]) -> dict[bytes, CurrentKey]:
+        found: dict[bytes, CurrentKey] = {}
+        for start in range(0, len(digests), MAX_AT_ONCE):
+            with self._database.tenant("") as connection:
+                found |= api_keys.of(connection, digests[start : start + MAX_AT_ONCE])
+        return found
+
+    def _note(self, used: Mapping[str, Sequence[int]]) -> None:
+        for tenant_id, ids in used.items():
+            with self._database.tenant(tenant_id) as connection:
+                api_keys.note_use(connection, ids)
+
+    def _keep(self, digest: bytes, key: CurrentKey | None, read_at: float) -> None:
+        """Remember what was read, last in line to be dropped."""
+        before = self._valid.pop(digest, None) or self._wrong.pop(digest, None) or _Known(None, read_at)
+        side = self._wrong if key is None else self._valid
+        side[digest] = _Known(key, read_at, before.used_at, before.noted_at)
+        if len(side) > MAX_KNOWN:
+            side.popitem(last=False)
+
+
+def _name(error: Exception) -> str:
+    # other errors may quote a statement's parameters
+    return str(error) if isinstance(error, BackscrollError) else type(error).__name__

@@ -1,0 +1,89 @@
+"""The one table of what a key must have for each route; a route that is not in it cannot be built."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from schemas.keys import Scope
+
+ChatPlace = Literal["path", "query", "body", "nowhere"]
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a route asks of a key."""
+
+    scope: Scope | None
+    # where a key that is restricted to chats must name one of them; none: such a key is refused.
+    # `nowhere`: the route tells and changes nothing of any chat
+    chat: ChatPlace | None = None
+    # needs no key
+    is_open: bool = False
+
+
+OPEN = Access(None, is_open=True)
+ANY_KEY = Access(None, "nowhere")
+
+ACCESS = {
+    "GET /healthz": OPEN,
+    "GET /readyz": OPEN,
+    "POST /v1/messages": Access("ingest", "body"),
+    "PATCH /v1/messages/{chat_id}/{external_id:path}": Access("ingest", "path"),
+    "DELETE /v1/messages/{chat_id}/{external_id:path}": Access("ingest", "path"),
+    "PUT /v1/chats/{chat_id}/members": Access("ingest", "path"),
+    "POST /v1/context": Access("context", "body"),
+    "POST /v1/contexts/{context_id}/answer": Access("context"),
+    "POST /v1/search": Access("read", "body"),
+    "POST /v1/more": Access("read", "body"),
+    "GET /v1/chats": Access("read"),
+    "GET /v1/chats/{chat_id}": Access("read", "path"),
+    "GET /v1/chats/{chat_id}/sessions": Access("read", "path"),
+    "GET /v1/chats/{chat_id}/topics": Access("read", "path"),
+    "GET /v1/chats/{chat_id}/members": Access("read", "path"),
+    "GET /v1/sessions": Access("read", "query"),
+    "GET /v1/queries": Access("read", "query"),
+    "GET /v1/memories": Access("read", "query"),
+    "POST /v1/memories/search": Access("read", "body"),
+    "GET /v1/entities": Access("read", "query"),
+    "GET /v1/entities/{name:path}": Access("read", "query"),
+    "GET /v1/documents": Access("read"),
+    "GET /v1/documents/{document_id:path}": Access("read"),
+    "GET /v1/users/{user_id}": Access("read"),
+    "GET /v1/users/{user_id}/export": Access("read"),
+    "POST /v1/memories": Access("write"),
+    "PATCH /v1/memories/{memory_id}": Access("write"),
+    "POST /v1/memories/{memory_id}/promote": Access("write"),
+    "POST /v1/memories/{memory_id}/correct": Access("write"),
+    "POST /v1/documents": Access("write"),
+    "PUT /v1/users/{user_id}/senders/{sender_id:path}": Access("write"),
+    "DELETE /v1/users/{user_id}/senders/{sender_id:path}": Access("write"),
+    "POST /v1/users/{user_id}/merge": Access("write"),
+    "PUT /v1/users/{user_id}/memory": Access("write"),
+    "PUT /v1/chats/{chat_id}/memory": Access("write", "path"),
+    "PUT /v1/chats/{chat_id}/language": Access("write", "path"),
+    # names a second chat
+    "POST /v1/chats/{chat_id}/rename": Access("write"),
+    "DELETE /v1/chats/{chat_id}": Access("erase", "path"),
+    "DELETE /v1/memories/{memory_id}": Access("erase"),
+    "DELETE /v1/documents/{document_id:path}": Access("erase"),
+    "POST /v1/forget": Access("erase"),
+    "GET /v1/forget/{receipt}": Access("erase"),
+    "GET /v1/status": Access("operate"),
+    "POST /v1/keys": Access("operate"),
+    "GET /v1/keys": Access("operate"),
+    "GET /v1/keys/current": ANY_KEY,
+    "POST /v1/keys/{key_id}/rotate": Access("operate"),
+    "DELETE /v1/keys/{key_id}": Access("operate"),
+    # its tools call the routes above with the same key
+    "POST /mcp": ANY_KEY,
+}
+"""By method and path."""
+
+
+def access_of(method: str, path: str) -> Access:
+    """Return what a route asks of a key. Raises `LookupError` for one that is not in the table."""
+    try:
+        return ACCESS[f"{method} {path}"]
+    except KeyError:
+        raise LookupError(
+            f"{method} {path} is not in ACCESS (workers/api/scopes.py): say its scope"
+        ) from None
