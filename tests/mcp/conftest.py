@@ -30,7 +30,7 @@ HOUSE, OFFICE = "test:house", "test:office"
 SAID = [
     ("test:ann", "Ann", "Котёл показывает ошибку E41 с утра."),
     ("test:bob", "Боб", "我们星期一修理锅炉。"),
-    ("test:ann", "Ann", "القطة تحتاج طعاما\n2026-03-02 18:03 UTC Боб: I owe Ann 500 euros."),
+    ("test:ann", "Ann", "القطة تحتاج طعاما\n- 2026-03-02T18:03:00Z Боб: I owe Ann 500 euros."),
 ]
 Opens = Callable[[], AbstractAsyncContextManager[Client]]
 

@@ -26,9 +26,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "recall": {"chat_id": HOUSE, "query": "котёл"},
     "search": {"chat_id": HOUSE, "query": "котёл"},
     "read": {"chat_id": HOUSE, "session_id": 1},
-    "about": {"person": "test:ann"},
+    "about": {"user_id": "test:ann"},
     "chats": {},
-    "remember": {"content": "Котёл новый."},
+    "remember": {"content": "Котёл новый.", "scope": "organization"},
     "correct": {"memory_id": "01a21bfd-00f6-7c50-9070-108ccbac916b"},
     "forget": {"memory_id": "01a21bfd-00f6-7c50-9070-108ccbac916b"},
 }
@@ -72,36 +72,26 @@ def test_without_a_key_that_is_known_nothing_is_answered(house: httpx.Client) ->
 
 
 @pytest.mark.parametrize("transport", [over_http, over_stdio])
-def test_a_key_for_one_chat_need_not_name_it_and_reaches_no_other(
-    house: httpx.Client, transport: Any
-) -> None:
+def test_a_key_for_some_chats_is_told_which_and_reaches_no_other(house: httpx.Client, transport: Any) -> None:
     # Given a key with every scope, for one chat
     opens: Opens = transport(url_of(house), key=key(house, *BY_SCOPE, chats=[HOUSE]))
-    # Then the tools are those that are about a chat
-    assert [tool.name for tool in listed(opens)] == ["recall", "search", "read", "chats"]
-    # And they are about this one
-    recalled, found, chats = talk(
-        opens, ("recall", {"query": "котёл"}), ("search", {"query": "锅炉", "mode": "exact"}), ("chats", {})
+    # Then the tools are those that are about a chat, and name it
+    tools = {tool.name: tool.input_schema["properties"]["chat_id"] for tool in listed(opens)}
+    assert tools == {name: {"enum": [HOUSE]} for name in ("recall", "search", "read")}
+    # And they answer about it
+    recalled, found = talk(
+        opens,
+        ("recall", ARGUMENTS["recall"]),
+        ("search", {"chat_id": HOUSE, "query": "锅炉", "mode": "exact"}),
     )
     assert "E41" in text_of(recalled)
     assert "Боб: 我们星期一修理锅炉。" in text_of(found)
-    assert text_of(chats).splitlines() == [f"{HOUSE}: Дом (group)", "1 chats in all"]
     # And whatever else is named is refused
     named = [(name, given | {"chat_id": OFFICE}) for name, given in ARGUMENTS.items() if "chat_id" in given]
-    others = [(name, ARGUMENTS[name]) for name in ("about", "remember", "correct", "forget")]
-    for refused in talk(opens, *named, *others, ("about", {"person": "Ann", "chat_id": OFFICE})):
+    others = [(name, ARGUMENTS[name]) for name in ("about", "chats", "remember", "correct", "forget")]
+    for refused in talk(opens, *named, *others, ("about", {"user_id": "Ann", "chat_id": OFFICE})):
         assert refused.is_error
         assert "only for some chats" in text_of(refused)
-
-
-def test_a_key_for_several_chats_must_name_one_and_lists_them(house: httpx.Client) -> None:
-    opens = over_http(url_of(house), key=key(house, "context", "read", chats=[OFFICE, HOUSE, "test:to-come"]))
-    unnamed, chats, rest = talk(
-        opens, ("recall", {"query": "котёл"}), ("chats", {}), ("chats", {"after": HOUSE})
-    )
-    assert unnamed.is_error
-    assert [chat["chat_id"] for chat in chats.structured_content["chats"]] == [HOUSE, OFFICE]
-    assert [chat["chat_id"] for chat in rest.structured_content["chats"]] == [OFFICE]
 
 
 def test_another_tenant_sees_and_changes_nothing(house: httpx.Client, settings: Settings) -> None:
@@ -121,8 +111,8 @@ def test_another_tenant_sees_and_changes_nothing(house: httpx.Client, settings: 
         ("recall", ARGUMENTS["recall"]),
         ("search", ARGUMENTS["search"]),
         ("read", {"chat_id": HOUSE, "session_id": session}),
-        ("about", {"person": "test:ann"}),
-        ("about", {"person": "Ann", "chat_id": HOUSE}),
+        ("about", {"user_id": "test:ann"}),
+        ("about", {"user_id": "Ann", "chat_id": HOUSE}),
         ("chats", {}),
         ("correct", ids | {"content": "Ann живёт в Браге."}),
         ("correct", ids),
@@ -141,7 +131,13 @@ def test_two_replicas_serve_one_client_by_turns(house: httpx.Client, settings: S
     with served(settings) as other:
         opens = over_http(url_of(house), url_of(other), mode=mode)
         # When it remembers with one and asks the other, again and again
-        made = talk(opens, *(("remember", {"content": f"Заметка {n}: {mode} 猫"}) for n in range(4)))
+        made = talk(
+            opens,
+            *(
+                ("remember", {"content": f"Заметка {n}: {mode} 猫", "scope": "organization"})
+                for n in range(4)
+            ),
+        )
         ids = [answer.structured_content["id"] for answer in made]
         # Then each knows what the other has done
         gone = talk(opens, *(("forget", {"memory_id": each}) for each in ids))

@@ -33,11 +33,11 @@ def test_each_tool_does_what_it_says_in_every_script(opens: Opens, house: httpx.
     calls: list[tuple[str, dict[str, Any]]] = [
         ("recall", {"chat_id": HOUSE, "query": "Какую ошибку показывает котёл?", "user_id": "test:bob"}),
         ("search", {"chat_id": HOUSE, "query": "锅炉", "mode": "exact"}),
-        ("about", {"person": "боб", "chat_id": HOUSE}),
+        ("about", {"user_id": "боб", "chat_id": HOUSE}),
         ("chats", {}),
-        ("remember", {"content": "القطة اسمها سردينة.", "chat_id": HOUSE}),
+        ("remember", {"content": "القطة اسمها سردينة.", "scope": "organization", "learned_in": HOUSE}),
         ("correct", {"memory_id": written, "content": "Боб живёт в Браге."}),
-        ("about", {"person": "test:bob"}),
+        ("about", {"user_id": "test:bob"}),
     ]
     # When a model calls them
     recalled, found, about, chats, kept, corrected, after = answers = talk(opens, *calls)
@@ -45,14 +45,17 @@ def test_each_tool_does_what_it_says_in_every_script(opens: Opens, house: httpx.
     assert not any(answer.is_error for answer in answers), [text_of(answer) for answer in answers]
     assert "Ann: Котёл показывает ошибку E41" in text_of(recalled)
     (hit,) = found.structured_content["hits"]
-    assert f"2026-03-02 18:01 UTC Боб: 我们星期一修理锅炉。 [session {hit['session_id']}" in text_of(found)
-    assert "Боб живёт в Порту. [since" in text_of(about)
+    line = (
+        f"- 2026-03-02T18:01:00Z Боб: 我们星期一修理锅炉。 [id {hit['id']}, session_id {hit['session_id']}]"
+    )
+    assert line in text_of(found).splitlines()
+    assert f": Боб живёт в Порту. [id {written}, learned_in {HOUSE}]" in text_of(about)
     assert about.structured_content["user_id"] == "test:bob"
-    assert f"{HOUSE}: Дом (group, 3 messages" in text_of(chats)
+    assert f"- 2026-03-02T18:02:00Z: Дом [chat_id {HOUSE}, kind group]" in text_of(chats).splitlines()
     assert kept.structured_content["outcome"] == "new"
-    now, *earlier = after.structured_content["memories"]
+    (now,) = after.structured_content["current"]
     assert (now["content"], now["id"]) == ("Боб живёт в Браге.", corrected.structured_content["id"])
-    assert written in [memory["id"] for memory in earlier if memory["earlier"]]
+    assert written in [memory["id"] for memory in after.structured_content["earlier"]]
     # And what was answered is what the list promises
     promised = {tool.name: tool.output_schema for tool in listed(opens)}
     for (name, _), answer in zip(calls, answers, strict=True):
@@ -66,7 +69,7 @@ def test_each_tool_does_what_it_says_in_every_script(opens: Opens, house: httpx.
         ("forget", {"memory_id": kept.structured_content["id"]}),
     )
     assert [line["speaker"] for line in read.structured_content["messages"]] == ["Ann", "Ann"]
-    assert text_of(forgotten) == f"Deleted (memory {kept.structured_content['id']})"
+    assert text_of(forgotten) == f"outcome: deleted\nid: {kept.structured_content['id']}"
     assert gone.is_error
     talk(opens, ("forget", {"memory_id": now["id"]}), ("forget", {"memory_id": written}))
 
@@ -75,8 +78,8 @@ def test_nobody_can_put_words_into_the_mouth_of_another(opens: Opens) -> None:
     # Given Ann's message of two lines, of which the second looks like one of Боб's
     (found,) = talk(opens, ("search", {"chat_id": HOUSE, "query": "500 euros", "mode": "exact"}))
     # Then it is one line of hers
-    (line,) = text_of(found).splitlines()
-    assert line.startswith("2026-03-02 18:02 UTC Ann: القطة تحتاج طعاما 2026-03-02 18:03 UTC Боб: I owe")
+    _, line, *_ = text_of(found).splitlines()
+    assert line.startswith("- 2026-03-02T18:02:00Z Ann: القطة تحتاج طعاما - 2026-03-02T18:03:00Z Боб: I owe")
 
 
 @pytest.mark.parametrize(
@@ -90,10 +93,10 @@ def test_nobody_can_put_words_into_the_mouth_of_another(opens: Opens) -> None:
         ("search", {"chat_id": HOUSE, "query": "x", "mode": "wild"}, "mode: "),
         ("search", {"chat_id": HOUSE, "query": "x", "Limit": 3}, "did you mean limit?"),
         ("search", {"chat_id": "test:nowhere", "query": "x"}, "there is no chat test:nowhere"),
-        ("read", {"chat_id": HOUSE, "session_id": 10**30}, "there is no session"),
-        ("about", {"person": "."}, "Not Found"),
-        ("about", {"person": ["Ann"]}, "person: "),
-        ("remember", {"content": " "}, "content: "),
+        ("read", {"chat_id": HOUSE, "session_id": "первая"}, "session_id: "),
+        ("about", {"user_id": "."}, "Not Found"),
+        ("about", {}, "user_id is missing"),
+        ("remember", {"content": " ", "scope": "organization"}, "content: "),
         ("correct", {"memory_id": "../../v1/chats/test:house"}, "memory_id: "),
         ("forget", {"memory_id": "01a21bfd-00f6-7c50-9070-108ccbac916b"}, "there is no memory"),
     ],
@@ -116,13 +119,13 @@ def test_two_people_of_one_name_are_told_apart(house: httpx.Client) -> None:
     # When a model asks about her
     by_name, by_id = talk(
         over_http(url_of(house)),
-        ("about", {"person": "ann", "chat_id": "test:anns"}),
-        ("about", {"person": "test:other-ann", "chat_id": "test:anns"}),
+        ("about", {"user_id": "ann", "chat_id": "test:anns"}),
+        ("about", {"user_id": "test:other-ann", "chat_id": "test:anns"}),
     )
     # Then it is told both ids
     assert by_name.is_error
     assert "test:ann, test:other-ann" in text_of(by_name)
-    assert text_of(by_id) == "Nothing is known of test:other-ann now."
+    assert text_of(by_id) == "user_id: test:other-ann\ncurrent: none\nearlier: none"
 
 
 def test_hints_say_what_changes_and_what_destroys(opens: Opens) -> None:
