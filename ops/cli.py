@@ -38,6 +38,7 @@ COMMANDS = {
     "queries": "ops.commands.data.queries",
     "users": "ops.commands.data.users",
     "tenant": "ops.commands.data.tenant",
+    "keys": "ops.commands.operate.keys",
     "documents": "ops.commands.data.documents",
     "memories": "ops.commands.data.memories",
     "entities": "ops.commands.data.entities",

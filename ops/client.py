@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from schemas.errors import ApiFailed, ApiUnavailable, InvalidInput, NotFound, SettingsError
+from schemas.errors import ApiFailed, ApiUnavailable, Conflict, InvalidInput, NotFound, SettingsError
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -44,6 +44,10 @@ class Api:
         body = query.model_dump_json(exclude_unset=True).encode()
         request = urllib.request.Request(self._at(path), body, {"Content-Type": "application/json"})  # noqa: S310
         return self._understood(answer, self._call(request))
+
+    def delete(self, path: str, answer: type[T]) -> T:
+        """Delete what is at a path; returns the answer as this model. Raises as `post` does."""
+        return self._understood(answer, self._call(urllib.request.Request(self._at(path), method="DELETE")))  # noqa: S310
 
     def _at(self, path: str) -> str:
         return self.url.rstrip("/") + path
@@ -86,6 +90,8 @@ class Api:
                 return NotFound(detail)
             case 400 | 408 | 413 | 422:
                 return InvalidInput(detail, field=str(problem.get("field") or ""))
+            case 409:
+                return Conflict(detail)
             case 429 | 502 | 503 | 504:
                 return ApiUnavailable(f"The Backscroll at {self.url} cannot answer now: {detail}")
         request_id = problem.get("request_id", "")

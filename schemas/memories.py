@@ -7,7 +7,17 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from schemas.base import Closed, Frozen, at_most
-from schemas.messages import MAX_ID_CHARS, NOT_BLANK, Content, Id, Metadata, QueryText, SaidAt, Time
+from schemas.messages import (
+    MAX_ID_CHARS,
+    NOT_BLANK,
+    Content,
+    Id,
+    IdOrEmpty,
+    Metadata,
+    QueryText,
+    SaidAt,
+    Time,
+)
 
 MemoryScope = Literal["session", "user", "agent", "organization"]
 MemoryType = Literal[
@@ -92,7 +102,7 @@ class MemoryFilter(Closed):
     chat_id: Id | None = None
     """Only memories that may be shown in this chat."""
     type: MemoryType | None = None
-    source: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
+    source: IdOrEmpty | None = None
     as_of: Time | None = None
     """What was believed at this time. Null: what is believed now."""
     superseded: bool = False

@@ -67,9 +67,10 @@ class Settings(BaseSettings):
     `backscroll up`."""
 
     tenant: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")] = "default"
-    """Tenant of the HTTP API, and of commands without `--tenant`."""
+    """Tenant of `BACKSCROLL_API_KEY`, of queued payloads that name none, and of commands without `--tenant`."""
     api_key: SecretStr | None = None
-    """Key that callers send as `Authorization: Bearer …`. `backscroll up` generates one."""
+    """Key with all scopes for `BACKSCROLL_TENANT`, sent as `Authorization: Bearer …`; `backscroll keys create` makes
+    others for bots. `backscroll up` generates one."""
     host: str = "127.0.0.1"
     """Address of the HTTP API."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8420

@@ -10,6 +10,7 @@ from ops.console import rendering
 from ops.console.command import Call
 from schemas.context import Context
 from schemas.documents import DocumentIn, DocumentKept
+from schemas.keys import KeyIn, KeyList, ListedKey, NewKey, Rotation
 from schemas.listing import ChatList, ChatSummary, SessionPage, SessionSpan
 from schemas.memories import MemoryQuery, MemoryResult
 from schemas.payloads import ChatAddress, ContextQuery, parse_payload
@@ -73,6 +74,22 @@ class RemoteBackend:
     def keep(self, document: DocumentIn) -> DocumentKept:
         """Cut a document into chunks that the embedding model reads whole, and keep it."""
         return self.api.post("/v1/documents", document, DocumentKept)
+
+    def create_key(self, given: KeyIn) -> NewKey:
+        """Make an API key of the tenant."""
+        return self.api.post("/v1/keys", given, NewKey)
+
+    def keys(self) -> list[ListedKey]:
+        """List the API keys of the tenant."""
+        return self.api.get("/v1/keys", KeyList).keys
+
+    def rotate_key(self, key_id: int, given: Rotation) -> NewKey:
+        """Give a key a new secret."""
+        return self.api.post(f"/v1/keys/{key_id}/rotate", given, NewKey)
+
+    def revoke_key(self, key_id: int) -> ListedKey:
+        """Revoke a key."""
+        return self.api.delete(f"/v1/keys/{key_id}", ListedKey)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +161,26 @@ class LocalBackend:
         if kept.written:
             connection.wake(self.settings, "embed")
         return DocumentKept(outcome=kept.outcome, chunks=kept.chunks, written=kept.written)
+
+    def create_key(self, given: KeyIn) -> NewKey:
+        from pipeline.people import api_keys
+
+        return api_keys.create(self.database, self.settings.tenant, given)
+
+    def keys(self) -> list[ListedKey]:
+        from pipeline.people import api_keys
+
+        return api_keys.listing(self.database, self.settings.tenant)
+
+    def rotate_key(self, key_id: int, given: Rotation) -> NewKey:
+        from pipeline.people import api_keys
+
+        return api_keys.rotate(self.database, self.settings.tenant, key_id, given)
+
+    def revoke_key(self, key_id: int) -> ListedKey:
+        from pipeline.people import api_keys
+
+        return api_keys.revoke(self.database, self.settings.tenant, key_id)
 
     def _embedders(self) -> "SpaceEmbedders":
         from pipeline.clients.by_space import SpaceEmbedders

@@ -1,10 +1,35 @@
 """API keys over HTTP: what each may do, for whom, how often, and until when."""
 
+import asyncio
+import hashlib
+import json
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
 import httpx
+import pytest
+from sqlalchemy import Connection, text
 
+from pipeline.people import api_keys
+from pipeline.store.database import Database
+from schemas.keys import KeyIn
+from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
+from tests.api.test_outages import Doorway, doorway
+from tests.api.test_process import api, log
 from tests.conftest import TENANT
+from workers.api.backlog import COUNT_SECONDS
+from workers.api.keyring import FRESH_SECONDS, Keyring
 
+__all__ = ["api", "doorway", "log"]
+Serve = Callable[[Settings], httpx.Client]
+Running = tuple["subprocess.Popen[bytes]", httpx.Client]
 ALL = ["ingest", "context", "read", "write", "erase", "operate"]
 
 
@@ -49,3 +74,280 @@ def test_a_key_does_what_its_scopes_say_and_names_the_one_that_is_missing(client
         problem = problem_of(bot.post("/v1/context", json={"chat_id": CHAT, "query": "hello?"}), 403)
     assert problem["type"] == "urn:backscroll:problem:forbidden"
     assert "scope `context`" in problem["detail"]
+
+
+def until_refused(bot: httpx.Client) -> None:
+    """A key that has ended is refused by this process within 5 s."""
+    deadline = time.monotonic() + 5
+    while bot.get("/v1/keys/current").status_code == 200:
+        assert time.monotonic() < deadline, "still let in"
+        time.sleep(0.05)
+    problem = problem_of(bot.get("/v1/keys/current"), 401)
+    assert problem["type"] == "urn:backscroll:problem:unauthorized"
+
+
+def test_a_revoked_key_is_refused_by_every_process(settings: Settings, serve: Serve) -> None:
+    # Given two processes that have just served a key
+    one, two = serve(settings), serve(settings)
+    new = made(one)
+    with using(one, new["key"]) as here, using(two, new["key"]) as there:
+        assert here.get("/v1/keys/current").status_code == there.get("/v1/keys/current").status_code == 200
+        # When it is revoked at one of them, twice
+        for _ in range(2):
+            assert one.delete(f"/v1/keys/{new['id']}").json()["revoked_at"]
+        # Then both refuse it soon, however busy it is
+        until_refused(here)
+        until_refused(there)
+    assert problem_of(one.post(f"/v1/keys/{new['id']}/rotate", json={}), 409)["detail"].startswith(
+        "key 1 was"
+    )
+
+
+def test_a_key_ends_when_it_said(client: httpx.Client) -> None:
+    end = datetime.now(UTC) + timedelta(seconds=2)
+    with using(client, made(client, expires_at=end.isoformat())["key"]) as bot:
+        assert bot.get("/v1/keys/current").status_code == 200
+        until_refused(bot)
+    past = {"label": "late", "scopes": ["read"], "expires_at": "2001-01-01T00:00:00Z"}
+    assert problem_of(client.post("/v1/keys", json=past), 422)["field"] == "expires_at"
+
+
+def test_a_rotated_key_has_two_secrets_for_a_while_and_never_three(client: httpx.Client) -> None:
+    first = made(client)
+    second, third = (client.post(f"/v1/keys/{first['id']}/rotate", json={}).json() for _ in range(2))
+    assert first["id"] == second["id"] == third["id"]
+    assert len({first["key"], second["key"], third["key"]}) == 3
+    tomorrow = datetime.fromisoformat(third["former_until"]) - datetime.now(UTC)
+    assert timedelta(hours=23) < tomorrow < timedelta(hours=25)
+    with (
+        using(client, first["key"]) as lost,
+        using(client, second["key"]) as old,
+        using(client, third["key"]) as new,
+    ):
+        assert new.get("/v1/keys/current").json()["expires_at"] is None
+        assert old.get("/v1/keys/current").json()["expires_at"] == third["former_until"]
+        problem_of(lost.get("/v1/keys/current"), 401)
+        # one that was published ends at once, with all before it
+        fourth = client.post(f"/v1/keys/{first['id']}/rotate", json={"keep_hours": 0}).json()
+        assert fourth["former_until"] is None
+        until_refused(new)
+        until_refused(old)
+    with using(client, fourth["key"]) as last:
+        assert last.get("/v1/keys/current").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "field"),
+    [
+        ({}, {"scopes": ["operate", "read"]}, "scopes"),
+        ({"requests_per_second": 5}, {"requests_per_second": 6}, "requests_per_second"),
+        ({"requests_per_second": 5}, {}, "requests_per_second"),
+        ({"messages_per_day": 5}, {}, "messages_per_day"),
+        ({"expires_at": "2100-01-01T00:00:00Z"}, {}, "expires_at"),
+    ],
+)
+def test_a_key_gives_nothing_that_it_has_not_itself(
+    client: httpx.Client, own: dict[str, object], given: dict[str, object], field: str
+) -> None:
+    wanted = {"label": "more", "scopes": ["operate"]} | given
+    more = made(client, **wanted)
+    with using(client, made(client, scopes=["operate"], **own)["key"]) as bot:
+        problem = problem_of(bot.post("/v1/keys", json=wanted), 422)
+        assert problem["field"] == field
+        assert "itself" in problem["detail"]
+        # nor does it see a new secret of such a key
+        assert problem_of(bot.post(f"/v1/keys/{more['id']}/rotate", json={}), 422)["field"] == field
+        equal = bot.post("/v1/keys", json={"label": "equal", "scopes": ["operate"]} | own)
+        assert equal.status_code == 201
+    # a key that is made for chats can make none
+    with using(client, made(client, scopes=["operate"], chats=[CHAT])["key"]) as bot:
+        problem_of(bot.post("/v1/keys", json={"label": "x", "scopes": ["operate"], "chats": [CHAT]}), 403)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"label": " "}, "label"),
+        ({"scopes": []}, "scopes"),
+        ({"scopes": ["admin"]}, "scopes.0"),
+        ({"chats": []}, "chats"),
+        ({"requests_per_second": 0}, "requests_per_second"),
+        ({"messages_per_day": 0}, "messages_per_day"),
+        ({"tenant": "other"}, "tenant"),
+    ],
+)
+def test_a_wrong_wish_for_a_key_is_named(
+    standing_client: httpx.Client, change: dict[str, object], field: str
+) -> None:
+    problem = problem_of(
+        standing_client.post("/v1/keys", json={"label": "a bot", "scopes": ["read"]} | change), 422
+    )
+    assert problem["field"] == field
+
+
+def test_one_api_serves_tenants_apart(client: httpx.Client, database: Database, settings: Settings) -> None:
+    # Given a tenant that begins with its first key
+    wanted = KeyIn(label="other", scopes=["ingest", "context", "operate"])
+    other = api_keys.create(database, "autre-équipe".encode().hex(), wanted)
+    with using(client, other.key) as bot:
+        # When both speak in chats of one id
+        client.post("/v1/messages", json=body(said(1, "the boiler of the harbour")))
+        assert bot.post("/v1/messages", json=body(said(1, "котёл в подвале"))).json()["accepted"] == 1
+        asked = {"chat_id": CHAT, "query": "What of the boiler?"}
+        theirs = bot.post("/v1/context", json=asked).text
+        # Then neither sees the other's words or keys
+        assert "котёл" in theirs
+        assert "harbour" not in theirs
+        assert "котёл" not in client.post("/v1/context", json=asked).text
+        assert [key["label"] for key in bot.get("/v1/keys").json()["keys"]] == ["other"]
+        assert client.get("/v1/keys").json()["keys"] == []
+        assert bot.post("/v1/messages", json=body(said(2)) | {"tenant": TENANT}).status_code == 422
+
+
+def test_a_tenant_whose_messages_wait_holds_up_no_other(
+    settings: Settings, serve: Serve, database: Database
+) -> None:
+    client = serve(settings.model_copy(update={"backlog_max_messages": 3}))
+    client.post("/v1/messages", json=body(*(said(n) for n in range(10))))
+    other = api_keys.create(database, "other", KeyIn(label="other", scopes=["ingest"]))
+    time.sleep(COUNT_SECONDS)
+    with using(client, other.key) as bot:
+        assert client.post("/v1/messages", json=body(said(11))).status_code == 503
+        assert bot.post("/v1/messages", json=body(said(11))).status_code == 202
+
+
+def test_a_key_over_its_rate_waits_and_no_other_does(client: httpx.Client) -> None:
+    limited, free = made(client, requests_per_second=0.1), made(client)
+    with using(client, limited["key"]) as flood, using(client, free["key"]) as other:
+        answers = [flood.post("/v1/messages", json=body(said(n))) for n in range(5)]
+        assert [answer.status_code for answer in answers] == [202, 429, 429, 429, 429]
+        problem = problem_of(answers[-1], 429)
+        assert problem["type"] == "urn:backscroll:problem:too-many-requests"
+        assert "0.1 requests a second" in problem["detail"]
+        assert 1 <= int(answers[-1].headers["retry-after"]) <= 10
+        assert other.post("/v1/messages", json=body(said(7))).status_code == 202
+    # it is refused before its body has come
+    with socket.create_connection(
+        (client.base_url.host, client.base_url.port or 80), timeout=10
+    ) as connection:
+        head = f"POST /v1/messages HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer {limited['key']}\r\n"
+        connection.sendall(f"{head}Content-Length: 1000000\r\n\r\n".encode())
+        assert b" 429 " in connection.recv(65536)
+
+
+def test_a_key_hands_over_so_many_messages_a_day_at_all_processes(settings: Settings, serve: Serve) -> None:
+    one, two = serve(settings), serve(settings)
+    new = made(one, messages_per_day=3)
+    with using(one, new["key"]) as here, using(two, new["key"]) as there:
+        assert here.post("/v1/messages", json=body(said(1), said(2))).status_code == 202
+        # together too many, and none of them is stored
+        refused = there.post("/v1/messages", json=body(said(3), said(4)))
+        assert "3 messages a day" in problem_of(refused, 429)["detail"]
+        assert 0 < int(refused.headers["retry-after"]) <= 24 * 3600
+        assert there.post("/v1/messages", json=body(said(3))).json()["accepted"] == 1
+        assert here.post("/v1/messages", json=body(said(5))).status_code == 429
+
+
+def test_with_postgres_away_a_known_key_goes_on_and_another_is_asked_to_come_again(
+    serve: Serve, doorway: Doorway
+) -> None:
+    client = serve(doorway.settings)
+    known, new = made(client), made(client)
+    with using(client, known["key"]) as old, using(client, new["key"]) as unread:
+        assert old.get("/v1/keys/current").status_code == 200
+        doorway.shut()
+        deadline = time.monotonic() + 2 * FRESH_SECONDS
+        while time.monotonic() < deadline:
+            assert old.get("/v1/keys/current").status_code == 200
+            time.sleep(0.1)
+        assert int(unread.get("/v1/keys/current").headers["retry-after"]) > 0
+        assert problem_of(unread.get("/v1/keys/current"), 503)["type"] == "urn:backscroll:problem:unavailable"
+        doorway.open()
+        assert old.get("/v1/keys/current").status_code == unread.get("/v1/keys/current").status_code == 200
+
+
+def test_when_a_key_was_used_is_written_within_seconds(client: httpx.Client) -> None:
+    used, unused = made(client), made(client)
+
+    def last_used() -> list[str | None]:
+        return [key["last_used_at"] for key in client.get("/v1/keys").json()["keys"]]
+
+    assert last_used() == [None, None]
+    with using(client, used["key"]) as bot:
+        bot.get("/v1/keys/current")
+    while last_used()[1] is None:
+        time.sleep(0.1)
+    assert last_used()[0] is None
+    assert unused["last_used_at"] is None
+
+
+def test_of_a_secret_only_its_digest_is_kept(
+    client: httpx.Client, settings: Settings, database: Database
+) -> None:
+    secret = str(made(client)["key"])
+    assert re.fullmatch(r"bks_[\w-]{43}", secret)
+    with database.tenant(TENANT) as connection:
+        stored = connection.execute(text("SELECT CAST(k AS text), digest FROM api_keys k")).one()
+    assert secret not in stored[0]
+    assert stored[1] == hashlib.sha256(secret.encode()).digest()
+    # the list shows it to nobody
+    assert secret not in client.get("/v1/keys").text
+    # and whoever sees no tenant finds a key by nothing but its digest
+    with database.tenant("") as connection:
+        assert connection.execute(text("SELECT * FROM api_keys")).all() == []
+        found = connection.execute(text("SELECT * FROM api_keys_of(ARRAY[sha256('bks_guessed')])")).all()
+    assert found == []
+
+
+def test_no_secret_stands_in_a_log_or_an_answer(api: Running, log: Path) -> None:
+    process, client = api
+    new = client.post(
+        "/v1/keys", json={"label": "a bot", "scopes": ["operate"], "requests_per_second": 0.2}
+    ).json()
+    rotated = client.post(f"/v1/keys/{new['id']}/rotate", json={}).json()
+    told = ""
+    for secret in (new["key"], rotated["key"], "bks_" + "w" * 43, "someone-elses-password"):
+        with using(client, secret) as bot:
+            for _ in range(3):
+                told += bot.post("/v1/messages", content=b"{").text + bot.get(f"/v1/keys?key={secret}").text
+            told += bot.post("/v1/keys", content=json.dumps({"label": secret, "scopes": [secret]})).text
+            told += bot.delete(f"/v1/keys/{secret}").text
+    process.terminate()
+    process.wait()
+    for secret in (new["key"], rotated["key"], "bks_" + "w" * 43, "someone-elses-password", "test-key"):
+        assert secret not in log.read_text()
+        assert secret not in told
+
+
+def test_a_wrong_key_that_comes_again_and_again_is_not_looked_up_each_time(
+    settings: Settings, database: Database
+) -> None:
+    looked_up = 0
+
+    class Watched(Database):
+        @contextmanager
+        def tenant(self, tenant_id: str, *, keeps_plans: bool = False) -> Iterator[Connection]:
+            nonlocal looked_up
+            looked_up += 1
+            with super().tenant(tenant_id, keeps_plans=keeps_plans) as connection:
+                yield connection
+
+    watched = Watched.from_settings(settings)
+
+    async def flood() -> None:
+        keyring = Keyring(watched, "the key of the settings", TENANT)
+        keyring.start()
+        try:
+            # a thousand at once, of one key, and then one after the other
+            assert set(await asyncio.gather(*(keyring.find("bks_wrong") for _ in range(1000)))) == {None}
+            for _ in range(1000):
+                assert await keyring.find("bks_wrong") is None
+            # what is not formed like a key is not looked up at all, and different ones are looked up together
+            assert await keyring.find("wrong") is None
+            await asyncio.gather(*(keyring.find(f"bks_{n}") for n in range(1000)))
+        finally:
+            await keyring.close()
+
+    asyncio.run(flood())
+    watched.close()
+    assert 2 <= looked_up < 20

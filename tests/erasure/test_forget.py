@@ -16,9 +16,11 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.operations.retention import prune, retention_of
+from pipeline.people import api_keys
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput
 from schemas.forgetting import Receipt, Subject
+from schemas.keys import KeyIn
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import parse_payload
@@ -321,6 +323,27 @@ def test_a_forgotten_tenant_keeps_its_receipts_alone(
     assert rows(remembered, "SELECT DISTINCT name FROM daily_counters") == [("forgotten",)]
     with remembered.tenant("other") as connection:
         assert connection.scalar(text("SELECT count(*) FROM messages")) == 8
+
+
+def test_keys_name_no_forgotten_chat_and_those_of_a_whole_tenant_go_on_without_their_labels(
+    remembered: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    def kept() -> list[tuple[str, list[str] | None]]:
+        return [(key.label, key.chats) for key in reversed(api_keys.listing(remembered, TENANT))]
+
+    chats = [DIRECT.chat_id, GROUP.chat_id]
+    for label, given in (("Зора's own", chats[:1]), ("zora's", chats), ("everybody's", None)):
+        api_keys.create(remembered, TENANT, KeyIn(label=label, scopes=["ingest"], chats=given))
+    # a chat that is only removed may be imported again
+    receipt = forget.remove(remembered, TENANT, DIRECT.chat_id)
+    finish(remembered, rules, policy)
+    assert kept() == [("Зора's own", chats[:1]), ("zora's", chats), ("everybody's", None)]
+    accept.accept(remembered, TENANT, DIRECT, [message(2, "again", id="again")])
+    forgotten(remembered, Subject(kind="chat", chat_id=DIRECT.chat_id), rules, policy)
+    assert kept() == [("Зора's own", []), ("zora's", [GROUP.chat_id]), ("everybody's", None)]
+    forgotten(remembered, Subject(kind="tenant"), rules, policy)
+    assert kept() == [("", None)]
+    assert forget.get(remembered, TENANT, receipt.id).finished_at
 
 
 def test_a_single_message_can_be_forgotten_with_a_receipt(

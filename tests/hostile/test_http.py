@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -67,6 +68,18 @@ IN_QUERY: dict[str, Callable[[Caller], str]] = {
     "periods": lambda a: a.word("12"),
     "limit": lambda a: a.word("100"),
 }
+
+
+def _tool(name: str, **given: Callable[[Caller], Any]) -> Callable[[Caller], dict[str, Any]]:
+    """A call of a tool for language models."""
+    return lambda a: {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": name, "arguments": {field: value(a) for field, value in given.items()}},
+    }
+
+
 BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
     ("post", "/v1/messages"): [
         lambda a: {"chat": a.chat_id, "messages": [_message(a)]},
@@ -162,6 +175,31 @@ BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
     ("post", "/v1/contexts/{context_id}/answer"): [
         lambda a: {"answer": a.text, "used": a.names("messages", "external_id"), "remember": True}
     ],
+    ("post", "/mcp"): [
+        _tool("recall", chat_id=lambda _: SHARED_CHAT, query=lambda a: a.text),
+        _tool("recall", chat_id=lambda a: a.chat_id, query=lambda a: a.text),
+        _tool("search", chat_id=lambda a: a.chat_id, query=lambda _: "lighthouse"),
+        _tool(
+            "read",
+            chat_id=lambda _: SHARED_CHAT,
+            session_id=lambda a: a.id("conversation_sessions"),
+            shown=lambda a: a.ids("messages"),
+        ),
+        _tool("about", user_id=lambda a: a.name("users", "user_id"), chat_id=lambda _: SHARED_CHAT),
+        _tool("about", user_id=lambda a: a.name("users", "user_id")),
+        _tool("chats", after=lambda a: a.text),
+        _tool(
+            "remember",
+            scope=lambda _: "user",
+            user_id=lambda a: a.name("users", "user_id"),
+            content=lambda a: a.text,
+            learned_in=lambda a: a.chat_id,
+        ),
+        _tool("correct", memory_id=lambda a: a.number("memories"), content=lambda a: a.text),
+        _tool("forget", memory_id=lambda a: a.number("memories")),
+        _tool("tools/list"),
+        lambda _: {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+    ],
     ("post", "/v1/keys"): [lambda a: {"label": a.text, "scopes": ["read"], "chats": [a.chat_id]}],
     ("post", "/v1/keys/{key_id}/rotate"): [lambda _: {}],
 }
@@ -193,6 +231,31 @@ def attacks(
     client: httpx.Client, a: Caller, method: str, path: str, names: list[tuple[str, str]]
 ) -> Iterator[httpx.Response]:
     """The answers to a route under one theme."""
+    for called in calls(a, method, path, names):
+        yield called.by(client)
+
+
+@dataclass
+class Call:
+    """What is sent to a route."""
+
+    method: str
+    url: str
+    query: dict[str, str]
+    body: dict[str, Any] | None
+
+    def by(self, client: httpx.Client) -> httpx.Response:
+        """The answer to this client."""
+        if self.body is None:
+            # as text: httpx would write bytes as Python does
+            sent = {name: value.encode(errors="replace").decode() for name, value in self.query.items()}
+            return client.request(self.method, self.url, params=sent)
+        content, headers = json.dumps(self.body).encode(), {"Content-Type": "application/json"}
+        return client.request(self.method, self.url, content=content, headers=headers)
+
+
+def calls(a: Caller, method: str, path: str, names: list[tuple[str, str]]) -> Iterator[Call]:
+    """All that is sent to a route under one theme."""
     url = path
     asked = [{name: IN_QUERY[name](a)[:2000]} for place, name in names if place == "query"]
     for name in (name for place, name in names if place == "path"):
@@ -202,18 +265,10 @@ def attacks(
     bodies = BODIES.get((method, path))
     if bodies is None:
         assert method in ("get", "delete"), f"say what a hostile body of {method} {path} is"
-        for query in [{}, *asked]:
-            sent = {name: value.encode(errors="replace") for name, value in query.items()}
-            yield client.request(method, url, params=sent)
-        return
-    for body in bodies:
-        yield client.request(
-            method, url, content=_json(body(a)), headers={"Content-Type": "application/json"}
-        )
-
-
-def _json(body: dict[str, Any]) -> bytes:
-    return json.dumps(body).encode()
+    for query in [{}, *asked] if bodies is None else []:
+        yield Call(method, url, query, None)
+    for body in bodies or []:
+        yield Call(method, url, {}, body(a))
 
 
 def test_without_a_key_only_the_health_of_the_api_is_told(stage: Stage, client: httpx.Client) -> None:

@@ -22,12 +22,14 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.memories.statements import remember
+from pipeline.people import api_keys
 from pipeline.recall import build_context, search
 from pipeline.store import messages
 from pipeline.store.database import Database
 from pipeline.store.transactions import persistently
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.forgetting import Subject
+from schemas.keys import KeyIn
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
@@ -125,6 +127,22 @@ def test_a_renamed_chat_keeps_everything_under_its_new_id(
     work(remembered, rules, policy)
     # only to look whether what came is indexed in the language of where it is
     assert rows(remembered, "SELECT kind FROM jobs WHERE due_at IS NOT NULL") == [("language",)]
+
+
+def test_a_key_for_a_renamed_chat_is_for_its_new_id_too(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    accept(database, ChatIn(chat_id="test:гурт"), message(1))
+    for chats in (["test:гурт"], ["test:гурт", "test:another"], ["test:another"], None):
+        api_keys.create(database, TENANT, KeyIn(label="бот", scopes=["ingest"], chats=chats))
+    for _ in range(2):
+        move(database, rules, policy, "test:гурт", "test:супергурт")
+    assert [key.chats for key in reversed(api_keys.listing(database, TENANT))] == [
+        ["test:гурт", "test:супергурт"],
+        ["test:гурт", "test:another", "test:супергурт"],
+        ["test:another"],
+        None,
+    ]
 
 
 def test_messages_of_one_second_keep_their_order_in_a_renamed_chat(

@@ -1,17 +1,16 @@
 """Who may make a request: its key, the scope of its route, the chats of the key and its rate; before a body is read."""
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fastapi import Request
-from fastapi.security import HTTPBearer
 
 from schemas.keys import CurrentKey
 from workers.api.errors import HttpError
 from workers.api.scopes import Access
 
-BEARER = HTTPBearer(auto_error=False)
 COUNTED = "backscroll.counted"
 """In the scope of what is called for a request that was counted; no header, as nobody else may set it."""
 _REALM = {"WWW-Authenticate": 'Bearer realm="backscroll"'}
@@ -50,7 +49,7 @@ class RequestRates:
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
-        # tokens, and since when there are so many
+        # tokens, and since when there are so many; only of keys that there are
         self._buckets: dict[int, tuple[float, float]] = {}
 
     def take(self, key: CurrentKey) -> None:
@@ -62,7 +61,7 @@ class RequestRates:
         tokens, at = self._buckets.get(key.id, (size, now))
         tokens = min(size, tokens + (now - at) * rate)
         if tokens < 1:
-            seconds = max(1, round((1 - tokens) / rate))
+            seconds = math.ceil((1 - tokens) / rate)
             raise HttpError(
                 429,
                 "too-many-requests",
@@ -79,12 +78,11 @@ async def admit(request: Request, access: Access) -> Caller:
     With `access.chat` `body`, `Caller.require_chats` is still to be called.
     """
     api = request.app.state.api
-    credentials = await BEARER(request)
-    if credentials is None:
-        raise HttpError(
-            401, "unauthorized", "There is no API key: send it as `Authorization: Bearer …`.", None, _REALM
-        )
-    key = await api.keyring.find(credentials.credentials)
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not secret:
+        detail = "There is no API key: send it as `Authorization: Bearer …`."
+        raise HttpError(401, "unauthorized", detail, headers=_REALM)
+    key = await api.keyring.find(secret.strip())
     if key is None:
         detail = "The API key is unknown here, has expired or was revoked."
         raise HttpError(401, "unauthorized", detail, headers=_REALM)

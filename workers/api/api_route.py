@@ -41,7 +41,7 @@ class ApiRoute(APIRoute):
         openapi_extra: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        (self.access,) = {access_of(method, path) for method in options["methods"]}
+        (self.access,) = {access_of(method, path) for method in options.get("methods") or ["GET"]}
         statuses = set() if self.access.is_open else {401, 403, 429, 503}
         reader = None
         for annotation in (

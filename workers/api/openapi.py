@@ -16,7 +16,6 @@ from starlette.staticfiles import StaticFiles
 from schemas.documents import MAX_DOCUMENT_BYTES
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
 from schemas.profiles import PURPOSES
-from workers.api.admission import BEARER
 from workers.api.bodies import MAX_BODY_BYTES
 from workers.api.errors import Problem
 from workers.api.scopes import Access
@@ -43,7 +42,8 @@ _EXAMPLES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("exam
 # relative to the page, so that they are found behind a proxy's prefix
 _ASSETS = "docs/assets"
 
-SECURED: dict[str, Any] = {"security": [{BEARER.scheme_name: []}]}
+_BEARER = "HTTPBearer"
+SECURED: dict[str, Any] = {"security": [{_BEARER: []}]}
 """The description of an endpoint that needs a key."""
 
 _bodies: set[type[BaseModel]] = set()
@@ -82,7 +82,7 @@ def install(app: FastAPI) -> None:
             )
             schema["components"]["schemas"] |= ours["$defs"]
             bearer = {"type": "http", "scheme": "bearer", "description": "An API key, `bks_…`."}
-            schema["components"]["securitySchemes"] = {BEARER.scheme_name: bearer}
+            schema["components"]["securitySchemes"] = {_BEARER: bearer}
             query = schema["components"]["schemas"]["ContextQuery"]["properties"]
             query["profile"] |= {"enum": list(PURPOSES), "description": _PROFILES}
             app.openapi_schema = schema

@@ -6,14 +6,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from workers.api.api_route import DirectRoute
 from workers.api.bodies import read
+from workers.api.errors import responses
 
-router = APIRouter(route_class=DirectRoute)
+router = APIRouter(tags=["tools"], route_class=DirectRoute)
 
 
-# it speaks JSON-RPC, which the description of the HTTP API says nothing about
-@router.post("/mcp", response_model=None, include_in_schema=False)
+@router.post(
+    "/mcp", response_model=None, summary="Offer tools to a language model", responses=responses(408, 413)
+)
 async def post_mcp(request: Request) -> ASGIApp:
-    """Answer one message of a client with the tools that its key may use."""
+    """Answer a message of the Model Context Protocol: streamable HTTP, without sessions.
+
+    The tools are those of the key's scopes; each calls the route of this API that does the same.
+    """
     unread = [{"type": "http.request", "body": await read(request), "more_body": False}]
     tools: StreamableHTTPSessionManager = request.app.state.mcp
 

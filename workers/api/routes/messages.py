@@ -113,9 +113,9 @@ def _accept(api: ApiState, caller: Caller, body: bytes) -> MessagesReceipt:
 
 def _payload(caller: Caller, body: bytes) -> IngestPayload:
     payload = parse(IngestPayload, body)
+    caller.require_chats([payload.chat.chat_id])
     if payload.tenant not in (None, caller.tenant):
         raise InvalidInput(f"tenant: the API key belongs to {caller.tenant}; leave it out", field="tenant")
-    caller.require_chats([payload.chat.chat_id])
     return payload
 
 

@@ -1,0 +1,83 @@
+"""API keys on the command line: made, shown once, listed, rotated and revoked."""
+
+import re
+
+import httpx
+import pytest
+
+from schemas.settings import Settings
+from tests.api.conftest import served
+from tests.commands.conftest import Run
+
+SECRET = re.compile(r"^bks_[\w-]{43}$", re.MULTILINE)
+
+
+def test_a_key_is_shown_once_listed_without_its_secret_and_revoked(run: Run) -> None:
+    assert "no key yet" in run("keys").out
+    made = run(
+        "keys", "create", "Бот 🏠", "--scope", "read", "--chat", "telegram:-1", "--messages-per-day", 5000
+    )
+    assert made.code == 0, made.err
+    (secret,) = SECRET.findall(made.out)
+    for told in ("Key 1 (Бот 🏠)", "tenant default", "read", "telegram:-1", "5,000 messages/day"):
+        assert told in made.out
+    listed = run("keys", "list")
+    assert "Бот 🏠" in listed.out
+    assert secret not in listed.out
+    rotated = run("keys", "rotate", 1, "--keep-hours", 1, "--json").json
+    assert rotated["key"] != secret
+    assert rotated["former_until"]
+    assert "add --yes" in run("keys", "revoke", 1, "--json").err
+    assert "is revoked" in run("keys", "revoke", 1, "--yes").out
+    assert run("keys", "list", "--json").json["keys"][0]["revoked_at"]
+    again = run("keys", "rotate", 1)
+    assert (again.code, "create another one" in again.err) == (2, True)
+
+
+def test_a_wrong_wish_says_what_is_allowed(run: Run) -> None:
+    for arguments, code, told in (
+        (
+            ("create", "x", "--scope", "admin"),
+            2,
+            "'ingest', 'context', 'read', 'write', 'erase' or 'operate'",
+        ),
+        (("create", "x", "--expires", "soon"), 2, "--expires soon is no date"),
+        (("create", "x", "--expires", "2001-01-01"), 2, "must be in the future"),
+        (("create", "x", "--requests-per-second", "0"), 2, "0.1"),
+        (("rotate", "7"), 3, "backscroll keys list"),
+        (("revoke", "7", "--yes"), 3, "backscroll keys list"),
+    ):
+        refused = run("keys", *arguments)
+        assert (refused.code, told in refused.err) == (code, True), refused.err
+
+
+def test_keys_are_made_over_http_where_only_the_api_is_reached(
+    run: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(settings) as client:
+        # Given a machine that knows the address of the API and a key, and no database
+        monkeypatch.setenv("BACKSCROLL_URL", str(client.base_url))
+        for name in ("DATABASE_URL", "MAINTENANCE_DATABASE_URL", "OWNER_DATABASE_URL", "REDIS_URL"):
+            monkeypatch.delenv(f"BACKSCROLL_{name}", raising=False)
+        # Then all of it works
+        operator = run("keys", "create", "operator", "--scope", "operate", "--json").json
+        assert [key["label"] for key in run("keys", "list", "--json").json["keys"]] == ["operator"]
+        assert run("keys", "rotate", operator["id"], "--json").json["id"] == operator["id"]
+        assert "is revoked" in run("keys", "revoke", operator["id"], "--yes").out
+        refused = run("keys", "rotate", operator["id"])
+        assert (refused.code, "was revoked" in refused.err) == (2, True)
+        # and a key without the scope is told which it lacks
+        bot = run("keys", "create", "bot", "--json").json
+        monkeypatch.setenv("BACKSCROLL_API_KEY", bot["key"])
+        assert "scope `operate`" in run("keys").err
+
+
+def test_a_tenant_begins_with_its_first_key(run: Run, settings: Settings) -> None:
+    new = run("keys", "create", "theirs", "--tenant", "other", "--json").json
+    assert new["tenant"] == "other"
+    assert run("keys", "--json").json["keys"] == []
+    with served(settings) as client:
+        current = httpx.get(
+            client.base_url.join("/v1/keys/current"), headers={"Authorization": f"Bearer {new['key']}"}
+        )
+    assert current.json()["tenant"] == "other"

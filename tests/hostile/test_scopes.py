@@ -1,0 +1,197 @@
+"""Every route with every scope, tenant and restriction to chats, over HTTP: nothing is reached that should not be."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import APIRouter
+
+from pipeline.people import api_keys
+from schemas.keys import SCOPES, KeyIn
+from tests.api.conftest import served
+from tests.hostile import victims
+from tests.hostile.caller import THEMES, Caller
+from tests.hostile.conftest import Stage
+from tests.hostile.test_http import Call, calls, routes
+from tests.hostile.victims import MALLORY, SECRET, SHARED_CHAT
+from workers.api.api_route import ApiRoute
+from workers.api.app import make_web_app
+from workers.api.scopes import ACCESS, OPEN, Access
+from workers.api.state import Tenant
+
+OWN_CHAT, OTHER_CHAT = "mallory:новый-чат", f"{MALLORY}:alone"
+REFUSED = {401, 403}
+
+
+@pytest.fixture(scope="module")
+def client(stage: Stage) -> Iterator[httpx.Client]:
+    with served(stage.settings) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def holding(
+    client: httpx.Client, stage: Stage, tenant: str = MALLORY, **given: object
+) -> Iterator[httpx.Client]:
+    """A client with a key of its own."""
+    wanted = KeyIn.model_validate({"label": "walker", "scopes": list(SCOPES)} | given)
+    key = api_keys.create(stage.database, tenant, wanted).key
+    with httpx.Client(
+        base_url=client.base_url, headers={"Authorization": f"Bearer {key}"}, timeout=60
+    ) as held:
+        yield held
+
+
+def walked(client: httpx.Client, stage: Stage) -> Iterator[tuple[str, Access, list[Call]]]:
+    """Every route with its access and what is sent to it, naming whatever the victim has."""
+    table = {name.replace(":path}", "}"): access for name, access in ACCESS.items()}
+    described = routes(client)
+    assert {f"{method.upper()} {path}" for method, path, _ in described} == set(table)
+    for method, path, names in described:
+        name = f"{method.upper()} {path}"
+        yield name, table[name], list(calls(Caller(stage, THEMES[0]), method, path, names))
+
+
+def naming(call: Call, chat: str, route: str) -> Call:
+    """The same about another chat, wherever it may name one."""
+    parts = zip(route.partition(" ")[2].split("/"), call.url.split("/"), strict=True)
+    url = "/".join(
+        httpx.URL(f"/{chat}").raw_path.decode()[1:] if name == "{chat_id}" else part for name, part in parts
+    )
+    body = call.body if call.body is None else dict(call.body)
+    for field in ("chat", "chat_id"):
+        if body is not None and field in body:
+            body[field] = chat
+    query = {"chat_id": chat} if body is None else {}
+    return replace(call, url=url, body=body, query=query)
+
+
+def test_a_key_with_one_scope_reaches_the_routes_of_that_scope_alone(
+    stage: Stage, client: httpx.Client
+) -> None:
+    before = victims.state(stage.superuser_url, MALLORY)
+    with contextlib.ExitStack() as stack:
+        holders = {scope: stack.enter_context(holding(client, stage, scopes=[scope])) for scope in SCOPES}
+        allowed = []
+        for (name, access, sent), scope in product(walked(client, stage), SCOPES):
+            if access.scope in (None, scope):
+                allowed.append((name, scope, sent))
+                continue
+            for call in sent:
+                answer = call.by(holders[scope])
+                assert answer.status_code == 403, f"{name} with {scope}: {answer.text}"
+                assert f"`{access.scope}`" in answer.json()["detail"]
+        # nothing that was refused has changed anything
+        after = victims.state(stage.superuser_url, MALLORY)
+        assert {table for table in after if after[table] != before[table]} <= {"api_keys"}
+        for name, scope, sent in allowed:
+            for call in sent:
+                answer = call.by(holders[scope])
+                assert answer.status_code not in REFUSED, f"{name} with {scope}: {answer.text}"
+                assert answer.status_code < 500, answer.text
+    stage.unharmed("keys with one scope")
+
+
+def test_a_key_of_another_tenant_reaches_nothing_of_this_one(stage: Stage, client: httpx.Client) -> None:
+    with holding(client, stage, tenant="somebody-else") as stranger:
+        for name, _, sent in walked(client, stage):
+            for call in sent:
+                answer = call.by(stranger)
+                assert SECRET not in answer.text, name
+                assert answer.status_code not in REFUSED, f"{name}: {answer.text}"
+                assert answer.status_code < 500, answer.text
+    stage.unharmed("a key of another tenant")
+
+
+def test_a_key_of_one_chat_reaches_what_names_that_chat_alone(stage: Stage, client: httpx.Client) -> None:
+    before = victims.state(stage.superuser_url, MALLORY)
+    allowed = []
+    with holding(client, stage, chats=[OWN_CHAT]) as bound:
+        for name, access, sent in walked(client, stage):
+            for call in sent:
+                if access.is_open or access.chat == "nowhere":
+                    continue
+                tried = [call, naming(call, OTHER_CHAT, name), naming(call, SHARED_CHAT, name)]
+                own = naming(call, OWN_CHAT, name)
+                if access.chat is None:
+                    tried.append(own)
+                elif own != call:
+                    allowed.append((name, own))
+                for each in tried:
+                    answer = each.by(bound)
+                    assert answer.status_code == 403, f"{name}: {answer.status_code} {answer.text}"
+                    assert "only for some chats" in answer.json()["detail"]
+        both = bound.get("/v1/sessions", params={"chat_id": [OWN_CHAT, OTHER_CHAT]})
+        assert both.status_code == bound.get("/v1/sessions").status_code == 403
+        after = victims.state(stage.superuser_url, MALLORY)
+        assert {table for table in after if after[table] != before[table]} <= {"api_keys"}
+        assert {name for name, _ in allowed} == {
+            name.replace(":path}", "}")
+            for name, access in ACCESS.items()
+            if access.chat in {"path", "query", "body"}
+        }
+        for name, call in allowed:
+            answer = call.by(bound)
+            assert answer.status_code not in REFUSED, f"{name}: {answer.text}"
+            assert answer.status_code < 500, answer.text
+            # nor is another chat suggested
+            assert OTHER_CHAT not in answer.text, name
+    stage.unharmed("a key of one chat")
+
+
+def test_a_key_of_one_chat_reads_no_session_of_another_by_its_number(
+    stage: Stage, client: httpx.Client
+) -> None:
+    for session in client.get("/v1/sessions", params={"chat_id": SHARED_CHAT}).json()["sessions"]:
+        with holding(client, stage, chats=[OWN_CHAT, "mallory:past"]) as bound:
+            for path, more in (("/v1/more", {}), ("/v1/search", {"query": "lighthouse"})):
+                asked = {"chat_id": "mallory:past", "session_id": session["id"]} | more
+                answer = bound.post(path, json=asked)
+                assert answer.status_code in {404, 200}
+                assert "lighthouse, number" not in answer.text
+
+
+def test_a_route_without_a_scope_cannot_be_built() -> None:
+    router = APIRouter(route_class=ApiRoute)
+
+    def get_secrets(tenant: Tenant) -> str:
+        return tenant
+
+    with pytest.raises(LookupError, match="GET /v1/secrets is not in ACCESS"):
+        router.get("/v1/secrets")(get_secrets)
+
+
+def flat(router: Any) -> Iterator[Any]:
+    """What a router serves that is no `ApiRoute`, at any depth."""
+    for route in router.routes:
+        if included := getattr(route, "original_router", None):
+            yield from flat(included)
+        elif not isinstance(route, ApiRoute):
+            yield route
+
+
+def test_nothing_is_served_beside_the_table_but_the_description(stage: Stage) -> None:
+    served_beside = {str(getattr(route, "path", route)) for route in flat(make_web_app(stage.settings))}
+    assert served_beside == {"/docs", "/docs/assets", "/openapi.json"}
+    assert {name for name, access in ACCESS.items() if access.is_open} == {"GET /healthz", "GET /readyz"}
+    assert all(access == OPEN or access.scope or access.chat == "nowhere" for access in ACCESS.values())
+
+
+def test_the_description_names_the_scope_of_every_route(client: httpx.Client) -> None:
+    for path, methods in client.get("/openapi.json").json()["paths"].items():
+        for method, told in methods.items():
+            access = next(
+                access
+                for name, access in ACCESS.items()
+                if name.replace(":path}", "}") == f"{method.upper()} {path}"
+            )
+            if access.is_open:
+                assert "security" not in told
+                continue
+            assert f"Scope: {f'`{access.scope}`' if access.scope else 'any'}." in told["description"]
+            assert told["security"] == [{"HTTPBearer": []}]
+            assert {"401", "403", "429", "503"} <= told["responses"].keys()
