@@ -1,5 +1,6 @@
 """Calls of the HTTP API for a tool, with the key of whoever calls it."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,20 +48,18 @@ class Caller:
         place: Any = {"json": rest} if method == "POST" else {"params": rest}
         try:
             response = await self.client.request(method, path, headers=dict(self.headers), **place)
-            answer = response.json()
         except httpx2.TransportError as error:
             reason = str(error) or type(error).__name__
             raise Refused(f"The Backscroll at {self.client.base_url} does not answer ({reason}).") from None
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict) or not response.is_success:
-            detail = answer.get("detail") if isinstance(answer, dict) else None
-            raise Refused(
-                str(
-                    detail
-                    or f"{self.client.base_url} answers {response.status_code}, not as Backscroll does."
-                )
+        except (ValueError, httpx2.InvalidURL) as error:
+            raise InvalidInput(f"the arguments cannot be sent: {error}") from None
+        answer = _object(response.content)
+        if not response.is_success or not answer:
+            told = (
+                answer.get("detail")
+                or f"{self.client.base_url} answers {response.status_code}, not as Backscroll."
             )
+            raise Refused(str(told))
         return answer
 
     async def _user_called(self, name: object, chat_id: str) -> object:
@@ -76,3 +75,12 @@ class Caller:
 def _unknown(sentence: str, name: str, known: Mapping[str, object]) -> str:
     hint = did_you_mean(name, known)
     return f"{sentence}, {hint}" if hint else sentence
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    """Parse a JSON object; anything else is an empty one."""
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
