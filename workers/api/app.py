@@ -106,27 +106,16 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
 
 
 def _tools_of(app: FastAPI) -> StreamableHTTPSessionManager:
-    """Make the tools for language models, which call the application itself, under the id of their own request."""
+    """Make the tools for language models, which call the application itself."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
-        await app({**scope, COUNTED: True}, receive, send)
+        headers = [*scope["headers"], (HEADER.lower().encode(), request_id().encode())]
+        await app({**scope, "headers": headers, COUNTED: True}, receive, send)
 
-    async def keep_id(request: httpx2.Request) -> None:
-        request.headers[HEADER] = request_id()
-
+    client = httpx2.AsyncClient(transport=httpx2.ASGITransport(call), base_url="http://backscroll")
     # Host is not checked, as deployments have names of their own: a page that rebinds one has no key to send
     return StreamableHTTPSessionManager(
-        make_server(
-            httpx2.AsyncClient(
-                transport=httpx2.ASGITransport(call),
-                base_url="http://backscroll",
-                timeout=None,
-                event_hooks={"request": [keep_id]},
-            )
-        ),
-        stateless=True,
-        json_response=True,
-        max_request_body_size=MAX_BODY_BYTES,
+        make_server(client), stateless=True, json_response=True, max_request_body_size=MAX_BODY_BYTES
     )
 
 

@@ -1,6 +1,5 @@
 """Calls of the HTTP API for a tool, with the key of whoever calls it."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,14 +27,10 @@ class Caller:
     async def call(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the route of a tool answers. Raises `Refused`, and `InvalidInput` for what there is not."""
         if name not in TOOLS:
-            raise InvalidInput(_unknown(f"there is no tool {name}", name, TOOLS))
-        tool = TOOLS[name]
-        for argument in given:
-            if argument not in tool.takes:
-                raise InvalidInput(_unknown(f"{argument} is not known", argument, tool.takes))
-        if name == "about" and given.get("chat_id") is not None:
-            given = {**given, "user_id": await self._user_called(given.get("user_id"), given["chat_id"])}
-        return await self.ask(tool.route, given)
+            raise InvalidInput(f"there is no tool {name}, {did_you_mean(name, TOOLS)}".rstrip(", "))
+        if name == "about" and given.get("user_id") and given.get("chat_id"):
+            given = {**given, "user_id": await self._user_called(given["user_id"], given["chat_id"])}
+        return await self.ask(TOOLS[name].route, given)
 
     async def ask(self, route: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer of a route to these parameters or fields, of which nulls are left out. Raises as `call`."""
@@ -53,13 +48,11 @@ class Caller:
             raise Refused(f"The Backscroll at {self.client.base_url} does not answer ({reason}).") from None
         except (ValueError, httpx2.InvalidURL) as error:
             raise InvalidInput(f"the arguments cannot be sent: {error}") from None
-        answer = _object(response.content)
-        if not response.is_success or not answer:
-            told = (
-                answer.get("detail")
-                or f"{self.client.base_url} answers {response.status_code}, not as Backscroll."
-            )
-            raise Refused(str(told))
+        is_json = "json" in response.headers.get("Content-Type", "")
+        answer: dict[str, Any] = response.json() if is_json else {}
+        if not response.is_success or not is_json:
+            other = f"{self.client.base_url} answers {response.status_code}, not as Backscroll does."
+            raise Refused(str(answer.get("detail") or other))
         return answer
 
     async def _user_called(self, name: object, chat_id: str) -> object:
@@ -70,17 +63,3 @@ class Caller:
         if len(called) > 1:
             raise Refused(f"Several are called {name}: say which one by id ({', '.join(called)}).")
         return called[0] if called else name
-
-
-def _unknown(sentence: str, name: str, known: Mapping[str, object]) -> str:
-    hint = did_you_mean(name, known)
-    return f"{sentence}, {hint}" if hint else sentence
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    """Parse a JSON object; anything else is an empty one."""
-    try:
-        found = json.loads(body)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

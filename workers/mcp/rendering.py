@@ -50,7 +50,7 @@ def as_text(answer: dict[str, Any], structured: dict[str, Any]) -> str:
         if isinstance(part, list):
             lines += [f"{name}:" if part else f"{name}: none", *map(_line, part)]
         else:
-            lines.append(f"{name}: {part}")
+            lines.append(" ".join(f"{name}: {part}".split()))
     return "\n".join(lines)
 
 

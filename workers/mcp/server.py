@@ -1,6 +1,7 @@
 """The MCP server of both transports: it lists the tools that a key may use, and calls their routes with that key."""
 
 import importlib.metadata
+from collections.abc import Mapping
 from typing import Any
 
 import httpx2
@@ -15,7 +16,7 @@ from schemas.errors import BackscrollError
 from workers.api.scopes import ACCESS
 from workers.mcp.calls import Caller
 from workers.mcp.rendering import as_text, picked, schema_of
-from workers.mcp.tools import TOOLS
+from workers.mcp.tools import ARGUMENTS, TOOLS
 
 INSTRUCTIONS = """\
 Backscroll remembers what was said in chats. Call `recall` before you answer anything that may depend on earlier talk
@@ -35,6 +36,8 @@ _Context = ServerRequestContext[Any, Any]
 def make_server(client: httpx2.AsyncClient) -> Server[Any]:
     """Make a server that asks the HTTP API behind `client`, with the caller's key where a request carries one."""
 
+    listed = [_listed(name) for name in TOOLS]
+
     def caller(context: _Context) -> Caller:
         key = context.request.headers.get("Authorization") if context.request is not None else None
         return Caller(client=client, headers={} if key is None else {"Authorization": key})
@@ -44,7 +47,7 @@ def make_server(client: httpx2.AsyncClient) -> Server[Any]:
             key = await caller(context).ask("GET /v1/keys/current", {})
         except BackscrollError as error:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from None
-        return types.ListToolsResult(tools=[_listed(name, key["chats"]) for name in _usable(key)])
+        return types.ListToolsResult(tools=[each for tool in listed if (each := _offered(tool, key))])
 
     async def call_tool(context: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:
@@ -78,19 +81,20 @@ async def serve_stdio(url: str, key: str) -> None:
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def _usable(key: dict[str, Any]) -> list[str]:
-    """Return the tools whose route a key may call; one for some chats only what is about one of these."""
-    access = {name: ACCESS[tool.route] for name, tool in TOOLS.items()}
-    return [
-        name for name, of in access.items() if of.scope in key["scopes"] and (key["chats"] is None or of.chat)
-    ]
+def _offered(tool: types.Tool, key: Mapping[str, Any]) -> types.Tool | None:
+    """Return a tool as this key sees it, or None; one for some chats sees what is about a chat, and their ids."""
+    access = ACCESS[TOOLS[tool.name].route]
+    if access.scope not in key["scopes"] or (key["chats"] is not None and access.chat is None):
+        return None
+    if key["chats"] is None or len(key["chats"]) > MAX_CHATS_NAMED:
+        return tool
+    properties = tool.input_schema["properties"] | {"chat_id": {"enum": key["chats"]}}
+    return tool.model_copy(update={"input_schema": tool.input_schema | {"properties": properties}})
 
 
-def _listed(name: str, chats: list[str] | None) -> types.Tool:
+def _listed(name: str) -> types.Tool:
     tool = TOOLS[name]
-    takes = dict(tool.takes)
-    if chats is not None and len(chats) <= MAX_CHATS_NAMED:
-        takes |= {"chat_id": {"enum": chats}}
+    takes = {each: ARGUMENTS.get(each, {"type": "string"}) for each in tool.takes.split()}
     answer = tool.answer.model_json_schema(mode="serialization")
     return types.Tool(
         name=name,

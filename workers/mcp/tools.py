@@ -16,46 +16,45 @@ Fields = Mapping[str, "Fields | None"]
 """Fields of a model, with those of the models in them."""
 
 
+def _fields(names: str, **inner: Fields) -> dict[str, Fields | None]:
+    return dict.fromkeys(names.split()) | inner
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tool:
     """A tool as models see it."""
 
     description: str
-    # method and path; the scope that a key needs is that of the route
+    # method and path: a key needs the scope of this route
     route: str
-    effect: Literal["reads", "adds", "destroys"] = "reads"
-    # JSON Schemas of the arguments, which are fields of the route; the first ones are required
-    takes: Mapping[str, dict[str, Any]]
+    # names of its arguments, the required ones first
+    takes: str
     required: int
     answer: type[BaseModel]
-    # the names of others would cost a model tokens in every answer and in the list of tools
+    # those that a model needs, as each costs tokens in every answer and in the list of tools
     gives: Fields
+    effect: Literal["reads", "adds", "destroys"] = "reads"
 
 
-def _fields(names: str, **inner: Fields) -> dict[str, Fields | None]:
-    return dict.fromkeys(names.split()) | inner
-
-
-_TEXT = {"type": "string"}
-_NUMBER = {"type": "integer"}
-
-
-def _text(description: str) -> dict[str, Any]:
-    return _TEXT | {"description": description}
-
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "as_of": {"type": "string", "description": "Only what was known by then."},
+    "after": {"type": "string", "description": "Last chat_id of the page before."},
+    "learned_in": {"type": "string", "description": "chat_id"},
+    "mode": {"enum": ["hybrid", "exact", "topic"], "description": "topic finds sessions."},
+    "scope": {"enum": ["user", "organization"]},
+    "session_id": {"type": "integer"},
+    "budget_tokens": {"type": "integer"},
+    "limit": {"type": "integer"},
+    "shown": {"type": "array", "items": {"type": "integer"}},
+}
+"""JSON Schemas of arguments, by name; any other is a string."""
 
 _KNOWN = _fields("id content since")
 TOOLS = {
     "recall": Tool(
-        description="Get what a chat's history and memories say about a question.",
+        description="Get what a chat's history and memories say about a question of `user_id`.",
         route="POST /v1/context",
-        takes={
-            "chat_id": _TEXT,
-            "query": _TEXT,
-            "user_id": _text("Who asks."),
-            "as_of": _text("Only what was known by then."),
-            "budget_tokens": _NUMBER,
-        },
+        takes="chat_id query user_id as_of budget_tokens",
         required=2,
         answer=Context,
         gives=_fields("", blocks=_fields("", items=_fields("kind id at speaker text"))),
@@ -63,14 +62,7 @@ TOOLS = {
     "search": Tool(
         description="Find messages or sessions of a chat.",
         route="POST /v1/search",
-        takes={
-            "chat_id": _TEXT,
-            "query": _TEXT,
-            "mode": {"enum": ["hybrid", "exact", "topic"], "description": "topic finds sessions."},
-            "since": _TEXT,
-            "until": _TEXT,
-            "limit": _NUMBER,
-        },
+        takes="chat_id query mode since until limit",
         required=2,
         answer=SearchResult,
         gives=_fields(
@@ -82,20 +74,15 @@ TOOLS = {
     "read": Tool(
         description="Read a session from its beginning, or around the message ids `shown`.",
         route="POST /v1/more",
-        takes={
-            "chat_id": _TEXT,
-            "session_id": _NUMBER,
-            "shown": {"type": "array", "items": _NUMBER},
-            "limit": _NUMBER,
-        },
+        takes="chat_id session_id shown limit",
         required=2,
         answer=MoreResult,
         gives=_fields("summary remaining", messages=_fields("id at speaker text")),
     ),
     "about": Tool(
-        description="Get what is known of a person.",
+        description="Get what is known of a person: by id or, in a chat, by name.",
         route="GET /v1/users/{user_id}",
-        takes={"user_id": _text("Or, with chat_id, a name."), "chat_id": _TEXT},
+        takes="user_id chat_id",
         required=1,
         answer=UserPage,
         gives=_fields("user_id", current=_KNOWN | {"learned_in": _fields("chat_id")}, earlier=_KNOWN),
@@ -103,41 +90,36 @@ TOOLS = {
     "chats": Tool(
         description="List chats and their ids.",
         route="GET /v1/chats",
-        takes={"after": _text("Last chat_id of the page before.")},
+        takes="after",
         required=0,
         answer=ChatList,
         gives=_fields("total", chats=_fields("chat_id title kind last_at")),
     ),
     "remember": Tool(
-        description="Remember a statement that is clear by itself.",
+        description="Remember a statement that is clear by itself, about a user or everybody.",
         route="POST /v1/memories",
-        effect="adds",
-        takes={
-            "content": _TEXT,
-            "scope": {"enum": ["user", "organization"]},
-            "user_id": _text("Whom it is about."),
-            "learned_in": _text("Its chat."),
-        },
+        takes="content scope user_id learned_in",
         required=2,
         answer=MemoryReceipt,
         gives=_fields("outcome id"),
+        effect="adds",
     ),
     "correct": Tool(
-        description="Correct a memory that somebody says is wrong.",
+        description="Correct a memory that somebody says is wrong; without content it is only retracted.",
         route="POST /v1/memories/{memory_id}/correct",
-        effect="destroys",
-        takes={"memory_id": _TEXT, "content": _text("Without it the memory is only retracted.")},
+        takes="memory_id content",
         required=1,
         answer=MemoryReceipt,
         gives=_fields("outcome id"),
+        effect="destroys",
     ),
     "forget": Tool(
         description="Delete a memory when a person asks for it.",
         route="DELETE /v1/memories/{memory_id}",
-        effect="destroys",
-        takes={"memory_id": _TEXT},
+        takes="memory_id",
         required=1,
         answer=MemoryReceipt,
         gives=_fields("outcome id"),
+        effect="destroys",
     ),
 }
