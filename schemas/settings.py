@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 8420
     """Port of the HTTP API; 0 picks a free one."""
     api_processes: Annotated[int, Field(ge=1, le=16)] | None = None
-    """Processes of the HTTP API, each with its own embedding model and up to 25 connections to Postgres. Unset: 2, or 1
+    """Processes of the HTTP API, each with its own embedding model and up to 27 connections to Postgres. Unset: 2, or 1
     on one core."""
     flower_port: Annotated[int, Field(ge=0, le=65535)] = 8421
     """Port of Flower in `backscroll up`; 0 picks a free one."""

@@ -349,5 +349,4 @@ def test_a_wrong_key_that_comes_again_and_again_is_not_looked_up_each_time(
             await keyring.close()
 
     asyncio.run(flood())
-    watched.close()
     assert 2 <= looked_up < 20

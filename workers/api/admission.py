@@ -16,22 +16,20 @@ COUNTED = "backscroll.counted"
 _REALM = {"WWW-Authenticate": 'Bearer realm="backscroll"'}
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Caller:
     """The key of a request, on the route that it has asked for."""
 
     key: CurrentKey
     access: Access
+    has_named_chats: bool = False
 
     @property
     def tenant(self) -> str:
-        """The tenant of the key."""
+        """The tenant of the key; refused to an endpoint that has not checked the chats in its body."""
+        if self.key.chats is not None and self.access.chat == "body" and not self.has_named_chats:
+            raise RuntimeError("Caller.require_chats was not called")
         return self.key.tenant
-
-    @property
-    def is_restricted(self) -> bool:
-        """Whether the key is only for some chats."""
-        return self.key.chats is not None
 
     def require_chats(self, named: Iterable[str | None]) -> None:
         """Raise `HttpError` 403 unless the key may name all these chats, of which there is one at least."""
@@ -42,6 +40,7 @@ class Caller:
             raise _forbidden(
                 "The API key is only for some chats: name one of them (GET /v1/keys/current lists them)."
             )
+        self.has_named_chats = True
 
 
 class RequestRates:

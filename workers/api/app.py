@@ -84,7 +84,8 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
     app.state.api = ApiState(
         settings=settings,
         threads=threads,
-        keyring=Keyring(database, key, settings.tenant),
+        # connections of its own: a key is revoked in time however busy the others are
+        keyring=Keyring(Database.from_settings(restricted, pool_size=2), key, settings.tenant),
         request_rates=RequestRates(processes),
         database=database,
         reranker=make_reranker(settings.reranker_model),

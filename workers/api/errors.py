@@ -161,7 +161,7 @@ def _unavailable(reason: str, seconds: int) -> HttpError:
 
 async def _answer(request: Request, error: Exception) -> Response:
     caller = getattr(request.state, "caller", None)
-    if isinstance(error, NotFound) and caller is not None and caller.is_restricted:
+    if isinstance(error, NotFound) and caller is not None and caller.key.chats is not None:
         # the sentence may suggest other chats
         error = NotFound("there is no such thing, or not for this API key")
     return as_response(as_problem(error))

@@ -29,8 +29,8 @@ REFRESH_SECONDS = 2.0
 """How often keys in use are read again."""
 FRESH_SECONDS = 3.0
 """How old what is known of a key may be; an older one is read before the request goes on."""
-RETRY_SECONDS = 1.0
-"""How long after a failure known keys are believed without another look."""
+AWAY_SECONDS = 7.0
+"""How long after a failure known keys are believed at once: until the next try has failed, too."""
 NOTE_SECONDS = 60.0
 """How often a key's use is written."""
 MAX_KNOWN = 10_000
@@ -73,10 +73,11 @@ class Keyring:
         self._tasks = [asyncio.create_task(self._read_on()), asyncio.create_task(self._note_on())]
 
     async def close(self) -> None:
-        """End; a use that is not written yet is lost."""
+        """End, and close the database; a use that is not written yet is lost."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._database.close()
 
     async def find(self, secret: str) -> CurrentKey | None:
         """Return the key of a secret; None: there is none, or it was revoked or has expired.
@@ -91,9 +92,7 @@ class Keyring:
             return None
         known, now = self._known(digest), time.monotonic()
         if known is None or now - known.read_at > FRESH_SECONDS:
-            is_believed = (
-                known is not None and known.key is not None and now - self._failed_at < RETRY_SECONDS
-            )
+            is_believed = known is not None and known.key is not None and now - self._failed_at < AWAY_SECONDS
             if known is None or not is_believed:
                 known = await self._read(digest, known)
         known.used_at = now
@@ -135,6 +134,8 @@ class Keyring:
                     each for each, known in self._valid.items() if known.used_at >= self._refreshed_at
                 }
                 self._refreshed_at = started
+            if not digests:
+                continue
             found, error = {}, None
             try:
                 found = await to_thread.run_sync(self._fetch, list(digests), limiter=self._threads)
@@ -142,6 +143,7 @@ class Keyring:
                 error, self._failed_at = caught, time.monotonic()
                 log.warning("keys_not_read", error=_name(caught))
             else:
+                self._failed_at = NEVER
                 for digest in digests:
                     self._keep(digest, found.get(digest), started)
             for future in waiting.values():
