@@ -1,10 +1,11 @@
-"""Changes of memories: edits by hand, wider scopes, and corrections."""
+"""Changes of memories: edits by hand, wider scopes, corrections, and what became of each."""
 
 from typing import Annotated, Literal, Self
+from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from schemas.base import Closed
+from schemas.base import Closed, Frozen
 from schemas.memories import MemoryScope
 from schemas.messages import NOT_BLANK, Content, Id, Metadata, SaidAt, Time
 
@@ -73,3 +74,14 @@ class MemoryCorrection(Closed):
                 "chat_id is where content was said: without content a memory is wrong everywhere"
             )
         return self
+
+
+class MemoryReceipt(Frozen):
+    """The result of writing, changing or deleting a memory."""
+
+    outcome: Literal["new", "known", "kept_out", "edited", "promoted", "corrected", "retracted", "deleted"]
+    """`known`: the same memory exists; `kept_out`: memory is off, or its subject was forgotten; `corrected`: the
+    memory `id` has taken its place; `retracted`: it is history, and nothing has."""
+    id: UUID | None
+    """Null: it was not stored."""
+    request_id: str

@@ -53,6 +53,8 @@ class Members(Frozen):
 
     chat_id: str
     members: list[str]
+    names: dict[str, list[str]]
+    """The latest names of those who have written, by id; of at most 500."""
     unnamed: bool
     """Whether there are members whose id is not stored. Then nothing learned in other chats is shown here, until
     all members are named again."""

@@ -95,8 +95,15 @@ def configure_logging(level: str = "info") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # Celery logs every received and finished task; at info that drowns what happened.
-    for chatty in ("celery.worker.strategy", "celery.app.trace", "httpx", "sentence_transformers"):
+    # Celery logs every received and finished task; at info that drowns what happened. httpx2 logs paths with ids.
+    for chatty in (
+        "celery.worker.strategy",
+        "celery.app.trace",
+        "httpx",
+        "httpx2",
+        "mcp",
+        "sentence_transformers",
+    ):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
 
 

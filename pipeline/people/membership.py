@@ -1,5 +1,6 @@
 """Set and show who is in a chat, where not everybody has spoken."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -65,8 +66,12 @@ def show(database: Database, tenant_id: str, chat_id: str) -> Members:
         if chat is None:
             raise _unknown(chat_id)
         found = store.of_chat(connection, chat.chat_id)
+        names = defaultdict[str, list[str]](list)
+        for each in store.names(connection, chat.chat_id):
+            if each.sender_name:
+                names[each.sender_id].append(each.sender_name)
     named = [each for each in found if each != store.UNKNOWN]
-    return Members(chat_id=chat.chat_id, members=named, unnamed=len(named) < len(found))
+    return Members(chat_id=chat.chat_id, members=named, names=names, unnamed=len(named) < len(found))
 
 
 def _unknown(chat_id: str) -> NotFound:

@@ -129,9 +129,17 @@ def test_memories_are_searched_and_listed_by_type_and_source(house: httpx.Client
 
 
 def test_members_are_told_and_shown(house: httpx.Client) -> None:
-    assert house.get("/v1/chats/test:users/members").json()["members"] == ["test:ann", "test:bob"]
+    there = house.get("/v1/chats/test:users/members").json()
+    assert there["members"] == ["test:ann", "test:bob"]
+    assert there["names"]["test:ann"] == ["Ann"]
     told = house.put("/v1/chats/test:users/members", json={"members": ["test:ann", "test:cy"]}).json()
-    assert told == {"chat_id": "test:users", "members": ["test:ann", "test:cy"], "unnamed": False}
+    # who has never written has no name
+    assert told == {
+        "chat_id": "test:users",
+        "members": ["test:ann", "test:cy"],
+        "names": {"test:ann": ["Ann"]},
+        "unnamed": False,
+    }
     problem_of(house.put("/v1/chats/test:nowhere/members", json={"members": []}), 404)
     problem_of(house.get("/v1/chats/test:nowhere/members"), 404)
 

@@ -80,6 +80,18 @@ IN_QUERY: dict[str, Callable[[Caller], str]] = {
     "periods": lambda a: a.word("12"),
     "limit": lambda a: a.word("100"),
 }
+
+
+def _tool(name: str, **given: Callable[[Caller], Any]) -> Callable[[Caller], dict[str, Any]]:
+    """A call of a tool for language models."""
+    return lambda a: {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": name, "arguments": {field: value(a) for field, value in given.items()}},
+    }
+
+
 BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
     ("post", "/v1/messages"): [
         lambda a: {"chat": a.chat_id, "messages": [_message(a)]},
@@ -180,6 +192,31 @@ BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
     ("put", "/v1/users/{user_id}/memory"): [lambda _: {"memory": False}],
     ("post", "/v1/contexts/{context_id}/answer"): [
         lambda a: {"answer": a.text, "used": a.names("messages", "external_id"), "remember": True}
+    ],
+    ("post", "/mcp"): [
+        _tool("recall", chat_id=lambda _: SHARED_CHAT, query=lambda a: a.text),
+        _tool("recall", chat_id=lambda a: a.chat_id, query=lambda a: a.text),
+        _tool("search", chat_id=lambda a: a.chat_id, query=lambda _: "lighthouse"),
+        _tool(
+            "read",
+            chat_id=lambda _: SHARED_CHAT,
+            session_id=lambda a: a.id("conversation_sessions"),
+            shown=lambda a: a.ids("messages"),
+        ),
+        _tool("about", user_id=lambda a: a.name("users", "user_id"), chat_id=lambda _: SHARED_CHAT),
+        _tool("about", user_id=lambda a: a.name("users", "user_id")),
+        _tool("chats", after=lambda a: a.text),
+        _tool(
+            "remember",
+            scope=lambda _: "user",
+            user_id=lambda a: a.name("users", "user_id"),
+            content=lambda a: a.text,
+            learned_in=lambda a: a.chat_id,
+        ),
+        _tool("correct", memory_id=lambda a: a.number("memories"), content=lambda a: a.text),
+        _tool("forget", memory_id=lambda a: a.number("memories")),
+        _tool("tools/list"),
+        lambda _: {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
     ],
     ("post", "/v1/keys"): [lambda a: {"label": a.text, "scopes": ["read"], "chats": [a.chat_id]}],
     ("post", "/v1/keys/{key_id}/rotate"): [lambda _: {}],

@@ -11,19 +11,24 @@ from schemas.keys import CurrentKey
 from workers.api.errors import HttpError
 from workers.api.scopes import Access
 
+COUNTED = "backscroll.counted"
+"""In the scope of what is called for a request that was counted; no header, as nobody else may set it."""
 _REALM = {"WWW-Authenticate": 'Bearer realm="backscroll"'}
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Caller:
     """The key of a request, on the route that it has asked for."""
 
     key: CurrentKey
     access: Access
+    has_named_chats: bool = False
 
     @property
     def tenant(self) -> str:
-        """The tenant of the key."""
+        """The tenant of the key; refused to an endpoint that has not checked the chats in its body."""
+        if self.key.chats is not None and self.access.chat == "body" and not self.has_named_chats:
+            raise RuntimeError("Caller.require_chats was not called")
         return self.key.tenant
 
     def require_chats(self, named: Iterable[str | None]) -> None:
@@ -35,6 +40,7 @@ class Caller:
             raise _forbidden(
                 "The API key is only for some chats: name one of them (GET /v1/keys/current lists them)."
             )
+        self.has_named_chats = True
 
 
 class RequestRates:
@@ -79,7 +85,8 @@ async def admit(request: Request, access: Access) -> Caller:
     if key is None:
         detail = "The API key is unknown here, has expired or was revoked."
         raise HttpError(401, "unauthorized", detail, headers=_REALM)
-    api.request_rates.take(key)
+    if COUNTED not in request.scope:
+        api.request_rates.take(key)
     if access.scope is not None and access.scope not in key.scopes:
         has = ", ".join(key.scopes)
         raise _forbidden(f"This needs an API key with the scope `{access.scope}`; this one has: {has}.")

@@ -54,6 +54,8 @@ class ApiRoute(APIRoute):
                 statuses |= {422}
         if reader is not None:
             openapi_extra = body_of(reader.model)
+        elif self.access.chat == "body" and not isinstance(self, DirectRoute):
+            raise LookupError(f"{path} takes no Body that could name a chat, as ACCESS says")
         if "{" in path:
             # an id that no path can have, such as one of dots, names nothing
             statuses |= {404}

@@ -93,7 +93,11 @@ def install(app: FastAPI) -> None:
                 ref_template=_REFERENCE,
             )
             schema["components"]["schemas"] |= ours["$defs"]
-            bearer = {"type": "http", "scheme": "bearer", "description": "An API key, `bks_…`."}
+            bearer = {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "An API key, `bks_…` or that of the settings.",
+            }
             schema["components"]["securitySchemes"] = {_BEARER: bearer}
             query = schema["components"]["schemas"]["ContextQuery"]["properties"]
             query["profile"] |= {"enum": list(PURPOSES), "description": _PROFILES}

@@ -81,6 +81,8 @@ ACCESS = {
     "GET /v1/keys/current": ANY_KEY,
     "POST /v1/keys/{key_id}/rotate": Access("operate"),
     "DELETE /v1/keys/{key_id}": Access("operate"),
+    # its tools call the routes above with the same key
+    "POST /mcp": ANY_KEY,
 }
 """By method and path."""
 

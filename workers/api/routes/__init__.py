@@ -10,6 +10,7 @@ from workers.api.routes import (
     health,
     keys,
     listings,
+    mcp,
     memories,
     messages,
     users,
@@ -19,4 +20,5 @@ from workers.api.routes import (
 ROUTERS = [
     *(messages.router, events.router, health.router, contexts.router, memories.router, documents.router),
     *(users.router, entities.router, listings.router, forgetting.router, event_sources.router, keys.router),
+    mcp.router,
 ]

@@ -1,6 +1,6 @@
 """`/v1/memories`: memories written by hand, listed, changed, corrected and deleted."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
@@ -11,24 +11,13 @@ from pipeline.memories.manual_changes import Changed
 from pipeline.recall.memory_query import search_memories
 from schemas.base import Frozen
 from schemas.memories import Memory, MemoryFilter, MemoryPayload, MemoryQuery, MemoryResult
-from schemas.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion
+from schemas.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion, MemoryReceipt
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
 from workers.api.errors import request_id, responses
 from workers.api.state import Api, Tenant
 
 router = APIRouter(tags=["memories"], route_class=ApiRoute)
-
-
-class MemoryReceipt(Frozen):
-    """The result of writing, changing or deleting a memory."""
-
-    outcome: Literal["new", "known", "kept_out", "edited", "promoted", "corrected", "retracted", "deleted"]
-    """`known`: the same memory exists; `kept_out`: memory is off, or its subject was forgotten; `corrected`: the
-    memory `id` has taken its place; `retracted`: it is history, and nothing has."""
-    id: UUID | None
-    """Null: it was not stored."""
-    request_id: str
 
 
 class MemoryPage(Frozen):

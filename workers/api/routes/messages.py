@@ -81,7 +81,7 @@ router.add_api_route(
 
 async def _try_accept(api: ApiState, caller: Caller, body: bytes) -> MessagesReceipt | None:
     """Accept in the event loop, which is not held up by a small body; None if a thread is to do it."""
-    if caller.key.messages_per_day is not None or not api.backlog.is_counted(caller.tenant):
+    if caller.key.messages_per_day is not None or not api.backlog.is_counted(caller.key.tenant):
         return None
     payload = _payload(caller, body)
     api.backlog.require_room(caller.tenant)

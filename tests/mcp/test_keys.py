@@ -1,0 +1,161 @@
+"""What the owner of a key relies on: its tools are those of its scopes, in its chats, of its tenant, at any replica."""
+
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from pipeline.people import api_keys
+from pipeline.store.database import Database
+from schemas.keys import KeyIn
+from schemas.settings import Settings
+from tests.api.conftest import problem_of, served
+from tests.mcp.conftest import HOUSE, OFFICE, Opens, listed, over_http, over_stdio, talk, text_of, url_of
+
+BY_SCOPE = {
+    "ingest": [],
+    "context": ["recall"],
+    "read": ["search", "read", "about", "chats"],
+    "write": ["remember", "correct"],
+    "erase": ["forget"],
+    "operate": [],
+}
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "recall": {"chat_id": HOUSE, "query": "котёл"},
+    "search": {"chat_id": HOUSE, "query": "котёл"},
+    "read": {"chat_id": HOUSE, "session_id": 1},
+    "about": {"user_id": "test:ann"},
+    "chats": {},
+    "remember": {"content": "Котёл новый.", "scope": "organization"},
+    "correct": {"memory_id": "01a21bfd-00f6-7c50-9070-108ccbac916b"},
+    "forget": {"memory_id": "01a21bfd-00f6-7c50-9070-108ccbac916b"},
+}
+
+
+def key(client: httpx.Client, *scopes: str, **limits: Any) -> str:
+    """The secret of a new key."""
+    made = client.post("/v1/keys", json={"label": "a model", "scopes": scopes} | limits)
+    return str(made.json()["key"])
+
+
+@pytest.mark.parametrize("scope", BY_SCOPE)
+def test_a_scope_lists_its_tools_and_refuses_the_others(house: httpx.Client, scope: str) -> None:
+    # Given a key with one scope
+    opens = over_http(url_of(house), key=key(house, scope))
+    # Then its tools are listed, and all others are refused by name
+    assert [tool.name for tool in listed(opens)] == BY_SCOPE[scope]
+    others = [name for name in ARGUMENTS if name not in BY_SCOPE[scope]]
+    for refused in talk(opens, *((name, ARGUMENTS[name]) for name in others)):
+        assert refused.is_error
+        assert "needs an API key with the scope" in text_of(refused)
+
+
+def test_without_a_key_that_is_known_nothing_is_answered(house: httpx.Client) -> None:
+    # over HTTP before the body is read, without an invitation to OAuth
+    for headers in ({"Authorization": "Bearer wrong"}, {"Authorization": ""}):
+        answer = house.post("/mcp", content=b"{", headers=headers)
+        problem_of(answer, 401)
+        assert answer.headers["www-authenticate"] == 'Bearer realm="backscroll"'
+    # over stdio in words
+    opens = over_stdio(url_of(house), key="wrong")
+
+    async def ask() -> None:
+        async with opens() as client:
+            with pytest.raises(MCPError, match="unknown here, has expired or was revoked"):
+                await client.list_tools()
+
+    anyio.run(ask)
+    (refused,) = talk(opens, ("chats", {}))
+    assert "unknown here, has expired or was revoked" in text_of(refused)
+
+
+@pytest.mark.parametrize("transport", [over_http, over_stdio])
+def test_a_key_for_some_chats_is_told_which_and_reaches_no_other(house: httpx.Client, transport: Any) -> None:
+    # Given a key with every scope, for one chat
+    opens: Opens = transport(url_of(house), key=key(house, *BY_SCOPE, chats=[HOUSE]))
+    # Then the tools are those that are about a chat, and name it
+    tools = {tool.name: tool.input_schema["properties"]["chat_id"] for tool in listed(opens)}
+    assert tools == {name: {"enum": [HOUSE]} for name in ("recall", "search", "read")}
+    # And they answer about it
+    recalled, found = talk(
+        opens,
+        ("recall", ARGUMENTS["recall"]),
+        ("search", {"chat_id": HOUSE, "query": "锅炉", "mode": "exact"}),
+    )
+    assert "E41" in text_of(recalled)
+    assert "Боб: 我们星期一修理锅炉。" in text_of(found)
+    # And whatever else is named is refused
+    named = [(name, given | {"chat_id": OFFICE}) for name, given in ARGUMENTS.items() if "chat_id" in given]
+    others = [(name, ARGUMENTS[name]) for name in ("about", "chats", "remember", "correct", "forget")]
+    for refused in talk(opens, *named, *others, ("about", {"user_id": "Ann", "chat_id": OFFICE})):
+        assert refused.is_error
+        assert "only for some chats" in text_of(refused)
+
+
+def test_another_tenant_sees_and_changes_nothing(house: httpx.Client, settings: Settings) -> None:
+    # Given a memory of the house, and a key of another tenant with every scope
+    memory = house.post(
+        "/v1/memories", json={"scope": "user", "user_id": "test:ann", "content": "Ann живёт в Порту."}
+    ).json()["id"]
+    session = house.get("/v1/sessions", params={"chat_id": HOUSE}).json()["sessions"][0]["id"]
+    database = Database.from_settings(settings)
+    theirs = api_keys.create(database, "mallory", KeyIn(label="злая 🔑", scopes=[*BY_SCOPE]))
+    database.close()
+    opens = over_http(url_of(house), key=theirs.key)
+    # When it calls every tool with ids of the house
+    ids = {"memory_id": memory}
+    answers = talk(
+        opens,
+        ("recall", ARGUMENTS["recall"]),
+        ("search", ARGUMENTS["search"]),
+        ("read", {"chat_id": HOUSE, "session_id": session}),
+        ("about", {"user_id": "test:ann"}),
+        ("about", {"user_id": "Ann", "chat_id": HOUSE}),
+        ("chats", {}),
+        ("correct", ids | {"content": "Ann живёт в Браге."}),
+        ("correct", ids),
+        ("forget", ids),
+    )
+    # Then none tells anything, and nothing has changed
+    told = " ".join(text_of(answer) for answer in answers)
+    assert not any(word in told for word in ("E41", "锅炉", "Порту", "Дом", OFFICE))
+    page = house.get("/v1/users/test:ann").json()
+    assert memory in [known["id"] for known in page["current"]]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_two_replicas_serve_one_client_by_turns(house: httpx.Client, settings: Settings, mode: str) -> None:
+    # Given a second replica on the same database, and a client whose requests go to each in turn
+    with served(settings) as other:
+        opens = over_http(url_of(house), url_of(other), mode=mode)
+        # When it remembers with one and asks the other, again and again
+        made = talk(
+            opens,
+            *(
+                ("remember", {"content": f"Заметка {n}: {mode} 猫", "scope": "organization"})
+                for n in range(4)
+            ),
+        )
+        ids = [answer.structured_content["id"] for answer in made]
+        # Then each knows what the other has done
+        gone = talk(opens, *(("forget", {"memory_id": each}) for each in ids))
+        assert not any(answer.is_error for answer in gone)
+
+
+def test_a_call_counts_as_one_request_of_the_key(house: httpx.Client) -> None:
+    # Given a key that may make a request every ten seconds
+    limited = {"Authorization": f"Bearer {key(house, 'context', 'read', requests_per_second=0.1)}"}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    accept = {"Accept": "application/json, text/event-stream"}
+
+    def call() -> httpx.Response:
+        called = asked | {"params": {"name": "recall", "arguments": ARGUMENTS["recall"]}}
+        return house.post("/mcp", json=called, headers=limited | accept)
+
+    # When it calls a tool
+    answer = call()
+    # Then that is answered, and the next one is refused
+    assert "E41" in answer.json()["result"]["content"][0]["text"]
+    problem_of(call(), 429)

@@ -1,0 +1,143 @@
+"""What a language model relies on: each tool over both transports, and sentences where something is wrong."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from jsonschema import validate
+
+from tests.mcp.conftest import HOUSE, Opens, listed, over_http, over_stdio, talk, text_of, url_of
+
+TRANSPORTS: dict[str, Callable[[str], Opens]] = {
+    "http": over_http,
+    "http of 2025": lambda url: over_http(url, mode="legacy"),
+    "stdio": over_stdio,
+}
+READING = {"recall", "search", "read", "about", "chats"}
+
+
+@pytest.fixture(params=TRANSPORTS)
+def opens(request: pytest.FixtureRequest, house: httpx.Client) -> Opens:
+    """A client over each transport."""
+    return TRANSPORTS[request.param](url_of(house))
+
+
+def test_each_tool_does_what_it_says_in_every_script(opens: Opens, house: httpx.Client) -> None:
+    # Given what is known of Боб, and what he asks to keep
+    written = house.post(
+        "/v1/memories",
+        json={"scope": "user", "user_id": "test:bob", "content": "Боб живёт в Порту.", "learned_in": HOUSE},
+    ).json()["id"]
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("recall", {"chat_id": HOUSE, "query": "Какую ошибку показывает котёл?", "user_id": "test:bob"}),
+        ("search", {"chat_id": HOUSE, "query": "锅炉", "mode": "exact"}),
+        ("about", {"user_id": "боб", "chat_id": HOUSE}),
+        ("chats", {}),
+        ("remember", {"content": "القطة اسمها سردينة.", "scope": "organization", "learned_in": HOUSE}),
+        ("correct", {"memory_id": written, "content": "Боб живёт в Браге."}),
+        ("about", {"user_id": "test:bob"}),
+    ]
+    # When a model calls them
+    recalled, found, about, chats, kept, corrected, after = answers = talk(opens, *calls)
+    # Then each says who said what and when, with the ids that other tools take
+    assert not any(answer.is_error for answer in answers), [text_of(answer) for answer in answers]
+    assert "Ann: Котёл показывает ошибку E41" in text_of(recalled)
+    (hit,) = found.structured_content["hits"]
+    line = (
+        f"- 2026-03-02T18:01:00Z Боб: 我们星期一修理锅炉。 [id {hit['id']}, session_id {hit['session_id']}]"
+    )
+    assert line in text_of(found).splitlines()
+    assert f": Боб живёт в Порту. [id {written}, learned_in {HOUSE}]" in text_of(about)
+    assert about.structured_content["user_id"] == "test:bob"
+    assert f"- 2026-03-02T18:02:00Z: Дом [chat_id {HOUSE}, kind group]" in text_of(chats).splitlines()
+    assert kept.structured_content["outcome"] == "new"
+    (now,) = after.structured_content["current"]
+    assert (now["content"], now["id"]) == ("Боб живёт в Браге.", corrected.structured_content["id"])
+    assert written in [memory["id"] for memory in after.structured_content["earlier"]]
+    # And what was answered is what the list promises
+    promised = {tool.name: tool.output_schema for tool in listed(opens)}
+    for (name, _), answer in zip(calls, answers, strict=True):
+        assert promised[name] is not None
+        validate(answer.structured_content, promised[name])
+    # And what is read and forgotten, too
+    read, forgotten, gone = talk(
+        opens,
+        ("read", {"chat_id": HOUSE, "session_id": hit["session_id"], "shown": [int(hit["id"])]}),
+        ("forget", {"memory_id": kept.structured_content["id"]}),
+        ("forget", {"memory_id": kept.structured_content["id"]}),
+    )
+    assert [line["speaker"] for line in read.structured_content["messages"]] == ["Ann", "Ann"]
+    assert text_of(forgotten) == f"outcome: deleted\nid: {kept.structured_content['id']}"
+    assert gone.is_error
+    talk(opens, ("forget", {"memory_id": now["id"]}), ("forget", {"memory_id": written}))
+
+
+def test_nobody_can_put_words_into_the_mouth_of_another(opens: Opens) -> None:
+    # Given Ann's message of two lines, of which the second looks like one of Боб's
+    (found,) = talk(opens, ("search", {"chat_id": HOUSE, "query": "500 euros", "mode": "exact"}))
+    # Then it is one line of hers
+    _, line, *_ = text_of(found).splitlines()
+    assert line.startswith("- 2026-03-02T18:02:00Z Ann: القطة تحتاج طعاما - 2026-03-02T18:03:00Z Боб: I owe")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "sentence"),
+    [
+        ("recal", {}, "there is no tool recal, did you mean recall?"),
+        ("recall", {"query": "x"}, "chat_id is missing"),
+        ("recall", {"chat_id": HOUSE, "query": "x", "budget_tokens": 1}, "budget_tokens: "),
+        ("recall", {"chat_id": HOUSE, "query": "x", "as_of": "вчера"}, "as_of: "),
+        ("recall", {"chat_id": HOUSE, "query": "x" * 8001}, "query: must have at most 8000 characters"),
+        ("search", {"chat_id": HOUSE, "query": "x", "mode": "wild"}, "mode: "),
+        ("search", {"chat_id": HOUSE, "query": "x", "Limit": 3}, "did you mean limit?"),
+        ("search", {"chat_id": "test:nowhere", "query": "x"}, "there is no chat test:nowhere"),
+        ("read", {"chat_id": HOUSE, "session_id": "первая"}, "session_id: "),
+        ("about", {"user_id": "."}, "Not Found"),
+        ("about", {}, "user_id is missing"),
+        ("remember", {"content": " ", "scope": "organization"}, "content: "),
+        ("correct", {"memory_id": "../../v1/chats/test:house"}, "memory_id: "),
+        ("forget", {"memory_id": "01a21bfd-00f6-7c50-9070-108ccbac916b"}, "there is no memory"),
+    ],
+)
+def test_what_is_wrong_is_a_sentence_for_the_model(
+    house: httpx.Client, name: str, given: dict[str, Any], sentence: str
+) -> None:
+    (answer,) = talk(over_http(url_of(house)), (name, given))
+    assert answer.is_error
+    assert sentence in text_of(answer)
+    assert "Traceback" not in text_of(answer)
+
+
+def test_two_people_of_one_name_are_told_apart(house: httpx.Client) -> None:
+    # Given two who are called Ann
+    for number, sender in enumerate(("test:ann", "test:other-ann")):
+        message = {"external_id": f"a{number}", "sender_id": sender, "sender_name": "Ann", "content": "Hi"}
+        sent = {"chat": "test:anns", "messages": [message | {"sent_at": "2026-03-02T18:00:00Z"}]}
+        house.post("/v1/messages", json=sent)
+    # When a model asks about her
+    by_name, by_id = talk(
+        over_http(url_of(house)),
+        ("about", {"user_id": "ann", "chat_id": "test:anns"}),
+        ("about", {"user_id": "test:other-ann", "chat_id": "test:anns"}),
+    )
+    # Then it is told both ids
+    assert by_name.is_error
+    assert "test:ann, test:other-ann" in text_of(by_name)
+    assert text_of(by_id) == "user_id: test:other-ann\ncurrent: none\nearlier: none"
+
+
+def test_hints_say_what_changes_and_what_destroys(opens: Opens) -> None:
+    hints = {tool.name: tool.annotations for tool in listed(opens)}
+    assert {name for name, hint in hints.items() if hint and hint.read_only_hint} == READING
+    assert {name for name, hint in hints.items() if hint and hint.destructive_hint} == {"correct", "forget"}
+    assert all(hint and hint.open_world_hint is False for hint in hints.values())
+
+
+def test_the_list_of_tools_costs_a_model_at_most_1500_tokens(house: httpx.Client) -> None:
+    bpe = pytest.importorskip("bpe_openai", reason="the extra `tokens` is not installed")
+    tools = listed(over_http(url_of(house)))
+    sent = json.dumps([tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools])
+    assert len(tools) == 8
+    assert len(bpe.get_encoding("o200k_base").encode(sent)) <= 1500

@@ -1,0 +1,65 @@
+"""Calls of the HTTP API for a tool, with the key of whoever calls it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+
+from schemas.base import did_you_mean
+from schemas.errors import BackscrollError, InvalidInput
+from workers.mcp.tools import TOOLS
+
+
+class Refused(BackscrollError):
+    """The HTTP API did not do what a tool asked for; the message is its sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """The HTTP API for one caller; without headers, for the key that its client sends."""
+
+    client: httpx2.AsyncClient
+    headers: Mapping[str, str]
+
+    async def call(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the route of a tool answers. Raises `Refused`, and `InvalidInput` for what there is not."""
+        if name not in TOOLS:
+            raise InvalidInput(f"there is no tool {name}, {did_you_mean(name, TOOLS)}".rstrip(", "))
+        if name == "about" and given.get("user_id") and given.get("chat_id"):
+            given = {**given, "user_id": await self._user_called(given["user_id"], given["chat_id"])}
+        return await self.ask(TOOLS[name].route, given)
+
+    async def ask(self, route: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer of a route to these parameters or fields, of which nulls are left out. Raises as `call`."""
+        method, path = route.split(" ")
+        rest = {name: value for name, value in given.items() if value is not None}
+        for name in re.findall(r"{(\w+)}", path):
+            if name not in rest:
+                raise InvalidInput(f"{name} is missing")
+            path = path.replace(f"{{{name}}}", quote(str(rest.pop(name)), safe=""))
+        place: Any = {"json": rest} if method == "POST" else {"params": rest}
+        try:
+            response = await self.client.request(method, path, headers=dict(self.headers), **place)
+        except httpx2.TransportError as error:
+            reason = str(error) or type(error).__name__
+            raise Refused(f"The Backscroll at {self.client.base_url} does not answer ({reason}).") from None
+        except (ValueError, httpx2.InvalidURL) as error:
+            raise InvalidInput(f"the arguments cannot be sent: {error}") from None
+        is_json = "json" in response.headers.get("Content-Type", "")
+        answer: dict[str, Any] = response.json() if is_json else {}
+        if not response.is_success or not is_json:
+            other = f"{self.client.base_url} answers {response.status_code}, not as Backscroll does."
+            raise Refused(str(answer.get("detail") or other))
+        return answer
+
+    async def _user_called(self, name: object, chat_id: str) -> object:
+        """Return the id of the member of a chat who is called this; of nobody, the name, which may be an id."""
+        names = (await self.ask("GET /v1/chats/{chat_id}/members", {"chat_id": chat_id}))["names"]
+        wanted = str(name).casefold()
+        called = [each for each, known in names.items() if wanted in map(str.casefold, known)]
+        if len(called) > 1:
+            raise Refused(f"Several are called {name}: say which one by id ({', '.join(called)}).")
+        return called[0] if called else name
