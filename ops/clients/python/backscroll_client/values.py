@@ -65,6 +65,11 @@ class Context:
     answer: dict[str, Any]
     """All that the API answered."""
 
+    @property
+    def background(self) -> str:
+        """The text without the question, to be put before a conversation that ends with it."""
+        return "\n\n".join(block["text"] for block in self.blocks if block["kind"] != "question")
+
 
 class SearchResult(TypedDict):
     """What a search found: messages, or sessions with the modes `topic` and `contextual`."""
