@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import IO
 
 from ops.sources import streams
-from pipeline.platforms import formats, slack
+from pipeline.platforms import formats
 from pipeline.platforms.formats import Format
+from pipeline.platforms.slack import export as slack
 from schemas.errors import InvalidInput
 
 _READABLE = (".txt", ".json", ".jsonl", ".ndjson")

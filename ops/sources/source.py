@@ -8,9 +8,11 @@ from typing import Self
 
 from ops.sources import streams
 from ops.sources.exports import Container, Export, choose, head, no_slack, open_container, opened
-from pipeline.platforms import formats, slack, whatsapp
+from pipeline.platforms import formats
 from pipeline.platforms.formats import Format
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Record, Skipped, Unread
+from pipeline.platforms.slack import export as slack
+from pipeline.platforms.whatsapp import export as whatsapp
 from schemas.errors import InvalidInput
 
 # A day of a Slack channel is read whole, and a zip can hide its size.

@@ -17,8 +17,8 @@ from sqlalchemy import Connection
 from pipeline.memories.belief_revision import revise
 from pipeline.memories.fact_owners import FactOwner
 from pipeline.people import identities, suppression
-from pipeline.platforms import whatsapp
 from pipeline.platforms.identity import PREFIX
+from pipeline.platforms.whatsapp import export as whatsapp
 from pipeline.store import chat_moves, chats, jobs, learned
 from pipeline.store import identities as stored_identities
 from pipeline.store import names as store

@@ -1,6 +1,7 @@
 """Set and show who is in a chat, where not everybody has spoken."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from pipeline.people import suppression
 from pipeline.store import chats
@@ -8,6 +9,7 @@ from pipeline.store import membership as store
 from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from schemas.errors import NotFound
+from schemas.messages import ChatIn
 from schemas.users import Members
 
 
@@ -26,6 +28,34 @@ def set_members(database: Database, tenant_id: str, chat_id: str, senders: Seque
         named = sorted({store.UNKNOWN if each in hidden else each for each in senders})
         store.replace(connection, tenant_id, chat_id, named)
     return show(database, tenant_id, chat_id)
+
+
+def change(
+    database: Database,
+    tenant_id: str,
+    chat_id: str,
+    joined: Sequence[str],
+    left: Sequence[str],
+    at: datetime | None,
+) -> None:
+    """Add senders to a chat and remove others, as of a time (None: now); who has spoken there since then stays.
+
+    Who was forgotten since then is not added, and who is not to be remembered is not named. Raises
+    `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        suppression_list.lock(connection, tenant_id, chat_id, exclusive=True)
+        chat = chats.followed(connection, chat_id)
+        if chat is None:
+            chat = chats.ensure(connection, tenant_id, ChatIn(chat_id=chat_id))
+        elif chat.chat_id != chat_id:
+            suppression_list.lock(connection, tenant_id, chat.chat_id, exclusive=True)
+        at = at or chats.database_now(connection)
+        hidden = suppression.unremembered(connection, joined)
+        named = {store.UNKNOWN if each in hidden else each for each in joined}
+        stopped = {each for each in named if suppression.stopped(connection, at, ("user", each), ("tenant",))}
+        store.add(connection, tenant_id, chat.chat_id, sorted(named - stopped))
+        store.remove(connection, chat.chat_id, left, at)
 
 
 def show(database: Database, tenant_id: str, chat_id: str) -> Members:

@@ -2,16 +2,18 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from pipeline.platforms.records import (
     MAX_LINE_CHARS,
     Broken,
+    Edit,
+    Event,
     ImportOptions,
     MediaKind,
     Record,
@@ -19,8 +21,9 @@ from pipeline.platforms.records import (
     Times,
 )
 from schemas.base import in_words
-from schemas.messages import MAX_NAME_CHARS, MAX_TITLE_CHARS, ChatIn, ChatKind, MessageIn
+from schemas.messages import MAX_NAME_CHARS, MAX_TITLE_CHARS, ChatIn, ChatKind, Id, MessageIn, SaidAt
 
+_ID, _TIME = TypeAdapter(Id), TypeAdapter(SaidAt)
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _PREFIXED = re.compile(r"[a-z][a-z0-9_-]*:\S")
 # the keys of what people write; a text inside a text's own parts stands under one of them, too
@@ -91,6 +94,55 @@ def read_message(
     except ValidationError as error:
         return Broken(where=where, reason=sentence(error))
     return Record(chat_id=chat_id, message=message, where=where, by_clock=by_clock, aliases=aliases)
+
+
+def guarded(where: str, events: Iterable[Event]) -> Iterator[Event]:
+    """Yield the events of one item, up to what cannot be read in it."""
+    try:
+        yield from events
+    except ValidationError as error:
+        yield Broken(where=where, reason=sentence(error))
+    except ValueError as error:
+        yield Broken(where=where, reason=str(error))
+
+
+def edited(record: Record | Skipped | Broken, edited_at: object) -> Iterator[Event]:
+    """Yield a message that the platform tells whole after its edit, and the edit. Raises `ValueError` for its time."""
+    yield record
+    if isinstance(record, Record):
+        yield Edit(
+            where=record.where,
+            chat_id=record.chat_id,
+            external_id=record.message.external_id,
+            content=record.message.content,
+            edited_at=time_of(edited_at, "the time of the edit"),
+        )
+
+
+def id_of(value: object, name: str) -> str:
+    """Return an id as its text. Raises `ValueError` that names it.
+
+    >>> id_of(-100420, "chat.id")
+    '-100420'
+    """
+    return str(_checked(_ID, value, name))
+
+
+def time_of(value: object, name: str) -> datetime | None:
+    """Return a time as platforms write it, if there is one. Raises `ValueError` that names it."""
+    found: datetime | None = None if value is None else _checked(_TIME, value, name)
+    return found
+
+
+def _checked(adapter: TypeAdapter[Any], value: object, name: str) -> Any:
+    if value is None:
+        raise ValueError(f"{name} is missing")
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        raise ValueError(
+            in_words([{**error.errors(include_url=False)[0], "loc": (name,)}], None)[0]
+        ) from None
 
 
 def exact_times(

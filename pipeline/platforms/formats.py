@@ -8,8 +8,12 @@ from functools import partial
 from importlib.resources import files
 from typing import IO, Any, Literal, cast, get_args
 
-from pipeline.platforms import discord, jsonlines, messenger, signal, telegram, whatsapp, whatsapp_time
+from pipeline.platforms import jsonlines, messenger, signal
+from pipeline.platforms.discord import export as discord
 from pipeline.platforms.records import ImportOptions, Parsed
+from pipeline.platforms.telegram import export as telegram
+from pipeline.platforms.whatsapp import export as whatsapp
+from pipeline.platforms.whatsapp import whatsapp_time
 from schemas.errors import InvalidInput
 
 Format = Literal["whatsapp", "telegram", "slack", "discord", "signal", "messenger", "instagram", "jsonl"]
@@ -26,7 +30,7 @@ OF_LINES: dict[Format, Callable[[Iterable[str], ImportOptions], Iterator[Parsed]
     "jsonl": jsonlines.parse,
     "signal": signal.parse,
 }
-"""Parsers of formats that are one file; Slack's export is a folder of many, see `slack.parse`."""
+"""Parsers of formats that are one file; Slack's export is a folder of many, see `slack.export.parse`."""
 
 OF_SEVERAL: frozenset[Format] = frozenset(("signal", "messenger", "instagram"))
 """Formats that have files for each chat, which make up one export."""

@@ -1,8 +1,8 @@
-"""Values that parsers of exports take and yield."""
+"""Values that parsers of exports and of events take and yield."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Literal
 from zoneinfo import ZoneInfo
 
@@ -129,3 +129,49 @@ class Ambiguous:
 
 
 Parsed = ChatIn | Record | Skipped | Unread | Broken | Notice | Times | Ambiguous
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit:
+    """A message's new text; where the platform tells the whole message, its `Record` comes before."""
+
+    where: str
+    chat_id: str
+    external_id: str
+    content: str
+    # the platform's time of the edit; none: now
+    edited_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deletion:
+    """A message that was deleted."""
+
+    where: str
+    chat_id: str
+    external_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberChange:
+    """People who came into a chat or left it, without bots."""
+
+    where: str
+    chat_id: str
+    joined: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    # when; none: now
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewChatId:
+    """A chat got another id."""
+
+    where: str
+    chat_id: str
+    to: str
+
+
+Event = ChatIn | Record | Edit | Deletion | MemberChange | NewChatId | Skipped | Unread | Broken
+"""What an event of a platform says; of `Skipped` and `Unread` the reason and the kind are the platform's own words."""

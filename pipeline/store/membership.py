@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, text
@@ -15,10 +16,15 @@ _NOTE_UNKNOWN = text("""
     SELECT :tenant, chat_id, :unknown FROM chats WHERE chat_id = :chat ON CONFLICT DO NOTHING
 """)
 _DROP_OTHERS = text("DELETE FROM chat_members WHERE chat_id = :chat AND NOT sender_id = ANY(:senders)")
-_REPLACE = text("""
+_ADD = text("""
     INSERT INTO chat_members (tenant_id, chat_id, sender_id)
     SELECT :tenant, :chat, sender FROM unnest(CAST(:senders AS text[])) AS sender ORDER BY sender
     ON CONFLICT DO NOTHING
+""")
+_REMOVE = text("""
+    DELETE FROM chat_members c WHERE chat_id = :chat AND sender_id = ANY(:senders) AND NOT EXISTS (
+        SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id
+            AND m.sender_id = c.sender_id AND m.sent_at > :at)
 """)
 _OF_CHAT = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat ORDER BY sender_id")
 _AMONG = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat AND sender_id = ANY(:senders)")
@@ -136,8 +142,18 @@ def note_unknown(connection: Connection, tenant_id: str, chat_id: str) -> None:
 
 def replace(connection: Connection, tenant_id: str, chat_id: str, senders: Sequence[str]) -> None:
     """Replace the members of a chat; `UNKNOWN` may be among them."""
-    for statement in (_DROP_OTHERS, _REPLACE):
-        run(connection, statement, tenant=tenant_id, chat=chat_id, senders=senders)
+    run(connection, _DROP_OTHERS, chat=chat_id, senders=senders)
+    add(connection, tenant_id, chat_id, senders)
+
+
+def add(connection: Connection, tenant_id: str, chat_id: str, senders: Sequence[str]) -> None:
+    """Add members to a chat; `UNKNOWN` may be among them."""
+    run(connection, _ADD, tenant=tenant_id, chat=chat_id, senders=senders)
+
+
+def remove(connection: Connection, chat_id: str, senders: Sequence[str], at: datetime) -> None:
+    """Remove these members of a chat who have said nothing there after a time."""
+    run(connection, _REMOVE, chat=chat_id, senders=senders, at=at)
 
 
 def of_chat(connection: Connection, chat_id: str) -> list[str]:

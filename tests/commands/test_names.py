@@ -12,9 +12,9 @@ from sqlalchemy import text
 from pipeline.ingest import accept, history
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import names
-from pipeline.platforms import whatsapp
 from pipeline.platforms.identity import ImportIds, sender_by_name, without_chat
 from pipeline.platforms.records import ImportOptions, Record
+from pipeline.platforms.whatsapp import export as whatsapp
 from pipeline.store import learned as learned_store
 from pipeline.store import names as stored_names
 from pipeline.store.database import Database

@@ -4,7 +4,7 @@ import io
 import json
 from typing import Any
 
-from pipeline.platforms import discord
+from pipeline.platforms.discord import export as discord
 from pipeline.platforms.records import ImportOptions
 from tests.platforms.reading import Read, read_path, sort
 

@@ -3,9 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.platforms import jsonlines, whatsapp
+from pipeline.platforms import jsonlines
 from pipeline.platforms.identity import ImportIds, Positions
 from pipeline.platforms.records import ImportOptions
+from pipeline.platforms.whatsapp import export as whatsapp
 from tests.platforms.reading import sort
 
 OPTIONS = ImportOptions(title="House", time_zone="Europe/Lisbon")

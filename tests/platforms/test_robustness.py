@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.platforms import discord, jsonlines, messenger, signal, slack, telegram, whatsapp, whatsapp_time
+from pipeline.platforms import jsonlines, messenger, signal
+from pipeline.platforms.discord import export as discord
 from pipeline.platforms.formats import FORMATS, detect
 from pipeline.platforms.records import ImportOptions
+from pipeline.platforms.slack import export as slack
+from pipeline.platforms.telegram import export as telegram
+from pipeline.platforms.whatsapp import export as whatsapp
+from pipeline.platforms.whatsapp import whatsapp_time
 from schemas.errors import InvalidInput
 from tests.platforms.reading import sort
 

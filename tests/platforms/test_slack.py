@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.platforms import slack
 from pipeline.platforms.records import ImportOptions
-from pipeline.platforms.slack_text import plain
+from pipeline.platforms.slack import export as slack
+from pipeline.platforms.slack.slack_text import plain
 from tests.platforms.reading import FIXTURES, Read, read_path, sort
 
 

@@ -12,8 +12,8 @@ import pytest
 from ops.sources import source as sources
 from ops.sources.exports import SeveralExports
 from ops.sources.source import open_source
-from pipeline.platforms import telegram
 from pipeline.platforms.records import ImportOptions
+from pipeline.platforms.telegram import export as telegram
 from schemas.errors import InvalidInput
 from tests.platforms.reading import FIXTURES, read_path, sort
 

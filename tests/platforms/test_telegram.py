@@ -4,8 +4,8 @@ import io
 import json
 from typing import Any
 
-from pipeline.platforms import telegram
 from pipeline.platforms.records import ImportOptions
+from pipeline.platforms.telegram import export as telegram
 from tests.platforms.reading import Read, read_path, sort
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.platforms import whatsapp
 from pipeline.platforms.records import ImportOptions
+from pipeline.platforms.whatsapp import export as whatsapp
 from tests.platforms.reading import Read, read_path, sort
 
 HARBOUR = "whatsapp/WhatsApp Chat with Harbour House.txt"

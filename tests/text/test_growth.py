@@ -15,7 +15,9 @@ from pipeline.enrich import extractive, fact_answers, fact_grounding
 from pipeline.enrich.answers import InvalidAnswer
 from pipeline.enrich.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import People
-from pipeline.platforms import slack_text, whatsapp, whatsapp_text, whatsapp_time
+from pipeline.platforms.slack import slack_text
+from pipeline.platforms.whatsapp import export as whatsapp
+from pipeline.platforms.whatsapp import whatsapp_text, whatsapp_time
 from pipeline.recall.ask import followup, names, parse, temporal_anchor
 from pipeline.text import (
     answer_types,

@@ -85,11 +85,23 @@ def parse(model: type[T], body: bytes) -> T:
     Raises `InvalidInput` that names field and limit.
     """
     try:
+        return parse_payload(model, value_of(body))
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def value_of(body: bytes) -> Any:
+    """Parse a body as JSON that Postgres can store. Raises `InvalidInput`."""
+    try:
         value = _json(body)
         # in UTF-8, what Postgres cannot store is an escape; most bodies have none and need no copy
-        return parse_payload(model, clean_json(value) if _UNSTORABLE.search(body) else value)
+        return clean_json(value) if _UNSTORABLE.search(body) else value
     except RecursionError:
-        raise InvalidInput("the body is nested too deeply", field="body") from None
+        raise _too_deep() from None
+
+
+def _too_deep() -> InvalidInput:
+    return InvalidInput("the body is nested too deeply", field="body")
 
 
 def _json(body: bytes) -> Any:

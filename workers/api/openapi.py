@@ -53,6 +53,12 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": media}}}
 
 
+def any_body(name: str) -> dict[str, Any]:
+    """Describe a body of somebody else's making by its examples of this name."""
+    media = {"schema": {}, "examples": {each: {"value": value} for each, value in _EXAMPLES[name].items()}}
+    return {"requestBody": {"required": True, "content": {"application/json": media}}}
+
+
 def install(app: FastAPI) -> None:
     """Add the schemas of bodies and problems to `/openapi.json`, and serve `/docs`."""
 

@@ -4,6 +4,7 @@ from workers.api.routes import (
     contexts,
     documents,
     entities,
+    events,
     forgetting,
     health,
     listings,
@@ -14,6 +15,6 @@ from workers.api.routes import (
 
 # the one that is asked most comes first
 ROUTERS = [
-    *(messages.router, health.router, contexts.router, memories.router, documents.router),
+    *(messages.router, events.router, health.router, contexts.router, memories.router, documents.router),
     *(users.router, entities.router, listings.router, forgetting.router),
 ]

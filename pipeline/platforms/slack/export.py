@@ -14,9 +14,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.platforms import fields, kinds, slack_text
+from pipeline.platforms import fields, kinds
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Times
+from pipeline.platforms.slack import slack_text
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 

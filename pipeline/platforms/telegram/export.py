@@ -6,7 +6,7 @@ channels: any other chat that is both imported and seen live is stored twice.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import IO, Any
@@ -38,7 +38,8 @@ _MEDIA_TYPES = {
     "voice_message": "audio",
     "audio_file": "audio",
 }
-_POSITIONS = 2**31
+MAX_POSITION = 2**31
+"""Positions are message ids below this number: they order the messages of one second."""
 _KINDS, _ACTIONS = kinds.of("telegram"), kinds.of("telegram_service")
 
 
@@ -160,7 +161,7 @@ class _TelegramReader:
                 role="assistant" if sender is not None and sender == self._bot else "user",
                 sent_at=self._sent_at(raw),
                 # ids rise with time and are the same in every export: the order within one second
-                position=own_id % _POSITIONS,
+                position=own_id % MAX_POSITION,
                 reply_to=reply_to,
                 thread=thread,
             )
@@ -234,13 +235,17 @@ def _text(raw: dict[str, Any]) -> str:
 
 
 def _poll(raw: dict[str, Any]) -> str:
-    """Return a poll's question, and its answers with their votes if there are any."""
-    answers = []
-    for answer in fields.dicts_of(raw.get("answers")):
-        text, voters = fields.words(answer.get("text"), "text"), answer.get("voters")
-        took = f" ({voters} {'vote' if voters == 1 else 'votes'})" if raw.get("total_voters") else ""
-        answers.append(f"{text}{took if isinstance(voters, int) else ''}")
-    return f"[poll] {fields.words(raw.get('question'), 'text')}: {' / '.join(answers)}"
+    answers = [(answer.get("text"), answer.get("voters")) for answer in fields.dicts_of(raw.get("answers"))]
+    return poll_text(raw.get("question"), answers, voted=bool(raw.get("total_voters")))
+
+
+def poll_text(question: object, answers: Iterable[tuple[object, object]], *, voted: bool) -> str:
+    """Return a poll's question, and its `(answer, votes)`, with the votes if anybody `voted`."""
+    said = []
+    for answer, voters in answers:
+        took = f" ({voters} {'vote' if voters == 1 else 'votes'})" if voted else ""
+        said.append(f"{fields.words(answer, 'text')}{took if isinstance(voters, int) else ''}")
+    return f"[poll] {fields.words(question, 'text')}: {' / '.join(said)}"
 
 
 def _media(raw: dict[str, Any]) -> list[dict[str, str]]:

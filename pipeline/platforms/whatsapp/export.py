@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from pipeline.platforms import fields, whatsapp_text, whatsapp_time
+from pipeline.platforms import fields
 from pipeline.platforms.identity import ImportIds, Positions, sender_by_name
 from pipeline.platforms.records import (
     Ambiguous,
@@ -30,6 +30,7 @@ from pipeline.platforms.records import (
     Skipped,
     Times,
 )
+from pipeline.platforms.whatsapp import whatsapp_text, whatsapp_time
 from schemas.messages import MAX_CONTENT_BYTES, ChatIn, ChatKind
 
 # The dates are read from the first lines, so that a file of any size needs little memory; from more of them when these

@@ -9,7 +9,7 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from pipeline.platforms.records import DateOrder
-from pipeline.platforms.whatsapp_text import PHRASES
+from pipeline.platforms.whatsapp.whatsapp_text import PHRASES
 
 Style = Literal["dash", "bracket", "colon"]
 """Android's `date, time - `, the iPhone's `[date, time] `, the old iPhone's `date time: `."""

@@ -23,7 +23,7 @@ _FATES: dict[str, dict[str, str]] = {"kept": {}, "counted": {}}
 
 
 def _read_phrases() -> None:
-    text = (files("pipeline.platforms") / "whatsapp_phrases.txt").read_text(encoding="utf-8")
+    text = (files(__package__) / "whatsapp_phrases.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
         if heading := _HEADING.fullmatch(line):
             phrases = PHRASES.setdefault(heading["name"], [])

@@ -1,0 +1,1 @@
+"""Discord's exports and events, and what they share."""

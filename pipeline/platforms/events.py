@@ -1,0 +1,37 @@
+"""The platforms whose events are taken, and the parser of each."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pipeline.platforms.records import Event
+from pipeline.platforms.telegram import events as telegram
+from schemas.base import did_you_mean
+from schemas.errors import InvalidInput, NotFound
+from schemas.messages import MAX_BATCH
+
+PARSERS: dict[str, Callable[[Any], Iterator[Event]]] = {"telegram": telegram.parse}
+
+
+def parse(platform: str, value: Any) -> list[Event]:
+    """Return what a platform's payload says, in order; what cannot be read of it is `Broken`.
+
+    Raises `NotFound` for a platform that is not known, and `InvalidInput` for what is no payload of the platform, or
+    says too much.
+    """
+    parser = PARSERS.get(platform)
+    if parser is None:
+        hint = did_you_mean(platform, PARSERS)
+        known = f"known are {', '.join(PARSERS)}"
+        raise NotFound(f"there are no events of a platform {platform[:50]!r}: {hint or known}")
+    found: list[Event] = []
+    try:
+        for event in parser(value):
+            found.append(event)
+            # a chat is told with each of its messages
+            if len(found) > 2 * MAX_BATCH:
+                raise InvalidInput(
+                    f"the body says more than {MAX_BATCH} things: send it in parts", field="body"
+                )
+    except RecursionError:
+        raise InvalidInput("the body is nested too deeply", field="body") from None
+    return found

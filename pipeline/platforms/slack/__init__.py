@@ -1,0 +1,1 @@
+"""Slack's exports and events, and what they share."""

@@ -1,0 +1,1 @@
+"""Telegram's exports and events, and what they share."""

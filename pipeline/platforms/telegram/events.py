@@ -1,0 +1,233 @@
+"""Parse updates of Telegram's Bot API, and the messages that `sendMessage` and its kin return.
+
+Telegram does not deliver a bot's own messages: what it returns for them is taken by itself, with or without
+`{"ok": true, "result": …}` around it. Deletions are reported in the chats of business accounts only.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline.platforms import fields, kinds
+from pipeline.platforms.records import (
+    Broken,
+    Deletion,
+    Event,
+    ImportOptions,
+    MemberChange,
+    NewChatId,
+    Record,
+    Skipped,
+)
+from pipeline.platforms.telegram.export import MAX_POSITION, poll_text
+from schemas.errors import InvalidInput
+from schemas.messages import FORWARDED, ChatIn, ChatKind
+
+_KINDS = kinds.of("telegram_bot")
+_MESSAGES = ("message", "channel_post", "business_message")
+_EDITS = ("edited_message", "edited_channel_post", "edited_business_message")
+_MEDIA = {
+    "photo": "image",
+    "live_photo": "image",
+    "animation": "image",
+    "video": "video",
+    "video_note": "video",
+    "voice": "audio",
+    "audio": "audio",
+    "sticker": "sticker",
+    "document": "document",
+    "paid_media": "media",
+}
+_INSIDE = ("creator", "administrator", "member")
+
+
+def parse(value: Any) -> Iterator[Event]:
+    """Parse an update or a message, or a list of them. Raises `InvalidInput` for anything else."""
+    if isinstance(value, dict) and value.get("ok") is True:
+        value = value.get("result")
+    several = value if isinstance(value, list) else [value]
+    for number, item in enumerate(several):
+        where = f"[{number}]" if isinstance(value, list) else ""
+        if not isinstance(item, dict) or not ("update_id" in item or {"message_id", "chat"} <= item.keys()):
+            raise InvalidInput(
+                f"{where or 'the body'} is neither an update of Telegram's Bot API, with update_id, nor a message "
+                "that it returned, with message_id and chat",
+                field=where or "body",
+            )
+        yield from fields.guarded(where or "body", _item(item, f"{where}." if where else ""))
+
+
+def _item(raw: dict[str, Any], prefix: str) -> Iterator[Event]:
+    if "update_id" not in raw:
+        yield from _message(raw, "message", edits=bool(raw.get("edit_date")), own=True)
+        return
+    kind = next((key for key, held in raw.items() if key != "update_id" and held), "update")
+    held = raw.get(kind)
+    where = f"{prefix}{kind}"
+    if kind in (*_MESSAGES, *_EDITS):
+        yield from _message(_object(held, where), where, edits=kind in _EDITS)
+    elif kind == "chat_member":
+        yield from _changed_member(_object(held, where), where)
+    elif kind == "my_chat_member":
+        yield _chat(_object(held, where), where)
+        yield Skipped(where=where, reason=kind)
+    elif kind == "deleted_business_messages":
+        deleted = _object(held, where)
+        chat = _chat(deleted, where)
+        for each in deleted.get("message_ids") or ():
+            external_id = fields.id_of(each, f"{where}.message_ids")
+            yield Deletion(where=where, chat_id=chat.chat_id, external_id=external_id)
+    else:
+        yield Skipped(where=where, reason=kind[: kinds.MAX_KIND_CHARS])
+
+
+def _object(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} is no JSON object")  # noqa: TRY004  it is the sender's value that is wrong
+    return value
+
+
+def _chat(raw: dict[str, Any], where: str) -> ChatIn:
+    chat = _object(raw.get("chat"), f"{where}.chat")
+    own = f"telegram:{fields.id_of(chat.get('id'), f'{where}.chat.id')}"
+    # the chats of a business account are not those that its customers have with the bot
+    connection = raw.get("business_connection_id")
+    chat_id = f"{own}@{fields.id_of(connection, 'business_connection_id')}" if connection else own
+    title = fields.name_of(chat.get("title")) or _name(chat)
+    kind: ChatKind = "direct" if chat.get("type") == "private" else "group"
+    return fields.chat_of("telegram", chat_id, ImportOptions(), kind=kind, title=title)
+
+
+def _message(raw: dict[str, Any], where: str, *, edits: bool, own: bool = False) -> Iterator[Event]:
+    chat = _chat(raw, where)
+    yield chat
+    for field in ("migrate_to_chat_id", "migrate_from_chat_id"):
+        if raw.get(field):
+            other = f"telegram:{fields.id_of(raw[field], field)}"
+            former, new = (chat.chat_id, other) if field == "migrate_to_chat_id" else (other, chat.chat_id)
+            yield NewChatId(where=where, chat_id=former, to=new)
+            return
+    came, left = fields.dicts_of(raw.get("new_chat_members")), fields.dict_of(raw.get("left_chat_member"))
+    if came or left:
+        at = fields.time_of(raw.get("date"), f"{where}.date")
+        joined, gone = _people(came), _people([left] if left else [])
+        yield MemberChange(where=where, chat_id=chat.chat_id, joined=joined, left=gone, at=at)
+        return
+    if raw.get("new_chat_title"):
+        return
+    held = {field: value for field, value in raw.items() if value not in (None, False, "", [], {})}
+    reported = [(field, _KINDS.report(where, field)) for field in held]
+    if service := [field for field, report in reported if isinstance(report, Skipped)]:
+        yield Skipped(where=where, reason=service[0])
+        return
+    yield from (report for _, report in reported if report is not None)
+    record = _record(held, where, chat, own=own)
+    if isinstance(record, Skipped) and any(report for _, report in reported):
+        return
+    yield from fields.edited(record, raw.get("edit_date")) if edits else [record]
+
+
+def _record(raw: dict[str, Any], where: str, chat: ChatIn, *, own: bool) -> Record | Skipped | Broken:
+    person, in_name_of = fields.dict_of(raw.get("from")), fields.dict_of(raw.get("sender_chat"))
+    # of a person's message that is passed on by itself, the person is told
+    is_bot = person.get("is_bot", own) is True and (own or not in_name_of)
+    by_bot = is_bot or bool(raw.get("sender_business_bot"))
+    # a channel's post, or what an anonymous administrator writes, is the chat's own
+    sender = in_name_of or person or fields.dict_of(raw.get("chat"))
+    external_id = fields.id_of(raw.get("message_id"), f"{where}.message_id")
+    topic = raw.get("message_thread_id") if raw.get("is_topic_message") else None
+    answered = fields.dict_of(raw.get("reply_to_message")).get("message_id")
+    return fields.read_message(
+        where,
+        chat.chat_id,
+        text=_text(raw),
+        media=_media(raw),
+        metadata=_metadata(raw),
+        external_id=external_id,
+        sender_id=f"telegram:{fields.id_of(sender.get('id'), f'{where}.from.id')}",
+        sender_name=fields.name_of(sender.get("title")) or _name(sender),
+        role="assistant" if by_bot else "user",
+        sent_at=raw.get("date"),
+        position=int(external_id) % MAX_POSITION if external_id.isdecimal() else 0,
+        # what stands in a topic answers its beginning
+        reply_to=None if answered is None or answered == topic else answered,
+        thread=topic,
+    )
+
+
+def _name(person: dict[str, Any]) -> str:
+    names = (fields.text_of(person.get(field)) for field in ("first_name", "last_name"))
+    return fields.name_of(" ".join(filter(None, names)), person.get("username"))
+
+
+def _people(people: list[dict[str, Any]]) -> tuple[str, ...]:
+    return tuple(
+        f"telegram:{fields.id_of(person.get('id'), 'the id of a member')}"
+        for person in people
+        if not person.get("is_bot")
+    )
+
+
+def _text(raw: dict[str, Any]) -> str:
+    said = [fields.text_of(raw.get("text")) or fields.text_of(raw.get("caption"))]
+    if isinstance(poll := raw.get("poll"), dict):
+        options = [
+            (each.get("text"), each.get("voter_count")) for each in fields.dicts_of(poll.get("options"))
+        ]
+        said.append(poll_text(poll.get("question"), options, voted=bool(poll.get("total_voter_count"))))
+    place = fields.dict_of(raw.get("venue")) or fields.dict_of(raw.get("location"))
+    if place:
+        point = fields.dict_of(place.get("location")) or place
+        point_text = f"{point.get('latitude', '')}, {point.get('longitude', '')}"
+        said.append(f"[location {fields.name_of(place.get('title'), place.get('address')) or point_text}]")
+    labels = {field: label for field, label in _KINDS.words.items() if label and field in raw}
+    said += [fields.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
+    said += [fields.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
+    return "\n".join(filter(None, said))
+
+
+def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
+    if contact := fields.dict_of(raw.get("contact")):
+        return [fields.attachment("contact", _name(contact))]
+    # an animation comes as a document, too
+    for field, kind in _MEDIA.items():
+        if held := raw.get(field):
+            file = fields.dict_of(held)
+            item = fields.attachment(kind, fields.name_of(file.get("file_name")))
+            emoji = fields.name_of(file.get("emoji"))
+            return [item | {"emoji": emoji} if emoji else item]
+    return []
+
+
+def _metadata(raw: dict[str, Any]) -> dict[str, str]:
+    metadata = {}
+    if origin := fields.dict_of(raw.get("forward_origin")):
+        by = next(
+            (
+                fields.dict_of(origin.get(each))
+                for each in ("sender_user", "sender_chat", "chat")
+                if origin.get(each)
+            ),
+            {},
+        )
+        metadata[FORWARDED] = fields.name_of(origin.get("sender_user_name"), by.get("title"), _name(by))
+    if bot := fields.name_of(fields.dict_of(raw.get("via_bot")).get("username")):
+        metadata["via_bot"] = f"@{bot}"
+    return metadata
+
+
+def _changed_member(raw: dict[str, Any], where: str) -> Iterator[Event]:
+    chat = _chat(raw, where)
+    yield chat
+    new = _object(raw.get("new_chat_member"), f"{where}.new_chat_member")
+    inside = [
+        each.get("status") in _INSIDE
+        or (each.get("status") == "restricted" and each.get("is_member") is True)
+        for each in (fields.dict_of(raw.get("old_chat_member")), new)
+    ]
+    people = _people([_object(new.get("user"), f"{where}.new_chat_member.user")])
+    if inside[0] == inside[1] or not people:
+        yield Skipped(where=where, reason="chat_member")
+        return
+    at = fields.time_of(raw.get("date"), f"{where}.date")
+    joined, left = (people, ()) if inside[1] else ((), people)
+    yield MemberChange(where=where, chat_id=chat.chat_id, joined=joined, left=left, at=at)
