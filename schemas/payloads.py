@@ -130,6 +130,17 @@ class EditPayload(Frozen):
     """The platform's time of the edit; the newest edit wins. Null: now."""
 
 
+class MessageAddress(Frozen):
+    """A message by its platform's id."""
+
+    chat_id: Id
+    external_id: Id
+
+
+class EditEvent(EditPayload, MessageAddress):
+    """A message's new text, and which message: the data of a webhook `message.edited`."""
+
+
 ORIGINAL_NAMES = {
     "sessionId": "session_key",
     "topKDocs": "top_k_documents",

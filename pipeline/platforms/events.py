@@ -3,13 +3,25 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from pipeline.platforms import matrix, standard
+from pipeline.platforms.discord import events as discord
 from pipeline.platforms.records import Event
+from pipeline.platforms.slack import events as slack
 from pipeline.platforms.telegram import events as telegram
+from pipeline.platforms.whatsapp import baileys, cloud
 from schemas.base import did_you_mean
 from schemas.errors import InvalidInput, NotFound
 from schemas.messages import MAX_BATCH
 
-PARSERS: dict[str, Callable[[Any], Iterator[Event]]] = {"telegram": telegram.parse}
+PARSERS: dict[str, Callable[[Any], Iterator[Event]]] = {
+    "telegram": telegram.parse,
+    "slack": slack.parse,
+    "discord": discord.parse,
+    "whatsapp": cloud.parse,
+    "baileys": baileys.parse,
+    "matrix": matrix.parse,
+    "standard": standard.parse,
+}
 
 
 def parse(platform: str, value: Any) -> list[Event]:

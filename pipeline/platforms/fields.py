@@ -21,9 +21,9 @@ from pipeline.platforms.records import (
     Times,
 )
 from schemas.base import in_words
-from schemas.messages import MAX_NAME_CHARS, MAX_TITLE_CHARS, ChatIn, ChatKind, Id, MessageIn, SaidAt
+from schemas.messages import MAX_NAME_CHARS, MAX_TITLE_CHARS, ChatIn, ChatKind, Content, Id, MessageIn, SaidAt
 
-_ID, _TIME = TypeAdapter(Id), TypeAdapter(SaidAt)
+_ID, _TIME, _CONTENT = TypeAdapter(Id), TypeAdapter(SaidAt), TypeAdapter(Content)
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _PREFIXED = re.compile(r"[a-z][a-z0-9_-]*:\S")
 # the keys of what people write; a text inside a text's own parts stands under one of them, too
@@ -119,6 +119,17 @@ def edited(record: Record | Skipped | Broken, edited_at: object) -> Iterator[Eve
         )
 
 
+def edit_alone(where: str, chat_id: str, external_id: str, content: str, edited_at: object) -> Edit:
+    """Return an edit whose message the platform does not tell. Raises `ValueError` for what cannot be stored."""
+    return Edit(
+        where=where,
+        chat_id=chat_id,
+        external_id=external_id,
+        content=_checked(_CONTENT, content, "the new text"),
+        edited_at=time_of(edited_at, "the time of the edit"),
+    )
+
+
 def id_of(value: object, name: str) -> str:
     """Return an id as its text. Raises `ValueError` that names it.
 
@@ -126,6 +137,13 @@ def id_of(value: object, name: str) -> str:
     '-100420'
     """
     return str(_checked(_ID, value, name))
+
+
+def list_of(value: object, name: str) -> list[Any]:
+    """Return a list, empty if there is none. Raises `ValueError` that names what is no list."""
+    if value is None or isinstance(value, list):
+        return value or []
+    raise ValueError(f"{name} is no list")
 
 
 def time_of(value: object, name: str) -> datetime | None:

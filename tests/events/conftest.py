@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import text
 
 from pipeline.store.database import Database
-from tests.api.conftest import client, serve, settings
+from tests.api.conftest import client, serve, settings, standing_client
 from tests.conftest import TENANT
 
-__all__ = ["client", "serve", "settings"]
+__all__ = ["client", "serve", "settings", "standing_client"]
 
 PAYLOADS = Path(__file__).parent / "payloads"
 COUNTS = ("accepted", "duplicates", "kept_out", "edits", "deletions", "members", "moves")

@@ -41,6 +41,7 @@ SOON_SECONDS = 1
 
 TITLES = {
     "unauthorized": "The API key is missing or wrong",
+    "unproven": "The platform's proof is missing or wrong",
     "not-found": "There is no such thing",
     "busy": "Something else must end first; the same request may be sent again then",
     "conflict": "It is at odds with what is stored",
@@ -54,7 +55,7 @@ TITLES = {
 
 
 _MEANING = {
-    401: "No API key, or a wrong one.",
+    401: "No API key or proof, or a wrong one.",
     404: "There is no such thing; `detail` says what.",
     408: "The body did not arrive in time.",
     409: "Something else must end first: retry after `Retry-After` seconds. Without that header, `detail` says what "

@@ -16,7 +16,7 @@ from pipeline.platforms import fields, json_stream, kinds
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, Skipped, Times
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
-_KINDS = kinds.of("discord")
+KINDS = kinds.of("discord")
 
 
 def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
@@ -82,7 +82,7 @@ def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Itera
         yield Broken(where=where, reason="is no JSON object")
         return
     reported = [
-        _KINDS.report(where, kind) for kind in (str(raw.get("type", "Default")), *_KINDS.unknown_in(raw))
+        KINDS.report(where, kind) for kind in (str(raw.get("type", "Default")), *KINDS.unknown_in(raw))
     ]
     unread = [each for each in reported if each is not None]
     yield from unread
@@ -92,7 +92,7 @@ def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Itera
     if not isinstance(found, Skipped):
         yield found
     elif not unread:
-        yield (None if raw.get("embeds") else _KINDS.report(where, "empty")) or found
+        yield (None if raw.get("embeds") else KINDS.report(where, "empty")) or found
 
 
 def _message(
@@ -105,19 +105,17 @@ def _message(
     forwarded = fields.dict_of(raw.get("forwardedMessage"))
     media = [*_media(raw), *_media(forwarded)]
     card = not fields.text_of(forwarded.get("content"))
-    said = [fields.text_of(raw.get("content")), *_embeds(raw.get("embeds"), whole=by_bot)]
-    said += [fields.text_of(forwarded.get("content")), *_embeds(forwarded.get("embeds"), whole=card)]
-    said += [fields.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
+    said = [fields.text_of(raw.get("content")), *embed_texts(raw.get("embeds"), whole=by_bot)]
+    said += [fields.text_of(forwarded.get("content")), *embed_texts(forwarded.get("embeds"), whole=card)]
+    said += [fields.labelled(field, value) for field, value in KINDS.unknown_in(raw).items()]
     said += [
-        fields.labelled(label, raw[field])
-        for field, label in _KINDS.words.items()
-        if label and raw.get(field)
+        fields.labelled(label, raw[field]) for field, label in KINDS.words.items() if label and raw.get(field)
     ]
     metadata = {"edited_at": str(edited)} if (edited := raw.get("timestampEdited")) else {}
     found = fields.read_message(
         where,
         chat.chat_id,
-        text=_written_out("\n".join(filter(None, said)), names),
+        text=written_out("\n".join(filter(None, said)), names),
         media=media,
         # whose it was the exporter does not say
         metadata=metadata | ({FORWARDED: ""} if forwarded else {}),
@@ -147,21 +145,21 @@ _PERSON = re.compile(r"<@!?(\d{1,25})>")
 _EMOJI = re.compile(r"<a?(:\w{1,40}:)\d{1,25}>")
 
 
-def _written_out(text: str, names: Mapping[str, str]) -> str:
+def written_out(text: str, names: Mapping[str, str]) -> str:
     """Write out people and emoji, which exports without formatting leave as ids.
 
-    >>> _written_out("<@901> and <@!902> <:wave:17>", {"901": "Zed"})
+    >>> written_out("<@901> and <@!902> <:wave:17>", {"901": "Zed"})
     '@Zed and <@!902> :wave:'
     """
     named = _PERSON.sub(lambda found: f"@{names[found[1]]}" if found[1] in names else found[0], text)
     return _EMOJI.sub(r"\1", named)
 
 
-def _embeds(raw: object, *, whole: bool) -> Iterator[str]:
+def embed_texts(raw: object, *, whole: bool) -> Iterator[str]:
     """Yield the texts of embeds, whole or only their titles."""
     for embed in fields.dicts_of(raw):
         values = {
-            field.get("name"): fields.text_of(field.get("value"))
+            str(field.get("name")): fields.text_of(field.get("value"))
             for field in fields.dicts_of(embed.get("fields"))
         }
         if question := values.get("poll_question_text"):

@@ -40,6 +40,11 @@ class Kinds:
             return Skipped(where=where, reason=_REASONS[fate].format(platform=self.platform))
         return None if fate in _KEPT else Unread(where=where, platform=self.platform, kind=fate)
 
+    def by_name(self, where: str, kind: str) -> Skipped | Unread | None:
+        """Return the same as `report`, with the platform's own name for the reason: events are counted by it."""
+        found = self.report(where, kind)
+        return Skipped(where=where, reason=kind) if isinstance(found, Skipped) else found
+
     def unknown_in(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields that are not in the table and may hold text: others only describe a message."""
         new = {field: value for field, value in raw.items() if field not in self.fates and value}

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from pipeline.platforms import fields, kinds
 from pipeline.platforms.identity import sender_by_name
-from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Times
+from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Record, Skipped, Times
 from pipeline.platforms.slack import slack_text
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn, ChatKind
@@ -31,7 +31,7 @@ _INDEXES: dict[str, ChatKind] = {
 _PEOPLE = ("users.json", "org_users.json")
 _TEAM = re.compile(r"(?:^|(?<=/))teams/[^/]+/$")
 _DAY = re.compile(r"(?P<folder>(?:teams/[^/]+/)?[^/]+)/\d{4}-\d{2}-\d{2}\.json")
-_KINDS = kinds.of("slack")
+KINDS = kinds.of("slack")
 # what stands in place of the text of a message that has only blocks
 _NOT_SHOWN = "This content can't be displayed."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -51,7 +51,7 @@ def files_of(names: Collection[str]) -> list[str]:
     inner = sorted(name for name in names if name.startswith(root))
     lists = [
         name
-        for listed in (*_PEOPLE, *_INDEXES, *_KINDS.fates)
+        for listed in (*_PEOPLE, *_INDEXES, *KINDS.fates)
         for name in inner
         if _base(name) == listed and _TEAM.sub("", _above(name)) == root
     ]
@@ -92,7 +92,7 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
     for team, base, raw in listed:
         if kind := _INDEXES.get(base):
             folders |= {team + folder: channel for folder, channel in _folders(raw, kind, names_of)}
-        elif base in _KINDS.fates and (reported := _KINDS.report(team + base, base)):
+        elif base in KINDS.fates and (reported := KINDS.report(team + base, base)):
             yield reported
     for name in sorted(set(names) - set(files)):
         if name.endswith(".json") and _above(name) == root:
@@ -189,14 +189,19 @@ def _read(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: set[s
     if not isinstance(raw, dict):
         yield Broken(where=where, reason="is no JSON object")
         return
-    kind = str(raw.get("subtype") or "")
-    if not kind:
-        written = raw.get("type", "message") == "message"
-        kind = "hidden" if raw.get("hidden") else "" if written else str(raw["type"])
-    yield from _KINDS.read(where, kind, [_message(raw, where, chat, names, bots)])
+    yield from KINDS.read(where, kind_of(raw), [message(raw, where, chat, names, bots)])
 
 
-def _message(raw: dict[str, Any], where: str, chat: ChatIn, names: dict[str, str], bots: set[str]) -> Parsed:
+def kind_of(raw: Mapping[str, Any]) -> str:
+    """Return the kind of a message, as the table of kinds has it."""
+    written = raw.get("type", "message") == "message"
+    return str(raw.get("subtype") or ("hidden" if raw.get("hidden") else "" if written else raw["type"]))
+
+
+def message(
+    raw: dict[str, Any], where: str, chat: ChatIn, names: dict[str, str], bots: set[str]
+) -> Record | Skipped | Broken:
+    """Return a message as Slack writes it in exports and in events; `names` are by id, as `bots` are ids."""
     # a comment on a file, as long as these were no messages
     comment = fields.dict_of(raw.get("comment"))
     user, bot = raw.get("user") or comment.get("user"), raw.get("bot_id")

@@ -53,16 +53,18 @@ def parse(value: Any) -> Iterator[Event]:
                 "that it returned, with message_id and chat",
                 field=where or "body",
             )
-        yield from fields.guarded(where or "body", _item(item, f"{where}." if where else ""))
+        kind = "message"
+        if "update_id" in item:
+            kind = next((key for key, held in item.items() if key != "update_id" and held), "update")
+        place = f"{where}.{kind}" if where else kind
+        yield from fields.guarded(place, _item(item, kind, place))
 
 
-def _item(raw: dict[str, Any], prefix: str) -> Iterator[Event]:
+def _item(raw: dict[str, Any], kind: str, where: str) -> Iterator[Event]:
     if "update_id" not in raw:
-        yield from _message(raw, "message", edits=bool(raw.get("edit_date")), own=True)
+        yield from _message(raw, where, edits=bool(raw.get("edit_date")), own=True)
         return
-    kind = next((key for key, held in raw.items() if key != "update_id" and held), "update")
     held = raw.get(kind)
-    where = f"{prefix}{kind}"
     if kind in (*_MESSAGES, *_EDITS):
         yield from _message(_object(held, where), where, edits=kind in _EDITS)
     elif kind == "chat_member":
@@ -73,8 +75,8 @@ def _item(raw: dict[str, Any], prefix: str) -> Iterator[Event]:
     elif kind == "deleted_business_messages":
         deleted = _object(held, where)
         chat = _chat(deleted, where)
-        for each in deleted.get("message_ids") or ():
-            external_id = fields.id_of(each, f"{where}.message_ids")
+        for each in fields.list_of(deleted.get("message_ids"), "message_ids"):
+            external_id = fields.id_of(each, "message_ids")
             yield Deletion(where=where, chat_id=chat.chat_id, external_id=external_id)
     else:
         yield Skipped(where=where, reason=kind[: kinds.MAX_KIND_CHARS])
@@ -87,8 +89,8 @@ def _object(value: object, where: str) -> dict[str, Any]:
 
 
 def _chat(raw: dict[str, Any], where: str) -> ChatIn:
-    chat = _object(raw.get("chat"), f"{where}.chat")
-    own = f"telegram:{fields.id_of(chat.get('id'), f'{where}.chat.id')}"
+    chat = _object(raw.get("chat"), "chat")
+    own = f"telegram:{fields.id_of(chat.get('id'), 'chat.id')}"
     # the chats of a business account are not those that its customers have with the bot
     connection = raw.get("business_connection_id")
     chat_id = f"{own}@{fields.id_of(connection, 'business_connection_id')}" if connection else own
@@ -108,20 +110,20 @@ def _message(raw: dict[str, Any], where: str, *, edits: bool, own: bool = False)
             return
     came, left = fields.dicts_of(raw.get("new_chat_members")), fields.dict_of(raw.get("left_chat_member"))
     if came or left:
-        at = fields.time_of(raw.get("date"), f"{where}.date")
+        at = fields.time_of(raw.get("date"), "date")
         joined, gone = _people(came), _people([left] if left else [])
         yield MemberChange(where=where, chat_id=chat.chat_id, joined=joined, left=gone, at=at)
         return
     if raw.get("new_chat_title"):
         return
     held = {field: value for field, value in raw.items() if value not in (None, False, "", [], {})}
-    reported = [(field, _KINDS.report(where, field)) for field in held]
-    if service := [field for field, report in reported if isinstance(report, Skipped)]:
-        yield Skipped(where=where, reason=service[0])
+    reported = [report for field in held if (report := _KINDS.by_name(where, field)) is not None]
+    skipped = [report for report in reported if isinstance(report, Skipped)]
+    yield from skipped[:1] or reported
+    if skipped:
         return
-    yield from (report for _, report in reported if report is not None)
     record = _record(held, where, chat, own=own)
-    if isinstance(record, Skipped) and any(report for _, report in reported):
+    if isinstance(record, Skipped) and reported:
         return
     yield from fields.edited(record, raw.get("edit_date")) if edits else [record]
 
@@ -133,7 +135,7 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn, *, own: bool) -> Reco
     by_bot = is_bot or bool(raw.get("sender_business_bot"))
     # a channel's post, or what an anonymous administrator writes, is the chat's own
     sender = in_name_of or person or fields.dict_of(raw.get("chat"))
-    external_id = fields.id_of(raw.get("message_id"), f"{where}.message_id")
+    external_id = fields.id_of(raw.get("message_id"), "message_id")
     topic = raw.get("message_thread_id") if raw.get("is_topic_message") else None
     answered = fields.dict_of(raw.get("reply_to_message")).get("message_id")
     return fields.read_message(
@@ -143,7 +145,7 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn, *, own: bool) -> Reco
         media=_media(raw),
         metadata=_metadata(raw),
         external_id=external_id,
-        sender_id=f"telegram:{fields.id_of(sender.get('id'), f'{where}.from.id')}",
+        sender_id=f"telegram:{fields.id_of(sender.get('id'), 'from.id')}",
         sender_name=fields.name_of(sender.get("title")) or _name(sender),
         role="assistant" if by_bot else "user",
         sent_at=raw.get("date"),
@@ -218,16 +220,16 @@ def _metadata(raw: dict[str, Any]) -> dict[str, str]:
 def _changed_member(raw: dict[str, Any], where: str) -> Iterator[Event]:
     chat = _chat(raw, where)
     yield chat
-    new = _object(raw.get("new_chat_member"), f"{where}.new_chat_member")
+    new = _object(raw.get("new_chat_member"), "new_chat_member")
     inside = [
         each.get("status") in _INSIDE
         or (each.get("status") == "restricted" and each.get("is_member") is True)
         for each in (fields.dict_of(raw.get("old_chat_member")), new)
     ]
-    people = _people([_object(new.get("user"), f"{where}.new_chat_member.user")])
+    people = _people([_object(new.get("user"), "new_chat_member.user")])
     if inside[0] == inside[1] or not people:
         yield Skipped(where=where, reason="chat_member")
         return
-    at = fields.time_of(raw.get("date"), f"{where}.date")
+    at = fields.time_of(raw.get("date"), "date")
     joined, left = (people, ()) if inside[1] else ((), people)
     yield MemberChange(where=where, chat_id=chat.chat_id, joined=joined, left=left, at=at)

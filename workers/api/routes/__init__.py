@@ -10,11 +10,12 @@ from workers.api.routes import (
     listings,
     memories,
     messages,
+    sources,
     users,
 )
 
 # the one that is asked most comes first
 ROUTERS = [
     *(messages.router, events.router, health.router, contexts.router, memories.router, documents.router),
-    *(users.router, entities.router, listings.router, forgetting.router),
+    *(users.router, entities.router, listings.router, forgetting.router, sources.router),
 ]

@@ -1,9 +1,17 @@
-"""`/v1/events`: what a platform sends, as it sends it, becomes messages, edits, deletions, members and new ids."""
+"""`/v1/events`: what a platform sends, as it sends it, becomes messages, edits, deletions, members and new ids.
 
+A bot passes it on with its API key, or the platform sends it to a source's own URL and proves itself. Platforms switch
+off hooks that fail, or repeat for hours what is refused: what is proven and cannot be read is answered 200 and logged.
+"""
+
+import time
 from collections.abc import Sequence
+from typing import Any
 
+import structlog
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, PlainTextResponse
 
 from pipeline.events import apply
 from pipeline.events.apply import Applied
@@ -11,14 +19,20 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.pruned import MessageLimits
 from pipeline.platforms import events as platform_events
+from pipeline.platforms import proofs
 from pipeline.platforms.records import Broken, Event, Record
+from pipeline.store import sources
+from pipeline.store.sources import SecretSource
 from schemas.base import Frozen
 from schemas.errors import InvalidInput
+from schemas.messages import ChatIn
 from workers.api.api_route import ApiRoute, DirectRoute
 from workers.api.bodies import SMALL_BODY_BYTES, read, value_of
-from workers.api.errors import request_id, responses
+from workers.api.errors import HttpError, request_id, responses
 from workers.api.openapi import any_body
 from workers.api.state import SECURED, ApiState, authorize, state_of
+
+log = structlog.get_logger(__name__)
 
 router = APIRouter(tags=["events"], route_class=ApiRoute)
 
@@ -73,7 +87,7 @@ async def post_events(request: Request) -> Response:
     else:
         events = _parsed(platform, body)
     broken = [event for event in events if isinstance(event, Broken)]
-    if broken and all(isinstance(event, Broken) for event in events):
+    if broken and all(isinstance(event, Broken | ChatIn) for event in events):
         reason = "; ".join(f"{each.where}: {each.reason}" for each in broken[:MAX_NAMED])
         raise InvalidInput(reason, field=broken[0].where)
     return _answer(await store(api, tenant, events, small=len(body) <= SMALL_BODY_BYTES))
@@ -89,6 +103,108 @@ router.add_api_route(
     openapi_extra=any_body("events") | SECURED,
     route_class_override=DirectRoute,
 )
+
+
+SOURCE_SECONDS = 5.0
+"""How long a process knows a source: one that was removed is refused by then."""
+_known: dict[str, tuple[float, SecretSource]] = {}
+
+
+async def _source(request: Request) -> SecretSource:
+    """Return the source that a URL names. Raises `HttpError`."""
+    platform, source_id = request.path_params["platform"], request.path_params["source_id"]
+    known_at, source = _known.get(source_id, (0.0, None))
+    if source is None or time.monotonic() - known_at > SOURCE_SECONDS:
+        _known.pop(source_id, None)
+        source = await run_in_threadpool(_find, state_of(request), source_id)
+    if source is None or source.platform != platform:
+        raise HttpError(404, "not-found", f"There is no source of this id for {platform[:50]!r}.")
+    _known[source_id] = time.monotonic(), source
+    return source
+
+
+def _find(api: ApiState, source_id: str) -> SecretSource | None:
+    with api.database.tenant("") as connection:
+        return sources.find(connection, source_id)
+
+
+async def _proven(request: Request) -> tuple[SecretSource, Any]:
+    """Return the source of a request that the platform has proven to be its own, and the body's value.
+
+    Raises `HttpError`; and `InvalidInput` for a body that is no JSON.
+    """
+    source = await _source(request)
+    body = await read(request)
+    reason = proofs.check(source.platform, source.secret, request.headers, body, time.time())
+    if reason is not None:
+        raise HttpError(401, "unproven", f"This is not proven to come from the platform: {reason}.")
+    return source, await run_in_threadpool(value_of, body) if len(body) > SMALL_BODY_BYTES else value_of(body)
+
+
+async def post_hook(request: Request) -> Response:
+    """Take what a platform sends to a source's URL, with the platform's own proof instead of an API key.
+
+    Its handshakes are answered. What is proven is answered 200, even if it cannot be read.
+    """
+    applied = Applied()
+    try:
+        source, value = await _proven(request)
+        if (answer := _handshake(source.platform, value)) is not None:
+            return answer
+        events = platform_events.parse(source.platform, value)
+        applied = await store(state_of(request), source.tenant_id, events, small=len(events) < MAX_NAMED)
+    except InvalidInput as error:
+        # the reason may quote what people wrote
+        log.warning("event_unreadable", platform=request.path_params["platform"], field=error.field)
+        applied.broken.append(Broken(where="body", reason=str(error)))
+    return Response(status_code=204) if request.path_params["platform"] == "discord" else _answer(applied)
+
+
+def _handshake(platform: str, value: Any) -> Response | None:
+    """Answer what a platform asks of a new URL."""
+    match platform, value:
+        case "slack", {"type": "url_verification", "challenge": str() as challenge}:
+            return JSONResponse({"challenge": challenge})
+        case "discord", {"type": 1} if "event" not in value:
+            return JSONResponse({"type": 1})
+    return None
+
+
+async def get_hook(request: Request) -> Response:
+    """Answer WhatsApp's handshake."""
+    source = await _source(request)
+    asked = request.query_params
+    wanted = proofs.verify_token(source.secret)
+    if source.platform != "whatsapp" or not proofs.equal(asked.get("hub.verify_token", ""), wanted):
+        raise HttpError(401, "unproven", "hub.verify_token is missing or wrong.")
+    return PlainTextResponse(asked.get("hub.challenge", ""))
+
+
+async def put_transaction(request: Request) -> Response:
+    """Take a transaction of a Matrix homeserver, which wants an empty object for an answer."""
+    request.path_params["platform"] = "matrix"
+    await post_hook(request)
+    return JSONResponse({})
+
+
+HOOK = "/v1/events/{platform}/{source_id}"
+router.add_api_route(
+    HOOK,
+    post_hook,
+    methods=["POST"],
+    response_model=EventsReceipt,
+    summary="The URL of a source, for its platform",
+    responses=responses(401, 404, 408, 409, 413, 422, 503),
+    openapi_extra=any_body("events"),
+    route_class_override=DirectRoute,
+)
+for path, endpoint, method in (
+    (HOOK, get_hook, "GET"),
+    ("/v1/events/matrix/{source_id}/_matrix/app/v1/transactions/{transaction}", put_transaction, "PUT"),
+):
+    router.add_api_route(
+        path, endpoint, methods=[method], include_in_schema=False, route_class_override=DirectRoute
+    )
 
 
 def _parsed(platform: str, body: bytes) -> list[Event]:

@@ -1,0 +1,83 @@
+"""Parse what Slack's Events API delivers: over HTTP, in Socket Mode, or the event alone as Bolt hands it on."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline.platforms import fields, kinds
+from pipeline.platforms.records import Deletion, Event, ImportOptions, MemberChange, NewChatId, Skipped
+from pipeline.platforms.slack import export
+from schemas.errors import InvalidInput
+from schemas.messages import ChatIn, ChatKind
+
+
+def parse(value: Any) -> Iterator[Event]:
+    """Parse an envelope, or an event. Raises `InvalidInput` for anything else."""
+    envelope = fields.dict_of(value)
+    if envelope.get("type") == "events_api":
+        envelope = fields.dict_of(envelope.get("payload"))
+    event = fields.dict_of(envelope.get("event")) if envelope.get("type") == "event_callback" else envelope
+    kind = event.get("type")
+    if not isinstance(kind, str) or not kind:
+        raise InvalidInput(
+            "the body is neither an event of Slack's nor an event_callback that holds one: type is missing",
+            field="event.type" if envelope is not event else "type",
+        )
+    own = {
+        str(each.get("user_id"))
+        for each in fields.dicts_of(envelope.get("authorizations"))
+        if each.get("is_bot") is True
+    }
+    yield from fields.guarded("event", _event(event, kind, own))
+
+
+def _event(raw: dict[str, Any], kind: str, own: set[str]) -> Iterator[Event]:
+    at = raw.get("event_ts")
+    match kind:
+        case "message":
+            yield from _message(raw, own)
+        case "member_joined_channel" | "member_left_channel":
+            chat = _chat(raw.get("channel"), raw.get("channel_type"))
+            user = fields.id_of(raw.get("user"), "event.user")
+            people = () if user in own else (f"slack:{user}",)
+            joined, left = (people, ()) if kind == "member_joined_channel" else ((), people)
+            when = fields.time_of(at, "event.event_ts")
+            yield MemberChange(where="event", chat_id=chat.chat_id, joined=joined, left=left, at=when)
+        case "channel_rename" | "group_rename" | "channel_created":
+            channel = fields.dict_of(raw.get("channel"))
+            yield _chat(channel.get("id"), None, title=f"#{fields.name_of(channel.get('name'))}")
+        case "channel_id_changed":
+            former = _chat(raw.get("old_channel_id"), None).chat_id
+            yield NewChatId(where="event", chat_id=former, to=_chat(raw.get("new_channel_id"), None).chat_id)
+        case _:
+            yield Skipped(where="event", reason=kind[: kinds.MAX_KIND_CHARS])
+
+
+def _chat(channel: object, channel_type: object, title: str = "") -> ChatIn:
+    key = fields.id_of(channel, "event.channel")
+    # whether a group is public is no matter here, and the letter of a direct chat's id says what it is
+    kind: ChatKind | None = "direct" if channel_type == "im" or key.startswith("D") else None
+    return fields.chat_of("slack", f"slack:{key}", ImportOptions(), kind=kind, title=title)
+
+
+def _message(raw: dict[str, Any], own: set[str]) -> Iterator[Event]:
+    chat = _chat(raw.get("channel"), raw.get("channel_type"))
+    inner = fields.dict_of(raw.get("message"))
+    subtype = raw.get("subtype")
+    if subtype == "message_deleted" or (subtype == "message_changed" and inner.get("subtype") == "tombstone"):
+        ts = raw.get("deleted_ts") or inner.get("ts")
+        yield Deletion(where="event", chat_id=chat.chat_id, external_id=fields.id_of(ts, "event.deleted_ts"))
+        return
+    changed = subtype == "message_changed"
+    said = inner if changed else raw
+    if (left_out := export.KINDS.by_name("event", export.kind_of(said))) is not None:
+        yield left_out
+        if isinstance(left_out, Skipped):
+            return
+    yield chat
+    # when it was edited is the edit's, in whatever order both come
+    record = export.message({key: said[key] for key in said if key != "edited"}, "event", chat, {}, own)
+    if changed:
+        at = fields.dict_of(said.get("edited")).get("ts") or raw.get("event_ts")
+        yield from fields.edited(record, at)
+    else:
+        yield record

@@ -1,0 +1,143 @@
+"""Parse webhooks of WhatsApp's Cloud API, each a batch.
+
+A direct chat is called by the customer's number, which a person has in exports, too. Statuses of messages are counted.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline.platforms import fields, kinds
+from pipeline.platforms.records import (
+    Broken,
+    Deletion,
+    Event,
+    ImportOptions,
+    NewChatId,
+    Record,
+    Skipped,
+)
+from schemas.errors import InvalidInput
+from schemas.messages import FORWARDED, ChatIn
+
+_MEDIA = ("image", "video", "audio", "sticker", "document")
+_NOT_KEPT = ("reaction", "unsupported", "request_welcome", "ephemeral")
+_CHANGED_NUMBER = ("user_changed_number", "customer_changed_number")
+
+
+def parse(value: Any) -> Iterator[Event]:
+    """Parse a webhook's body. Raises `InvalidInput` for anything else."""
+    entries = value.get("entry") if isinstance(value, dict) else None
+    if not isinstance(entries, list):
+        raise InvalidInput(
+            "the body is no webhook of WhatsApp's Cloud API: entry is missing or no list", field="entry"
+        )
+    for number, entry in enumerate(entries):
+        for place, change in enumerate(fields.dicts_of(fields.dict_of(entry).get("changes"))):
+            yield from _change(change, f"entry[{number}].changes[{place}]")
+
+
+def _change(change: dict[str, Any], where: str) -> Iterator[Event]:
+    value = fields.dict_of(change.get("value"))
+    contacts = fields.dicts_of(value.get("contacts"))
+    names = {str(each.get("wa_id")): fields.dict_of(each.get("profile")).get("name") for each in contacts}
+    found = False
+    for listed in ("messages", "message_echoes"):
+        items = value.get(listed)
+        for number, raw in enumerate(items if isinstance(items, list) else ()):
+            found = True
+            place = f"{where}.value.{listed}[{number}]"
+            if isinstance(raw, dict):
+                own = listed == "message_echoes"
+                yield from fields.guarded(place, _message(raw, place, names, own=own))
+            else:
+                yield Broken(where=place, reason="is no JSON object")
+    for _ in fields.dicts_of(value.get("statuses")):
+        found = True
+        yield Skipped(where=where, reason="statuses")
+    if not found:
+        yield Skipped(where=where, reason=str(change.get("field"))[: kinds.MAX_KIND_CHARS])
+
+
+def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, own: bool) -> Iterator[Event]:
+    # people who hide their number have another id
+    sender = fields.id_of(raw.get("from") or raw.get("from_user_id"), "from").lstrip("+")
+    other = fields.id_of(raw.get("to"), "to").lstrip("+") if own else sender
+    group = raw.get("group_id")
+    key = fields.id_of(group, "group_id") if group else other
+    title = "" if group else fields.name_of(names.get(other))
+    kind = raw.get("type")
+    if not isinstance(kind, str):
+        raise ValueError("type is missing")  # noqa: TRY004  it is the sender's value that is wrong
+    chat = fields.chat_of(
+        "whatsapp", f"whatsapp:{key}", ImportOptions(), kind="group" if group else "direct", title=title
+    )
+    held = fields.dict_of(raw.get(kind))
+    at = fields.time_of(raw.get("timestamp"), "timestamp")
+    if kind == "system" and held.get("type") in _CHANGED_NUMBER:
+        number = fields.id_of(held.get("wa_id") or held.get("new_wa_id"), "system.wa_id")
+        yield NewChatId(where=where, chat_id=chat.chat_id, to=f"whatsapp:{number.lstrip('+')}")
+    elif kind in ("revoke", "edit"):
+        changed = fields.id_of(held.get("original_message_id"), f"{kind}.original_message_id")
+        if kind == "revoke":
+            yield Deletion(where=where, chat_id=chat.chat_id, external_id=changed)
+        else:
+            new = fields.dict_of(held.get("message"))
+            content = fields.with_media(_text(new), _media(new))
+            yield fields.edit_alone(where, chat.chat_id, changed, content, at)
+    elif kind in (*_NOT_KEPT, "system"):
+        yield Skipped(where=where, reason=kind)
+    else:
+        yield chat
+        yield _record(raw, where, chat, f"whatsapp:{sender}", fields.name_of(names.get(sender)), own=own)
+
+
+def _record(
+    raw: dict[str, Any], where: str, chat: ChatIn, sender_id: str, name: str, *, own: bool
+) -> Record | Skipped | Broken:
+    context = fields.dict_of(raw.get("context"))
+    forwarded = context.get("forwarded") or context.get("frequently_forwarded")
+    return fields.read_message(
+        where,
+        chat.chat_id,
+        text=_text(raw),
+        media=_media(raw),
+        metadata={FORWARDED: ""} if forwarded else {},
+        external_id=fields.id_of(raw.get("id"), "id"),
+        sender_id=sender_id,
+        sender_name=name,
+        role="assistant" if own else "user",
+        sent_at=raw.get("timestamp"),
+        reply_to=context.get("id"),
+    )
+
+
+def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
+    kind = str(raw.get("type"))
+    if kind == "contacts":
+        people = [fields.dict_of(each.get("name")) for each in fields.dicts_of(raw.get("contacts"))]
+        return [fields.attachment("contact", fields.name_of(each.get("formatted_name"))) for each in people]
+    file = fields.dict_of(raw.get(kind))
+    return [fields.attachment(kind, fields.name_of(file.get("filename")))] if kind in _MEDIA else []
+
+
+def _text(raw: dict[str, Any]) -> str:
+    kind = str(raw.get("type"))
+    held = fields.dict_of(raw.get(kind))
+    match kind:
+        case "text":
+            return fields.text_of(held.get("body"))
+        case "button":
+            return fields.text_of(held.get("text"))
+        case "location":
+            point = f"{held.get('latitude', '')}, {held.get('longitude', '')}"
+            return f"[location {fields.name_of(held.get('name'), held.get('address')) or point}]"
+        case "interactive":
+            replied = (fields.dict_of(held.get(each)) for each in ("button_reply", "list_reply", "nfm_reply"))
+            return fields.name_of(*(each.get("title") or each.get("body") for each in replied))
+        case "contacts":
+            return ""
+        case _ if kind in _MEDIA:
+            return fields.text_of(held.get("caption"))
+        case _:
+            # of a kind that is new, the words
+            return fields.labelled(kind, held)

@@ -1,0 +1,216 @@
+"""Events that cannot be: each gets its status and a sentence, and nothing of it is half stored."""
+
+import copy
+import json
+import random
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from sqlalchemy import text
+from telegram import Bot, Update
+
+from pipeline.platforms import events
+from pipeline.store.database import Database
+from schemas.errors import InvalidInput
+from tests.api.conftest import problem_of
+from tests.conftest import TENANT
+from tests.events.conftest import PAYLOADS, cases
+from workers.api.bodies import MAX_BODY_BYTES
+
+PLATFORMS = sorted(path.stem for path in PAYLOADS.glob("*.json"))
+
+
+def telegram(**change: Any) -> dict[str, Any]:
+    message = copy.deepcopy(cases("telegram")[0]["send"][0]["message"])
+    return {"update_id": 1, "message": message | {"chat": {"id": -1999, "type": "group"}} | change}
+
+
+def test_an_unknown_platform_is_named_with_the_nearest_known(standing_client: httpx.Client) -> None:
+    problem = problem_of(standing_client.post("/v1/events/telegramm", json={}), 404)
+    assert "did you mean telegram?" in problem["detail"]
+    assert "slack" in problem_of(standing_client.post("/v1/events/🕊️", json={}), 404)["detail"]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b"", "not JSON"),
+        (b'{"update_id": 1, "mess', "not JSON"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"[" * 1000 + b"]" * 1000, ""),
+        (b'{"messages":' * 100_000 + b"1" + b"}" * 100_000, "nested too deeply"),
+        (b"[]", ""),
+        (b"null", ""),
+        (b'"hello"', ""),
+        (b"{}", ""),
+        (b'{"a": 1e999}', "not finite"),
+    ],
+)
+def test_a_body_that_is_no_payload_is_refused(
+    standing_client: httpx.Client, platform: str, body: bytes, detail: str
+) -> None:
+    answer = standing_client.post(f"/v1/events/{platform}", content=body)
+    if answer.status_code == 200 and body in (b"[]", b"[" * 1000 + b"]" * 1000):
+        # a list of no events says nothing
+        assert answer.json()["accepted"] == 0
+        return
+    problem = problem_of(answer, 422)
+    assert detail in problem["detail"]
+    assert problem["field"]
+
+
+def test_a_body_of_ten_megabytes_is_refused(standing_client: httpx.Client) -> None:
+    body = json.dumps(telegram(text="x" * (MAX_BODY_BYTES + 1))).encode()
+    problem_of(standing_client.post("/v1/events/telegram", content=body), 413)
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        ({"message_id": None}, "message_id is missing"),
+        ({"message_id": {"a": 1}}, "message_id"),
+        ({"message_id": True}, "message_id"),
+        ({"message_id": "x" * 256}, "255"),
+        ({"chat": {"id": [1], "type": "group"}}, "chat.id"),
+        ({"chat": 5}, "chat is no JSON object"),
+        ({"from": {"id": 1.5, "is_bot": False}}, "from.id"),
+        ({"date": 10**18}, "not a time that a calendar knows"),
+        ({"date": None}, "sent_at"),
+        ({"text": "я" * 40_000}, "65536"),
+    ],
+)
+def test_a_message_that_cannot_be_is_named_with_its_field(
+    standing_client: httpx.Client, change: dict[str, Any], detail: str
+) -> None:
+    problem = problem_of(standing_client.post("/v1/events/telegram", json=telegram(**change)), 422)
+    assert detail in problem["detail"]
+    assert problem["field"] == "message"
+
+
+def test_a_time_in_the_future_counts_as_now(client: httpx.Client, database: Database) -> None:
+    answer = client.post("/v1/events/telegram", json=telegram(date=4_000_000_000))
+    assert answer.json()["accepted"] == 1
+    with database.tenant(TENANT) as connection:
+        assert connection.scalar(text("SELECT sent_at <= now() FROM messages"))
+
+
+def test_one_broken_item_of_a_batch_loses_no_other(client: httpx.Client, database: Database) -> None:
+    batch = [telegram(message_id=1), telegram(message_id={}), telegram(message_id=3, text="третье")]
+    answer = client.post("/v1/events/telegram", json=batch)
+    assert answer.status_code == 200
+    assert answer.json()["accepted"] == 2
+    (broken,) = answer.json()["broken"]
+    assert broken["where"] == "[1].message"
+    assert "message_id" in broken["reason"]
+    with database.tenant(TENANT) as connection:
+        assert list(connection.scalars(text("SELECT external_id FROM messages ORDER BY 1"))) == ["1", "3"]
+
+
+def test_without_a_key_or_a_source_nothing_is_stored(client: httpx.Client, database: Database) -> None:
+    url = client.base_url.join("/v1/events/telegram")
+    problem_of(httpx.post(url, json=telegram()), 401)
+    with database.tenant(TENANT) as connection:
+        assert connection.scalar(text("SELECT count(*) FROM messages")) == 0
+
+
+def test_a_moved_chat_s_former_id_is_harmless(client: httpx.Client, database: Database) -> None:
+    # Given a group that has become a supergroup
+    for payload in cases("telegram")[7]["send"]:
+        assert client.post("/v1/events/telegram", json=payload).status_code == 200
+    # When late messages, titles and people come under its former id
+    late = [
+        telegram(message_id=7, chat={"id": -1008, "type": "group", "title": "Ekip"}, text="geç kaldım"),
+        telegram(message_id=8, chat={"id": -1008, "type": "group", "title": "Neu"}, new_chat_title="Neu"),
+        telegram(
+            message_id=9,
+            chat={"id": -1008, "type": "group", "title": "Ekip"},
+            new_chat_members=[{"id": 77, "is_bot": False, "first_name": "Ay"}],
+        ),
+    ]
+    answer = client.post("/v1/events/telegram", json=late)
+    assert answer.status_code == 200
+    assert (answer.json()["accepted"], answer.json()["broken"]) == (1, [])
+    # Then they are the new chat's
+    with database.tenant(TENANT) as connection:
+        chats = connection.scalars(text("SELECT chat_id FROM messages WHERE content = 'geç kaldım'"))
+        assert list(chats) == ["telegram:-10010081"]
+        there = text("SELECT chat_id FROM chat_members WHERE sender_id = 'telegram:77'")
+        assert list(connection.scalars(there)) == ["telegram:-10010081"]
+
+
+def test_what_python_telegram_bot_makes_of_an_update_says_the_same() -> None:
+    bot = Bot("123:abc")
+    compared = 0
+    for case in cases("telegram"):
+        for payload in case["send"]:
+            several = payload.get("result", payload) if isinstance(payload, dict) else payload
+            for raw in several if isinstance(several, list) else [several]:
+                if "update_id" in raw and "something_new" not in raw:
+                    update = Update.de_json(raw, bot)
+                    assert update is not None
+                    assert events.parse("telegram", update.to_dict()) == events.parse("telegram", raw)
+                    compared += 1
+    assert compared > 25
+
+
+def mutated(value: Any, chance: random.Random) -> Any:
+    """The value with something in it gone, doubled, or of another kind."""
+    odd = [
+        None,
+        True,
+        -1,
+        2**70,
+        1.5,
+        "",
+        "\x00",
+        "\ud800",
+        "x" * 300,
+        [],
+        {},
+        [[[]]],
+        {"a": {"b": {}}},
+        "2026",
+    ]
+    if chance.random() < 0.08:
+        return chance.choice(odd)
+    if isinstance(value, dict):
+        kept = {key: mutated(held, chance) for key, held in value.items() if chance.random() > 0.03}
+        return kept | (
+            {chance.choice(list(value)): chance.choice(odd)} if value and chance.random() < 0.05 else {}
+        )
+    if isinstance(value, list):
+        return [mutated(held, chance) for held in value for _ in range(chance.choice([1, 1, 1, 1, 0, 2]))]
+    return value
+
+
+SENT = [(platform, payload) for platform in PLATFORMS for case in cases(platform) for payload in case["send"]]
+
+
+@examples(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 2**32))
+def test_no_event_that_was_changed_at_random_breaks_a_parser(seed: int) -> None:
+    chance = random.Random(seed)
+    platform, payload = chance.choice(SENT)
+    with suppress(InvalidInput):
+        events.parse(platform, mutated(payload, chance))
+
+
+@examples(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 2**32))
+def test_no_event_that_was_changed_at_random_is_answered_with_a_defect(
+    standing_client: httpx.Client, seed: int
+) -> None:
+    chance = random.Random(seed)
+    platform, payload = chance.choice(SENT)
+    body = json.dumps(mutated(payload, chance))
+    if chance.random() < 0.1:
+        body = body[: chance.randrange(len(body) + 1)]
+    answer = standing_client.post(f"/v1/events/{platform}", content=body)
+    # 409: a chat is being moved
+    assert answer.status_code in (200, 409, 422), answer.text

@@ -1,0 +1,214 @@
+"""A platform sends to its source's own URL, proves itself as its own libraries sign, and nobody else can."""
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from slack_sdk.signature import SignatureVerifier
+from sqlalchemy import text
+from standardwebhooks.webhooks import Webhook
+
+from pipeline.store.database import Database
+from tests.api.conftest import problem_of
+from tests.conftest import TENANT
+from tests.events.conftest import cases
+
+KEY = Ed25519PrivateKey.generate()
+SECRETS = {
+    "slack": "8f742231b10e8888abcd99yyyzzz85a5",
+    "discord": KEY.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex(),
+    "whatsapp": "0123456789abcdef0123456789abcdef",
+}
+PLATFORMS = ("telegram", "slack", "discord", "whatsapp", "matrix", "standard")
+Headers = dict[str, str]
+
+
+def slack_headers(secret: str, body: bytes, stamp: int) -> Headers:
+    signature = SignatureVerifier(secret).generate_signature(timestamp=str(stamp), body=body)
+    assert signature is not None
+    return {"X-Slack-Request-Timestamp": str(stamp), "X-Slack-Signature": signature}
+
+
+def standard_headers(secret: str, body: bytes, stamp: int) -> Headers:
+    signature = Webhook(secret).sign("msg_1", datetime.fromtimestamp(stamp, UTC), body.decode())
+    other = "v1," + base64.b64encode(b"another key's").decode()
+    return {
+        "webhook-id": "msg_1",
+        "webhook-timestamp": str(stamp),
+        "webhook-signature": f"{other} {signature}",
+    }
+
+
+def discord_headers(_secret: str, body: bytes, stamp: int) -> Headers:
+    signature = KEY.sign(str(stamp).encode() + body).hex()
+    return {"X-Signature-Timestamp": str(stamp), "X-Signature-Ed25519": signature}
+
+
+def whatsapp_headers(secret: str, body: bytes, _stamp: int) -> Headers:
+    return {
+        "X-Hub-Signature-256": "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest(),
+    }
+
+
+SIGNED: dict[str, Callable[[str, bytes, int], Headers]] = {
+    "telegram": lambda secret, _body, _stamp: {"X-Telegram-Bot-Api-Secret-Token": secret},
+    "slack": slack_headers,
+    "discord": discord_headers,
+    "whatsapp": whatsapp_headers,
+    "matrix": lambda secret, _body, _stamp: {"Authorization": f"Bearer {secret}"},
+    "standard": standard_headers,
+}
+
+
+def signed(platform: str, secret: str, body: bytes, stamp: int | None = None) -> Headers:
+    return SIGNED[platform](secret, body, int(time.time()) if stamp is None else stamp)
+
+
+def add(client: httpx.Client, platform: str) -> tuple[str, str]:
+    """A new source's path and secret."""
+    given = {"platform": platform} | ({"secret": SECRETS[platform]} if platform in SECRETS else {})
+    answer = client.post("/v1/sources", json=given)
+    assert answer.status_code == 201, answer.text
+    made = answer.json()
+    return made["path"], made["secret"] or SECRETS[platform]
+
+
+def messages(database: Database) -> int:
+    with database.tenant(TENANT) as connection:
+        return int(connection.scalar(text("SELECT count(*) FROM messages")) or 0)
+
+
+def send(client: httpx.Client, path: str, body: bytes, headers: Headers) -> httpx.Response:
+    """As the platform sends it, without an API key."""
+    return httpx.post(client.base_url.join(path), content=body, headers=headers, timeout=60)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_what_the_platform_has_signed_is_stored_and_what_is_forged_is_not(
+    client: httpx.Client, database: Database, platform: str
+) -> None:
+    path, secret = add(client, platform)
+    body = json.dumps(cases(platform)[0]["send"][0], ensure_ascii=False).encode()
+    right = signed(platform, secret, body)
+    # Given what is signed with another secret, not at all, or with a part of the right proof
+    other = {"standard": "whsec_" + base64.b64encode(b"x" * 24).decode()}.get(platform, "wrong-secret-wrong")
+    forged = [{}, {name: value[:-1] for name, value in right.items()}, dict.fromkeys(right, "")]
+    if platform != "discord":
+        forged.append(signed(platform, other, body))
+    for headers in forged:
+        problem = problem_of(send(client, path, body, headers), 401)
+        assert problem["type"] == "urn:backscroll:problem:unproven"
+        assert secret not in json.dumps(problem)
+    # a body that was changed on its way, or a time that lies too far back
+    if platform not in ("telegram", "matrix"):
+        problem_of(send(client, path, body.replace(b"{", b"{ ", 1), right), 401)
+    if platform in ("slack", "standard"):
+        late = signed(platform, secret, body, int(time.time()) - 301)
+        assert "5 minutes" in problem_of(send(client, path, body, late), 401)["detail"]
+    assert messages(database) == 0
+    # When the platform sends it, twice
+    for _ in range(2):
+        answer = send(client, path, body, right)
+        assert answer.status_code == (204 if platform == "discord" else 200), answer.text
+    # Then it is stored once
+    wanted = cases(platform)[0]["answer"]["accepted"]
+    assert messages(database) == wanted
+
+
+def test_the_proof_of_one_source_is_none_for_another(client: httpx.Client, database: Database) -> None:
+    (first, secret), (second, _) = add(client, "telegram"), add(client, "telegram")
+    body = json.dumps(cases("telegram")[0]["send"][0]).encode()
+    problem_of(send(client, second, body, signed("telegram", secret, body)), 401)
+    # nor is a source of one platform one of another, and an unknown one is none
+    headers = signed("telegram", secret, body)
+    problem_of(send(client, first.replace("telegram", "slack"), body, headers), 404)
+    problem_of(send(client, "/v1/events/telegram/unknown", body, headers), 404)
+    problem_of(send(client, "/v1/events/carrier-pigeon/unknown", body, headers), 404)
+    assert messages(database) == 0
+
+
+def test_handshakes_are_answered(client: httpx.Client) -> None:
+    path, secret = add(client, "slack")
+    body = json.dumps({"type": "url_verification", "challenge": "3eZbrw1a"}).encode()
+    assert send(client, path, body, signed("slack", secret, body)).json() == {"challenge": "3eZbrw1a"}
+    problem_of(send(client, path, body, {}), 401)
+    path, secret = add(client, "discord")
+    for ping, answered in (({"type": 1}, {"type": 1}), ({"version": 1, "type": 0}, None)):
+        body = json.dumps(ping).encode()
+        answer = send(client, path, body, signed("discord", secret, body))
+        assert (answer.json() if answer.content else None) == answered
+
+
+def test_whatsapp_s_handshake_shows_no_secret_in_its_url(client: httpx.Client) -> None:
+    made = client.post("/v1/sources", json={"platform": "whatsapp", "secret": SECRETS["whatsapp"]}).json()
+    asked = {"hub.mode": "subscribe", "hub.challenge": "1158201444", "hub.verify_token": made["verify_token"]}
+    answer = httpx.get(client.base_url.join(made["path"]), params=asked)
+    assert (answer.status_code, answer.text) == (200, "1158201444")
+    wrong = httpx.get(client.base_url.join(made["path"]), params=asked | {"hub.verify_token": "x"})
+    problem_of(wrong, 401)
+    assert SECRETS["whatsapp"] not in json.dumps(made)
+
+
+def test_a_homeserver_sends_its_transactions(client: httpx.Client, database: Database) -> None:
+    path, secret = add(client, "matrix")
+    url = client.base_url.join(f"{path}/_matrix/app/v1/transactions/1")
+    transaction = cases("matrix")[0]["send"][0]
+    problem_of(httpx.put(url, json=transaction), 401)
+    assert messages(database) == 0
+    for _ in range(2):
+        answer = httpx.put(url, json=transaction, headers={"Authorization": f"Bearer {secret}"})
+        assert (answer.status_code, answer.json()) == (200, {})
+    assert messages(database) == 2
+
+
+def test_what_is_proven_and_cannot_be_read_is_answered_so_that_the_hook_stays(
+    client: httpx.Client, database: Database
+) -> None:
+    path, secret = add(client, "telegram")
+    for body, reason in ((b'{"update_id": 1', "not JSON"), (b"[1]", "neither an update"), (b"\xff", "UTF-8")):
+        answer = send(client, path, body, signed("telegram", secret, body))
+        assert answer.status_code == 200, answer.text
+        assert reason in answer.json()["broken"][0]["reason"]
+    assert messages(database) == 0
+
+
+def test_sources_are_listed_without_secrets_and_removed(client: httpx.Client, database: Database) -> None:
+    path, secret = add(client, "telegram")
+    listed = client.get("/v1/sources")
+    (source,) = listed.json()["sources"]
+    assert source["platform"] == "telegram"
+    assert path.endswith(source["source_id"])
+    assert secret not in listed.text
+    assert client.delete(f"/v1/sources/{source['source_id']}").status_code == 204
+    problem_of(client.delete(f"/v1/sources/{source['source_id']}"), 404)
+    body = json.dumps(cases("telegram")[0]["send"][0]).encode()
+    problem_of(send(client, path, body, signed("telegram", secret, body)), 404)
+    assert messages(database) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "detail"),
+    [
+        ({"platform": "slack"}, "secret", "slack has one of its own"),
+        ({"platform": "baileys"}, "platform", "telegram"),
+        ({"platform": "discord", "secret": "zz" * 32}, "secret", "64 hexadecimal digits"),
+        ({"platform": "telegram", "secret": "with spaces in it"}, "secret", "letters, digits"),
+        ({"platform": "standard", "secret": "whsec_not base64 at all"}, "secret", "base64"),
+        ({"platform": "slack", "secret": "short"}, "secret", "16"),
+    ],
+)
+def test_a_source_that_cannot_be_is_refused(
+    standing_client: httpx.Client, given: dict[str, Any], field: str, detail: str
+) -> None:
+    problem = problem_of(standing_client.post("/v1/sources", json=given), 422)
+    assert problem["field"] == field
+    assert detail in problem["detail"]

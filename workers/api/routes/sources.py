@@ -1,0 +1,56 @@
+"""`/v1/sources`: the URLs to which platforms send events themselves."""
+
+import secrets
+
+from fastapi import APIRouter
+
+from pipeline.platforms import proofs
+from pipeline.store import chats
+from pipeline.store import sources as store
+from schemas.errors import InvalidInput, NotFound
+from schemas.messages import Id
+from schemas.sources import NewSource, Source, SourceIn, SourceList
+from workers.api.api_route import ApiRoute
+from workers.api.bodies import Body
+from workers.api.errors import responses
+from workers.api.state import Api, Tenant
+
+router = APIRouter(tags=["sources"], route_class=ApiRoute)
+
+
+@router.post("/v1/sources", status_code=201, summary="Add a source")
+def post_source(api: Api, tenant: Tenant, source: Body[SourceIn]) -> NewSource:
+    """Make a URL for a platform's own hook; its secret is shown this once, if it is made here."""
+    made = proofs.new_secret(source.platform) if source.secret is None else None
+    secret = source.secret or made
+    if secret is None:
+        raise InvalidInput(f"secret is missing: {source.platform} has one of its own", field="secret")
+    if (problem := proofs.problem_with(source.platform, secret)) is not None:
+        raise InvalidInput(f"secret: {problem}", field="secret")
+    source_id = secrets.token_urlsafe(16)
+    with api.database.tenant(tenant) as connection:
+        chats.ensure_tenant(connection, tenant)
+        row = store.add(connection, tenant, source_id, source.platform, source.label, secret)
+    return NewSource(
+        **row._mapping,
+        path=f"/v1/events/{source.platform}/{source_id}",
+        secret=made,
+        verify_token=proofs.verify_token(secret) if source.platform == "whatsapp" else None,
+    )
+
+
+@router.get("/v1/sources", summary="List sources")
+def get_sources(api: Api, tenant: Tenant) -> SourceList:
+    """Return all sources, the oldest first, without their secrets."""
+    with api.database.tenant(tenant) as connection:
+        return SourceList(sources=[Source(**row._mapping) for row in store.listing(connection)])
+
+
+@router.delete(
+    "/v1/sources/{source_id}", status_code=204, summary="Remove a source", responses=responses(404)
+)
+def delete_source(api: Api, tenant: Tenant, source_id: Id) -> None:
+    """Remove a source; every process refuses what is sent to its URL within 5 s."""
+    with api.database.tenant(tenant) as connection:
+        if not store.remove(connection, source_id):
+            raise NotFound(f"there is no source {source_id}: see `backscroll sources list`")
