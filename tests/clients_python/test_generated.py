@@ -10,6 +10,8 @@ from tests.apart import python_with
 from tests.clients_python.conftest import BOILER, CHAT
 
 GENERATOR = ("openapi-python-client==0.29.1", "httpx==0.28.1")
+# The export streams, which the generator has no word for.
+LINES = {"application/x-ndjson": "application/octet-stream"}
 STORY = f"""
 import sys
 from backscroll_generated.client import AuthenticatedClient
@@ -45,7 +47,9 @@ def test_a_client_generated_from_the_description_works_against_the_api(
     described = api.get("/openapi.json").json()
     (tmp_path / "openapi.json").write_text(json.dumps(described))
     config = {"project_name_override": "generated", "package_name_override": "backscroll_generated"}
-    (tmp_path / "config.json").write_text(json.dumps(config | {"post_hooks": []}))
+    (tmp_path / "config.json").write_text(
+        json.dumps(config | {"post_hooks": [], "content_type_overrides": LINES})
+    )
     python = python_with(*GENERATOR)
     made = subprocess.run(
         [
