@@ -48,6 +48,7 @@ COMMANDS = {
     "spaces": "ops.commands.operate.spaces",
     "jobs": "ops.commands.operate.jobs",
     "doctor": "ops.commands.operate.doctor",
+    "sources": "ops.commands.operate.event_sources",
     "model": "ops.commands.operate.model",
     "backup": "ops.commands.operate.backup",
     "restore": "ops.commands.operate.backup",

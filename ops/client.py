@@ -45,6 +45,10 @@ class Api:
         request = urllib.request.Request(self._at(path), body, {"Content-Type": "application/json"})  # noqa: S310
         return self._understood(answer, self._call(request))
 
+    def delete(self, path: str, answer: type[T]) -> T:
+        """Delete what is at a path; returns the answer as this model. Raises as `post` does."""
+        return self._understood(answer, self._call(urllib.request.Request(self._at(path), method="DELETE")))  # noqa: S310
+
     def _at(self, path: str) -> str:
         return self.url.rstrip("/") + path
 

@@ -37,6 +37,20 @@ def _message(a: Caller) -> dict[str, Any]:
     }
 
 
+def _update(a: Caller) -> dict[str, Any]:
+    """An update of Telegram's with the victim's ids in every place."""
+    return {
+        "update_id": 1,
+        "message": {
+            "message_id": a.name("messages", "external_id"),
+            "chat": {"id": a.chat_id, "type": "group", "title": a.text},
+            "from": {"id": a.name("messages", "sender_id"), "is_bot": False, "first_name": a.text},
+            "date": 1777300000,
+            "text": a.text,
+        },
+    }
+
+
 # What goes into a path, and what is sent, by their names in the description.
 IN_PATH: dict[str, Callable[[Caller], str]] = {
     "chat_id": lambda a: a.chat_id,
@@ -48,6 +62,8 @@ IN_PATH: dict[str, Callable[[Caller], str]] = {
     "document_id": lambda a: a.name("memories", "document_id"),
     "memory_id": lambda a: a.number("memories"),
     "name": lambda a: a.name("messages", "sender_id"),
+    "platform": lambda _: "telegram",
+    "source_id": lambda a: a.name("sources", "source_id"),
 }
 # What is asked for behind the question mark; what is not there is left out.
 IN_QUERY: dict[str, Callable[[Caller], str]] = {
@@ -159,6 +175,9 @@ BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
         lambda a: {"language": a.text},
     ],
     ("post", "/v1/chats/{chat_id}/rename"): [lambda a: {"to": a.chat_id}, lambda a: {"to": a.text}],
+    ("post", "/v1/events/{platform}"): [lambda a: _update(a)],
+    ("post", "/v1/events/{platform}/{source_id}"): [lambda a: _update(a)],
+    ("post", "/v1/sources"): [lambda a: {"platform": "telegram", "label": a.text[:100]}],
     ("put", "/v1/users/{user_id}/memory"): [lambda _: {"memory": False}],
     ("post", "/v1/contexts/{context_id}/answer"): [
         lambda a: {"answer": a.text, "used": a.names("messages", "external_id"), "remember": True}

@@ -27,7 +27,7 @@ from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.people import identities, suppression
 from pipeline.recall import build_context
-from pipeline.store import claims, entity_graph, jobs, quarantine, retention, sessions
+from pipeline.store import claims, entity_graph, event_sources, jobs, quarantine, retention, sessions
 from pipeline.store.database import Database
 from pipeline.store.entity_graph import EntityRow
 from schemas.backfills import BackfillRequest
@@ -54,7 +54,7 @@ NAMES = set(
     """tenant_id chat_id external_id session_key sender_id user_id agent_id key kind name role status state scope
     type language time_zone platform document_id learned_in summary_model trace_id source profile context_id
     moved_to model purpose provider outcome also_in learned_by facts_model language_by words_after
-    promoted_from""".split()
+    promoted_from source_id""".split()
 )
 
 
@@ -142,6 +142,9 @@ def _name(database: Database, tenant: str, word: str) -> None:
             connection.execute(text("SELECT id FROM memories WHERE learned_by <> ''")).scalars().all()
         ):
             entity_graph.note(connection, tenant, memory, named)
+        event_sources.add(
+            connection, tenant, f"{tenant}-source", "telegram", word, f"{word}-secret-of-a-source"
+        )
 
 
 def _leave_owed(database: Database, tenant: str, word: str, rules: SessionPolicy) -> None:

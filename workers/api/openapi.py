@@ -53,10 +53,13 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": media}}}
 
 
-def any_body(name: str) -> dict[str, Any]:
-    """Describe a body of somebody else's making by its examples of this name."""
+def any_body(name: str, **in_path: dict[str, Any]) -> dict[str, Any]:
+    """Describe a body of somebody else's making by its examples of this name, and what is in the path by its schema."""
+    parts = [
+        {"name": part, "in": "path", "required": True, "schema": schema} for part, schema in in_path.items()
+    ]
     media = {"schema": {}, "examples": {each: {"value": value} for each, value in _EXAMPLES[name].items()}}
-    return {"requestBody": {"required": True, "content": {"application/json": media}}}
+    return {"parameters": parts, "requestBody": {"required": True, "content": {"application/json": media}}}
 
 
 def install(app: FastAPI) -> None:

@@ -4,18 +4,18 @@ from workers.api.routes import (
     contexts,
     documents,
     entities,
+    event_sources,
     events,
     forgetting,
     health,
     listings,
     memories,
     messages,
-    sources,
     users,
 )
 
 # the one that is asked most comes first
 ROUTERS = [
     *(messages.router, events.router, health.router, contexts.router, memories.router, documents.router),
-    *(users.router, entities.router, listings.router, forgetting.router, sources.router),
+    *(users.router, entities.router, listings.router, forgetting.router, event_sources.router),
 ]

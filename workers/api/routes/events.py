@@ -21,11 +21,11 @@ from pipeline.ingest.pruned import MessageLimits
 from pipeline.platforms import events as platform_events
 from pipeline.platforms import proofs
 from pipeline.platforms.records import Broken, Event, Record
-from pipeline.store import sources
-from pipeline.store.sources import SecretSource
+from pipeline.store import event_sources
+from pipeline.store.event_sources import SecretSource
 from schemas.base import Frozen
 from schemas.errors import InvalidInput
-from schemas.messages import ChatIn
+from schemas.messages import ChatIn, clean_text
 from workers.api.api_route import ApiRoute, DirectRoute
 from workers.api.bodies import SMALL_BODY_BYTES, read, value_of
 from workers.api.errors import HttpError, request_id, responses
@@ -35,6 +35,8 @@ from workers.api.state import SECURED, ApiState, authorize, state_of
 log = structlog.get_logger(__name__)
 
 router = APIRouter(tags=["events"], route_class=ApiRoute)
+
+_PLATFORM = {"type": "string", "enum": list(platform_events.PARSERS)}
 
 MAX_NAMED = 20
 """Broken items that an answer names; more are only counted."""
@@ -100,7 +102,7 @@ router.add_api_route(
     response_model=EventsReceipt,
     summary="Hand over what a platform sent",
     responses=responses(401, 404, 408, 409, 413, 422, 503),
-    openapi_extra=any_body("events") | SECURED,
+    openapi_extra=any_body("events", platform=_PLATFORM) | SECURED,
     route_class_override=DirectRoute,
 )
 
@@ -112,7 +114,7 @@ _known: dict[str, tuple[float, SecretSource]] = {}
 
 async def _source(request: Request) -> SecretSource:
     """Return the source that a URL names. Raises `HttpError`."""
-    platform, source_id = request.path_params["platform"], request.path_params["source_id"]
+    platform, source_id = request.path_params["platform"], clean_text(request.path_params["source_id"])
     known_at, source = _known.get(source_id, (0.0, None))
     if source is None or time.monotonic() - known_at > SOURCE_SECONDS:
         _known.pop(source_id, None)
@@ -125,7 +127,7 @@ async def _source(request: Request) -> SecretSource:
 
 def _find(api: ApiState, source_id: str) -> SecretSource | None:
     with api.database.tenant("") as connection:
-        return sources.find(connection, source_id)
+        return event_sources.find(connection, source_id)
 
 
 async def _proven(request: Request) -> tuple[SecretSource, Any]:
@@ -195,7 +197,7 @@ router.add_api_route(
     response_model=EventsReceipt,
     summary="The URL of a source, for its platform",
     responses=responses(401, 404, 408, 409, 413, 422, 503),
-    openapi_extra=any_body("events"),
+    openapi_extra=any_body("events", platform=_PLATFORM, source_id={"type": "string"}),
     route_class_override=DirectRoute,
 )
 for path, endpoint, method in (

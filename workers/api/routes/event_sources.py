@@ -6,10 +6,10 @@ from fastapi import APIRouter
 
 from pipeline.platforms import proofs
 from pipeline.store import chats
-from pipeline.store import sources as store
+from pipeline.store import event_sources as store
 from schemas.errors import InvalidInput, NotFound
+from schemas.event_sources import NewSource, Source, SourceIn, SourceList
 from schemas.messages import Id
-from schemas.sources import NewSource, Source, SourceIn, SourceList
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
 from workers.api.errors import responses
@@ -46,11 +46,11 @@ def get_sources(api: Api, tenant: Tenant) -> SourceList:
         return SourceList(sources=[Source(**row._mapping) for row in store.listing(connection)])
 
 
-@router.delete(
-    "/v1/sources/{source_id}", status_code=204, summary="Remove a source", responses=responses(404)
-)
-def delete_source(api: Api, tenant: Tenant, source_id: Id) -> None:
+@router.delete("/v1/sources/{source_id}", summary="Remove a source", responses=responses(404))
+def delete_source(api: Api, tenant: Tenant, source_id: Id) -> Source:
     """Remove a source; every process refuses what is sent to its URL within 5 s."""
     with api.database.tenant(tenant) as connection:
-        if not store.remove(connection, source_id):
-            raise NotFound(f"there is no source {source_id}: see `backscroll sources list`")
+        row = store.remove(connection, source_id)
+    if row is None:
+        raise NotFound(f"there is no source {source_id}: see `backscroll sources list`")
+    return Source(**row._mapping)

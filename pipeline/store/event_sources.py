@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.statements import number, run
+from pipeline.store.statements import run
 
 _ADD = text("""
     INSERT INTO sources (tenant_id, source_id, platform, label, secret)
@@ -13,7 +13,7 @@ _ADD = text("""
 """)
 _LISTING = text("SELECT source_id, platform, label, created_at FROM sources ORDER BY created_at, source_id")
 _REMOVE = text(
-    "WITH gone AS (DELETE FROM sources WHERE source_id = :source RETURNING 1) SELECT count(*) FROM gone"
+    "DELETE FROM sources WHERE source_id = :source RETURNING source_id, platform, label, created_at"
 )
 _FIND = text("SELECT tenant, platform, secret FROM source_with(:source)")
 
@@ -39,9 +39,9 @@ def listing(connection: Connection) -> Sequence[Row[Any]]:
     return run(connection, _LISTING).all()
 
 
-def remove(connection: Connection, source_id: str) -> bool:
-    """Remove a source, if there is one."""
-    return number(connection, _REMOVE, source=source_id) > 0
+def remove(connection: Connection, source_id: str) -> Row[Any] | None:
+    """Remove a source and return it without its secret; None without any."""
+    return run(connection, _REMOVE, source=source_id).one_or_none()
 
 
 def find(connection: Connection, source_id: str) -> SecretSource | None:
