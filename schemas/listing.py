@@ -1,13 +1,13 @@
 """Lists over HTTP, a page at a time: chats, sessions and the query log."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from schemas.base import Closed, Frozen
 from schemas.context import LoggedContext
-from schemas.messages import Id
+from schemas.messages import Id, IdOrEmpty, Role, Time
 
 Limit = Annotated[int, Field(ge=1, le=1000)]
 
@@ -29,6 +29,38 @@ class SessionFilter(Closed):
     after: Annotated[int, Field(ge=1, lt=2**63)] | None = None
     """The last `id` of the previous page."""
     limit: Limit = 100
+
+
+class MessageFilter(Closed):
+    """Which of a chat's messages: the parameters of `GET /v1/chats/{chat_id}/messages`."""
+
+    session_key: IdOrEmpty | None = None
+    """Only messages with this session key."""
+    until: Time | None = None
+    """Only messages sent before this time."""
+    limit: Limit = 100
+
+
+class ListedMessage(Frozen):
+    """A message as it was sent."""
+
+    external_id: str
+    sender_id: str
+    sender_name: str
+    role: Role
+    content: str
+    sent_at: datetime
+    agent_id: str | None
+    session_key: str
+    reply_to: str | None
+    thread: str | None
+    metadata: dict[str, Any]
+
+
+class MessageList(Frozen):
+    """Messages of a chat, in order of time."""
+
+    messages: list[ListedMessage]
 
 
 class QueryFilter(Closed):

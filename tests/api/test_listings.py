@@ -74,6 +74,29 @@ def test_sessions_come_latest_first_of_all_chats_or_of_one(house: httpx.Client, 
     assert pages(house, "/v1/sessions", "sessions", "id", limit=1, status="failed") == []
 
 
+def test_messages_come_as_they_were_sent_before_any_worker_has_seen_them(client: httpx.Client) -> None:
+    told = {
+        "reply_to": "m1",
+        "thread": "7",
+        "metadata": {"note": "ж"},
+        "agent_id": "bot",
+        "role": "assistant",
+    }
+    for sent in (said(3, "three"), said(1, "один"), said(2, "二", session_key="order", **told)):
+        assert client.post("/v1/messages", json=body(sent, chat="test:new")).status_code == 202
+    path = "/v1/chats/test:new/messages"
+    listed = client.get(path).json()["messages"]
+    assert [message["content"] for message in listed] == ["один", "二", "three"]
+    assert listed[1].items() >= {"external_id": "m2", "session_key": "order", **told}.items()
+    assert (
+        client.get(path, params={"limit": 2, "until": listed[2]["sent_at"]}).json()["messages"] == listed[:2]
+    )
+    assert client.get(path, params={"session_key": "order"}).json()["messages"] == listed[1:2]
+    problem_of(client.get("/v1/chats/test:never/messages"), 404)
+    for wrong in ({"limit": 1001}, {"until": "yesterday"}, {"sesion_key": "order"}):
+        assert problem_of(client.get(path, params=wrong), 422)["field"] in wrong
+
+
 def test_what_was_asked_comes_latest_first(house: httpx.Client) -> None:
     asked = pages(house, "/v1/queries", "queries", "context_id", limit=2)
     assert [one["query"] for one in asked] == [f"line {number}?" for number in (4, 3, 2, 1, 0)]

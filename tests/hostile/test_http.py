@@ -72,6 +72,8 @@ IN_QUERY: dict[str, Callable[[Caller], str]] = {
     "after": lambda a: a.number("memories"),
     "type": lambda a: a.word("fact"),
     "source": lambda a: a.word("chat"),
+    "session_key": lambda a: a.name("messages", "session_key"),
+    "until": lambda a: a.word("2100-01-01T00:00:00Z"),
     "as_of": lambda a: a.word("2100-01-01T00:00:00Z"),
     "superseded": lambda a: a.word("true"),
     "status": lambda a: a.word("closed"),

@@ -79,6 +79,8 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         redoc_url=None,
         # most bots lose the answer to a redirected request
         redirect_slashes=False,
+        # generated clients have functions of these names
+        generate_unique_id_function=lambda route: route.name,
         exception_handlers=errors.HANDLERS,
     )
     app.state.api = ApiState(

@@ -41,6 +41,7 @@ ACCESS = {
     "POST /v1/more": Access("read", "body"),
     "GET /v1/chats": Access("read"),
     "GET /v1/chats/{chat_id}": Access("read", "path"),
+    "GET /v1/chats/{chat_id}/messages": Access("read", "path"),
     "GET /v1/chats/{chat_id}/sessions": Access("read", "path"),
     "GET /v1/chats/{chat_id}/topics": Access("read", "path"),
     "GET /v1/chats/{chat_id}/members": Access("read", "path"),

@@ -126,7 +126,12 @@ def get_receipt(api: Api, tenant: Tenant, receipt: Annotated[int, Field(ge=1, lt
     "/v1/users/{user_id}/export",
     summary="Export all data of a user",
     response_class=StreamingResponse,
-    responses={200: {"content": {LINES: {}}, "description": "A JSON object on each line."}},
+    responses={
+        200: {
+            "content": {LINES: {"schema": {"type": "string", "format": "binary"}}},
+            "description": "A JSON object on each line.",
+        }
+    },
 )
 def get_export(api: Api, tenant: Tenant, user_id: Id) -> StreamingResponse:
     """Stream all data of a user, one JSON object a line.

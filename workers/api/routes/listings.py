@@ -8,13 +8,17 @@ from pydantic import Field
 from pipeline.operations import lookup, status
 from pipeline.operations.status import Status
 from pipeline.recall import query_log
-from pipeline.store import chats, sessions
+from pipeline.recall.ask.request import find_chat
+from pipeline.store import chats, messages, sessions
 from schemas.listing import (
     ChatFilter,
     ChatList,
     ChatSummary,
     ListedChat,
+    ListedMessage,
     ListedSession,
+    MessageFilter,
+    MessageList,
     QueryFilter,
     QueryList,
     SessionFilter,
@@ -54,6 +58,22 @@ def get_chat_sessions(
 ) -> SessionPage:
     """Return the times and sizes of the latest sessions of a chat."""
     return SessionPage(sessions=lookup.session_spans(api.database, tenant, chat_id, limit))
+
+
+@router.get("/v1/chats/{chat_id}/messages", summary="List messages", tags=["chats"], responses=responses(404))
+def get_chat_messages(
+    api: Api, tenant: Tenant, chat_id: Id, wanted: Annotated[MessageFilter, Query()]
+) -> MessageList:
+    """Return the latest messages of a chat as they were sent, in order of time, from the moment they are committed.
+
+    Earlier ones are before `until`, the `sent_at` of the first.
+    """
+    with api.database.tenant(tenant) as connection:
+        chat = find_chat(connection, chat_id)
+        newest = messages.recent(
+            connection, chat.chat_id, wanted.limit, session_key=wanted.session_key, until=wanted.until
+        )
+    return MessageList(messages=[ListedMessage.model_validate(m, from_attributes=True) for m in newest[::-1]])
 
 
 @router.get("/v1/sessions", summary="List sessions")

@@ -1,0 +1,169 @@
+"""The adapters, each driven by the real framework, on a real HTTP API."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import backscroll_client
+import pytest
+from agents import Agent, RunConfig, Runner, Session, SessionSettings, function_tool
+from agents.testing import ScriptedModel, assistant_message, function_call
+from backscroll_client import AsyncBackscroll, Backscroll
+from backscroll_client.langchain import BackscrollChatMessageHistory, BackscrollRetriever
+from backscroll_client.llama_index import BackscrollMemoryBlock
+from backscroll_client.openai_agents import BackscrollSession
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables.history import RunnableWithMessageHistory
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.memory import Memory
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from tests.clients_python.conftest import BOILER, CHAT
+
+ANN = "telegram:13"
+ADAPTERS = ("langchain", "llama_index", "openai_agents")
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_an_adapter_is_under_100_lines(name: str) -> None:
+    source = Path(backscroll_client.__file__).with_name(f"{name}.py").read_text()
+    assert len(source.splitlines()) < 100
+
+
+@pytest.mark.filterwarnings("ignore:.*RunnableWithMessageHistory.*")
+def test_a_chain_of_langchain_goes_on_where_another_process_left_it(memory: Backscroll) -> None:
+    def chain(*answers: str) -> tuple[RunnableWithMessageHistory, list[list[BaseMessage]]]:
+        seen: list[list[BaseMessage]] = []
+        prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{question}")])
+        model = GenericFakeChatModel(messages=iter(AIMessage(answer) for answer in answers))
+        watched = prompt | (lambda value: seen.append(value.to_messages()) or value) | model  # type: ignore[func-returns-value]
+        return RunnableWithMessageHistory(
+            watched,
+            lambda session_id: BackscrollChatMessageHistory(memory, session_id, ANN),
+            input_messages_key="question",
+            history_messages_key="history",
+        ), seen
+
+    config: Any = {"configurable": {"session_id": CHAT}}
+    first, _ = chain("Noted 📝")
+    first.invoke({"question": BOILER}, config)
+    second, seen = chain("On 4 May.")
+    assert second.invoke({"question": "When does it come?"}, config).content == "On 4 May."
+    assert [message.content for message in seen[0]] == [BOILER, "Noted 📝", "When does it come?"]
+    assert [message.type for message in seen[0]] == ["human", "ai", "human"]
+    # and who said it is known, so that memory is made of it
+    assert [m["sender_id"] for m in memory.latest(CHAT)] == [ANN, "langchain:assistant"] * 2
+
+
+def test_a_history_of_langchain_keeps_calls_of_tools_and_images_whole(memory: Backscroll) -> None:
+    history = BackscrollChatMessageHistory(memory, CHAT, ANN)
+    assert history.messages == []
+    call = AIMessage("", tool_calls=[{"name": "look", "args": {"at": "锅炉"}, "id": "c1"}])
+    image = HumanMessage(
+        [{"type": "text", "text": "this"}, {"type": "image_url", "image_url": {"url": "x:"}}]
+    )
+    said = [HumanMessage("look"), call, ToolMessage("1.4 bar", tool_call_id="c1"), image]
+    history.add_messages(said)
+    kept = history.messages
+    assert [m.content for m in kept] == [m.content for m in said]
+    assert isinstance(kept[1], AIMessage)
+    assert kept[1].tool_calls == call.tool_calls
+    assert isinstance(kept[2], ToolMessage)
+    assert kept[2].tool_call_id == "c1"
+    history.clear()
+    assert history.messages == []
+
+
+def test_a_retriever_of_langchain_finds_what_was_said(memory: Backscroll) -> None:
+    memory.add(CHAT, {"sender_id": ANN, "sender_name": "Maren", "content": BOILER})
+    memory.add(CHAT, {"sender_id": ANN, "content": "Кто кормил кота?"})
+    retriever = BackscrollRetriever(memory=memory, chat_id=CHAT, limit=1)
+    (found,) = retriever.invoke("the boiler?")
+    assert (found.page_content, found.metadata["speaker"]) == (BOILER, "Maren")
+    assert asyncio.run(retriever.ainvoke("кота"))[0].page_content == "Кто кормил кота?"
+
+
+def test_an_agent_of_openai_remembers_and_keeps_calls_of_tools(url: str) -> None:
+    pressure = function_tool(
+        lambda: "1.4 bar", name_override="pressure", description_override="The boiler's."
+    )
+
+    async def story() -> None:
+        async with AsyncBackscroll() as memory:
+            # Given what was said long ago, and a run with a tool
+            await memory.add(CHAT, {"sender_id": ANN, "content": BOILER, "sent_at": 1777300000})
+            session = BackscrollSession(memory, CHAT, ANN)
+            assert isinstance(session, Session)
+            model = ScriptedModel(
+                [
+                    [function_call("pressure", {}, call_id="c1")],
+                    [assistant_message("1.4 bar, Maren")],
+                    [assistant_message("4 May")],
+                ]
+            )
+            config = RunConfig(call_model_input_filter=session.with_memory, tracing_disabled=True)
+            agent = Agent(name="Harbour Bot", instructions="Be brief.", model=model, tools=[pressure])
+            result = await Runner.run(agent, "Сколько бар?", session=session, run_config=config)
+            assert result.final_output == "1.4 bar, Maren"
+            # When another process goes on
+            again = BackscrollSession(memory, CHAT, ANN)
+            again.session_settings = SessionSettings(limit=4)
+            await Runner.run(agent, "When does the new boiler come?", session=again, run_config=config)
+            # Then the model has seen the latest items as they were, and what memory knows
+            seen = model.last_call
+            assert seen is not None
+            kinds = [item.get("type") or item["role"] for item in seen.input]
+            assert kinds == ["user", "function_call", "function_call_output", "assistant", "user"]
+            assert seen.input[2]["output"] == "1.4 bar"
+            assert seen.system_instructions is not None
+            assert seen.system_instructions.startswith("Be brief.")
+            assert BOILER in seen.system_instructions
+            # and the newest can be taken back, or all
+            assert await session.pop_item() == {"role": "assistant", "content": "4 May"}
+            assert await session.get_items(1) == [
+                {"role": "user", "content": "When does the new boiler come?"}
+            ]
+            await session.clear_session()
+            assert await session.get_items() == []
+            assert await session.pop_item() is None
+
+    asyncio.run(story())
+
+
+def test_a_memory_of_llama_index_knows_what_its_queue_has_let_go(url: str) -> None:
+    async def story() -> None:
+        async with AsyncBackscroll() as memory:
+            engine = create_async_engine("sqlite+aiosqlite:///:memory:")
+            block = BackscrollMemoryBlock(memory=memory, chat_id=CHAT, user_id=ANN)
+            talk = Memory.from_defaults(
+                session_id="one",
+                async_engine=engine,
+                token_limit=600,
+                token_flush_size=20,
+                chat_history_token_ratio=0.1,
+                memory_blocks=[block],
+                tokenizer_fn=str.split,
+            )
+            # Given so much talk that the first of it was let go
+            await talk.aput_messages(
+                [ChatMessage(BOILER, role="user"), ChatMessage("Noted", role="assistant")]
+            )
+            for number in range(30):
+                await talk.aput(ChatMessage(f"Кто кормил кота? {number}", role="user"))
+            await talk.aput(ChatMessage("When does the new boiler come?", role="user"))
+            # Then what is asked for is known nevertheless
+            messages = await talk.aget()
+            assert messages[0].role == "system"
+            assert BOILER in (messages[0].content or "")
+            assert BOILER not in [message.content for message in messages[1:]]
+            # and a smaller share of it, or nothing, where there is less room
+            content = await block.aget([ChatMessage("When does the new boiler come?", role="user")])
+            less = await block.atruncate(content, 900)
+            assert less is not None
+            assert len(less) <= len(content)
+            assert await block.atruncate(content, 990) is None
+            await engine.dispose()
+
+    asyncio.run(story())

@@ -1,0 +1,113 @@
+"""The bots to copy, each started as it is with its real library: what was said once answers a question later."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import telegram
+from backscroll_client import Backscroll
+
+from tests.apart import python_with
+from tests.clients_python.conftest import BOILER, CHAT
+from tests.clients_python.platforms import Telegram, answering, complete
+from tests.clients_python.start_bot import EXAMPLES
+
+HERE = Path(__file__).parent
+CLIENT = Path(__file__).parents[2] / "ops/clients/python"
+QUESTION = "When does the new boiler come?"
+# started processes are slow on a busy machine
+PATIENCE_SECONDS = 60
+AIOGRAM = ("aiogram==3.31.0", "httpx==0.28.1", "openai==3.54.0")
+
+
+@pytest.mark.parametrize("bot", sorted(path.name for path in EXAMPLES.iterdir() if path.is_file()))
+def test_a_bot_has_at_most_25_lines_of_which_three_are_for_memory(bot: str) -> None:
+    lines = [line for line in (EXAMPLES / bot).read_text().splitlines() if line.strip()]
+    assert len(lines) <= 25
+    # its client, what hands over what it sees, and what hands over what it says where the platform does not
+    uses = [line for line in lines if re.search(r"\bmemory\b|BACKSCROLL|/v1/", line) and line[0] not in '"/']
+    asks = [line for line in uses if re.search(r"memory\.context\(|/v1/context", line)]
+    assert len(asks) == 1
+    assert len(uses) - len(asks) <= 3
+
+
+def test_the_bot_in_javascript_is_well_formed() -> None:
+    subprocess.run(["/usr/bin/env", "node", "--check", EXAMPLES / "whatsapp_baileys.mjs"], check=True)
+
+
+@contextmanager
+def started(python: Path, bot: str, platform: str, folder: Path, url: str, **settings: str) -> Iterator[None]:
+    """Run a bot until it is killed."""
+    with answering(complete) as model, (folder / "log").open("ab") as log:
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("BACKSCROLL_")
+        }
+        environment |= {
+            "PYTHONPATH": f"{CLIENT}:{HERE.parents[1]}",
+            "BACKSCROLL_URL": url,
+            "BACKSCROLL_API_KEY": "test-key",
+            "OPENAI_BASE_URL": f"{model}/v1",
+            "OPENAI_API_KEY": "none",
+            **settings,
+        }
+        command = [python, HERE / "start_bot.py", bot, platform]
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.kill()
+            process.wait()
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def said(number: int, text: str) -> dict[str, Any]:
+    """A message of a group, as the library writes those of Telegram's."""
+    chat = telegram.Chat(-100420, "supergroup", title="Harbour House")
+    person = telegram.User(13, "Maren", is_bot=False)
+    at = datetime.fromtimestamp(1777300000 + number, UTC)
+    return telegram.Message(number, at, chat, from_user=person, text=text).to_dict()
+
+
+@pytest.mark.parametrize("bot", ["telegram_ptb", "telegram_aiogram"])
+def test_a_bot_of_telegram_answers_from_memory_after_it_was_killed(
+    bot: str, url: str, memory: Backscroll, tmp_path: Path
+) -> None:
+    python = python_with(*AIOGRAM) if bot == "telegram_aiogram" else Path(sys.executable)
+    platform, settings = Telegram(), {"BOT_TOKEN": "99:token"}
+
+    def heard() -> list[str]:
+        return [message["content"] for message in memory.latest(CHAT)]
+
+    with answering(platform.answer) as address:
+        # Given a bot that hears of the boiler, is corrected, and is killed
+        platform.say(said(1, "Der neue Kessel kommt am 3. Mai."))
+        platform.say(said(1, BOILER), "edited_message")
+        platform.say(said(2, "Wer hat Gerald gefüttert?"))
+        with started(python, bot, address, tmp_path, url, **settings):
+            first = platform.sent.get(timeout=PATIENCE_SECONDS)
+            until(lambda: not platform.updates and len(heard()) == 3)
+        # When it is asked
+        platform.say(said(3, QUESTION))
+        with started(python, bot, address, tmp_path, url, **settings):
+            told = platform.sent.get(timeout=PATIENCE_SECONDS)
+            until(lambda: len(heard()) == 5)
+    # Then the answer is what was said, as it was corrected
+    assert BOILER in told["text"]
+    # and memory has all of it, each once, with what the bot said
+    expected = [BOILER, "Wer hat Gerald gefüttert?", QUESTION, first["text"], told["text"]]
+    assert sorted(heard()) == sorted(expected)

@@ -1,0 +1,202 @@
+"""What a bot does with the client, against a real HTTP API."""
+
+import asyncio
+import os
+import stat
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from backscroll_client import (
+    ApiFailed,
+    AsyncBackscroll,
+    Backscroll,
+    BufferUnusable,
+    KeyRefused,
+    Message,
+    NotFound,
+    Refused,
+    Unavailable,
+)
+
+from tests.clients_python.conftest import BOILER, CHAT
+
+FOUR_LINES = f"""
+from backscroll_client import Backscroll
+memory = Backscroll()
+memory.add("{CHAT}", {{"sender_id": "telegram:13", "sender_name": "Maren", "content": "{BOILER}"}})
+messages = memory.context("{CHAT}", "When does the new boiler come?").messages
+"""
+
+
+def said(number: int, content: str = BOILER, **fields: Any) -> Message:
+    message: Message = {"external_id": str(number), "sender_id": "telegram:13", "content": content}
+    message |= {"sender_name": "Maren", "sent_at": 1777300000 + number}
+    return message | fields  # type: ignore[return-value]
+
+
+def contents(memory: Backscroll, chat: str = CHAT) -> list[str]:
+    return [message["content"] for message in memory.latest(chat, limit=1000)]
+
+
+def test_from_import_to_context_in_four_lines(url: str) -> None:
+    names: dict[str, Any] = {}
+    exec(FOUR_LINES, names)  # noqa: S102 - as a reader of the README types it
+    names["memory"].close()
+    assert {*names["messages"][0]} == {"role", "content"}
+    assert BOILER in "\n".join(message["content"] for message in names["messages"][:-1])
+    assert "When does the new boiler come?" in names["messages"][-1]["content"]
+
+
+def test_what_a_bot_sees_is_handed_over_changed_and_found_again(memory: Backscroll) -> None:
+    # Given messages of a chat, of which one is sent twice, one edited and one deleted
+    assert memory.add({"chat_id": CHAT, "title": "Harbour House"}, said(1), said(2, "Ο λέβητας")) is True
+    assert memory.add(CHAT, said(1), said(3, "wrong chat, sorry", thread="7")) is True
+    memory.edit(CHAT, "2", "Ο λέβητας είναι 19 ετών")
+    memory.delete(CHAT, "3")
+    # Then the chat holds what the platform shows
+    assert contents(memory) == [BOILER, "Ο λέβητας είναι 19 ετών"]
+    assert [m["sender_name"] for m in memory.latest(CHAT, limit=1)] == ["Maren"]
+    # and what is asked for is found
+    assert memory.search(CHAT, "boiler")["hits"][0]["text"] == BOILER
+    assert "19 ετών" in memory.context(CHAT, "Πόσων ετών είναι ο λέβητας;", budget_tokens=400).text
+    # and a statement, until its user is forgotten
+    assert memory.remember("Maren hates boilers.", user_id="telegram:13")["outcome"] == "new"
+    assert [m["content"] for m in memory.about("telegram:13")["current"]] == ["Maren hates boilers."]
+    assert memory.forget_user("telegram:13")["seen"] is True
+
+
+def test_ids_with_slashes_name_the_message_that_they_are_of(memory: Backscroll) -> None:
+    chat = "matrix:!räume/7?x=1#y"
+    memory.add(chat, {"external_id": "$a/b%2F", "sender_id": "matrix:@a", "content": "да"})
+    memory.edit(chat, "$a/b%2F", "нет")
+    assert contents(memory, chat) == ["нет"]
+
+
+def test_the_same_for_asyncio(url: str) -> None:
+    async def story() -> tuple[list[str], str]:
+        async with AsyncBackscroll() as memory:
+            await asyncio.gather(*(memory.add(CHAT, said(number, f"n° {number}")) for number in range(20)))
+            context = await memory.context(CHAT, "Which number was last?")
+            return [m["content"] for m in await memory.latest(CHAT)], context.text
+
+    listed, text = asyncio.run(story())
+    assert listed == [f"n° {number}" for number in range(20)]
+    assert "n° 19" in text
+
+
+def test_an_error_says_what_the_api_said(memory: Backscroll) -> None:
+    with pytest.raises(Refused, match=r"sent_at.*no time zone") as refused:
+        memory.add(CHAT, said(1, sent_at="2026-05-04T18:00:00"))
+    assert refused.value.field == "messages.0.sent_at"
+    with pytest.raises(NotFound, match="no chat telegram:никто"):
+        memory.context("telegram:никто", "Who is there?")
+    with Backscroll(api_key="wrong") as stranger, pytest.raises(KeyRefused):
+        stranger.context(CHAT, "Who is there?")
+    with (
+        Backscroll("http://127.0.0.1:9", patience=0) as away,
+        pytest.raises(Unavailable, match="does not answer"),
+    ):
+        away.add(CHAT, said(1))
+
+
+def test_a_client_without_a_key_or_with_a_wrong_address_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BACKSCROLL_API_KEY", raising=False)
+    with pytest.raises(ValueError, match="BACKSCROLL_API_KEY"):
+        Backscroll()
+    with pytest.raises(ValueError, match="http://"):
+        Backscroll("127.0.0.1:8420", "key")
+
+
+class Busy(BaseHTTPRequestHandler):
+    """Answers with the next of these, to the requests that it notes."""
+
+    protocol_version = "HTTP/1.1"
+    answers: list[tuple[int, dict[str, str]]]
+    times: list[float]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.times.append(time.monotonic())
+        status, headers = self.answers.pop(0)
+        self.send_response(status)
+        body = b'{"hits": []}' if status == 200 else b'{"type": "x", "detail": "Later."}'
+        for name, value in (headers | {"Content-Length": str(len(body))}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def busy() -> Iterator[tuple[str, type[Busy]]]:
+    handler = type("Handler", (Busy,), {"answers": [], "times": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    serving = Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    yield f"http://127.0.0.1:{server.server_port}", handler
+    server.shutdown()
+    server.server_close()
+    serving.join()
+
+
+def test_a_busy_api_is_asked_again_when_it_says(busy: tuple[str, type[Busy]]) -> None:
+    url, api = busy
+    api.answers += [(503, {}), (429, {"Retry-After": "1"}), (409, {"Retry-After": "0"}), (200, {})]
+    with Backscroll(url, "key") as memory:
+        assert memory.search(CHAT, "boiler")["hits"] == []
+    assert len(api.times) == 4
+    assert api.times[2] - api.times[1] >= 1
+    # and what answers otherwise is no Backscroll
+    api.answers += [(200, {})]
+    with Backscroll(url, "key") as memory, pytest.raises(ApiFailed, match="not answered by a Backscroll"):
+        memory.context(CHAT, "boiler")
+    # but not for longer than the bot has patience
+    api.answers += [(429, {"Retry-After": "120"})]
+    with Backscroll(url, "key", patience=5) as memory, pytest.raises(Unavailable, match="Later") as told:
+        memory.search(CHAT, "boiler")
+    assert told.value.retry_after == 120
+
+
+def test_what_is_wrong_in_the_buffer_keeps_nothing_else_waiting(
+    url: str, memory: Backscroll, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given three messages that wait, of which one will never be taken
+    path = tmp_path / "bot" / "buffer.sqlite"
+    with Backscroll("http://127.0.0.1:9", buffer=path) as away:
+        assert [away.add(CHAT, said(1)), away.add(CHAT, said(2, sent_at="soon"))] == [False, False]
+        assert away.add(CHAT, said(3, "tout va bien")) is False
+        assert away.waiting == 3
+    # Then only their owner reads them
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IRUSR | stat.S_IWUSR
+    with Backscroll(buffer=path) as back:
+        # When the next bot asks something
+        assert "tout va bien" in back.context(CHAT, "Ça va ?").text
+        # Then the wrong one is told of and set aside
+        assert "messages.0.sent_at" in caplog.text
+        assert back.waiting == 1
+        assert back.flush() is True
+        # and one that is wrong now is told to whoever sends it
+        with pytest.raises(Refused, match="sender_id"):
+            back.add(CHAT, said(4, sender_id=""))
+        assert back.waiting == 1
+    assert contents(memory) == [BOILER, "tout va bien"]
+
+
+def test_a_buffer_is_of_one_client_and_does_not_grow_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "buffer.sqlite"
+    with Backscroll("http://127.0.0.1:9", "key", buffer=path, max_buffered=2) as memory:
+        with pytest.raises(BufferUnusable, match="locked"):
+            Backscroll("http://127.0.0.1:9", "key", buffer=path)
+        memory.add(CHAT, said(1))
+        memory.delete(CHAT, "1")
+        with pytest.raises(BufferUnusable, match="full: 2 requests"):
+            memory.add(CHAT, said(3))
+    assert os.listdir(tmp_path) == ["buffer.sqlite"]  # noqa: PTH208
