@@ -16,6 +16,7 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.operations.retention import prune, retention_of
+from pipeline.store import event_sources
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput
 from schemas.forgetting import Receipt, Subject
@@ -321,6 +322,15 @@ def test_a_forgotten_tenant_keeps_its_receipts_alone(
     assert rows(remembered, "SELECT DISTINCT name FROM daily_counters") == [("forgotten",)]
     with remembered.tenant("other") as connection:
         assert connection.scalar(text("SELECT count(*) FROM messages")) == 8
+
+
+def test_the_sources_of_a_forgotten_tenant_go_on_without_their_labels(
+    remembered: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    with remembered.tenant(TENANT) as connection:
+        event_sources.add(connection, TENANT, "hook", "telegram", "Zora's group", "a secret of its own")
+    forgotten(remembered, Subject(kind="tenant"), rules, policy)
+    assert rows(remembered, "SELECT source_id, label FROM sources") == [("hook", "")]
 
 
 def test_a_single_message_can_be_forgotten_with_a_receipt(
