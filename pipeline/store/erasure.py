@@ -54,6 +54,7 @@ _EMPTY_TENANT = (
     text("DELETE FROM users WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM backfills WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM daily_counters WHERE tenant_id = :tenant"),
+    text("UPDATE sources SET label = '' WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM llm_calls WHERE tenant_id = :tenant AND called_at <= :until"),
     # a key of some chats names them; of another one only the label names anybody, and it goes on reading the receipt
     text("DELETE FROM api_keys WHERE tenant_id = :tenant AND created_at <= :until AND chats IS NOT NULL"),

@@ -17,6 +17,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.operations.retention import prune, retention_of
 from pipeline.people import api_keys
+from pipeline.store import event_sources
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput
 from schemas.forgetting import Receipt, Subject
@@ -344,6 +345,15 @@ def test_keys_name_no_forgotten_chat_and_those_of_a_whole_tenant_go_on_without_t
     forgotten(remembered, Subject(kind="tenant"), rules, policy)
     assert kept() == [("", None)]
     assert forget.get(remembered, TENANT, receipt.id).finished_at
+
+
+def test_the_sources_of_a_forgotten_tenant_go_on_without_their_labels(
+    remembered: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    with remembered.tenant(TENANT) as connection:
+        event_sources.add(connection, TENANT, "hook", "telegram", "Zora's group", "a secret of its own")
+    forgotten(remembered, Subject(kind="tenant"), rules, policy)
+    assert rows(remembered, "SELECT source_id, label FROM sources") == [("hook", "")]
 
 
 def test_a_single_message_can_be_forgotten_with_a_receipt(

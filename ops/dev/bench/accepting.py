@@ -23,7 +23,7 @@ from ops.dev.chaos import cast as casting
 from ops.dev.chaos.cast import Cast
 from ops.dev.observe import Say
 
-CLIENTS = (1, 4)
+CLIENTS, EVENT_SENDERS = (1, 4), (1, 8)
 ROUNDS = 5
 ROUND_SECONDS = 2.0
 LEAD_SECONDS = 0.3
@@ -42,10 +42,11 @@ def measure(say: Say) -> list[Figure]:
     with (
         tempfile.TemporaryDirectory(prefix="backscroll-accepting-") as folder,
         casting.playing(Path(folder), only=("api",)) as cast,
-        ProcessPoolExecutor(max(CLIENTS), mp_context=context) as clients,
+        ProcessPoolExecutor(max(*CLIENTS, *EVENT_SENDERS), mp_context=context) as clients,
     ):
         return [
             *_beside_bare(cast, clients, say),
+            *_beside_events(cast, clients, say),
             _beside_large(cast, clients, say),
             _beside_worst(cast, clients, say),
         ]
@@ -87,6 +88,38 @@ def _beside_bare(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> Iterator
         yield Figure(f"bare insert and commit, {named}", alone, "messages/s")
         ratio = through / alone
         yield Figure(f"accepted over HTTP, {named}", through, "messages/s", ratio=ratio, least=AT_LEAST)
+
+
+def _beside_events(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> Iterator[Figure]:
+    """The same messages as events of a platform and as our own payload, in turns."""
+    to = (cast.port, cast.key)
+    rounds = iter(range(1_000_000, 2**31, 100_000))
+
+    def took(senders_at_once: int, *, events: bool) -> list[float]:
+        first, at = next(rounds), time.time() + LEAD_SECONDS
+        make = senders.updates if events else senders.posts
+        running = [
+            clients.submit(
+                senders.send_for,
+                *to,
+                make,
+                (-1_000_000 - each if events else f"bench:own-{each}", first),
+                at,
+                ROUND_SECONDS,
+            )
+            for each in range(senders_at_once)
+        ]
+        return [seconds for each in running for seconds in each.result()]
+
+    for count in EVENT_SENDERS:
+        say(f"events, {count} at once")
+        turns = [(took(count, events=True), took(count, events=False)) for _ in range(ROUNDS + 1)][1:]
+        for name, each in zip(("events", "own payloads"), zip(*turns, strict=True), strict=True):
+            named = f"{name}, {count} sender{'s' if count > 1 else ''}"
+            yield Figure(named, median(len(some) for some in each) / ROUND_SECONDS, "messages/s")
+            cuts = quantiles([seconds for some in each for seconds in some], n=100)
+            yield Figure(f"{named}, p50", 1000 * cuts[49], "ms")
+            yield Figure(f"{named}, p99", 1000 * cuts[98], "ms")
 
 
 def _beside_large(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> Figure:

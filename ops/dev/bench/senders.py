@@ -43,6 +43,16 @@ def posts(chat: str, start: int, size: int = 1, sentences: int = 1) -> Iterator[
         yield "POST", "/v1/messages", json.dumps({"chat": chat, "messages": said}, ensure_ascii=False)
 
 
+def updates(chat: int, start: int) -> Iterator[Request]:
+    """Ever new messages of `posts`, as Telegram's Bot API tells them."""
+    group = {"id": chat, "type": "supergroup", "title": "Bench"}
+    person = {"id": 11, "is_bot": False, "first_name": "Ann"}
+    for number in itertools.count(start):
+        said = {"message_id": number, "date": 1772474400, "chat": group, "from": person}
+        update = {"update_id": number, "message": said | {"text": TEXT.format(number * 1000)}}
+        yield "POST", "/v1/events/telegram", json.dumps(update, ensure_ascii=False)
+
+
 def deletions(chat: str) -> Iterator[Request]:
     """Deletions of the messages that `posts` has made from 0 on."""
     for number in itertools.count():
