@@ -184,7 +184,9 @@ class Discord:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         await socket.send_json({"op": 10, "d": {"heartbeat_interval": 40000}, "s": None, "t": None})
-        assert (await socket.receive_json())["op"] == 2
+        # a heartbeat comes before the bot says who it is
+        while (await socket.receive_json())["op"] != 2:
+            pass
         guild = {
             "id": "7",
             "name": "Harbour House",
@@ -252,6 +254,10 @@ class Discord:
             asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             serving.join()
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
             loop.close()
 
 
