@@ -7,7 +7,8 @@ from openai import OpenAI
 from slack_bolt import App
 
 memory, model = Backscroll(buffer="backscroll.sqlite"), OpenAI()
-bot = App(token=os.environ["BOT_TOKEN"], signing_secret=os.environ["SLACK_SIGNING_SECRET"])
+token, secret = os.environ["BOT_TOKEN"], os.environ["SLACK_SIGNING_SECRET"]
+bot = App(token=token, signing_secret=secret, ignoring_self_events_enabled=False)
 
 
 @bot.middleware

@@ -1,5 +1,6 @@
 """Stand-ins of platforms and of a chat model, as HTTP servers that a bot's library talks to."""
 
+import asyncio
 import itertools
 import json
 import queue
@@ -10,6 +11,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+import httpx
+from aiohttp import web
+from slack_sdk.signature import SignatureVerifier
 
 UNKNOWN = "I do not know."
 Answer = Callable[[str, str, dict[str, Any]], Any]
@@ -91,3 +96,170 @@ class Telegram:
                 self.sent.put(message)
                 return {"ok": True, "result": message}
         return {"ok": True, "result": True}
+
+
+class Slack:
+    """The Web API of one bot, and the app's event URL, to which Slack posts what is said, the bot's own words too."""
+
+    def __init__(self, port: int, secret: str) -> None:
+        self.url, self.secret = f"http://127.0.0.1:{port}/slack/events", secret
+        self.numbers = itertools.count(1)
+        self.sent: queue.Queue[str] = queue.Queue()
+
+    def say(self, text: str, **more: str) -> None:
+        """Have somebody send a message, once the app listens."""
+        ts = f"{1777300000 + next(self.numbers)}.000100"
+        event = {"type": "message", "channel": "C042", "user": "U13", "text": text, "ts": ts, "event_ts": ts}
+        envelope = {"type": "event_callback", "team_id": "T1", "api_app_id": "A1", "event_id": f"Ev{ts}"}
+        body = json.dumps(envelope | {"event": event | {"channel_type": "channel"} | more})
+        now = str(int(time.time()))
+        signature = SignatureVerifier(self.secret).generate_signature(timestamp=now, body=body)
+        headers = {"X-Slack-Request-Timestamp": now, "X-Slack-Signature": signature or ""}
+        headers["Content-Type"] = "application/json"
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                assert httpx.post(self.url, content=body, headers=headers).status_code == 200
+            except httpx.ConnectError:
+                time.sleep(0.1)
+            else:
+                return
+        raise TimeoutError(self.url)
+
+    def answer(self, _method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Answer a method of the Web API."""
+        if path.endswith("chat.postMessage"):
+            self.sent.put(body["text"])
+        return {
+            "ok": True,
+            "user_id": "U99",
+            "bot_id": "B99",
+            "user": "bot",
+            "team_id": "T1",
+            "url": "https://x",
+        }
+
+
+def _json(value: Any) -> web.Response:
+    # Discord names no charset, and its library takes nothing else for JSON
+    return web.Response(body=json.dumps(value).encode(), headers={"Content-Type": "application/json"})
+
+
+class Discord:
+    """The gateway and the HTTP API of one bot; what the bot sends comes over the gateway, too."""
+
+    def __init__(self) -> None:
+        self.numbers = itertools.count(1)
+        self.sent: queue.Queue[str] = queue.Queue()
+        self.said: list[tuple[str, dict[str, Any]]] = []
+
+    def say(self, text: str, kind: str = "MESSAGE_CREATE", **more: Any) -> None:
+        """Have somebody send a message, or change one with its id."""
+        self.said.append((kind, self._message(text, PERSON) | more))
+
+    def _message(self, text: str, author: dict[str, Any]) -> dict[str, Any]:
+        number = next(self.numbers)
+        return {
+            "id": str(10**18 + number),
+            "channel_id": "420",
+            "guild_id": "7",
+            "author": author,
+            "type": 0,
+            "content": text,
+            "timestamp": f"2026-04-27T18:00:{number:02}+00:00",
+            "edited_timestamp": None,
+            "tts": False,
+            "pinned": False,
+            "mention_everyone": False,
+            "flags": 0,
+            "embeds": [],
+            "mentions": [],
+            "mention_roles": [],
+            "attachments": [],
+            "components": [],
+        }
+
+    async def _gateway(self, request: web.Request) -> web.WebSocketResponse:
+        """Greet a bot, tell it of its server, then of each message."""
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_json({"op": 10, "d": {"heartbeat_interval": 40000}, "s": None, "t": None})
+        # a heartbeat comes before the bot says who it is
+        while (await socket.receive_json())["op"] != 2:
+            pass
+        guild = {
+            "id": "7",
+            "name": "Harbour House",
+            "owner_id": "13",
+            "roles": [],
+            "emojis": [],
+            "members": [],
+        }
+        channel = {"id": "420", "type": 0, "name": "kitchen", "position": 0, "permission_overwrites": []}
+        ready = {"v": 10, "user": BOT, "guilds": [{"id": "7", "unavailable": True}], "session_id": "s"}
+        ready |= {"resume_gateway_url": "ws://127.0.0.1:9", "application": {"id": "99", "flags": 0}}
+        guild |= {"channels": [channel], "member_count": 2, "preferred_locale": "en-US", "features": []}
+        for number in itertools.count(1):
+            told = [("READY", ready), ("GUILD_CREATE", guild), *self.said]
+            while number > len(told) and not socket.closed:
+                await asyncio.sleep(0.05)
+                told = [("READY", ready), ("GUILD_CREATE", guild), *self.said]
+            kind, data = told[number - 1]
+            try:
+                frame = json.dumps({"op": 0, "s": number, "t": kind, "d": data}, separators=(",", ":"))
+                await socket.send_str(frame)
+            except ConnectionError:
+                break
+        return socket
+
+    async def _me(self, _: web.Request) -> web.Response:
+        return _json(BOT)
+
+    async def _application(self, _: web.Request) -> web.Response:
+        about = {
+            "id": "99",
+            "name": "Harbour",
+            "description": "",
+            "icon": None,
+            "owner": PERSON,
+            "summary": "",
+        }
+        flags = {"bot_public": True, "bot_require_code_grant": False, "flags": 0, "verify_key": "0"}
+        return _json(about | flags)
+
+    async def _post(self, request: web.Request) -> web.Response:
+        message = self._message((await request.json())["content"], BOT)
+        self.said.append(("MESSAGE_CREATE", message))
+        self.sent.put(message["content"])
+        return _json(message)
+
+    @contextmanager
+    def served(self) -> Iterator[str]:
+        """Serve it at the URL that this gives."""
+        app = web.Application()
+        app.router.add_get("/gateway/", self._gateway)
+        app.router.add_get("/gateway", self._gateway)
+        app.router.add_get("/users/@me", self._me)
+        app.router.add_get("/oauth2/applications/@me", self._application)
+        app.router.add_post("/channels/420/messages", self._post)
+        loop, runner = asyncio.new_event_loop(), web.AppRunner(app, shutdown_timeout=1)
+        loop.run_until_complete(runner.setup())
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        loop.run_until_complete(site.start())
+        serving = threading.Thread(target=loop.run_forever)
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            serving.join()
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            loop.close()
+
+
+PERSON = {"id": "13", "username": "maren", "global_name": "Maren", "discriminator": "0", "avatar": None}
+BOT = {"id": "99", "username": "harbour", "discriminator": "0", "avatar": None, "bot": True}

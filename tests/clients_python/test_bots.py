@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 import telegram
-from backscroll_client import Backscroll
+from backscroll_client import Backscroll, Message
 
+from ops.local.embedded.ports import free_port
 from tests.apart import python_with
 from tests.clients_python.conftest import BOILER, CHAT
-from tests.clients_python.platforms import Telegram, answering, complete
+from tests.clients_python.platforms import Discord, Slack, Telegram, answering, complete
 from tests.clients_python.start_bot import EXAMPLES
 
 HERE = Path(__file__).parent
@@ -111,3 +112,50 @@ def test_a_bot_of_telegram_answers_from_memory_after_it_was_killed(
     # and memory has all of it, each once, with what the bot said
     expected = [BOILER, "Wer hat Gerald gefüttert?", QUESTION, first["text"], told["text"]]
     assert sorted(heard()) == sorted(expected)
+
+
+def test_a_bot_of_slack_answers_from_memory(url: str, memory: Backscroll, tmp_path: Path) -> None:
+    # Given a bot that Slack tells what is said, and which is asked
+    port, secret = free_port(), "signing"
+    platform, settings = Slack(port, secret), {"BOT_TOKEN": "xoxb-1", "SLACK_SIGNING_SECRET": secret}
+    with answering(platform.answer) as address:
+        started_bot = started(
+            Path(sys.executable), "slack_bolt_bot", address, tmp_path, url, PORT=str(port), **settings
+        )
+        with started_bot:
+            platform.say(BOILER)
+            platform.say("Кто кормил кота")
+            platform.say(QUESTION)
+            # Then it answers what was said
+            told = platform.sent.get(timeout=PATIENCE_SECONDS)
+            assert BOILER in told
+            # and Slack tells it of its own message
+            platform.say(told, bot_id="B99", user="U99")
+    heard = memory.latest("slack:C042")
+    assert [message["content"] for message in heard] == [BOILER, "Кто кормил кота", QUESTION, told]
+    assert [message["role"] for message in heard] == ["user", "user", "user", "assistant"]
+
+
+def test_a_bot_of_discord_answers_from_memory(url: str, memory: Backscroll, tmp_path: Path) -> None:
+    # Given a bot that the gateway tells what is said, changed and deleted
+    platform = Discord()
+    platform.say("Der neue Kessel kommt am 3. Mai.", id="1")
+    platform.say(BOILER, "MESSAGE_UPDATE", id="1", edited_timestamp="2026-04-27T18:01:00+00:00")
+    platform.say("oops", id="2")
+    platform.say("", "MESSAGE_DELETE", id="2")
+
+    def heard() -> list[Message]:
+        return memory.latest("discord:420")
+
+    with platform.served() as address:
+        bot = started(Path(sys.executable), "discord_bot", address, tmp_path, url, BOT_TOKEN="token")
+        with bot:
+            # When it is asked
+            platform.say(QUESTION)
+            # Then it answers what was said, as it was corrected
+            told = platform.sent.get(timeout=PATIENCE_SECONDS)
+            assert BOILER in told
+            # and the gateway tells it of its own message
+            until(lambda: len(heard()) == 3)
+    assert [message["content"] for message in heard()] == [BOILER, QUESTION, told]
+    assert [message["role"] for message in heard()] == ["user", "user", "assistant"]

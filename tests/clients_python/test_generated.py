@@ -17,7 +17,7 @@ import sys
 from backscroll_generated.client import AuthenticatedClient
 from backscroll_generated.api.messages import post_messages
 from backscroll_generated.api.contexts import post_context, post_search
-from backscroll_generated.api.chats import get_chat_messages
+from backscroll_generated.api.overview import get_chat_messages
 from backscroll_generated.models import *
 import datetime
 client = AuthenticatedClient(base_url=sys.argv[1], token="test-key", raise_on_unexpected_status=True)
