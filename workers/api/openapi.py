@@ -53,13 +53,16 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": media}}}
 
 
-def any_body(name: str, **in_path: dict[str, Any]) -> dict[str, Any]:
-    """Describe a body of somebody else's making by its examples of this name, and what is in the path by its schema."""
-    parts = [
-        {"name": part, "in": "path", "required": True, "schema": schema} for part, schema in in_path.items()
-    ]
+def any_body(name: str) -> dict[str, Any]:
+    """Describe a body of somebody else's making by its examples of this name."""
     media = {"schema": {}, "examples": {each: {"value": value} for each, value in _EXAMPLES[name].items()}}
-    return {"parameters": parts, "requestBody": {"required": True, "content": {"application/json": media}}}
+    return {"requestBody": {"required": True, "content": {"application/json": media}}}
+
+
+def in_path(**schemas: dict[str, Any]) -> dict[str, Any]:
+    """Describe the parts of a path that FastAPI does not see."""
+    parts = [{"name": name, "in": "path", "required": True, "schema": each} for name, each in schemas.items()]
+    return {"parameters": parts}
 
 
 def install(app: FastAPI) -> None:

@@ -29,7 +29,7 @@ from schemas.messages import ChatIn, clean_text
 from workers.api.api_route import ApiRoute, DirectRoute
 from workers.api.bodies import SMALL_BODY_BYTES, read, value_of
 from workers.api.errors import HttpError, request_id, responses
-from workers.api.openapi import any_body
+from workers.api.openapi import any_body, in_path
 from workers.api.state import SECURED, ApiState, authorize, state_of
 
 log = structlog.get_logger(__name__)
@@ -37,6 +37,7 @@ log = structlog.get_logger(__name__)
 router = APIRouter(tags=["events"], route_class=ApiRoute)
 
 _PLATFORM = {"type": "string", "enum": list(platform_events.PARSERS)}
+_OF_SOURCE = in_path(platform=_PLATFORM, source_id={"type": "string"})
 
 MAX_NAMED = 20
 """Broken items that an answer names; more are only counted."""
@@ -102,7 +103,7 @@ router.add_api_route(
     response_model=EventsReceipt,
     summary="Hand over what a platform sent",
     responses=responses(401, 404, 408, 409, 413, 422, 503),
-    openapi_extra=any_body("events", platform=_PLATFORM) | SECURED,
+    openapi_extra=any_body("events") | in_path(platform=_PLATFORM) | SECURED,
     route_class_override=DirectRoute,
 )
 
@@ -197,16 +198,25 @@ router.add_api_route(
     response_model=EventsReceipt,
     summary="The URL of a source, for its platform",
     responses=responses(401, 404, 408, 409, 413, 422, 503),
-    openapi_extra=any_body("events", platform=_PLATFORM, source_id={"type": "string"}),
+    openapi_extra=any_body("events") | _OF_SOURCE,
     route_class_override=DirectRoute,
 )
-for path, endpoint, method in (
-    (HOOK, get_hook, "GET"),
-    ("/v1/events/matrix/{source_id}/_matrix/app/v1/transactions/{transaction}", put_transaction, "PUT"),
-):
-    router.add_api_route(
-        path, endpoint, methods=[method], include_in_schema=False, route_class_override=DirectRoute
-    )
+router.add_api_route(
+    HOOK,
+    get_hook,
+    methods=["GET"],
+    summary="WhatsApp's handshake with a source",
+    responses=responses(401, 404, 503),
+    openapi_extra=_OF_SOURCE,
+    route_class_override=DirectRoute,
+)
+router.add_api_route(
+    "/v1/events/matrix/{source_id}/_matrix/app/v1/transactions/{transaction}",
+    put_transaction,
+    methods=["PUT"],
+    include_in_schema=False,
+    route_class_override=DirectRoute,
+)
 
 
 def _parsed(platform: str, body: bytes) -> list[Event]:
