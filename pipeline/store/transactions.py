@@ -40,7 +40,7 @@ def translating() -> Iterator[None]:
     except BackscrollError:
         raise
     except PoolTimeout as error:
-        raise DatabaseUnavailable("all connections to Postgres are taken; try again") from error
+        raise DatabaseUnavailable("All connections to Postgres are taken") from error
     except (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError) as error:
         if (sqlstate_of(error) or "").startswith(_LIMITS):
             raise

@@ -22,7 +22,9 @@ def sizes_stored(database: Database, chat: str) -> list[int]:
         return list(connection.scalars(statement, {"chat": chat}))
 
 
-@pytest.mark.parametrize(("script", "size"), [("cyrillic", MEGABYTE // 5), ("emoji", 2 * MEGABYTE)])
+@pytest.mark.parametrize(
+    ("script", "size"), [("cyrillic", MEGABYTE // 5), ("chinese", MEGABYTE), ("emoji", 7 * MEGABYTE)]
+)
 def test_a_batch_of_any_script_and_size_is_accepted(
     client: httpx.Client, database: Database, script: str, size: int
 ) -> None:

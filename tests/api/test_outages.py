@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
+import redis as redis_client
 from pydantic import SecretStr
 from sqlalchemy import text
 
@@ -151,6 +152,20 @@ def test_a_redis_that_answers_and_refuses_is_told_and_messages_are_accepted(
     assert client.get("/readyz").status_code == 200
 
 
+# `/readyz` needs no key
+def test_redis_is_written_to_once_a_second_however_often_somebody_asks(
+    client: httpx.Client, redis: EmbeddedRedis
+) -> None:
+    def written() -> int:
+        with redis_client.Redis.from_url(redis.url) as broker:
+            return int(broker.info("commandstats").get("cmdstat_lpush", {}).get("calls", 0))
+
+    before, began = written(), time.monotonic()
+    for _ in range(100):
+        client.get("/readyz")
+    assert written() - before <= 1 + time.monotonic() - began
+
+
 def test_a_postgres_that_takes_no_writes_is_not_ready(
     client: httpx.Client, postgres: EmbeddedPostgres, database_name: str
 ) -> None:
@@ -164,6 +179,8 @@ def test_a_postgres_that_takes_no_writes_is_not_ready(
         )
     told = client.get("/readyz")
     assert (told.status_code, told.json()["postgres"]) == (503, "read_only")
+    refused = client.post("/v1/messages", json=body(said(1, "Привет 👋")))
+    assert (refused.status_code, "Postgres takes no writes." in refused.json()["detail"]) == (503, True)
 
 
 def test_a_flood_of_hints_waits_for_nobody_while_redis_is_away(settings: Settings) -> None:

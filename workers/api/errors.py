@@ -142,7 +142,8 @@ def as_problem(error: Exception) -> HttpError:
             return HttpError(404, "not-found", str(error))
         case DatabaseUnavailable():
             log.warning("database_unavailable", error=str(error))
-            return _unavailable("Postgres cannot be reached.", OUTAGE_SECONDS)
+            # what follows the colon is the driver's, and may name hosts
+            return _unavailable(f"{str(error).partition(':')[0]}.", OUTAGE_SECONDS)
         case SchemaOutdated():
             log.warning("waits_for_upgrade", error=str(error))
             return _unavailable("The tables are not those that this version needs.", OUTAGE_SECONDS)
