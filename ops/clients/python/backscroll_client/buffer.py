@@ -65,7 +65,7 @@ class Buffer:
         return number
 
     def first(self, most: int = MAX_BATCH) -> Batch | None:
-        """Return the next request to send, made of at most so many; None: all are sent."""
+        """Return the next request to send, merged from at most `most` rows; None: all are sent."""
         query = "SELECT id, method, path, body FROM waiting WHERE refusal IS NULL ORDER BY id LIMIT ?"
         rows = self._rows.execute(query, [most]).fetchall()
         if not rows:

@@ -49,7 +49,7 @@ class _Settings:
         path = buffer or os.environ.get("BACKSCROLL_BUFFER")
         self.url = (url or os.environ.get("BACKSCROLL_URL") or DEFAULT_URL).rstrip("/")
         if not self.url.startswith(("http://", "https://")):
-            raise ValueError(f"{self.url!r} is no URL: it must begin with http:// or https://")
+            raise ValueError(f"{self.url!r} is not a URL: it must begin with http:// or https://")
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self._connect(base_url=self.url, headers=headers, timeout=TIMEOUT)
         self._buffer = Buffer(Path(path), max_buffered) if path else None

@@ -34,7 +34,7 @@ Steps = Generator[Call[Any] | Drain | float, Any, T]
 
 
 def sent(call: Call[T], buffer: Buffer | None, patience: float) -> Steps[T]:
-    """Send a call, through the buffer if that is for it; else repeat it while the API is away, for so many seconds."""
+    """Send a call, through the buffer where the call may wait in it; else retry it for `patience` seconds."""
     if buffer is not None and call.buffered:
         number = buffer.append(call)
         yield Drain(mine=number)

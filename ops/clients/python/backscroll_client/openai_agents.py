@@ -92,7 +92,7 @@ def _item(message: Message) -> TResponseInputItem:
 
 
 def _text(item: dict[str, Any]) -> str | None:
-    """Return what a message says, if that is text alone."""
+    """Return the text of a message that holds nothing but text."""
     content = item.get("content")
     if isinstance(content, list) and all("text" in part for part in content):
         return "".join(part["text"] for part in content)
