@@ -21,6 +21,7 @@ from pipeline.store.database import Database
 from tests.api.conftest import problem_of
 from tests.conftest import TENANT
 from tests.events.conftest import cases
+from workers.api.routes import events
 
 KEY = Ed25519PrivateKey.generate()
 SECRETS = {
@@ -193,6 +194,23 @@ def test_sources_are_listed_without_secrets_and_removed(client: httpx.Client, da
     body = json.dumps(cases("telegram")[0]["send"][0]).encode()
     problem_of(send(client, path, body, signed("telegram", secret, body)), 404)
     assert messages(database) == 0
+
+
+def test_a_source_that_is_in_use_is_refused_soon_after_it_was_removed(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "SOURCE_SECONDS", 0.5)
+    path, secret = add(client, "telegram")
+    body = json.dumps(cases("telegram")[0]["send"][0]).encode()
+
+    def status() -> int:
+        return send(client, path, body, signed("telegram", secret, body)).status_code
+
+    assert status() == 200
+    assert client.delete(f"/v1/sources/{path.rpartition('/')[2]}").status_code == 200
+    deadline = time.monotonic() + 20
+    while status() != 404:
+        assert time.monotonic() < deadline
 
 
 @pytest.mark.parametrize(

@@ -122,13 +122,15 @@ _known: dict[str, tuple[float, SecretSource]] = {}
 async def _source(request: Request) -> SecretSource:
     """Return the source that a URL names. Raises `HttpError`."""
     platform, source_id = request.path_params["platform"], clean_text(request.path_params["source_id"])
-    known_at, source = _known.get(source_id, (0.0, None))
-    if source is None or time.monotonic() - known_at > SOURCE_SECONDS:
+    read_at, source = _known.get(source_id, (0.0, None))
+    now = time.monotonic()
+    if source is None or now - read_at > SOURCE_SECONDS:
         _known.pop(source_id, None)
         source = await run_in_threadpool(_find, state_of(request), source_id)
+        if source is not None:
+            _known[source_id] = now, source
     if source is None or source.platform != platform:
         raise HttpError(404, "not-found", f"There is no source of this id for {platform[:50]!r}.")
-    _known[source_id] = time.monotonic(), source
     return source
 
 
