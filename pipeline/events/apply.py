@@ -103,7 +103,7 @@ def apply(
 def _steps(events: Sequence[Event]) -> Iterator[tuple[ChatIn | None, list[Event]]]:
     """Yield events one by one, but messages of one chat that follow each other together, each step with its chat.
 
-    A chat that is told without a message behind it is a step without events.
+    A chat without messages after it is a step without events.
     """
     chat: ChatIn | None = None
     messages: list[Event] = []

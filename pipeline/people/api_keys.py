@@ -19,7 +19,7 @@ SECRET_BYTES = 32
 
 
 class GivesTooMuch(InvalidInput):
-    """A key would give what it has not itself."""
+    """A key would grant more than it has."""
 
 
 def digest_of(secret: str) -> bytes:
@@ -30,7 +30,7 @@ def digest_of(secret: str) -> bytes:
 def create(database: Database, tenant_id: str, given: KeyIn, by: CurrentKey | None = None) -> NewKey:
     """Make a key; the tenant begins to exist with its first one.
 
-    Raises `GivesTooMuch` for what the key `by` has not itself; None: whoever reaches the database may give everything.
+    Raises `GivesTooMuch` if it grants more than the key `by`; None: whoever can reach the database may grant anything.
     """
     if given.expires_at is not None and given.expires_at <= datetime.now(UTC):
         raise InvalidInput("expires_at: must be in the future", field="expires_at")
@@ -65,7 +65,7 @@ def rotate(
             ended = "was revoked" if found.revoked_at is not None else "has expired"
             raise Conflict(f"key {key_id} {ended}, and has no secret any more: create another one")
         if by is not None:
-            # its new secret is seen by whoever rotates it
+            # whoever rotates a key learns its new secret
             _require_within(by, found)
         rotated = store.rotate(connection, key_id, digest_of(secret), now + timedelta(hours=given.keep_hours))
     return NewKey(**rotated.model_dump(), key=secret)
