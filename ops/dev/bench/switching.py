@@ -1,8 +1,8 @@
-"""A switch of the embedding model under load: from hashed words to the model of the settings, and back.
+"""A switch of the embedding model under load: from hashed words, or another model, to that of the settings, and back.
 
 On a deployment of its own with all its processes: messages come in, questions are asked all the time, and the worker
-that embeds is killed every few seconds. Vectors of the two models have different sizes, so a query that mixed them
-would fail; every question repeats a message's own words, which must be found by meaning.
+that embeds is killed every few seconds. A vector of the wrong model is found by its size, or as it is the same in both
+spaces; every question repeats a message's own words, which must be found by meaning.
 """
 
 import random
@@ -26,6 +26,7 @@ from ops.dev.eval.measures import share_found
 from ops.dev.eval.samples import UNANSWERABLE, samples
 from ops.dev.observe import Say, count, timed, wait
 from ops.local import migrate
+from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.factory import make_embedder
 from pipeline.ingest import accept
 from pipeline.operations import backfill, spaces
@@ -59,25 +60,36 @@ _DOUBLED = """
 """
 _MIXED = """
     SELECT count(*) FROM message_vectors v JOIN embedding_spaces e ON e.id = v.space_id
-    WHERE vector_dims(v.embedding) <> e.dimensions
+    WHERE vector_dims(v.embedding) <> e.dimensions OR EXISTS (SELECT FROM message_vectors o
+        WHERE o.tenant_id = v.tenant_id AND o.message_id = v.message_id AND o.chunk_index = v.chunk_index
+            AND o.space_id <> v.space_id AND o.embedding::text = v.embedding::text)
 """
 _WRITTEN = "SELECT count(*) FROM message_vectors"
 _DUE = "SELECT count(*) FROM jobs WHERE due_at IS NOT NULL"
 
 
-def measure(settings: Settings, messages: int, kill_seconds: float, say: Say) -> list[Figure]:
+def measure(
+    settings: Settings, start: str | None, messages: int, kill_seconds: float, say: Say
+) -> list[Figure]:
     """Measure a switch with `messages` stored beside the sample chats; call it from the main thread.
 
-    Raises `SettingsError` where the settings' embedder is the one without a model, and what starting the deployment
-    raises.
+    It begins with the model `start` of the settings' provider, or with hashed words. Raises `SettingsError` where the
+    settings' embedder is the one that it begins with, and what starting the deployment raises.
     """
     new = make_embedder(settings).space
-    if new.provider == "deterministic":
-        raise SettingsError("BACKSCROLL_EMBEDDING_PROVIDER names no model to switch to")
+    old = (
+        make_embedder(settings.model_copy(update={"embedding_model": start}))
+        if start
+        else DeterministicEmbedder()
+    )
+    if new.name == old.space.name:
+        raise SettingsError(
+            "BACKSCROLL_EMBEDDING_PROVIDER and BACKSCROLL_EMBEDDING_MODEL name no model to switch to"
+        )
     say("starting")
     with (
         tempfile.TemporaryDirectory(prefix="backscroll-switching-", ignore_cleanup_errors=True) as folder,
-        casting.playing(Path(folder)) as cast,
+        casting.playing(Path(folder), space=old.space) as cast,
         closing(Database.from_settings(cast.settings)) as database,
         migrate.connected(cast.postgres.dsn("owner")) as owner,
         cast.connect() as connection,
@@ -118,7 +130,7 @@ class _Switch:
                 accept.accept(self.database, API_TENANT, chat, said[start : start + 100])
         with make_app(self.cast.settings) as app:
             queues.wake_up(app, "ingest", times=4)
-        self.say("placing, summarizing and embedding without a model")
+        self.say("placing, summarizing and embedding")
         self._settle()
 
     def figures(self, kill_seconds: float) -> Iterator[Figure]:
@@ -147,7 +159,7 @@ class _Switch:
         yield Figure("of them answered without vectors", self.degraded, most=0)
         right = fmean(self.answers)
         yield Figure("of them that found their message first", right, least=0.97)
-        for what, statement in (("missing", _MISSING), ("doubled", _DOUBLED), ("of a wrong size", _MIXED)):
+        for what, statement in (("missing", _MISSING), ("doubled", _DOUBLED), ("of the wrong model", _MIXED)):
             yield Figure(f"vectors {what} in either space", count(self.connection, statement), most=0)
 
     def _begin(self) -> None:

@@ -29,6 +29,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from schemas.errors import Permanent
 from schemas.load_settings import load_settings
 from schemas.settings import PREFIX, Settings
+from schemas.vectors import EmbeddingSpace
 from workers.app import REDIS_TRANSPORT
 from workers.queues import QUEUES
 
@@ -42,6 +43,9 @@ READY_SECONDS = 60.0
 SWEEP_SECONDS = 5.0
 # Two of a kind, so that another can take over from one that was too slow.
 CONCURRENCY = {"ingest": 2, "embed": 2, "summarize": 4}
+
+
+HASHED_WORDS = DeterministicEmbedder().space
 
 
 class CastNotReady(Permanent):
@@ -102,9 +106,15 @@ class Cast:
 
 @contextlib.contextmanager
 def playing(
-    folder: Path, lease_seconds: float = 30, hosts: Hosts | None = None, only: Collection[str] = ()
+    folder: Path,
+    lease_seconds: float = 30,
+    hosts: Hosts | None = None,
+    only: Collection[str] = (),
+    space: EmbeddingSpace = HASHED_WORDS,
 ) -> Iterator[Cast]:
     """Run the whole cast, or the processes named, and wait until they are ready; kill them at the end.
+
+    The database begins with `space`.
 
     With `hosts` the workers and beat are on the far one, the servers and the HTTP API on the near one.
     Raises `CastNotReady` and what the embedded servers raise.
@@ -114,7 +124,7 @@ def playing(
             NetworkPostgres(folder) if hosts else EmbeddedPostgres(folder, durable=True)
         )
         server = cleanup.enter_context(NetworkRedis(folder) if hosts else EmbeddedRedis(folder))
-        migrate.upgrade(postgres.dsn("owner"), DeterministicEmbedder().space)
+        migrate.upgrade(postgres.dsn("owner"), space)
         settings = load_settings(
             data_dir=folder,
             database_url=postgres.dsn("app"),
@@ -123,8 +133,8 @@ def playing(
             api_key=secrets.token_urlsafe(16),
             port=free_port(),
             tenant=API_TENANT,
-            embedding_provider="deterministic",
-            embedding_model=None,
+            embedding_provider=space.provider,
+            embedding_model=space.model,
             summarize_debounce_seconds=0,
             settle_seconds=0,
             sweep_seconds=min(SWEEP_SECONDS, lease_seconds / 2),
