@@ -202,7 +202,7 @@ def test_a_row_that_kills_every_worker_is_given_up_after_exactly_its_attempts(da
         pass_time(database)
     with database.maintenance() as connection:
         assert not store_claims.claim(connection, "embed", batch=1, lease_seconds=60, max_attempts=3).rows
-        assert claims.mark_exhausted_dead(connection, max_attempts=3) == 1
+        assert claims.mark_exhausted_dead(connection, max_attempts=3) == {(TENANT, "embed"): 1}
     assert row(database, "poison")["dead_at"] is not None
 
 
