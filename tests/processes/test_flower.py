@@ -114,4 +114,4 @@ def test_one_bad_row_among_good_ones_is_told_of_by_a_task_that_succeeds(
     deployment.make_due()
     wake_up(deployment.app, "embed")
     until(lambda: told(tasks("embed"), "SUCCESS"), "the batch", SECONDS)
-    assert told(tasks("embed"), "SUCCESS") == {("{}", "'5 embedded, 1 failed: ValueError'")}
+    assert told(tasks("embed"), "SUCCESS") == {("{}", "'5 embedded, 1 failed: InvalidTextRepresentation'")}
