@@ -28,9 +28,9 @@ _provider: Any = None
 
 
 def start(name: str, app: "FastAPI | None" = None) -> None:
-    """Send traces as the service `backscroll-NAME`, of an HTTP application or of tasks; in each process after its fork.
+    """Send traces as the service `backscroll-NAME`, of an HTTP application or of tasks.
 
-    A thread of it sends what has ended, which a fork would lose.
+    Each process does so after its fork, which the thread that sends would not survive.
     """
     global _provider
     if not any(os.environ.get(each) for each in ENDPOINTS):

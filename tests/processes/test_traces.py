@@ -138,7 +138,7 @@ def test_a_request_and_all_that_is_made_of_it_are_one_trace(
     def failed() -> set[str]:
         return {s.name for s in collector.spans if s.status.code == Status.STATUS_CODE_ERROR}
 
-    until(lambda: failed() >= {"jobs/embed", "WITH"}, "the failure", SECONDS)
+    until(lambda: failed() >= {"jobs/embed", "SELECT"}, "the failure", SECONDS)
 
     # Then the vector's statement is in the trace of the request, through Postgres and all workers
     def made() -> set[str]:

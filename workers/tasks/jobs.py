@@ -35,15 +35,15 @@ def result_of(kind: str, outcome: Outcome) -> str:
     """
     if outcome.waits:
         return "waits: see the log of this worker"
-    reasons = list(outcome.reasons.items())
-    named = [f"{reason} ({count})" if count < outcome.failed else reason for reason, count in reasons]
-    counts = {KINDS[kind].done: outcome.finished - outcome.passed_over, "needed nothing": outcome.passed_over}
+    done = outcome.finished - outcome.passed_over
+    named = [f"{why} ({count})" if count < outcome.failed else why for why, count in outcome.reasons.items()]
+    counts = {KINDS[kind].done: done, "needed nothing": outcome.passed_over}
     said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if outcome.failed:
         more = f"; and {len(named) - REASONS} other reasons" if len(named) > REASONS else ""
         failed = f"{outcome.failed} failed: {'; '.join(named[:REASONS])}{more}"
         said = f"{said}, {failed}" if said else failed
-        if not outcome.finished:
+        if not done:
             raise JobsFailed(said)
     return said or "nothing was due"
 
