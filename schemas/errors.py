@@ -13,7 +13,7 @@
     │   └── SchemaOutdated           the database's tables are not those that this program needs
     ├── ProviderFailed           a model failed, by itself or because of this input; attempts are counted
     ├── ApiFailed                the HTTP API has a defect
-    ├── JobsFailed               some of a task's jobs have failed; what becomes of them is in the database
+    ├── JobsFailed               all of a task's jobs have failed; what becomes of them is in the database
     └── Permanent                trying again cannot help
         ├── InvalidInput             a value is wrong; names the field and what is allowed
         │   └── Conflict                 it is at odds with what is stored
@@ -93,7 +93,7 @@ class SchemaOutdated(Retryable):
 
 
 class JobsFailed(BackscrollError):
-    """Some of a task's jobs have failed, for those who watch tasks; what becomes of them is in the database."""
+    """All of a task's jobs have failed, for those who watch tasks; what becomes of them is in the database."""
 
 
 class Permanent(BackscrollError):

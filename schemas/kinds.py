@@ -10,6 +10,8 @@ class Kind:
     name: str
     # the worker queue that serves it (workers/queues.py)
     queue: str
+    # what a task says of those it has done: "3 summarized"
+    done: str
     # an operator may drop it: only what makes something of accepted messages
     droppable: bool = False
     # a change of its object discards results in flight, and erasing the object deletes the job
@@ -19,16 +21,20 @@ class Kind:
         return self.name
 
 
-INGEST = Kind(name="ingest", queue="ingest")
+INGEST = Kind(name="ingest", queue="ingest", done="placed")
 """Place a chat's arrivals; its row stays for as long as the chat does, and only an operator revives it."""
-EMBED = Kind(name="embed", queue="embed", droppable=True, fenced_by_change=True)
-SUMMARIZE = Kind(name="summarize", queue="summarize", droppable=True, fenced_by_change=True)
-ROLLUP = Kind(name="rollup", queue="summarize", droppable=True)
-EXTRACT = Kind(name="extract", queue="summarize", droppable=True, fenced_by_change=True)
+EMBED = Kind(name="embed", queue="embed", done="embedded", droppable=True, fenced_by_change=True)
+SUMMARIZE = Kind(
+    name="summarize", queue="summarize", done="summarized", droppable=True, fenced_by_change=True
+)
+ROLLUP = Kind(name="rollup", queue="summarize", done="rolled up", droppable=True)
+EXTRACT = Kind(
+    name="extract", queue="summarize", done="read for facts", droppable=True, fenced_by_change=True
+)
 """Learn facts from a session, or compare a learned memory with what is known once it has a vector."""
-BACKFILL = Kind(name="backfill", queue="backfill", droppable=True)
-FORGET = Kind(name="forget", queue="backfill")
-LANGUAGE = Kind(name="language", queue="backfill")
+BACKFILL = Kind(name="backfill", queue="backfill", done="continued", droppable=True)
+FORGET = Kind(name="forget", queue="backfill", done="continued")
+LANGUAGE = Kind(name="language", queue="backfill", done="looked at")
 """Detect a chat's language if nobody declares it, and index its words anew."""
 
 KINDS = {kind.name: kind for kind in (INGEST, EMBED, SUMMARIZE, ROLLUP, EXTRACT, BACKFILL, FORGET, LANGUAGE)}

@@ -6,9 +6,9 @@ Never made at import, and never shared over a fork: a child finds its parent's i
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 
 import structlog
 from celery import Celery
@@ -41,12 +41,13 @@ from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
+from pipeline.store.jobs import Claim
 from schemas.errors import DatabaseUnavailable, ProviderUnavailable, SchemaOutdated
 from schemas.kinds import BACKFILL, EMBED, EXTRACT, FORGET, INGEST, LANGUAGE, ROLLUP, SUMMARIZE
 from schemas.load_settings import load_settings
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
-from workers import queues
+from workers import queues, tracing
 from workers.claim_file import ClaimFile
 from workers.logging import OUTAGES
 
@@ -242,6 +243,12 @@ def progress(kind: str) -> str | None:
     return None
 
 
+@contextmanager
+def _holding(held: Resources, kind: str, claims: Sequence[Claim]) -> Iterator[None]:
+    with held.claims.holding(claims), tracing.batch(kind, claims):
+        yield
+
+
 def run(app: Celery, kind: str) -> Outcome:
     """Do one batch of jobs of a kind, then wake the workers of what follows or is left."""
     held, outcome = current(), Outcome(waits=True)
@@ -249,7 +256,12 @@ def run(app: Celery, kind: str) -> Outcome:
         # without pgvector there is nowhere to write: vectors stay pending until `db upgrade` finds the extension
         if kind != EMBED.name or held.database.has_vectors():
             outcome = runner.run(
-                held.database, kind, held.handler(kind), held.policy(kind), held.turns, held.claims.holding
+                held.database,
+                kind,
+                held.handler(kind),
+                held.policy(kind),
+                held.turns,
+                partial(_holding, held, kind),
             )
     # the summary of a changed session is due only after a while, and the sweep finds it then
     debounced = {SUMMARIZE.name, EXTRACT.name} if held.settings.summarize_debounce_seconds else set()

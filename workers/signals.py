@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from celery.concurrency import thread
 from celery.signals import (
     before_task_publish,
     heartbeat_sent,
@@ -14,6 +15,7 @@ from celery.signals import (
     task_postrun,
     task_prerun,
     worker_process_init,
+    worker_process_shutdown,
     worker_ready,
 )
 
@@ -22,7 +24,7 @@ from pipeline.operations.doctor.check_servers import SKEW_WARNING_SECONDS
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError
 from schemas.load_settings import load_settings
-from workers import resources
+from workers import resources, tracing
 from workers.claim_file import release_dead
 from workers.logging import configure_logging
 
@@ -41,8 +43,13 @@ def current_request_id() -> str | None:
 
 def request_id_of(*given: object) -> str:
     """Return the first acceptable id of those that a sender gave, or a new one."""
+    return given_id(*given) or uuid.uuid4().hex
+
+
+def given_id(*given: object) -> str | None:
+    """Return the first acceptable id of those that a sender gave, if any."""
     fitting = (each for each in given if isinstance(each, str) and ACCEPTABLE_REQUEST_ID.fullmatch(each))
-    return next(fitting, None) or uuid.uuid4().hex
+    return next(fitting, None)
 
 
 @setup_logging.connect
@@ -54,6 +61,7 @@ def _log_as_json(**_: Any) -> None:
 def _pass_request_id(headers: dict[str, Any] | None = None, **_: Any) -> None:
     if headers is not None:
         headers.setdefault(REQUEST_ID, request_id_of(current_request_id()))
+        tracing.carry(headers)
 
 
 @task_prerun.connect
@@ -71,11 +79,24 @@ def _unbind(**_: Any) -> None:
 
 @worker_process_init.connect
 def _drop_inherited(**_: Any) -> None:
+    tracing.start("worker")
     # The parent's connections must not be used by two; `current` makes new ones for this process.
     held = resources.current()
     with resources.waiting():
         # of the process whose place it takes, if that was killed
         release_dead(held.settings, held.database)
+
+
+@worker_process_shutdown.connect
+def _send_last_traces(**_: Any) -> None:
+    tracing.stop()
+
+
+@worker_ready.connect
+def _trace_threads(sender: Any = None, **_: Any) -> None:
+    # a worker of threads forks no process, in which it would begin
+    if isinstance(sender.pool, thread.TaskPool):
+        tracing.start("worker")
 
 
 @worker_ready.connect

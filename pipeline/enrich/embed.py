@@ -137,10 +137,15 @@ def _keep(
                 _save(connection, spaces, {c: done[c] for c in claims if c in done}, seconds)
                 if untried := [c for c in claims if c not in done]:
                     jobs.release(connection, untried, delay_seconds=0, error=None)
+                    for claim in untried:
+                        runner.pass_over(claim)
         except LeaseLost:
             with database.tenant(claims[0].tenant_id) as connection:
                 held = jobs.still_held(connection, claims)
             log.info("embed_overtaken", rows=len(claims) - len(held))
+            for claim in claims:
+                if claim not in held:
+                    runner.pass_over(claim)
             claims = held
         else:
             return
@@ -192,7 +197,6 @@ def _save(
             "embedding_writes": written,
             "embeddings_made": sum(len(found) for each in spaces for found in each.vectors().values()),
             "embedding_seconds": seconds,
-            "embed_failures": len(refused),
         },
     )
     for claim, error in refused.items():
@@ -202,7 +206,14 @@ def _save(
         # whether it says what another one says can be seen now
         jobs.enqueue(connection, tenant_id, "extract", [f"memory:{each}" for each in found])
     jobs.finish(connection, [claim for claim in done if claim not in refused and claim not in waiting])
+    for claim, given in done.items():
+        if given is None:
+            # deleted or forgotten, or without words
+            runner.pass_over(claim)
     if waiting:
-        away = "; ".join(f"{each.space.name}: {each.away}" for each in spaces if each.away is not None)
-        log.warning("space_waits", rows=len(waiting), error=away)
+        away = [each for each in spaces if each.away is not None]
+        reasons = "; ".join(f"{each.space.name}: {each.away}" for each in away)
+        log.warning("space_waits", rows=len(waiting), error=reasons)
+        for claim in waiting:
+            runner.fail(claim, away[0].away or ProviderUnavailable(reasons))
         jobs.finish(connection, waiting, again_in=failures.OUTAGE_SECONDS)

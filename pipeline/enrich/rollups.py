@@ -60,30 +60,34 @@ def roller(
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
         for claim in claims:
             try:
-                _roll_up(database, tenant_id, claim, how)
+                made = _roll_up(database, tenant_id, claim, how)
             except LeaseLost:
                 # erased or moved meanwhile, or slower than its lease: no failure
                 log.info("rollup_overtaken", key=claim.key, trace_id=claim.trace_id)
+                made = False
+            if not made:
+                runner.pass_over(claim)
         return set()
 
     return handle
 
 
-def _roll_up(database: Database, tenant_id: str, claim: Claim, how: _How) -> None:
+def _roll_up(database: Database, tenant_id: str, claim: Claim, how: _How) -> bool:
+    """Do one week, and return whether it has a new rollup."""
     week, client = Week.of_key(claim.key), how.client
     with database.tenant(tenant_id) as connection:
         chat = chats.get(connection, week.chat_id)
         if client is None or (how.model_chats and week.chat_id not in how.model_chats):
             jobs.finish(connection, [claim])
-            return
+            return False
         read = _read(connection, week, chat) if chat is not None and chat.memory else []
         if chat is None or len(read) < MIN_SESSIONS:
             store.drop(connection, week)
             jobs.finish(connection, [claim])
-            return
+            return False
         if _is_current(store.get(connection, week), read, client.model, how):
             jobs.finish(connection, [claim])
-            return
+            return False
     source = Source(
         tenant_id=tenant_id,
         chat_id=week.chat_id,
@@ -97,7 +101,8 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, how: _How) -> Non
     with database.tenant(tenant_id) as connection:
         client.forget_answers(connection, source)
         # locked: an erasure waits, and then finds the rollup
-        if _hash(_read(connection, week, chat, held=True)) == _hash(read):
+        unchanged = _hash(_read(connection, week, chat, held=True)) == _hash(read)
+        if unchanged:
             store.save(
                 connection,
                 tenant_id,
@@ -111,6 +116,7 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, how: _How) -> Non
             jobs.finish(connection, [claim])
         else:
             jobs.finish(connection, [claim], again_in=0)
+    return unchanged
 
 
 def _read(connection: Connection, week: Week, chat: Chat, *, held: bool = False) -> Sequence[Row[Any]]:

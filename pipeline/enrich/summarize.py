@@ -32,7 +32,6 @@ from schemas.errors import (
     Permanent,
     ProviderFailed,
     ProviderRejected,
-    ProviderUnavailable,
 )
 from schemas.sessions import EXTRACTIVE, Summary, is_named
 
@@ -51,10 +50,14 @@ def summarizer(database: Database, client: Summarizer, policy: SummaryPolicy) ->
         saved = False
         for claim in claims:
             try:
-                saved |= _summarize(database, tenant_id, claim, client, policy)
+                made = _summarize(database, tenant_id, claim, client, policy)
             except LeaseLost:
                 # deleted, changed or joined meanwhile, or slower than its lease: no failure
                 log.info("summarize_overtaken", key=claim.key, trace_id=claim.trace_id)
+                made = False
+            saved |= made
+            if not made:
+                runner.pass_over(claim)
         return {"embed"} if saved else set()
 
     return handle
@@ -99,7 +102,9 @@ def _summarize(
             counters.add(connection, tenant_id, FAILED)
             runner.give_up(connection, claim, error)
         return False
-    except (ProviderUnavailable, ProviderFailed):
+    except (BudgetSpent, LeaseLost):
+        raise
+    except Exception:
         with database.tenant(tenant_id) as connection:
             counters.add(connection, tenant_id, FAILED)
         raise
@@ -137,12 +142,14 @@ def _summarize(
                 session_id=session_id,
                 chat_id=row.chat_id,
                 model=made.model,
+                messages=row.message_count,
+                seconds=round(seconds := monotonic() - started, 2),
                 trace_id=claim.trace_id,
             )
             counters.add(
                 connection,
                 tenant_id,
-                {"session_summaries_created": 1, "session_summary_seconds": monotonic() - started},
+                {"session_summaries_created": 1, "session_summary_seconds": seconds},
             )
         if made.failure is not None:
             _note_fallback(connection, claim, row, made.failure)

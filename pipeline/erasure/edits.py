@@ -14,7 +14,7 @@ from pipeline.erasure import derived, erase
 from pipeline.ingest import cues
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.people import suppression
-from pipeline.store import chat_moves, chats, counters, erasure, jobs
+from pipeline.store import chat_moves, chats, committed, counters, erasure, jobs
 from pipeline.store import edits as store
 from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
@@ -195,6 +195,15 @@ def delete(
                 connection, tenant_id, chat, [message.id], policy, trace_id=trace_id
             )
             counters.add(connection, tenant_id, {"messages_deleted": erased.messages})
+            counts = {name: count for name, count in vars(erased).items() if name != "follows" and count}
+            committed.tell(
+                connection,
+                "forgotten",
+                tenant=tenant_id,
+                receipt_id=receipt_id,
+                kind="message",
+                counts=counts,
+            )
         jobs.drop(connection, tenant_id, [FORGET], [key_of_job])
         erasure.drop_receipt(connection, receipt_id)
     return Changed(outcome="deleted", follows=erased.follows)

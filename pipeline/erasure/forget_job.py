@@ -13,7 +13,7 @@ from pipeline.erasure.forget_steps import Deletion
 from pipeline.ingest import chat_moves
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.store import chat_moves as store_chat_moves
-from pipeline.store import counters, jobs
+from pipeline.store import committed, counters, jobs
 from pipeline.store import erasure as store
 from pipeline.store.database import Database
 from pipeline.store.jobs import Claim
@@ -22,6 +22,8 @@ from schemas.kinds import LANGUAGE
 
 MOVING_SECONDS = 1.0
 """How soon to look again whether a chat that is being moved has arrived."""
+DONE = {"removal": "chat_removed", "move": "chat_moved"}
+"""The log's names for what is done by a receipt, where that is not forgetting; neither they nor it name the subject."""
 SECONDS_AT_ONCE = 40.0
 """After this the job is released and claimed anew: well under a lease and a worker's time limit."""
 
@@ -89,6 +91,16 @@ class Forgetting:
             found = deletion.sample.found_again(connection, subject, receipt) if kept_out else {}
             store.add_counts(connection, self.id, found, done=True)
             counters.add(connection, self.tenant_id, {"forgotten": 1} if kept_out else {})
+            done = store.get_receipt(connection, self.id)
+            committed.tell(
+                connection,
+                DONE.get(receipt.kind, "forgotten"),
+                tenant=self.tenant_id,
+                receipt_id=self.id,
+                kind=receipt.kind if kept_out else None,
+                counts=done and done.counts,
+                trace_id=self.claim.trace_id,
+            )
             jobs.finish(connection, [self.claim])
         return self.follows
 

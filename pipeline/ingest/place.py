@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 
 import structlog
 from sqlalchemy import Connection
@@ -107,6 +108,7 @@ def _place_together(database: Database, claims: Sequence[Claim], policy: Session
         if locked:
             with database.tenant(claim.tenant_id) as connection:
                 jobs.release(connection, [claim], delay_seconds=PUT_OFF_SECONDS, error=LOCKED)
+            runner.pass_over(claim)
     return follows
 
 
@@ -162,7 +164,7 @@ def place(
     )
     remembered = {chat_id for chat_id, chat in free.items() if policy.for_chat(chat).memory}
     kept = [a for a in arrived if a.chat_id in remembered]
-    put(connection, tenant_id, free, kept, policy)
+    put(connection, tenant_id, free, kept, policy, traces)
     texts = ((MessageText(a.message_id, a.chat_id, a.role, a.text), free[a.chat_id].language) for a in kept)
     cues.store_cues(connection, tenant_id, texts)
     to_detect = _leave_the_queue(connection, free, arrived)
@@ -210,8 +212,9 @@ def put(
     of: Mapping[str, Chat],
     arrived: Sequence[Arrival],
     policy: SessionPolicy,
+    traces: Mapping[str, str | None] = MappingProxyType({}),
 ) -> None:
-    """Extend, join or begin the sessions that the arrivals belong to."""
+    """Extend, join or begin the sessions that the arrivals belong to, which the requests `traces` brought, by chat."""
     if not arrived:
         return
     by_place: dict[tuple[str, str], list[Arrival]] = defaultdict(list)
@@ -228,7 +231,7 @@ def put(
     for session in store.near(connection, windows):
         stored[session.chat_id, session.session_key].append(session)
     closes = sessions.closes(connection, by_place)
-    rewrite = Rewrite()
+    rewrite = Rewrite(traces=traces)
     for place, some in by_place.items():
         _note(rewrite, of[place[0]], some, stored[place], closes[place], policy.for_chat(of[place[0]]))
     rewrite.write(connection, tenant_id)

@@ -46,6 +46,8 @@ class Rewrite:
     grown: dict[int, Shape] = field(default_factory=dict)
     # by id: the new range, and the messages and tokens in all
     cut: dict[int, Shape] = field(default_factory=dict)
+    # the requests that asked, by chat, for the log
+    traces: Mapping[str, str | None] = field(default_factory=dict)
 
     def join(self, together: Sequence[Session]) -> int:
         """Join sessions into the one with the lowest id, and return that id."""
@@ -67,7 +69,12 @@ class Rewrite:
         store.grow(connection, self.grown)
         for session_id, chat_id in store.insert(connection, tenant_id, self.begun):
             committed.tell(
-                connection, "session_opened", tenant=tenant_id, session_id=session_id, chat_id=chat_id
+                connection,
+                "session_opened",
+                tenant=tenant_id,
+                session_id=session_id,
+                chat_id=chat_id,
+                trace_id=self.traces.get(chat_id),
             )
         counters.add(connection, tenant_id, {"sessions_opened": len(self.begun)})
 
@@ -128,6 +135,7 @@ def closed(
             session_id=session.id,
             chat_id=session.chat_id,
             messages=session.message_count,
+            trace_id=traces[session.chat_id],
         )
     kinds = [kind for kind, wanted in ((SUMMARIZE, policy.summaries), (EXTRACT, policy.facts)) if wanted]
     if not (remembered and kinds):

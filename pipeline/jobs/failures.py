@@ -4,7 +4,7 @@ import psycopg
 from pydantic import ValidationError
 from sqlalchemy.exc import DBAPIError
 
-from schemas.errors import BudgetSpent, LeaseLost, ProviderUnavailable, Retryable
+from schemas.errors import BackscrollError, BudgetSpent, LeaseLost, ProviderUnavailable, Retryable
 
 FIRST_RETRY_SECONDS = 2.0
 LAST_RETRY_SECONDS = 600.0
@@ -61,3 +61,19 @@ def reason_of(error: Exception) -> str:
         lines = str(found).strip().splitlines() or [""]
         return f"{type(found).__name__}: {lines[0]}"[:MAX_ERROR_CHARS]
     return f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
+
+
+def outline_of(error: Exception) -> str:
+    """Describe an error for those who watch tasks: without values, and without a server's words.
+
+    These may quote what it was sent. They stand behind a colon; of an error that is not ours, only its name is said.
+
+    >>> outline_of(ProviderUnavailable("models.example answered 429: you said “Привет”"))
+    'models.example answered 429'
+    >>> outline_of(KeyError("Привет"))
+    'KeyError'
+    """
+    if isinstance(error, BackscrollError):
+        return str(error).partition(": ")[0]
+    orig = getattr(error, "orig", None)
+    return type(orig if isinstance(orig, Exception) else error).__name__

@@ -8,9 +8,9 @@ next sweep.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, MutableMapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from time import monotonic
 
@@ -24,7 +24,7 @@ from pipeline.store import counters, jobs
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
 from pipeline.store.jobs import Claim
-from schemas.errors import BudgetSpent, Permanent, Retryable
+from schemas.errors import BudgetSpent, LeaseLost, Permanent, Retryable
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +49,11 @@ class Outcome:
 
     claimed: int = 0
     finished: int = 0
+    # of these: there was nothing to do any more, or it was put off
+    passed_over: int = 0
     failed: int = 0
+    # why, without what people wrote: how many by reason, the most frequent first
+    reasons: Mapping[str, int] = field(default_factory=dict)
     # nothing was claimed, as something is away: the log says what
     waits: bool = False
     # there may be more: the batch was full, or somebody had a lock on what was due
@@ -124,14 +128,25 @@ def _do_all(
             give_back(database, claims)
             raise
     give_back(database, left)
-    failed = sum(bool(claim.failures) for claim in claims)
+    reasons = Counter(claim.failures[0] for claim in claims if claim.failures)
+    failed = reasons.total()
+    passed_over = sum(bool(claim.passed_over) and not claim.failures for claim in claims)
     finished = len(claims) - len(left) - failed
     if claims:
-        log.info("jobs_run", kind=kind, finished=finished, failed=failed, trace_ids=_traces(claims))
+        log.info(
+            "jobs_run",
+            kind=kind,
+            finished=finished,
+            passed_over=passed_over,
+            failed=failed,
+            trace_ids=_traces(claims),
+        )
     return Outcome(
         claimed=len(claims),
         finished=finished,
+        passed_over=passed_over,
         failed=failed,
+        reasons=dict(reasons.most_common()),
         more=bool(left),
         follows=frozenset(follows),
     )
@@ -162,8 +177,13 @@ def renew(database: Database, claim: Claim, lease_seconds: float) -> None:
 
 def fail(claim: Claim, error: Exception) -> str:
     """Note that a claim has failed, whatever becomes of it; return why."""
-    claim.failures.append(failures.reason_of(error))
-    return claim.failures[-1]
+    claim.failures.append(failures.outline_of(error))
+    return failures.reason_of(error)
+
+
+def pass_over(claim: Claim) -> None:
+    """Note that nothing was made of a claim, and nothing is wrong."""
+    claim.passed_over.append(None)
 
 
 def finish_with_fallback(connection: Connection, claim: Claim, failure: Exception | None) -> None:
@@ -183,6 +203,7 @@ def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
     reason = fail(claim, error)
     log.warning("jobs_failed", kind=claim.kind, keys=[claim.key], error=reason, dead=True)
     jobs.mark_dead(connection, claim, reason)
+    counters.add(connection, claim.tenant_id, {f"{claim.kind}_failures": 1, f"{claim.kind}_dead": 1})
 
 
 def give_back(database: Database, claims: Sequence[Claim]) -> None:
@@ -205,7 +226,7 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
     delay = failures.delay_seconds(error, claims[0].attempts, random.random())  # noqa: S311
     reason = failures.reason_of(error)
     for claim in claims:
-        claim.failures.append(reason)
+        fail(claim, error)
     log.warning(
         "jobs_failed",
         kind=kind,
@@ -219,7 +240,7 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
         exc_info=error if counts and not dead and not isinstance(error, DBAPIError) else None,
     )
     with database.maintenance() as connection:
-        jobs.release(
+        given_up = jobs.release(
             connection,
             claims,
             error=reason,
@@ -229,4 +250,6 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
             max_attempts=policy.max_attempts,
         )
     with database.tenant(claims[0].tenant_id) as connection:
-        counters.add(connection, claims[0].tenant_id, {f"{kind}_failures": len(claims)})
+        # to wait for a budget, or to come too late, is no failure
+        failed = 0 if isinstance(error, BudgetSpent | LeaseLost) else len(claims)
+        counters.add(connection, claims[0].tenant_id, {f"{kind}_failures": failed, f"{kind}_dead": given_up})

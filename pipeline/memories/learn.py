@@ -62,13 +62,16 @@ def learner(database: Database, how: Learning) -> runner.Handler:
         follows = False
         for claim in claims:
             try:
-                if claim.key.startswith("memory:"):
-                    follows |= _compare(database, tenant_id, claim)
-                else:
-                    follows |= _learn(database, tenant_id, claim, how)
+                # what a session says supersedes what others said: many lines may come of it
+                with structlog.contextvars.bound_contextvars(trace_id=claim.trace_id):
+                    if claim.key.startswith("memory:"):
+                        follows |= _compare(database, tenant_id, claim)
+                    else:
+                        follows |= _learn(database, tenant_id, claim, how)
             except LeaseLost:
                 # deleted, changed or joined meanwhile, or slower than its lease: no failure
                 log.info("extract_overtaken", key=claim.key, trace_id=claim.trace_id)
+                runner.pass_over(claim)
         return {"embed"} if follows else set()
 
     return handle
@@ -94,6 +97,7 @@ def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> b
         read = session_facts.read(connection, session_id)
         if read is None:
             jobs.finish(connection, [claim])
+            runner.pass_over(claim)
             return False
     # a model reads a session once, when it is closed
     if read.row.status == "open" or (how.model_chats and read.chat.chat_id not in how.model_chats):
@@ -101,6 +105,7 @@ def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> b
     if (read.row.facts_revision, read.row.facts_model) == (read.row.revision, extractor.model):
         with database.tenant(tenant_id) as connection:
             jobs.finish(connection, [claim])
+        runner.pass_over(claim)
         return False
     source = Source(
         tenant_id=tenant_id,
@@ -183,7 +188,11 @@ def _save(
     counters.add(
         connection,
         tenant_id,
-        {"facts_learned": len(facts), "sessions_read_for_facts": 1, "fact_seconds": seconds},
+        {
+            "facts_learned": sum(map(len, said.values())),
+            "sessions_read_for_facts": 1,
+            "fact_seconds": seconds,
+        },
     )
     return changed
 

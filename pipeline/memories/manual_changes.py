@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row
 from pipeline.erasure import derived
 from pipeline.memories import statements
 from pipeline.people import suppression
-from pipeline.store import chats, entity_graph, jobs
+from pipeline.store import chats, entity_graph, jobs, learned
 from pipeline.store import memory_changes as store
 from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
@@ -153,6 +153,7 @@ def _replace(
         at=at,
         also_in=[chat for chat in said_in if chat is not None],
     )
+    learned.tell_superseded(connection, tenant_id, row.id, written.id, said_in[0])
     return Changed(outcome="corrected", id=written.id)
 
 

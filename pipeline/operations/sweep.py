@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.store import chats, claims, sessions
+from pipeline.store import chats, claims, counters, sessions
 from pipeline.store.database import Database
 
 CHATS_AT_ONCE = 500
@@ -28,6 +28,9 @@ def sweep(database: Database, rules: SessionPolicy, max_attempts: int, count_up_
         claims.enqueue_arrivals(connection)
         given_up = claims.mark_exhausted_dead(connection, max_attempts)
         idle = sessions.idle_chats(connection, rules.gap, rules.ttl, CHATS_AT_ONCE)
+    for (tenant_id, kind), count in given_up.items():
+        with database.tenant(tenant_id) as connection:
+            counters.add(connection, tenant_id, {f"{kind}_dead": count})
     closed = 0
     for tenant_id, chat_id in idle:
         with database.tenant(tenant_id) as connection:
@@ -37,4 +40,4 @@ def sweep(database: Database, rules: SessionPolicy, max_attempts: int, count_up_
                 closed += session_ranges.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat))
     with database.maintenance() as connection:
         due = claims.due_by_kind(connection, count_up_to)
-    return Swept(sessions_closed=closed, given_up=given_up, due=due)
+    return Swept(sessions_closed=closed, given_up=sum(given_up.values()), due=due)

@@ -60,7 +60,11 @@ def build_context(
     with stopwatch.timed("assemble"):
         context = assemble(query, ask, ranked, budget, tokenizer)
     with stopwatch.timed("note"):
-        counts = {"context_seconds": monotonic() - started, "sessions_retrieved": len(ranked.sessions)}
+        counts = {
+            "context_seconds": monotonic() - started,
+            "sessions_retrieved": len(ranked.sessions),
+            "memories_retrieved": len(ranked.memories),
+        }
         if not query_log.record(database, tenant_id, query, context, ask, settings, counts):
             context.degraded.append(
                 "query_log: this context is not recorded, and an answer to it cannot be reported"

@@ -5,6 +5,7 @@ entries of an index, their number bounded by the batch. Only the rows that are t
 claim at the same moment take different ones. The sweep's statements are here too: they find what no claim finds.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -120,6 +121,7 @@ _MARK_EXHAUSTED_DEAD = text(f"""
         dead_at = CASE WHEN NOT ({ANEW}) THEN now() END,
         last_error = coalesce(last_error, 'the worker died or hung every time')
     WHERE claimed IS NOT NULL AND due_at <= now() AND attempts >= :max_attempts
+    RETURNING tenant_id, kind, dead_at
 """)
 _ENQUEUE_ARRIVALS = text(f"""
     UPDATE jobs SET due_at = now(), wanted = jobs.wanted + 1, pending_since = now()
@@ -235,9 +237,13 @@ def release_dead(connection: Connection, tokens: Sequence[int]) -> int:
     return run(connection, _RELEASE_DEAD, tokens=list(tokens)).rowcount
 
 
-def mark_exhausted_dead(connection: Connection, max_attempts: int) -> int:
-    """Mark expired jobs without attempts left as dead, or due if wanted anew; return how many (maintenance)."""
-    return run(connection, _MARK_EXHAUSTED_DEAD, max_attempts=max_attempts).rowcount
+def mark_exhausted_dead(connection: Connection, max_attempts: int) -> dict[tuple[str, str], int]:
+    """Mark expired jobs without attempts left as dead, or due if wanted anew (maintenance).
+
+    Returns how many are dead, by tenant and kind.
+    """
+    rows = run(connection, _MARK_EXHAUSTED_DEAD, max_attempts=max_attempts)
+    return Counter((row.tenant_id, row.kind) for row in rows if row.dead_at is not None)
 
 
 def enqueue_arrivals(connection: Connection) -> int:

@@ -14,8 +14,9 @@ Line = tuple[str, dict[str, Any]]
 
 
 def tell(connection: Connection, event: str, **fields: Any) -> None:
-    """Have a line logged after the commit; `fields` are ids and numbers, never texts."""
-    connection.info[_LINES].append((event, fields))
+    """Have a line logged after the commit; `fields` are ids and numbers, never texts, and none that is None."""
+    known = {name: value for name, value in fields.items() if value is not None}
+    connection.info[_LINES].append((event, known))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, TextClause, text
 
-from pipeline.store.statements import arrays, holds, number, run
+from pipeline.store.statements import arrays, column, holds, number, run
 from schemas.errors import LeaseLost
 from schemas.kinds import FENCED_BY_CHANGE, INGEST, Kind
 
@@ -176,6 +176,8 @@ class Claim:
     abandoned: bool = False
     # what went wrong with it, also where its job ends well enough: `runner.fail`
     failures: list[str] = field(default_factory=list, compare=False)
+    # not empty: nothing was made of it, and nothing is wrong: `runner.pass_over`
+    passed_over: list[None] = field(default_factory=list, compare=False)
 
 
 def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float | None = None) -> None:
@@ -249,6 +251,7 @@ _RETRY = text(f"""
         AS mine (tenant_id, key, token)
     WHERE jobs.tenant_id = mine.tenant_id AND jobs.kind = :kind AND jobs.key = mine.key
         AND jobs.token = mine.token AND jobs.claimed IS NOT NULL
+    RETURNING jobs.dead_at IS NOT NULL
 """)
 
 
@@ -261,13 +264,22 @@ def release(
     counts: bool = False,
     dead: bool = False,
     max_attempts: int = 0,
-) -> None:
+) -> int:
     """Release claims of a kind without a result: to be tried again, or given up if `dead` or out of attempts.
 
-    They lose no attempt unless it `counts`.
+    They lose no attempt unless it `counts`. Returns how many were given up.
     """
     given = {"error": error, "delay": delay_seconds, "counts": counts, "dead": dead}
-    run(connection, _RETRY, kind=claims[0].kind, **_rows(claims), **given, max_attempts=max_attempts)
+    return sum(
+        column(
+            connection,
+            _RETRY,
+            kind=claims[0].kind,
+            **_rows(claims),
+            **given,
+            max_attempts=max_attempts,
+        )
+    )
 
 
 def still_held(connection: Connection, claims: Sequence[Claim]) -> list[Claim]:

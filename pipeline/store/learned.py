@@ -1,11 +1,12 @@
 """SQL of learned memories: whose they are, what they say, and what supersedes them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store import committed, counters
 from pipeline.store.statements import arrays, column, run
 from pipeline.store.vectors import cosine, in_space
 from schemas.vectors import EmbeddingSpace
@@ -57,14 +58,19 @@ _CLEAR_EDGES = text("""
     WHERE e.memory_id = ANY(CAST(:ids AS uuid[])) AND e.superseded_by = ANY(CAST(:ids AS uuid[]))
         AND older.id = e.memory_id AND newer.id = e.superseded_by
         AND older.attribute <> '' AND older.attribute = newer.attribute
+    RETURNING e.memory_id, e.superseded_by
 """)
 _SUPERSEDE = text("""
-    INSERT INTO memory_supersessions (tenant_id, memory_id, superseded_by)
-    SELECT :tenant, edge.older, edge.newer
-    FROM unnest(CAST(:older AS uuid[]), CAST(:newer AS uuid[])) AS edge (older, newer)
-    JOIN memories o ON o.id = edge.older JOIN memories n ON n.id = edge.newer
-    WHERE coalesce(o.said_at, o.created_at) <= coalesce(n.said_at, n.created_at) AND o.id <> n.id
-    ON CONFLICT DO NOTHING
+    WITH put AS (
+        INSERT INTO memory_supersessions (tenant_id, memory_id, superseded_by)
+        SELECT :tenant, edge.older, edge.newer
+        FROM unnest(CAST(:older AS uuid[]), CAST(:newer AS uuid[])) AS edge (older, newer)
+        JOIN memories o ON o.id = edge.older JOIN memories n ON n.id = edge.newer
+        WHERE coalesce(o.said_at, o.created_at) <= coalesce(n.said_at, n.created_at) AND o.id <> n.id
+        ON CONFLICT DO NOTHING
+        RETURNING memory_id, superseded_by
+    )
+    SELECT put.memory_id, put.superseded_by, n.learned_in FROM put JOIN memories n ON n.id = put.superseded_by
 """)
 _REVIVED = text("""
     SELECT DISTINCT memory_id FROM memory_supersessions WHERE superseded_by = ANY(CAST(:ids AS uuid[]))
@@ -145,15 +151,33 @@ def set_supersessions(
     connection: Connection, tenant_id: str, among: Sequence[UUID], edges: Iterable[tuple[UUID, UUID]]
 ) -> None:
     """Replace which of these memories supersede each other: `(older, newer)`."""
-    run(connection, _CLEAR_EDGES, ids=among)
-    supersede(connection, tenant_id, edges)
+    known = {tuple(row) for row in run(connection, _CLEAR_EDGES, ids=among)}
+    supersede(connection, tenant_id, edges, known)
 
 
-def supersede(connection: Connection, tenant_id: str, edges: Iterable[tuple[UUID, UUID]]) -> None:
-    """Note memories `(older, newer)` that supersede each other, but where the older one was said later."""
+def supersede(
+    connection: Connection,
+    tenant_id: str,
+    edges: Iterable[tuple[UUID, UUID]],
+    known: Container[tuple[UUID, ...]] = (),
+) -> None:
+    """Note memories `(older, newer)` that supersede each other, but where the older one was said later.
+
+    Those that are not `known` are told to the log.
+    """
     given = arrays("older newer", edges)
-    if given["older"]:
-        run(connection, _SUPERSEDE, tenant=tenant_id, **given)
+    for row in run(connection, _SUPERSEDE, tenant=tenant_id, **given) if given["older"] else ():
+        if (row.memory_id, row.superseded_by) not in known:
+            tell_superseded(connection, tenant_id, row.memory_id, row.superseded_by, row.learned_in)
+
+
+def tell_superseded(
+    connection: Connection, tenant_id: str, older: UUID, newer: UUID, chat_id: str | None
+) -> None:
+    """Log and count, once it is committed, that a memory has taken the place of another one."""
+    ids = {"memory_id": str(older), "superseded_by": str(newer)}
+    committed.tell(connection, "memory_superseded", tenant=tenant_id, chat_id=chat_id, **ids)
+    counters.add(connection, tenant_id, {"memories_superseded": 1})
 
 
 def superseded_by(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:

@@ -13,6 +13,8 @@ import typer
 
 from ops import cli
 from ops.dev import docs
+from pipeline.operations.doctor.finding import DEFAULT_PAGE, GUIDE
+from pipeline.operations.doctor.finding import PAGES as FINDINGS
 from schemas.backfills import BackfillKind
 from schemas.context import AnswerIn
 from schemas.payloads import ContextQuery, IngestPayload, parse_payload
@@ -23,6 +25,7 @@ from tests.guide.pages import PAGES, README, Page, page
 from workers import queues
 from workers.api.app import make_web_app
 
+INSPECTED = {f"/inspect/{name}" for name in "chats jobs backfills spaces cost queries people".split()}
 of_each_page = pytest.mark.parametrize("page", PAGES, ids=str)
 
 
@@ -240,3 +243,11 @@ def test_no_change_touches_more_than_eight_places() -> None:
     assert len(changes) >= 12
     for change, places in changes:
         assert len(re.findall(r"`[\w./]+(?:/|\.\w+)`", places)) <= 8, change
+
+
+def test_a_finding_of_the_doctor_names_a_page_that_is_there() -> None:
+    operating = {f"{GUIDE}#{anchor}" for anchor in page("operating").anchors}
+    assert {*FINDINGS.values(), DEFAULT_PAGE} <= operating | INSPECTED
+    # and each check that is named is one of the doctor's
+    checks = "".join(p.read_text() for p in (CHECKOUT / "pipeline/operations/doctor").glob("*.py"))
+    assert [check for check in FINDINGS if checks.count(f'"{check}"') < 2] == []

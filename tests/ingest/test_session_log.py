@@ -21,7 +21,13 @@ def test_each_session_has_its_lines(
     database: Database, rules: SessionPolicy, policy: Policy, chat_id: str
 ) -> None:
     said = [message(n, text, id=f"а{n}") for n, text in enumerate(LONG)]
-    accept.accept(database, TENANT, ChatIn(chat_id=chat_id), [*said, message(500, "Готово!", id="б")])
+    accept.accept(
+        database,
+        TENANT,
+        ChatIn(chat_id=chat_id),
+        [*said, message(500, "Готово!", id="б")],
+        trace_id="request-7",
+    )
     with capture_logs() as seen:
         place(database, rules, policy)
         sweep.sweep(database, rules, max_attempts=3)
@@ -39,6 +45,12 @@ def test_each_session_has_its_lines(
             ("session_skipped", short),
         )
     )
+    assert {e.get("trace_id") for e in seen if e["event"] in ("session_opened", "session_summarized")} == {
+        "request-7"
+    }
+    (summary,) = [e for e in seen if e["event"] == "session_summarized"]
+    assert (summary["model"], summary["messages"]) == ("extractive-v1", len(LONG))
+    assert summary["seconds"] >= 0
     assert not [text for text in (*LONG, "Готово") if text in str(seen)]
 
 

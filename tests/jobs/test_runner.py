@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.store import claims, jobs
+from pipeline.store import claims, counters, jobs
 from pipeline.store import claims as store_claims
 from pipeline.store.database import Database
 from pipeline.store.jobs import Claim
@@ -202,7 +202,7 @@ def test_a_row_that_kills_every_worker_is_given_up_after_exactly_its_attempts(da
         pass_time(database)
     with database.maintenance() as connection:
         assert not store_claims.claim(connection, "embed", batch=1, lease_seconds=60, max_attempts=3).rows
-        assert claims.mark_exhausted_dead(connection, max_attempts=3) == 1
+        assert claims.mark_exhausted_dead(connection, max_attempts=3) == {(TENANT, "embed"): 1}
     assert row(database, "poison")["dead_at"] is not None
 
 
@@ -329,3 +329,30 @@ def test_what_a_handler_gives_up_or_makes_up_for_counts_as_failed(database: Data
     owe(database, "message:5", "message:6")
     outcome = runner.run(database, "embed", failing(ValueError("سيئ")), POLICY)
     assert (outcome.finished, outcome.failed) == (0, 2)
+
+
+def test_tries_that_failed_and_jobs_given_up_are_counted_apart_and_waiting_is_neither(
+    database: Database,
+) -> None:
+    def counted() -> dict[str, int]:
+        with database.tenant(TENANT) as connection:
+            return {name: int(value) for name, value in counters.totals(connection, days=1).items()}
+
+    # Given a job that fails on all its attempts, one that no retry would help, and one that waits for a budget
+    owe(database, "message:1")
+    for _ in range(3):
+        runner.run(database, "embed", failing(ValueError("сломано")), POLICY)
+        pass_time(database)
+    assert counted() == {"embed_failures": 3, "embed_dead": 1}
+    owe(database, "message:2")
+
+    def refuse(tenant_id: str, held: Sequence[Claim]) -> set[str]:
+        with database.tenant(tenant_id) as connection:
+            runner.give_up(connection, held[0], Permanent("отказано"))
+        return set()
+
+    runner.run(database, "embed", refuse, POLICY)
+    assert counted() == {"embed_failures": 4, "embed_dead": 2}
+    owe(database, "message:3")
+    assert runner.run(database, "embed", failing(BudgetSpent("spent", retry_after=60)), POLICY).failed == 1
+    assert counted() == {"embed_failures": 4, "embed_dead": 2}

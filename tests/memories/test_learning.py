@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import text
+from structlog.testing import capture_logs
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed
@@ -17,6 +18,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.learn import Learning, learner
+from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.errors import ProviderFailed
 from schemas.facts import RULES, Fact
@@ -171,6 +173,31 @@ def test_a_change_supersedes_what_was_known_in_whatever_order_it_comes(talk: Tal
     talk.learn()
     assert talk.known() == [("test:ann", "Ann: home faro.")]
     assert talk.all() == ["Ann: home porto.", "Ann: home braga.", "Ann: home faro."]
+
+
+def test_the_log_tells_once_what_supersedes_what_and_what_was_forgotten_and_not_whom(
+    talk: Talk, policy: Policy
+) -> None:
+    with capture_logs() as seen:
+        for hour, place_ in ((0, "Порту"), (10, "ポルト"), (20, "Брага")):
+            talk.say(hour, f"me | дом | {place_}")
+            # a repeated turn writes the same again
+            talk.learn()
+        with talk.database.tenant(TENANT) as connection:
+            jobs.enqueue(connection, TENANT, "extract", ["session:1"], trace_id="request-7")
+        talk.learn()
+        receipt = forget.start(talk.database, TENANT, Subject(kind="user", sender_id="test:ann"))
+        run(talk.database, "forget", forget.forgetter(talk.database, talk.rules), policy)
+    told = [line for line in seen if line["event"] == "memory_superseded"]
+    assert len({(line["memory_id"], line["superseded_by"]) for line in told}) == len(told) >= 2
+    assert {(line["tenant"], line["chat_id"]) for line in told} == {(TENANT, GROUP.chat_id)}
+    counted = rows(talk.database, "SELECT sum(value) FROM daily_counters WHERE name = 'memories_superseded'")
+    assert counted == [(len(told),)]
+    (gone,) = [line for line in seen if line["event"] == "forgotten"]
+    assert (gone["receipt_id"], gone["kind"]) == (receipt.id, "user")
+    assert gone["counts"]["messages"] == 3
+    assert "test:ann" not in str(gone)
+    assert not [word for word in ("Порту", "ポルト", "Брага") if word in str(seen)]
 
 
 def test_what_is_said_again_gains_confidence_and_piles_up_nothing(talk: Talk) -> None:

@@ -183,9 +183,9 @@ def test_flower_shows_how_many_jobs_a_task_did_and_that_one_failed(deployment: D
         until(lambda: shown("backscroll.embed", "result"), "what was embedded", SECONDS)
         until(lambda: deployment.redis.hlen("unacked") == 0, "none comes again", SECONDS)
     deployment.query("DELETE FROM jobs WHERE key = 'каша' RETURNING 1")
-    assert "'done': 0, 'failed': 1" in shown("backscroll.forget", "exception")
-    assert "'done': 1, 'failed': 0" in shown("backscroll.summarize", "result")
-    assert "'failed': 1" not in shown("backscroll.embed", "result")
+    assert "1 failed: ValueError" in shown("backscroll.forget", "exception")
+    assert "1 summarized" in shown("backscroll.summarize", "result")
+    assert "failed" not in shown("backscroll.embed", "result")
     assert "каша" not in str(seen)
 
 

@@ -26,7 +26,7 @@ from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 
 # its handlers put the request's id into the headers of what is published
-from workers import signals  # noqa: F401
+from workers import signals, tracing  # noqa: F401
 from workers.api import errors, openapi
 from workers.api.access import HEADER, Access
 from workers.api.admission import COUNTED, RequestRates
@@ -130,9 +130,11 @@ def create(processes: int = 1) -> FastAPI:
     try:
         settings = load_settings()
         configure_logging(settings.log_level)
-        return make_web_app(settings, processes)
+        app = make_web_app(settings, processes)
     except BackscrollError as error:
         raise SystemExit(f"Error: {error}") from None
+    tracing.start("api", app)
+    return app
 
 
 @asynccontextmanager

@@ -81,14 +81,14 @@ def outline(payload: Any) -> str:
     Request=PayloadRequest,
     throws=(JobsFailed, PayloadRefused),
 )
-def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, Any]:
+def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, int] | str:
     """Store the messages of a payload, waiting while Postgres is away or not upgraded; without one, place arrivals.
 
     A payload that cannot be accepted, or has ended its process too often, becomes a dead letter; then this raises
     `PayloadRefused`, so that it is seen by those who watch tasks, and is acknowledged.
     """
     if not args and not payload:
-        return result_of(resources.run(self.app, "ingest"))
+        return result_of("ingest", resources.run(self.app, "ingest"))
     held = _after_outages(resources.current)
     refuse = partial(_refuse, held.database, held.settings.tenant, {"args": args, "kwargs": payload})
     try:

@@ -14,6 +14,9 @@ from schemas.errors import JobsFailed
 from schemas.kinds import INGEST, KINDS
 from workers import resources
 
+REASONS = 3
+"""Number of different reasons of failures that a result names."""
+
 
 class ThreadRequest(Request):  # type: ignore[misc] # Celery ships no types
     """A task in a thread, which nothing can interrupt: a worker that is stopped lets it finish."""
@@ -24,24 +27,34 @@ class ThreadRequest(Request):  # type: ignore[misc] # Celery ships no types
             super().cancel(*args, **kwargs)
 
 
-def result_of(outcome: Outcome) -> dict[str, Any]:
-    """Return what a task did, for those who watch tasks: it is kept nowhere else.
+def result_of(kind: str, outcome: Outcome) -> str:
+    """Say what a task did, for those who watch tasks: `3 summarized, 1 failed: models.example answered 429`.
 
-    Raises `JobsFailed` if some of its jobs failed, which is recorded by then: the task is acknowledged all the same.
+    Raises `JobsFailed` with the same words if nothing was done and something failed: one bad row of many shows in the
+    result, and a failed task means that nothing works. It is acknowledged all the same: the jobs are in the database.
     """
-    counts: dict[str, Any] = {"done": outcome.finished, "failed": outcome.failed}
+    if outcome.waits:
+        return "waits: see the log of this worker"
+    done = outcome.finished - outcome.passed_over
+    named = [f"{why} ({count})" if count < outcome.failed else why for why, count in outcome.reasons.items()]
+    counts = {KINDS[kind].done: done, "needed nothing": outcome.passed_over}
+    said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if outcome.failed:
-        raise JobsFailed(f"{counts}: see `backscroll jobs list`, and the log of this worker")
-    return counts | ({"waits": "see the log of this worker"} if outcome.waits else {})
+        more = f"; and {len(named) - REASONS} other reasons" if len(named) > REASONS else ""
+        failed = f"{outcome.failed} failed: {'; '.join(named[:REASONS])}{more}"
+        said = f"{said}, {failed}" if said else failed
+        if not done:
+            raise JobsFailed(said)
+    return said or "nothing was due"
 
 
 def _register(kind: str) -> None:
     # expected: the log has why each job failed
     @shared_task(name=f"backscroll.{kind}", bind=True, Request=ThreadRequest, throws=(JobsFailed,))
-    def do_jobs(self: Task) -> dict[str, Any]:
-        result = result_of(resources.run(self.app, kind))
+    def do_jobs(self: Task) -> str:
+        result = result_of(kind, resources.run(self.app, kind))
         progress = resources.progress(kind)
-        return result | ({"progress": progress} if progress else {})
+        return f"{result}; {progress}" if progress else result
 
 
 for _kind in KINDS.keys() - {INGEST.name}:

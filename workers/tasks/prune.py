@@ -12,10 +12,10 @@ log = structlog.get_logger(__name__)
 
 
 @shared_task(name="backscroll.prune", bind=True)
-def prune(self: Task, after: str = "") -> None:
+def prune(self: Task, after: str = "") -> str:
     """Prune every tenant by the settings, from the one after `after`; the rest goes into a task of its own.
 
-    Raises `BackscrollError` at the end if tenants could not be pruned.
+    Returns what was deleted. Raises `BackscrollError` at the end if tenants could not be pruned.
     """
     with resources.waiting():
         held = resources.current()
@@ -30,3 +30,6 @@ def prune(self: Task, after: str = "") -> None:
             raise BackscrollError(
                 f"{len(done.failed)} tenants could not be pruned, the others were; of {first}: {reason}"
             )
+        deleted = sum(sum(pruned.values()) for pruned in done.rows.values())
+        return f"{deleted} rows of {len(done.rows)} tenants pruned"
+    return "waits: see the log of this worker"

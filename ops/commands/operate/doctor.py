@@ -287,6 +287,7 @@ def _end(call: Call, findings: list[Finding], done: list[str], settings: Setting
             Text.assemble((f"{label}: ", f"bold {colour}"), rendering.plain(finding.what)),
             Text(f"  {finding.why}", style="dim"),
             Text(f"  → {finding.remedy}"),
+            Text(f"  See {finding.page}", style="dim"),
         ]
     worst_of_all = worst(findings)
     call.answer(

@@ -1,0 +1,94 @@
+"""Traces by OpenTelemetry, where OTEL_EXPORTER_OTLP_ENDPOINT says whom to send them to; else nothing of it is loaded.
+
+A request that names itself by no id of its own is named by its `traceparent`. Jobs carry that through Postgres, so that
+a batch of them belongs to the trace of the request that asked, or is linked to those of several.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from pipeline.store.jobs import Claim
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+log = structlog.get_logger(__name__)
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+TRACEPARENT = "traceparent"
+MAX_NAMED = 20
+"""Number of requests that the span of a batch names."""
+
+# the provider of this process, if it sends traces
+_provider: Any = None
+
+
+def start(name: str, app: "FastAPI | None" = None) -> None:
+    """Send traces as the service `backscroll-NAME`, of an HTTP application or of tasks.
+
+    Each process does so after its fork, which the thread that sends would not survive.
+    """
+    global _provider
+    if not any(os.environ.get(each) for each in ENDPOINTS):
+        return
+    try:
+        from workers import traced
+    except ImportError as error:
+        log.warning("traces_off", error=str(error), remedy="install the extra `otel`")
+        return
+    _provider = traced.start(f"backscroll-{name}", app)
+
+
+def stop() -> None:
+    """Send what has not been sent yet, before a process ends that runs no exit handlers."""
+    if _provider is not None:
+        _provider.shutdown()
+
+
+def name_request(given: str | None) -> str | None:
+    """Return the id of the request under way, its `traceparent` unless one is `given`, and note it on its span."""
+    if _provider is None:
+        return given
+    from opentelemetry import trace
+
+    carrier: dict[str, Any] = {}
+    carry(carrier)
+    name = given or carrier.get(TRACEPARENT)
+    trace.get_current_span().set_attribute("backscroll.request_id", name or "")
+    return name
+
+
+def carry(headers: dict[str, Any]) -> None:
+    """Put the span under way into the headers of a task, so that it goes on with the trace."""
+    if _provider is not None:
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        TraceContextTextMapPropagator().inject(headers)
+
+
+@contextmanager
+def batch(kind: str, claims: Sequence[Claim]) -> Iterator[None]:
+    """Trace what is done with a batch of jobs, in the trace that asked for it; with several, linked to each."""
+    if _provider is None or not claims:
+        yield
+        return
+    from opentelemetry import trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    names = sorted({claim.trace_id for claim in claims if claim.trace_id})
+    asked = [TraceContextTextMapPropagator().extract({TRACEPARENT: name}) for name in names]
+    links = [trace.Link(trace.get_current_span(each).get_span_context()) for each in asked]
+    alone = asked[0] if len(asked) == 1 and links[0].context.is_valid else None
+    if alone is not None:
+        links = [trace.Link(trace.get_current_span().get_span_context())]
+    given: dict[str, Any] = {"backscroll.jobs": len(claims), "backscroll.request_ids": names[:MAX_NAMED]}
+    tracer = trace.get_tracer(__name__)
+    with tracer.start_as_current_span(f"jobs/{kind}", alone, links=links, attributes=given) as span:
+        yield
+        if failed := sum(bool(claim.failures) for claim in claims):
+            span.set_attribute("backscroll.failed", failed)
+            span.set_status(trace.StatusCode.ERROR)
