@@ -10,7 +10,7 @@ from schemas.messages import Id
 
 ForgetKind = Literal["message", "user", "chat", "tenant"]
 
-_NEEDED: dict[ForgetKind, tuple[str, ...]] = {
+_NEEDED: dict[str, tuple[str, ...]] = {
     "message": ("chat_id", "external_id"),
     "user": ("sender_id",),
     "chat": ("chat_id",),
