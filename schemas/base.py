@@ -36,6 +36,20 @@ def at_most_bytes(size: int, remedy: str = "") -> AfterValidator:
     return AfterValidator(check)
 
 
+def depending_on(
+    field: str, *, needed: Mapping[str, Sequence[str]], refused: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """Return for a schema which fields each value of one needs and refuses; null counts as left out."""
+    rules = []
+    for value in {**needed, **refused}:
+        names = [*needed.get(value, ())]
+        properties: dict[str, Any] = {name: {"not": {"type": "null"}} for name in names}
+        properties |= {name: {"type": "null"} for name in refused.get(value, ())}
+        then = {"properties": properties, "required": names}
+        rules.append({"if": {"properties": {field: {"const": value}}}, "then": then})
+    return {"allOf": rules}
+
+
 class Frozen(BaseModel):
     """A model that does not change; the docstrings of its fields are their descriptions in `/docs`."""
 

@@ -3,23 +3,30 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from schemas.base import Closed, Frozen
+from schemas.base import Closed, Frozen, depending_on
 from schemas.messages import Id
 
 ForgetKind = Literal["message", "user", "chat", "tenant"]
 
-_NEEDED: dict[ForgetKind, tuple[str, ...]] = {
+_NEEDED: dict[str, tuple[str, ...]] = {
     "message": ("chat_id", "external_id"),
     "user": ("sender_id",),
     "chat": ("chat_id",),
     "tenant": (),
 }
+_NAMES = ("chat_id", "external_id", "sender_id")
+_REFUSED = {
+    kind: [name for name in (*_NAMES, *(["confirm"] if kind != "tenant" else [])) if name not in needed]
+    for kind, needed in _NEEDED.items()
+}
 
 
 class Subject(Closed):
     """What to forget: a message, everything a user said, a chat, or all of a tenant's data."""
+
+    model_config = ConfigDict(json_schema_extra=depending_on("kind", needed=_NEEDED, refused=_REFUSED))
 
     kind: ForgetKind
     chat_id: Id | None = None
@@ -30,8 +37,7 @@ class Subject(Closed):
 
     @model_validator(mode="after")
     def _named(self) -> "Subject":
-        given = {n for n in ("chat_id", "external_id", "sender_id") if getattr(self, n) is not None}
-        if given != set(_NEEDED[self.kind]):
+        if {name for name in _NAMES if getattr(self, name) is not None} != set(_NEEDED[self.kind]):
             wanted = " and ".join(_NEEDED[self.kind]) or "nothing else"
             raise ValueError(f"to forget a {self.kind} give {wanted}")
         if self.confirm is not None and self.kind != "tenant":

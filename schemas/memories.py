@@ -1,12 +1,13 @@
 """Memories: durable statements in a scope, with the chat where they were learned."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from schemas.base import Closed, Frozen, at_most
+from schemas.base import Closed, Frozen, at_most, depending_on
 from schemas.messages import (
     MAX_ID_CHARS,
     NOT_BLANK,
@@ -45,10 +46,29 @@ MAX_PAGE = 500
 MAX_FOUND = 100
 """Memories that one search finds at most."""
 MAX_TYPES = len(get_args(MemoryType))
+_OWNER = {"session": ["session_id"], "user": ["user_id"], "agent": ["agent_id"]}
+_REFUSED = {"agent": ["user_id"], "organization": ["user_id"]}
+
+
+def require_ids(
+    memory: Closed,
+    scope: MemoryScope,
+    needed: Mapping[str, Sequence[str]],
+    refused: Mapping[str, Sequence[str]],
+) -> None:
+    """Raise `ValueError` where a memory of a scope lacks an id or has one too many."""
+    for name in needed.get(scope, ()):
+        if getattr(memory, name) is None:
+            raise ValueError(f"a memory of the scope {scope} needs {name}")
+    for name in refused.get(scope, ()):
+        if getattr(memory, name) is not None:
+            raise ValueError(f"a memory of the scope {scope} has no {name}")
 
 
 class MemoryIn(Closed):
     """A statement to remember."""
+
+    model_config = ConfigDict(json_schema_extra=depending_on("scope", needed=_OWNER, refused=_REFUSED))
 
     scope: MemoryScope
     type: MemoryType = "fact"
@@ -70,11 +90,7 @@ class MemoryIn(Closed):
 
     @model_validator(mode="after")
     def _owned(self) -> "MemoryIn":
-        owner = {"session": self.session_id, "user": self.user_id, "agent": self.agent_id}
-        if self.scope in owner and owner[self.scope] is None:
-            raise ValueError(f"a memory of the scope {self.scope} needs {self.scope}_id")
-        if self.scope in {"agent", "organization"} and self.user_id is not None:
-            raise ValueError(f"a memory of the scope {self.scope} has no user_id")
+        require_ids(self, self.scope, _OWNER, _REFUSED)
         return self
 
 

@@ -3,14 +3,16 @@
 from typing import Annotated, Literal, Self
 from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from schemas.base import Closed, Frozen
-from schemas.memories import MemoryScope
+from schemas.base import Closed, Frozen, depending_on
+from schemas.memories import MemoryScope, require_ids
 from schemas.messages import NOT_BLANK, Content, Id, Metadata, SaidAt, Time
 
 SCOPES: tuple[MemoryScope, ...] = ("session", "user", "agent", "organization")
 """From the narrowest to the widest."""
+_OWNER = {"user": ["user_id"], "agent": ["agent_id"]}
+_REFUSED = {"user": ["agent_id"], "agent": ["user_id"], "organization": ["user_id", "agent_id"]}
 
 
 class MemoryEdit(Closed):
@@ -39,6 +41,8 @@ class MemoryEdit(Closed):
 class MemoryPromotion(Closed):
     """A wider scope for a memory: the body of `POST /v1/memories/{memory_id}/promote`."""
 
+    model_config = ConfigDict(json_schema_extra=depending_on("scope", needed=_OWNER, refused=_REFUSED))
+
     v: Literal[1] = 1
     scope: Literal["user", "agent", "organization"]
     user_id: Id | None = None
@@ -46,12 +50,7 @@ class MemoryPromotion(Closed):
 
     @model_validator(mode="after")
     def _owned(self) -> Self:
-        wanted = {"user": "user_id", "agent": "agent_id"}.get(self.scope)
-        for name in ("user_id", "agent_id"):
-            if name == wanted and getattr(self, name) is None:
-                raise ValueError(f"a memory of the scope {self.scope} needs {name}")
-            if name != wanted and getattr(self, name) is not None:
-                raise ValueError(f"a memory of the scope {self.scope} has no {name}")
+        require_ids(self, self.scope, _OWNER, _REFUSED)
         return self
 
 

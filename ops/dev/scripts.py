@@ -22,7 +22,7 @@ def of_bytes(script: str, size: int) -> str:
     >>> [len(of_bytes(script, 1000).encode()) > 996 for script in SENTENCES] == [True] * len(SENTENCES)
     True
     """
-    return _repeated(SENTENCES[script] + " ", size)
+    return repeated(SENTENCES[script] + " ", size)
 
 
 def any_text(rng: random.Random, most_bytes: int) -> str:
@@ -35,7 +35,7 @@ def any_text(rng: random.Random, most_bytes: int) -> str:
     words = between.join(rng.choices(sentence.split() if between else sentence, k=rng.randint(3, 12)))
     if rng.random() >= _LONG:
         return words
-    return _repeated(words + " ", int(_LEAST_BYTES * (most_bytes / _LEAST_BYTES) ** rng.random()))
+    return repeated(words + " ", int(_LEAST_BYTES * (most_bytes / _LEAST_BYTES) ** rng.random()))
 
 
 def batch(script: str, size: int, messages: int = 150) -> list[dict[str, str]]:
@@ -52,6 +52,7 @@ def batch(script: str, size: int, messages: int = 150) -> list[dict[str, str]]:
     ]
 
 
-def _repeated(text: str, size: int) -> str:
+def repeated(text: str, size: int) -> str:
+    """Return a text again and again, with at most `size` bytes in UTF-8."""
     encoded = text.encode()
     return (encoded * (size // len(encoded) + 1))[:size].decode(errors="ignore")

@@ -38,12 +38,18 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 def begin(driver: "psycopg.Connection[Any]", command: str, *values: Any) -> None:
     """Begin a transaction, unless one has begun, with a command that is sent together, `%s` in it for each value.
 
-    Raises `psycopg.Error`.
+    Raises `psycopg.Error`, after `TRIP_SECONDS` at the latest; the connection is closed then.
     """
     literals = (Literal(value).as_string(driver) for value in values)
     first = "BEGIN; " if driver.info.transaction_status == TransactionStatus.IDLE else ""
     driver.pgconn.send_query(f"{first}{command % tuple(literals)}".encode(driver.info.encoding))
-    for result in driver.wait(generators.execute(driver.pgconn)):
+    try:
+        results = driver.wait(generators.execute(driver.pgconn), timeout=TRIP_SECONDS)
+    except psycopg.OperationalError:
+        # the answer may still come, and would be taken for that of the next command
+        driver.close()
+        raise
+    for result in results:
         if result.status == ExecStatus.FATAL_ERROR:
             raise error_from_result(result)
 

@@ -3,11 +3,14 @@
 import json
 import os
 import re
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,8 @@ import pytest
 from ops.local.embedded.ports import free_port
 from schemas.settings import Settings
 from tests.api.conftest import body, said
+from tests.ops.running import until
+from workers.api.__main__ import MAX_CONNECTIONS
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -96,6 +101,23 @@ def test_it_loads_its_model_logs_requests_without_their_bodies_and_ends_cleanly(
     assert requests["r-5"]["path"] == "unknown"
     for secret in ("quiet", "private", "test-key"):
         assert secret not in log.read_text()
+
+
+def test_more_connections_than_it_holds_are_answered_503_until_some_are_closed(
+    api: tuple[subprocess.Popen[bytes], httpx.Client],
+) -> None:
+    _, client = api
+    # Given as many connections as a process holds, on which nobody says who they are
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    with ExitStack() as held:
+        for _ in range(MAX_CONNECTIONS):
+            held.enter_context(socket.create_connection((client.base_url.host, client.base_url.port)))
+        # Then whoever else comes is refused
+        health = client.base_url.join("/healthz")
+        until(lambda: httpx.get(health).status_code == 503, "it is full", 15)
+    # and when they are gone the same process answers
+    until(lambda: client.get("/healthz").status_code == 200, "it answers again", 60)
+    assert client.post("/v1/messages", json=body(said(1, "Лодка на месте 🚣"))).status_code == 202
 
 
 def test_wrong_settings_end_it_with_one_clear_line(settings: Settings, log: Path) -> None:

@@ -1,10 +1,16 @@
 """What a payload may hold: what is too large is refused by the name of its limit; newer senders are understood."""
 
+from itertools import product
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel, ValidationError
 
 from schemas.errors import InvalidInput
+from schemas.forgetting import Subject
+from schemas.memories import MemoryIn, MemoryPayload
+from schemas.memory_changes import MemoryPromotion
 from schemas.payloads import IngestPayload, QueuedIngest, parse_payload
 
 
@@ -55,3 +61,46 @@ def test_fields_of_a_newer_minor_version_are_ignored_and_a_newer_major_is_refuse
     for unreadable in ({}, {"messages": 1}, {"messages": [1], "chat": 2}, []):
         with pytest.raises(InvalidInput):
             parse_payload(QueuedIngest, unreadable)
+
+
+SCOPES = ("session", "user", "agent", "organization")
+TOLD = {"content": "Олена живе у Львові."}
+
+
+@pytest.mark.parametrize(
+    ("model", "field", "values", "names", "more"),
+    [
+        (
+            Subject,
+            "kind",
+            ("message", "user", "chat", "tenant"),
+            ("chat_id", "external_id", "sender_id", "confirm"),
+            {},
+        ),
+        (MemoryIn, "scope", SCOPES, ("user_id", "agent_id", "session_id"), TOLD),
+        (MemoryPayload, "scope", SCOPES, ("user_id", "agent_id", "session_id"), TOLD),
+        (MemoryPromotion, "scope", SCOPES, ("user_id", "agent_id"), {}),
+    ],
+)
+def test_the_schema_refuses_which_fields_do_not_go_together_as_the_model_does(
+    model: type[BaseModel], field: str, values: tuple[str, ...], names: tuple[str, ...], more: dict[str, Any]
+) -> None:
+    schema = Draft202012Validator(model.model_json_schema())
+    verdicts = set()
+    # each of them left out, null or given, for each value
+    for value, *given in product(
+        values, *[("absent", None, 7 if n == "session_id" else "дім") for n in names]
+    ):
+        body = {
+            field: value,
+            **more,
+            **{n: g for n, g in zip(names, given, strict=True) if g != "absent"},
+        }
+        try:
+            model.model_validate(body)
+            taken = True
+        except ValidationError:
+            taken = False
+        assert schema.is_valid(body) == taken, body
+        verdicts.add(taken)
+    assert verdicts == {True, False}

@@ -71,6 +71,16 @@ def test_an_answer_that_does_not_come_is_given_up(
         send(connection, {}, [("SELECT pg_sleep(%(seconds)s)", {"seconds": 30})])
 
 
+def test_a_transaction_that_does_not_begin_is_given_up_and_its_connection_closed(
+    postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trips, "TRIP_SECONDS", 0.2)
+    with connected(postgres) as connection:
+        with pytest.raises(psycopg.OperationalError, match="timeout"):
+            trips.begin(connection, "SELECT pg_sleep(%s)", 30)
+        assert connection.closed
+
+
 @SENDS
 @pytest.mark.parametrize(
     ("failing", "error"),

@@ -22,6 +22,7 @@ MEASURED = {
     "placing": "Measure how fast messages are placed: in many chats, and by two workers.",
     "erasing": "Measure editing and forgetting beside many logged questions, and how long the chat is locked.",
     "accepting": "Measure accepting over HTTP beside the bare insert and commit, and beside slow requests.",
+    "batches": "Measure batches in three scripts, of 0.2 to 8 MB, over HTTP and as tasks, with /healthz meanwhile.",
     "embed": "Measure embedding from rows to rows beside the bare model, and beside a busy process.",
 }
 """By name the help of each module of `ops.dev.bench` with a `measure` of figures."""

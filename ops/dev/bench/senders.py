@@ -8,11 +8,14 @@ import json
 import math
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Self
 
 import psycopg
+from celery import Celery
+
+from workers.queues import ACCEPT
 
 INSERT = """
     INSERT INTO messages (tenant_id, chat_id, external_id, session_key, sender_id, sender_name, role, content,
@@ -67,6 +70,16 @@ def send_all(port: int, key: str, requests: Sequence[Request], begin_at: float =
             line.send(*requests[number])
 
     return _repeated(send, begin_at, lambda count: count < len(requests))
+
+
+def queue_all(redis_url: str, payloads: Sequence[Mapping[str, Any]], begin_at: float = 0) -> list[float]:
+    """Queue payload tasks one after the other."""
+    with Celery(broker=redis_url) as bot:
+
+        def queue(number: int) -> None:
+            bot.send_task("backscroll.ingest", kwargs=payloads[number], queue=ACCEPT.full_name, retry=False)
+
+        return _repeated(queue, begin_at, lambda count: count < len(payloads))
 
 
 def send_for(

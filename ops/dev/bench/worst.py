@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 
+from ops.dev.scripts import repeated
 from schemas.messages import MAX_CONTENT_BYTES
 
 MAX_QUESTION_CHARS = 8000
@@ -24,6 +25,12 @@ _REPEATED_IN_MESSAGES = (
     "please ",
     "decision ",
     "[picture: ",
+    "1 мая ",
+    "решили ",
+    "т. е. ",
+    "明天",
+    "。",
+    "👨‍👩‍👧",
 )
 _REPEATED_IN_QUESTIONS = (
     "in May ",
@@ -40,6 +47,13 @@ _REPEATED_IN_QUESTIONS = (
     "1",
     'a" "',
     "E41 ",
+    "1 мая ",
+    "вчера ",
+    "3 дня назад ",
+    "昨天",
+    "2024年5月",
+    "谁",
+    "👍🏿",
 )
 
 
@@ -52,13 +66,13 @@ def messages() -> list[str]:
     """Texts of messages, each as long as one may be."""
     spaces = " " * (MAX_CONTENT_BYTES - 64)
     framed = [begin + spaces + end for begin, end in FRAMES]
-    return framed + [_repeated(piece, MAX_CONTENT_BYTES) for piece in _REPEATED_IN_MESSAGES]
+    return framed + [repeated(piece, MAX_CONTENT_BYTES) for piece in _REPEATED_IN_MESSAGES]
 
 
 def questions() -> list[str]:
     """Questions, each as long as one may be."""
     words = " ".join(f"w{number}" for number in range(1600))[:MAX_QUESTION_CHARS]
-    return [words, *(_repeated(piece, MAX_QUESTION_CHARS) for piece in _REPEATED_IN_QUESTIONS)]
+    return [words, *((piece * MAX_QUESTION_CHARS)[:MAX_QUESTION_CHARS] for piece in _REPEATED_IN_QUESTIONS)]
 
 
 def bodies(chat_id: str) -> Mapping[str, bytes]:
@@ -69,7 +83,3 @@ def bodies(chat_id: str) -> Mapping[str, bytes]:
         "/v1/messages": f'{{"chat":{chat},"messages":[{items}]}}'.encode(),
         "/v1/more": f'{{"chat_id":{chat},"session_id":1,"shown":[{items}]}}'.encode(),
     }
-
-
-def _repeated(piece: str, chars: int) -> str:
-    return (piece * (chars // len(piece) + 1))[:chars]

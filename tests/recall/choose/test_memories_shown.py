@@ -148,6 +148,35 @@ def test_only_what_was_said_in_a_chat_is_told_of_somebody_to_others(
     assert "snores at night" in ask(talk, settings, "do I snore at night?", user_id="test:ann").text
 
 
+def test_two_people_of_one_name_are_two_and_neither_is_told_or_told_of_what_the_other_said(
+    talk: Database, settings: Settings, rules: SessionPolicy, policy: Policy
+) -> None:
+    # Given an export of another chat, with an Ann Lee whom it knows by her name alone
+    club, namesake = ChatIn(chat_id="whatsapp:Яхт-клуб", title="Яхт-клуб"), "whatsapp:Яхт-клуб/Ann Lee"
+    for number, content in enumerate(("У меня аллергия на мидии 🦪", "Встретимся у причала")):
+        told = said(day(3 + number, 3), "Ann", content, f"клуб-{number}")
+        accept.accept(talk, TENANT, club, [told.model_copy(update={"sender_id": namesake})])
+    while runner.run(talk, "ingest", place.placer(talk, rules), policy).claimed:
+        pass
+    about_ann(talk, "Ann is allergic to nuts.", learned_in=ANN_ALONE.chat_id)
+    about_ann(talk, "Ann is allergic to mussels.", user_id=namesake, learned_in=club.chat_id)
+    embedded(talk)
+    # When either asks about herself, and others ask about her by the name that both have
+    nuts, mussels = "Ann is allergic to nuts.", "Ann is allergic to mussels."
+    for chat, asker, question, known in (
+        (ANN_ALONE, "test:ann", "what am I allergic to?", [nuts]),
+        (club, namesake, "what am I allergic to?", [mussels]),
+        (club, None, "what is Ann allergic to?", [mussels]),
+        (HOUSE, "test:ben", "what is Ann allergic to?", []),
+        (BEN_ALONE, "test:ben", "what is Ann allergic to?", []),
+    ):
+        found = ask(talk, settings, question, chat, user_id=asker)
+        # Then only what was said of one of them, where it may be shown, is there
+        assert statements(found) == known, (chat.chat_id, asker)
+        assert ("мидии" in found.text) <= (chat is club)
+        assert ("hello" in found.text) <= (chat is not club)
+
+
 def test_a_document_of_a_user_is_shown_to_that_user_alone(talk: Database, settings: Settings) -> None:
     fields = {"type": "document", "document_id": "lease", "chunk_index": 0, "learned_by": ""}
     learned(talk, "The lease ends in October.", user_id="test:ann", **fields)

@@ -1,0 +1,80 @@
+"""Batches of every size in scripts that are not Latin, over HTTP and as tasks, and `/healthz` meanwhile.
+
+In a deployment of its own, with the shipped HTTP API and the shipped worker that accepts payload tasks.
+"""
+
+import itertools
+import json
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from ops.dev import scripts
+from ops.dev.bench import senders
+from ops.dev.bench.figures import Figure
+from ops.dev.chaos import cast as casting
+from ops.dev.chaos.cast import API_TENANT, PAYLOAD_TENANT, Cast
+from ops.dev.observe import Say, count
+
+SCRIPTS = ("cyrillic", "chinese", "emoji")
+SIZES = (200_000, 1_000_000, 8_000_000)
+AT_ONCE = (1, 16)
+MESSAGES = 150
+LEAD_SECONDS = 1.0
+BYTES_PER_SECOND = 20e6
+"""By which batches are handed to the clients."""
+PATIENCE_SECONDS = 120.0
+HEALTH_PAUSE, HEALTH_MS = 0.01, 100.0
+_STORED = "SELECT count(*) FROM messages WHERE tenant_id = %s AND chat_id = ANY(%s)"
+
+
+def measure(say: Say) -> list[Figure]:
+    """Send all of them, in a few minutes. To be called by the main thread."""
+    say("starting Postgres, Redis, the HTTP API and a worker")
+    context = multiprocessing.get_context("spawn")
+    with (
+        tempfile.TemporaryDirectory(prefix="backscroll-batches-") as folder,
+        casting.playing(Path(folder), only=("api", "accept")) as cast,
+        ProcessPoolExecutor(max(AT_ONCE), mp_context=context) as clients,
+    ):
+        cases = itertools.product((API_TENANT, PAYLOAD_TENANT), SCRIPTS, SIZES, AT_ONCE)
+        return [figure for case in cases for figure in _sent(cast, clients, *case, say)]
+
+
+def _sent(
+    cast: Cast, clients: ProcessPoolExecutor, tenant: str, script: str, size: int, at_once: int, say: Say
+) -> Iterator[Figure]:
+    """Send batches at once, one of a client, each to a chat of its own, and wait until all are stored."""
+    named = f"{'tasks' if tenant == PAYLOAD_TENANT else 'HTTP'}, {script}, {at_once} × {size / 1e6:g} MB"
+    say(named)
+    messages = scripts.batch(script, size, MESSAGES)
+    chats = [f"bench:{script}-{size}-{at_once}-{number}" for number in range(at_once)]
+    payloads = [{"v": 1, "chat": chat, "messages": messages} for chat in chats]
+    # late enough for what is sent to be with the clients
+    at = time.time() + LEAD_SECONDS + at_once * size / BYTES_PER_SECOND
+    if tenant == API_TENANT:
+        bodies = [json.dumps(payload, ensure_ascii=False) for payload in payloads]
+        requests = [("POST", "/v1/messages", body) for body in bodies]
+        sending = [clients.submit(senders.send_all, cast.port, cast.key, [each], at) for each in requests]
+    else:
+        tasks = [payload | {"tenant": tenant} for payload in payloads]
+        sending = [clients.submit(senders.queue_all, cast.redis.url, [task], at) for task in tasks]
+    with cast.connect() as connection:
+
+        def stored() -> int:
+            return count(connection, _STORED, [tenant, chats])
+
+        def goes_on() -> bool:
+            everything = all(each.done() for each in sending) and stored() == at_once * MESSAGES
+            return not everything and time.time() < at + PATIENCE_SECONDS
+
+        health = senders.ask_health(cast.port, at, HEALTH_PAUSE, goes_on)
+        took, accepted = time.time() - at, stored()
+    for each in sending:
+        each.result()
+    yield Figure(f"{named}, messages accepted", accepted, least=at_once * MESSAGES)
+    yield Figure(f"{named}, all accepted after", took, "s")
+    yield Figure(f"{named}, slowest /healthz", 1000 * max(health, default=0.0), "ms", most=HEALTH_MS)
