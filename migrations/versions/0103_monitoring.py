@@ -14,13 +14,13 @@ depends_on = None
 
 
 def upgrade() -> None:
+    with concurrently():
+        # the day alone: an update of a figure stays in place (HOT)
+        build("daily_counters_day", "daily_counters (day)")
     # since when a message waits, and which providers are stopped; no texts
     op.execute("GRANT SELECT (tenant_id, id, received_at) ON messages TO backscroll_maintenance")
     op.execute("CREATE POLICY all_tenants ON messages TO backscroll_maintenance USING (true)")
     op.execute("GRANT SELECT ON llm_providers TO backscroll_maintenance")
-    with concurrently():
-        # the day alone: an update of a figure stays in place (HOT)
-        build("daily_counters_day", "daily_counters (day)")
 
 
 def downgrade() -> None:

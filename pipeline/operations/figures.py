@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.operations import status
-from pipeline.operations.status import JobCounts
+from pipeline.operations.status import COUNTED_UP_TO, JobCounts
 from pipeline.store import checks, counters, llm_limits, stats
 from pipeline.store.counters import DayFigure
 from pipeline.store.database import Database
 from schemas.kinds import EMBED, SUMMARIZE
 
-COUNTED_UP_TO = 100_000
-"""Jobs of a kind and state, or messages: more are late by hours, and alert by their age."""
 MAX_PROVIDERS = 20
 """Providers of models shown: a series for each."""
 
@@ -65,7 +63,7 @@ def collect(database: Database, seconds: float) -> Figures:
     with database.maintenance() as connection:
         *_, size = stats.server(connection)
         return Figures(
-            jobs=status.job_counts(connection, COUNTED_UP_TO),
+            jobs=status.job_counts(connection),
             unplaced=stats.unplaced(connection, COUNTED_UP_TO),
             oldest_unplaced_seconds=stats.oldest_unplaced_seconds(connection) or 0.0,
             days=counters.by_day(connection, seconds),

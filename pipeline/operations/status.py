@@ -12,6 +12,8 @@ from pipeline.store.database import Database
 from schemas.backfills import Backfill
 
 DEAD_LETTERS = 5
+COUNTED_UP_TO = 100_000
+"""Jobs of a kind and state: to count millions that are due would take seconds."""
 WEEK_DAYS = 7
 
 
@@ -30,7 +32,7 @@ class JobCounts:
     """The jobs of one kind."""
 
     kind: str
-    # waiting for a worker, being done, waiting after a failure, given up
+    # waiting for a worker, being done, waiting after a failure, given up; up to 100,000
     pending: int
     running: int
     retrying: int
@@ -157,9 +159,9 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
     )
 
 
-def job_counts(connection: Connection, at_most: int | None = None) -> list[JobCounts]:
-    """Count the jobs of each kind that the role may see, up to `at_most` of a kind and state."""
-    return [JobCounts(**row._mapping) for row in job_admin.totals(connection, at_most)]
+def job_counts(connection: Connection) -> list[JobCounts]:
+    """Count the jobs of each kind that the role may see, up to `COUNTED_UP_TO`."""
+    return [JobCounts(**row._mapping) for row in job_admin.totals(connection, COUNTED_UP_TO)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,22 +52,22 @@ _TOTALS = text(f"""
                 0)::float8 AS late_seconds
         FROM ((SELECT attempts, pending_since, due_at, false AS is_claimed FROM jobs
                 WHERE jobs.kind = kind.name AND due_at IS NOT NULL AND claimed IS NULL
-                ORDER BY priority, due_at LIMIT CAST(:at_most AS bigint))
+                ORDER BY priority, due_at LIMIT :at_most)
             UNION ALL
             (SELECT attempts, pending_since, due_at, true FROM jobs
                 WHERE jobs.kind = kind.name AND due_at IS NOT NULL AND claimed IS NOT NULL
-                LIMIT CAST(:at_most AS bigint))) AS row
+                LIMIT :at_most)) AS row
     ) AS due
     CROSS JOIN LATERAL (
         SELECT count(*) AS dead FROM (SELECT FROM jobs WHERE jobs.kind = kind.name AND dead_at IS NOT NULL
-            LIMIT CAST(:at_most AS bigint)) AS row
+            LIMIT :at_most) AS row
     ) AS given_up
     UNION ALL
     SELECT '{ARRIVAL}', 0, 0, 0, NULL, 0, 0, count(*) FROM (SELECT FROM arrivals
-        WHERE quarantined_at IS NOT NULL LIMIT CAST(:at_most AS bigint)) AS row
+        WHERE quarantined_at IS NOT NULL LIMIT :at_most) AS row
     UNION ALL
     SELECT '{PAYLOAD}', 0, 0, 0, NULL, 0, 0, count(*) FROM (SELECT FROM refused_payloads
-        LIMIT CAST(:at_most AS bigint)) AS row
+        LIMIT :at_most) AS row
     ORDER BY kind
 """)
 _REPLAY = text("""
@@ -113,7 +113,7 @@ def listing(
     return run(connection, _LISTING, **given, limit=limit).all()
 
 
-def totals(connection: Connection, at_most: int | None = None) -> Sequence[Row[Any]]:
+def totals(connection: Connection, at_most: int) -> Sequence[Row[Any]]:
     """Count jobs of each kind by state, up to `at_most`, and say how long they wait and are late.
 
     Messages in quarantine and refused payloads are dead letters of kinds of their own.

@@ -73,7 +73,7 @@ def examine(settings: Settings, database: Database) -> list[Finding]:
                 server=server,
                 broker=redis,
                 skew_seconds=collect.skew_seconds(database),
-                jobs=collect.late_jobs(database, None, figures.COUNTED_UP_TO),
+                jobs=collect.late_jobs(database, None),
                 stopped_providers=collect.stopped_providers(database),
             )
         )

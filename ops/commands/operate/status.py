@@ -156,10 +156,21 @@ def _jobs(found: Status) -> Iterator[RenderableType]:
         return
     states = ("pending", "running", "retrying", "dead", "oldest")
     cells = [
-        (each.kind, each.pending, each.running, each.retrying, each.dead, rendering.age(each.oldest_seconds))
+        (
+            each.kind,
+            *map(_counted, (each.pending, each.running, each.retrying, each.dead)),
+            rendering.age(each.oldest_seconds),
+        )
         for each in found.jobs
     ]
     yield rendering.rows(("kind", *states), cells, title="\nJobs", right=states)
+
+
+def _counted(jobs: int) -> str:
+    """Format a number that was counted only so far."""
+    from pipeline.operations.status import COUNTED_UP_TO
+
+    return f"{jobs:,}+" if jobs == COUNTED_UP_TO else f"{jobs:,}"
 
 
 def _queues(queues: QueueStatus) -> Iterator[RenderableType]:

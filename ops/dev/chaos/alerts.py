@@ -19,7 +19,7 @@ from threading import Thread
 
 from ops.client import Api
 from ops.dev.chaos import cast as casting
-from ops.dev.chaos import namespaces, traffic
+from ops.dev.chaos import namespaces, providers, traffic
 from ops.dev.chaos.cast import API_TENANT, Cast
 from ops.dev.chaos.faults import Faults
 from ops.dev.chaos.member import Member
@@ -134,6 +134,8 @@ class Stage:
                 members["ingest"].start,
             ),
         )
+        # as it is shipped, without moods
+        del members["summarize"].environment[providers.MOOD_FILE]
         members["summarize"].environment.update(self._model.settings())
         yield Case(
             what="a language model that does not answer",

@@ -20,6 +20,8 @@ class ModelServer:
             "BACKSCROLL_SESSION_SUMMARY_MODEL": "gpt-4.1-mini",
             "BACKSCROLL_OPENAI_BASE_URL": f"http://127.0.0.1:{self._port}/v1",
             "BACKSCROLL_OPENAI_API_KEY": "of-no-use",
+            # less than the lease of a cast
+            "BACKSCROLL_SESSION_SUMMARY_TIMEOUT_SECONDS": "10",
         }
 
     def answer(self, tokens: int) -> None:

@@ -167,12 +167,12 @@ def embedding(
     )
 
 
-def late_jobs(database: Database, tenant_id: str | None, at_most: int | None = None) -> list[LateJobs]:
-    """Return late jobs and dead letters by kind, up to `at_most`: of a tenant, or of all (maintenance) for None."""
+def late_jobs(database: Database, tenant_id: str | None) -> list[LateJobs]:
+    """Return late jobs and dead letters by kind: of a tenant, or of all (maintenance) for None."""
     with database.maintenance() if tenant_id is None else database.tenant(tenant_id) as connection:
         return [
             LateJobs(kind=jobs.kind, late=jobs.late, late_seconds=jobs.late_seconds, dead=jobs.dead)
-            for jobs in status.job_counts(connection, at_most)
+            for jobs in status.job_counts(connection)
         ]
 
 
