@@ -141,13 +141,18 @@ class Stage:
             what="a language model that does not answer",
             alerts=("ProviderStopped", "ModelFails"),
             provoke=(members["summarize"].kill, members["summarize"].start, partial(send, 12)),
-            remedy=(partial(self._model.answer, TOKENS_A_DAY // 4),),
+            remedy=(partial(self._model.answer, tokens=1),),
         )
         yield Case(
             what="a budget, and a model that answers at length",
             alerts=("BudgetNearlySpent",),
-            provoke=(partial(send, 6),),
-            remedy=(partial(sql, "UPDATE daily_counters SET day = day - 1"),),
+            provoke=(partial(self._model.answer, tokens=TOKENS_A_DAY // 4), partial(send, 6)),
+            remedy=(
+                partial(self._model.answer, tokens=1),
+                # calls that are being made end first
+                partial(time.sleep, 5),
+                partial(sql, "UPDATE daily_counters SET day = day - 1"),
+            ),
         )
         what, alerts = "contexts without room", ("ContextsDegraded",)
         yield Case(what=what, alerts=alerts, provoke=(self._ask,), repeats=True)

@@ -8,11 +8,12 @@ from ops.local.embedded.ports import free_port
 
 
 class ModelServer:
-    """A port on which nothing listens, and from `answer` on a server that answers rubbish at length."""
+    """A port on which nothing listens, and from `answer` on a server that answers rubbish."""
 
     def __init__(self) -> None:
         self._port = free_port()
         self._server: ThreadingHTTPServer | None = None
+        self._tokens = 0
 
     def settings(self) -> dict[str, str]:
         """Return the environment of a process that asks it for summaries."""
@@ -26,13 +27,19 @@ class ModelServer:
 
     def answer(self, tokens: int) -> None:
         """Answer from now on, each time with so many tokens."""
-        usage = {"prompt_tokens": tokens, "completion_tokens": 1}
+        self._tokens = tokens
+        if self._server is not None:
+            return
         choice = {"message": {"role": "assistant", "content": "{}"}, "finish_reason": "stop"}
-        body = json.dumps({"choices": [choice], "usage": usage}).encode()
+
+        def answer() -> bytes:
+            usage = {"prompt_tokens": self._tokens, "completion_tokens": 1}
+            return json.dumps({"choices": [choice], "usage": usage}).encode()
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["Content-Length"]))
+                body = answer()
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
