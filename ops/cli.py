@@ -61,6 +61,7 @@ COMMANDS = {
     "worker": "ops.commands.serve.foreground",
     "beat": "ops.commands.serve.foreground",
     "api": "ops.commands.serve.foreground",
+    "metrics": "ops.commands.serve.foreground",
     "mcp": "ops.commands.serve.mcp",
 }
 _CANNOT_BE_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EIO}

@@ -80,6 +80,10 @@ class Settings(BaseSettings):
     on one core."""
     flower_port: Annotated[int, Field(ge=0, le=65535)] = 8421
     """Port of Flower in `backscroll up`; 0 picks a free one."""
+    metrics_host: str = "127.0.0.1"
+    """Address of `/metrics`, which needs no key."""
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 8422
+    """Port of `/metrics`; 0 picks a free one in `backscroll up`."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Log level of workers and HTTP API."""
 

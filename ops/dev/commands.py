@@ -92,6 +92,30 @@ def two_hosts(
     end({"plays": figures}, [table], violations, as_json=as_json)
 
 
+@app.command(epilog="**Examples:** backscroll dev alerts · backscroll dev alerts --json")
+def alerts(as_json: JsonOption = False) -> None:
+    """Make everything go wrong that an alert of `ops/monitoring` tells of, and see each fire and clear.
+
+    Starts what `backscroll dev chaos` starts, the process of /metrics, and a real Prometheus, which must be on the
+    PATH. `for:` and ranges of the rules are shortened. Takes about ten minutes; ends with 5 when an alert did not fire
+    or did not clear.
+    """
+    from ops.dev.chaos import alerts as provoked
+
+    with shown() as say:
+        found = provoked.measure(say)
+    violations = [
+        f"{each.alert} did not {'fire' if each.fired_after is None else 'clear'} ({each.provoked_by})"
+        for each in found
+        if each.fired_after is None or each.cleared_after is None
+    ]
+    cells = [tuple(map(str, vars(each).values())) for each in found]
+    cells += [(alert, f"not provoked: it {why}", "–", "–") for alert, why in provoked.UNPROVOKED.items()]
+    headings = ("alert", "provoked by", "fired after (s)", "cleared after (s)")
+    table = rendering.rows(headings, cells, title="Alerts", right=headings[2:])
+    end({"alerts": [asdict(each) for each in found]}, [table], violations, as_json=as_json)
+
+
 @app.command(epilog="**Example:** backscroll dev docs")
 def docs() -> None:
     """Write the guide's configuration page from the settings and their docstrings."""

@@ -43,7 +43,14 @@ def choose_ports(settings: Settings, chosen: Choices) -> tuple[Settings, Choices
                 f"Port {flower} for Flower is taken. Stop what listens there, name another with --flower-port, or "
                 "start with --no-flower."
             )
-    return settings.model_copy(update={"port": port}), replace(chosen, flower_port=flower)
+    metrics = settings.metrics_port or free_port(settings.metrics_host)
+    if metrics in {port, flower} or not is_free(metrics, settings.metrics_host):
+        raise PortTaken(
+            f"Port {metrics} on {settings.metrics_host} for /metrics is taken. Stop what listens there, or name "
+            "another with --metrics-port."
+        )
+    ports = {"port": port, "metrics_port": metrics}
+    return settings.model_copy(update=ports), replace(chosen, flower_port=flower)
 
 
 def choose_embedder(settings: Settings, chosen: Choices, active: str | None) -> Settings:

@@ -112,6 +112,7 @@ def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launc
         _await(supervisor, f"{running.api_url}/readyz", "The HTTP API", logs / "api.log")
         say(f"workers of {', '.join(QUEUES)}, and the clock")
         say(f"HTTP API at {running.api_url} [{time.monotonic() - began:.1f} s]")
+        _await(supervisor, f"{running.metrics_url}/healthz", "The process of /metrics", logs / "metrics.log")
         stack.publish(settings.data_dir, running)
         cleanup.callback(stack.withdraw, settings.data_dir)
         yield Launched(settings, running, supervisor, servers, say)
@@ -182,12 +183,12 @@ def _prepare_tables(settings: Settings, choices: Choices, say: Say) -> Settings:
 
 
 def _running(settings: Settings, choices: Choices) -> Running:
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - only compared
     with_flower = choices.flower_port is not None
     secrets_ = {name: url.get_secret_value() if (url := getattr(settings, name)) else "" for name in SECRETS}
     return Running(
         pid=os.getpid(),
-        api_url=f"http://{host}:{settings.port}",
+        api_url=_url(settings.host, settings.port),
+        metrics_url=_url(settings.metrics_host, settings.metrics_port),
         **secrets_,
         tenant=settings.tenant,
         model_servers={name: getattr(settings, name) for name in MODEL_SERVERS},
@@ -196,14 +197,20 @@ def _running(settings: Settings, choices: Choices) -> Running:
     )
 
 
+def _url(host: str, port: int) -> str:
+    """Return where this machine reaches what listens there."""
+    return f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"  # noqa: S104 - only compared
+
+
 def _start_children(supervisor: Supervisor, settings: Settings, choices: Choices, running: Running) -> None:
     # embed first: its model loads while the others start
     for name in sorted(QUEUES, key=lambda name: name != "embed"):
         command = processes.worker_command([name], shutdown_seconds=TASK_SECONDS)
         supervisor.start(f"worker-{name}", command, processes.model_environment(settings, name))
-    # the clock and Flower ask no model, and get no key for one
+    # the clock, Flower and the metrics ask no model, and get no key for one
     supervisor.start("api", processes.api_command(settings), processes.model_environment(settings, "api"))
     supervisor.start("beat", processes.beat_command(settings.data_dir))
+    supervisor.start("metrics", processes.metrics_command())
     if choices.flower_port is not None:
         # in the environment: arguments are visible to every user of the machine
         secret = {"FLOWER_BASIC_AUTH": f"backscroll:{running.flower_password}"}

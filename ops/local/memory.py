@@ -40,8 +40,9 @@ def kind_of(command: Sequence[str]) -> str | None:
     program = _WORDS_END.split(Path(command[0]).name)[0]
     if program in {"postgres", "redis-server"}:
         return program.partition("-")[0]
-    if "workers.api" in command:
-        return "api"
+    for module in ("workers.api", "workers.metrics"):
+        if module in command:
+            return module.partition(".")[2]
     if "worker" in command and "-n" in command:
         return f"worker {command[list(command).index('-n') + 1].partition('@')[0]}"
     return next((name for name in ("beat", "flower") if name in command), None)

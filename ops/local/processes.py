@@ -27,6 +27,8 @@ PASSED = (
     "data_dir",
     "host",
     "port",
+    "metrics_host",
+    "metrics_port",
     "tenant",
     "embedding_provider",
     "embedding_model",
@@ -96,6 +98,11 @@ def api_command(settings: Settings) -> list[str]:
     processes = settings.api_processes or min(API_PROCESSES, cores())
     where = ("--host", settings.host, "--port", str(settings.port))
     return [*PYTHON, "workers.api", *where, "--processes", str(processes)]
+
+
+def metrics_command(*options: str) -> list[str]:
+    """Make the command of the process that serves `/metrics`, where the settings say."""
+    return [*PYTHON, "workers.metrics", *options]
 
 
 def cores() -> int:

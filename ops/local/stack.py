@@ -37,6 +37,8 @@ class Running:
     tenant: str
     # the addresses of model servers; the database says which model embeds
     model_servers: Mapping[str, str | None] = field(default_factory=dict)
+    # of the process that serves /metrics
+    metrics_url: str = ""
     # None: started without Flower
     flower_url: str | None = None
     flower_password: str | None = None

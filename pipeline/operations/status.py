@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from sqlalchemy import Connection
+
 from pipeline.operations import costs
 from pipeline.store import backfills, counters, job_admin, stats
 from pipeline.store.database import Database
 from schemas.backfills import Backfill
 
 DEAD_LETTERS = 5
+COUNTED_UP_TO = 100_000
+"""Jobs of a kind and state: to count millions that are due would take seconds."""
 WEEK_DAYS = 7
 
 
@@ -28,13 +32,21 @@ class JobCounts:
     """The jobs of one kind."""
 
     kind: str
-    # waiting for a worker, being done, waiting after a failure, given up
+    # waiting for a worker, being done, waiting after a failure, given up; up to 100,000
     pending: int
     running: int
     retrying: int
     dead: int
-    # the age of the oldest pending one; None: nothing is pending
+    # how long the oldest one that is not done has been pending; None: nothing is
     oldest_seconds: float | None
+    # of those that nobody has claimed: due by now, and how long the first of them has been
+    late: int
+    late_seconds: float
+
+    @property
+    def any(self) -> bool:
+        """Tell whether there are any."""
+        return bool(self.pending or self.running or self.retrying or self.dead)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +140,7 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
             if each.state in {"running", "paused"}
         ]
     with database.maintenance() if all_tenants else database.tenant(tenant_id) as connection:
-        kinds = [JobCounts(**row._mapping) for row in job_admin.totals(connection)]
+        kinds = [counts for counts in job_counts(connection) if counts.any]
         dead = [DeadLetter(**row._mapping) for row in job_admin.dead_letters(connection, DEAD_LETTERS)]
     return Status(
         at=at,
@@ -145,6 +157,11 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
         models=models,
         stopped_providers=stopped,
     )
+
+
+def job_counts(connection: Connection) -> list[JobCounts]:
+    """Count the jobs of each kind that the role may see, up to `COUNTED_UP_TO`."""
+    return [JobCounts(**row._mapping) for row in job_admin.totals(connection, COUNTED_UP_TO)]
 
 
 @dataclass(frozen=True, kw_only=True)

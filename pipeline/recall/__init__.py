@@ -18,6 +18,7 @@ from pipeline.llm.gateway import Gateway
 from pipeline.recall import hyde, query_log
 from pipeline.recall.ask.ask import parse_question
 from pipeline.recall.ask.request import Stopwatch, for_context
+from pipeline.recall.context_figures import figures
 from pipeline.recall.find_and_rank import gather_ranked
 from pipeline.recall.pack.build import assemble, question_block
 from pipeline.recall.paging import more
@@ -60,11 +61,9 @@ def build_context(
     with stopwatch.timed("assemble"):
         context = assemble(query, ask, ranked, budget, tokenizer)
     with stopwatch.timed("note"):
-        counts = {
-            "context_seconds": monotonic() - started,
-            "sessions_retrieved": len(ranked.sessions),
-            "memories_retrieved": len(ranked.memories),
-        }
+        counts = figures(context, monotonic() - started, stopwatch.timings_ms)
+        counts["sessions_retrieved"] = len(ranked.sessions)
+        counts["memories_retrieved"] = len(ranked.memories)
         if not query_log.record(database, tenant_id, query, context, ask, settings, counts):
             context.degraded.append(
                 "query_log: this context is not recorded, and an answer to it cannot be reported"

@@ -19,13 +19,14 @@ from pipeline.memories import statements
 from pipeline.people import suppression
 from pipeline.people.suppression import Named, stopped
 from pipeline.recall.ask.ask import Ask
+from pipeline.recall.context_figures import SOURCES
 from pipeline.store import chats, counters, memories, rollups
 from pipeline.store import query_log as log_rows
 from pipeline.store import suppression as suppression_rows
 from pipeline.store.database import Database
 from pipeline.store.query_log import Served
 from pipeline.text.fencing import without_recalled
-from schemas.context import AnswerIn, AnswerReceipt, BlockKind, Context, LoggedContext, Source
+from schemas.context import AnswerIn, AnswerReceipt, Context, LoggedContext
 from schemas.errors import InvalidInput, NotFound, Retryable
 from schemas.languages import DEFAULT_LANGUAGE
 from schemas.memories import MemoryIn
@@ -34,16 +35,6 @@ from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 
 log = structlog.get_logger(__name__)
-
-SOURCES: dict[BlockKind, Source] = {
-    "history": "recent",
-    "exchanges": "message",
-    "rollups": "session",
-    "related": "session",
-    "memories": "memory",
-    "documents": "document",
-}
-"""The source that a block's tokens count for; those of the question and the guardrails count for none."""
 
 
 def shown_in(context: Context) -> dict[str, str]:
@@ -76,13 +67,11 @@ def record(
     """Record a context that was served, add it to the daily counters, and note which memories were shown.
 
     Only its figures are recorded where memory is off, or the asker is not to be remembered. False if that failed.
-    `counts` are counters of the request, `context_seconds` among them.
+    `counts` are what it adds to them, `context_seconds` among them.
     """
     chat_id, asker = prepared.request.chat.chat_id, query.user_id or None
     shown = shown_in(context)
     used = sorted(_ids(shown, "memory") | _ids(shown, "document"))
-    tokens = {f"tokens_{block.kind}": float(block.tokens) for block in context.blocks}
-    counted = {"contexts": 1, "contexts_degraded": bool(context.degraded), **counts, **tokens}
     row = _row(query, context, prepared, counts["context_seconds"])
 
     def served(key: bytes | None) -> Served:
@@ -92,7 +81,7 @@ def record(
             "place": suppression.hashes(key, ("tenant",), ("chat", chat_id)),
             "asker": suppression.hashes(key, ("user", asker), ("unremembered", asker)) if asker else [],
             "shown_memories": used,
-            "counted": counted,
+            "counted": counts,
         }
 
     try:

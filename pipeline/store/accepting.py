@@ -93,8 +93,12 @@ _PUT = f"""
         RETURNING key
     ), counted AS (
         INSERT INTO daily_counters (tenant_id, day, name, slot, value)
-        SELECT %(tenant)s, (now() AT TIME ZONE 'UTC')::date, 'messages_accepted', {SLOT}, count(*)
-        FROM enqueued CROSS JOIN arrived HAVING count(*) > 0
+        SELECT %(tenant)s, (now() AT TIME ZONE 'UTC')::date, name, {SLOT}, value
+        FROM allowed CROSS JOIN (SELECT count(*) FROM enqueued) AS before
+            CROSS JOIN (SELECT count(*) AS new FROM arrived) AS arrivals
+            CROSS JOIN LATERAL (VALUES ('messages_accepted', new),
+                ('messages_known', cardinality(CAST(%(externals)s AS text[])) - new)) AS figure (name, value)
+        WHERE value > 0 ORDER BY name
         ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
     )
     SELECT (SELECT count(*) FROM arrived), EXISTS (SELECT FROM allowed)

@@ -1,6 +1,5 @@
 """SQL of the doctor: facts about roles, tenant isolation, indexes and what is stored, and what mends it."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
@@ -10,7 +9,7 @@ from pipeline.store import vectors
 from pipeline.store.statements import column, holds, number, run
 from pipeline.store.vectors import OWNERS
 from schemas.errors import SchemaOutdated, SettingsError
-from schemas.kinds import ARRIVAL, EMBED, INGEST, PAYLOAD, SUMMARIZE, Kind
+from schemas.kinds import EMBED, INGEST, SUMMARIZE, Kind
 
 _LOGIN = text("SELECT rolname, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
 _SERVER = text("""
@@ -50,18 +49,6 @@ _MOST_SEARCHED = {
     "memory": text("SELECT count(*) FROM memories WHERE scope = 'organization' AND type = 'document'"),
 }
 _SPACE_STATUSES = text("SELECT name, status FROM embedding_spaces ORDER BY id")
-_JOBS_BY_KIND = text(f"""
-    SELECT kind, count(*) FILTER (WHERE due_at <= now() AND claimed IS NULL) AS late,
-        coalesce(extract(epoch FROM now() - min(due_at) FILTER (WHERE due_at <= now()
-            AND claimed IS NULL)), 0)::float8 AS late_seconds,
-        count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead
-    FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind
-    UNION ALL
-    SELECT '{ARRIVAL}', 0, 0, count(*) FROM arrivals WHERE quarantined_at IS NOT NULL HAVING count(*) > 0
-    UNION ALL
-    SELECT '{PAYLOAD}', 0, 0, count(*) FROM refused_payloads HAVING count(*) > 0
-    ORDER BY kind
-""")
 _SAMPLE = text("SELECT chat_id FROM chats ORDER BY random() LIMIT :limit")
 _COUNTED = text("""
     SELECT count(*), coalesce(sum(length(m.tsv)), 0) FROM messages m
@@ -169,11 +156,6 @@ _RETIRED = text(
 def retired_vectors(connection: Connection) -> dict[str, int]:
     """Count the vectors of one tenant in each retired space."""
     return {str(name): int(count) for name, count in run(connection, _RETIRED)}
-
-
-def jobs_by_kind(connection: Connection) -> Sequence[Row[Any]]:
-    """Count late and dead jobs by kind, with the seconds that the latest one is late."""
-    return run(connection, _JOBS_BY_KIND).all()
 
 
 def sample(connection: Connection, limit: int) -> list[str]:

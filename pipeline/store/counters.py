@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
@@ -37,6 +38,26 @@ _TOTALS = text("""
     SELECT name, sum(value) FROM daily_counters
     WHERE day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS integer) GROUP BY name ORDER BY name
 """)
+# Midnight comes while transactions of the day before still add to it.
+_SPAN_SECONDS = 3600
+_BY_DAY = text("""
+    SELECT day::text, name, sum(value) AS total,
+        coalesce(max(value) FILTER (WHERE day = (now() AT TIME ZONE 'UTC')::date), 0) AS most_today
+    FROM (SELECT tenant_id, day, name, sum(value) AS value FROM daily_counters
+        WHERE day >= ((now() - make_interval(secs => :seconds)) AT TIME ZONE 'UTC')::date
+        GROUP BY tenant_id, day, name) AS of_tenant
+    GROUP BY day, name
+""")
+
+
+class DayFigure(NamedTuple):
+    """A figure of one day (UTC) over all tenants."""
+
+    day: str
+    name: str
+    total: float
+    # of the tenant that has most of it today; 0 of another day
+    most_today: float
 
 
 def add(connection: Connection, tenant_id: str, values: Mapping[str, float]) -> None:
@@ -72,3 +93,9 @@ def collected(connection: Connection) -> Iterator[None]:
 def totals(connection: Connection, days: int) -> dict[str, float]:
     """Return the figures of the last `days` days, added up by name, over what the role may see."""
     return {str(row[0]): float(row[1]) for row in connection.execute(_TOTALS, {"days": days})}
+
+
+def by_day(connection: Connection, seconds: float) -> list[DayFigure]:
+    """Return the figures of the days to which something may have been added in the last `seconds` (maintenance)."""
+    rows = connection.execute(_BY_DAY, {"seconds": seconds + _SPAN_SECONDS})
+    return [DayFigure(*row) for row in rows]

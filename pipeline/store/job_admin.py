@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.statements import column, run
-from schemas.kinds import ARRIVAL, INGEST, LANGUAGE, PAYLOAD
+from schemas.kinds import ARRIVAL, INGEST, KINDS, LANGUAGE, PAYLOAD
 
 # Jobs that are pending or dead; arrivals in quarantine and refused payloads are dead letters of kinds of their own.
 _ITEMS = f"""
@@ -38,16 +38,36 @@ _LATEST_DEAD = text(f"""
     FROM ({_ITEMS}) item
     WHERE state = 'dead' ORDER BY since DESC LIMIT :limit
 """)
-_TOTALS = text("""
-    SELECT kind,
-        count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts = 0) AS pending,
-        count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NOT NULL) AS running,
-        count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts > 0) AS retrying,
-        count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead,
-        extract(epoch FROM now() - min(pending_since) FILTER (WHERE due_at IS NOT NULL))::float8 AS oldest_seconds
-    FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind
+# By the partial indexes, and each kind up to `at_most` rows: it reads no more of a table of millions that are due.
+_TOTALS = text(f"""
+    SELECT kind.name AS kind, due.*, given_up.dead
+    FROM unnest(CAST(:kinds AS text[])) AS kind (name)
+    CROSS JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE NOT is_claimed AND attempts = 0) AS pending,
+            count(*) FILTER (WHERE is_claimed) AS running,
+            count(*) FILTER (WHERE NOT is_claimed AND attempts > 0) AS retrying,
+            extract(epoch FROM now() - min(pending_since))::float8 AS oldest_seconds,
+            count(*) FILTER (WHERE NOT is_claimed AND due_at <= now()) AS late,
+            coalesce(extract(epoch FROM now() - min(due_at) FILTER (WHERE NOT is_claimed AND due_at <= now())),
+                0)::float8 AS late_seconds
+        FROM ((SELECT attempts, pending_since, due_at, false AS is_claimed FROM jobs
+                WHERE jobs.kind = kind.name AND due_at IS NOT NULL AND claimed IS NULL
+                ORDER BY priority, due_at LIMIT :at_most)
+            UNION ALL
+            (SELECT attempts, pending_since, due_at, true FROM jobs
+                WHERE jobs.kind = kind.name AND due_at IS NOT NULL AND claimed IS NOT NULL
+                LIMIT :at_most)) AS row
+    ) AS due
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS dead FROM (SELECT FROM jobs WHERE jobs.kind = kind.name AND dead_at IS NOT NULL
+            LIMIT :at_most) AS row
+    ) AS given_up
     UNION ALL
-    SELECT 'payload', 0, 0, 0, count(*), NULL FROM refused_payloads HAVING count(*) > 0
+    SELECT '{ARRIVAL}', 0, 0, 0, NULL, 0, 0, count(*) FROM (SELECT FROM arrivals
+        WHERE quarantined_at IS NOT NULL LIMIT :at_most) AS row
+    UNION ALL
+    SELECT '{PAYLOAD}', 0, 0, 0, NULL, 0, 0, count(*) FROM (SELECT FROM refused_payloads
+        LIMIT :at_most) AS row
     ORDER BY kind
 """)
 _REPLAY = text("""
@@ -93,9 +113,12 @@ def listing(
     return run(connection, _LISTING, **given, limit=limit).all()
 
 
-def totals(connection: Connection) -> Sequence[Row[Any]]:
-    """Count jobs by kind and state, with the age in seconds of the longest pending (maintenance)."""
-    return run(connection, _TOTALS).all()
+def totals(connection: Connection, at_most: int) -> Sequence[Row[Any]]:
+    """Count jobs of each kind by state, up to `at_most`, and say how long they wait and are late.
+
+    Messages in quarantine and refused payloads are dead letters of kinds of their own.
+    """
+    return run(connection, _TOTALS, kinds=list(KINDS), at_most=at_most).all()
 
 
 def dead_letters(connection: Connection, limit: int) -> Sequence[Row[Any]]:

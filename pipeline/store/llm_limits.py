@@ -20,6 +20,10 @@ _SAVE = text("""
 _STOPPED = text(f"""
     SELECT {_COLUMNS} FROM llm_providers WHERE stopped_until > clock_timestamp() ORDER BY provider
 """)
+_STATES = text("""
+    SELECT provider, coalesce(stopped_until > clock_timestamp(), false) FROM llm_providers
+    ORDER BY provider LIMIT :at_most
+""")
 _FREE_EXPIRED = text("DELETE FROM llm_slots WHERE provider = :provider AND expires_at <= :now")
 _COUNT_SLOTS = text("SELECT count(*) FROM llm_slots WHERE provider = :provider AND expires_at > :now")
 _TAKE_SLOT = text("INSERT INTO llm_slots (provider, expires_at) VALUES (:provider, :expires_at) RETURNING id")
@@ -65,6 +69,11 @@ def save(connection: Connection, known: Provider) -> None:
 def stopped(connection: Connection) -> list[Provider]:
     """Return the providers that nobody calls at present."""
     return [_as_provider(row) for row in run(connection, _STOPPED)]
+
+
+def states(connection: Connection, at_most: int) -> dict[str, bool]:
+    """Return of each provider whether nobody calls it at present."""
+    return {str(provider): bool(stopped) for provider, stopped in run(connection, _STATES, at_most=at_most)}
 
 
 def count_slots(connection: Connection, provider: str, now: datetime) -> int:

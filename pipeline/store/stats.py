@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store import vectors
-from pipeline.store.statements import run
+from pipeline.store.statements import number, run
 from schemas.kinds import EMBED, INGEST, SUMMARIZE
 
 _SERVER = text("""
@@ -34,10 +34,23 @@ _VECTORS_BY_SPACE = text("""
         (SELECT count(*) FROM memory_vectors v WHERE v.space_id = e.id AND v.chunk_index = 0) AS memories
     FROM embedding_spaces e ORDER BY e.id
 """)
+# Numbers are given in the order of arrival: one message is looked up, however many wait.
 _OLDEST_UNPLACED_SECONDS = text("""
-    SELECT extract(epoch FROM now() - min(m.received_at))
-    FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
-    WHERE a.quarantined_at IS NULL
+    SELECT extract(epoch FROM now() - m.received_at)
+    FROM (SELECT tenant_id, message_id FROM arrivals WHERE quarantined_at IS NULL
+        ORDER BY message_id LIMIT 1) oldest
+    JOIN messages m ON m.tenant_id = oldest.tenant_id AND m.id = oldest.message_id
+""")
+_UNPLACED = text("""
+    SELECT count(*) FROM (SELECT FROM arrivals WHERE quarantined_at IS NULL LIMIT :at_most) AS row
+""")
+# Of a partitioned table the sum; rows as they were counted at its last ANALYZE or VACUUM.
+_TABLES = text("""
+    SELECT coalesce(parent.relname, own.relname) AS name, sum(greatest(own.reltuples, 0))::float8 AS rows,
+        sum(pg_total_relation_size(own.oid))::float8 AS bytes
+    FROM pg_class own LEFT JOIN pg_inherits ON inhrelid = own.oid LEFT JOIN pg_class parent ON parent.oid = inhparent
+    WHERE own.relkind = 'r' AND own.relnamespace = current_schema()::regnamespace
+    GROUP BY 1 ORDER BY 1
 """)
 _SPEAKERS = text("""
     SELECT max(coalesce(nullif(sender_name, ''), sender_id)) AS speaker, sender_id, count(*) AS messages
@@ -115,9 +128,19 @@ def vectors_by_space(connection: Connection) -> Sequence[Row[Any]]:
 
 
 def oldest_unplaced_seconds(connection: Connection) -> float | None:
-    """Return how long the tenant's longest waiting message has been accepted, or None if none waits."""
+    """Return how long the longest waiting message that the role may see has been accepted; None if none waits."""
     seconds = connection.scalar(_OLDEST_UNPLACED_SECONDS)
     return None if seconds is None else float(seconds)
+
+
+def unplaced(connection: Connection, at_most: int) -> int:
+    """Count messages that are accepted and not yet placed, up to `at_most`."""
+    return number(connection, _UNPLACED, at_most=at_most)
+
+
+def tables(connection: Connection) -> Sequence[Row[Any]]:
+    """Return `(name, rows, bytes)` of each table, its indexes included; rows are estimated."""
+    return run(connection, _TABLES).all()
 
 
 def speakers(connection: Connection, chat_id: str, limit: int) -> Sequence[Row[Any]]:

@@ -14,7 +14,6 @@ import pytest
 import redis as redis_client
 from sqlalchemy import text
 
-from ops.console import broker
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.processes import environment
@@ -38,6 +37,7 @@ from tests.conftest import CHECKOUT, POLICY, REFUSALS, TENANT, message, refusing
 from tests.ingest.test_quarantine import as_owner
 from tests.providers.chat_server import ChatServer, Reply, Request, refused, well
 from tests.test_pipeline import place
+from workers import broker
 from workers.app import make_app
 from workers.queues import ACCEPT, QUEUES, note_sweep
 

@@ -10,13 +10,13 @@ import time
 
 import pytest
 
-from ops.console import broker
 from ops.local.processes import environment
 from pipeline.operations import status
 from pipeline.store.database import Database
 from schemas.settings import Settings
 from tests.commands.conftest import SAMPLE, Run, Workers
 from tests.conftest import CHECKOUT, TENANT
+from workers import broker
 
 
 def test_everything_imported_is_owed_and_then_done(run: Run, workers: Workers) -> None:

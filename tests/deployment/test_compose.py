@@ -155,7 +155,7 @@ def test_each_queue_has_its_worker(services: Services) -> None:
     workers = {
         name: service
         for name, service in services.items()
-        if service["command"][:2] == ["backscroll", "worker"]
+        if service.get("command", [])[:2] == ["backscroll", "worker"]
     }
     assert workers.keys() == QUEUES.keys()
     for name, service in workers.items():
@@ -239,7 +239,14 @@ def test_no_process_gets_a_password_of_another(services: Services) -> None:
 def test_each_process_logs_in_as_the_role_it_needs_and_no_other(services: Services) -> None:
     app, workers = {role_name("app")}, {role_name("app"), role_name("maintenance")}
     owner, operator = {role_name("app"), role_name("owner"), "postgres"}, {*workers, role_name("owner")}
-    expected = {"migrate": owner, "api": app, "beat": app, "flower": set(), "ops": operator}
+    expected = {
+        "migrate": owner,
+        "api": app,
+        "beat": app,
+        "flower": set(),
+        "ops": operator,
+        "metrics": workers,
+    }
     expected |= dict.fromkeys(QUEUES, workers)
     for name, service in ours(services).items():
         values = " ".join(service["environment"].values())

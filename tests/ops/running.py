@@ -18,8 +18,8 @@ COMMAND = [sys.executable, "-m", "ops.cli"]
 def clean_environment(**settings: str) -> dict[str, str]:
     """Our environment without the settings in it, and with these."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BACKSCROLL_")}
-    # rich neither colours nor cuts what goes into a pipe
-    return kept | {"COLUMNS": "200", "NO_COLOR": "1"} | settings
+    # rich neither colours nor cuts what goes into a pipe; tests run side by side
+    return kept | {"COLUMNS": "200", "NO_COLOR": "1", "BACKSCROLL_METRICS_PORT": "0"} | settings
 
 
 def unwatched(environment: Mapping[str, str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from tests.ops.running import COMMAND, clean_environment, until
     [
         (["worker", "ingest", "accept"], "ingest@"),
         (["api"], "Application startup complete"),
+        (["metrics"], "Application startup complete"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -40,6 +41,7 @@ def test_one_process_runs_until_term(
         # not made yet: `backscroll up` never ran here
         BACKSCROLL_DATA_DIR=str(tmp_path / "data"),
         BACKSCROLL_PORT=str(port),
+        BACKSCROLL_METRICS_PORT=str(port),
         BACKSCROLL_EMBEDDING_PROVIDER="deterministic",
     )
     log = tmp_path / "log"
@@ -52,6 +54,8 @@ def test_one_process_runs_until_term(
         assert process.poll() is None, log.read_text()
         if arguments == ["api"]:
             assert httpx.get(f"http://127.0.0.1:{port}/readyz").json()["status"] == "ready"
+        if arguments == ["metrics"]:
+            until(lambda: "redis_up 1" in httpx.get(f"http://127.0.0.1:{port}/metrics").text, "Redis is read")
         process.send_signal(signal.SIGTERM)
         process.wait(150)
     finally:

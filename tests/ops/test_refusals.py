@@ -113,13 +113,13 @@ def test_a_full_disk_is_no_defect_of_ours(tmp_path: Path) -> None:
     assert told.stderr == "Error: the output cannot be written: No space left on device\n"
 
 
-@pytest.mark.parametrize("option", ["--port", "--flower-port"])
+@pytest.mark.parametrize("option", ["--port", "--flower-port", "--metrics-port"])
 def test_a_taken_port_is_named_before_anything_is_started(here: Here, tmp_path: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        free = "--flower-port" if option == "--port" else "--port"
+        free = (word for name in ("--port", "--flower-port") if name != option for word in (name, "0"))
         data_dir = tmp_path / "data"
-        told = here("up", option, port, free, "0", "--data-dir", str(data_dir))
+        told = here("up", option, port, *free, "--data-dir", str(data_dir))
     assert told.returncode == 4
     assert f"Port {port}" in told.stderr
     assert option in told.stderr

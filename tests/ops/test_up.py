@@ -123,12 +123,19 @@ def test_a_question_is_answered_by_what_runs(home: Home, up: Up) -> None:
     assert log.read_text().count("/v1/context") == before + 1
 
 
+def test_its_metrics_can_be_scraped(home: Home, up: Up) -> None:
+    url = up.find(r"Metrics +(http\S+/metrics)")
+    until(lambda: 'backscroll_queue_workers{queue="embed"} 1.0' in httpx.get(url).text, "all are seen")
+    assert "backscroll_postgres_up 1.0" in httpx.get(url).text
+    assert "backscroll_data_free_bytes" in httpx.get(url).text
+
+
 def test_the_status_shows_what_it_takes_in_memory(home: Home, up: Up) -> None:
     told = backscroll("status", "--memory", "--json", "--data-dir", str(home.data_dir), cwd=home.folder)
     assert told.returncode == 0, told.stderr
     sizes = json.loads(told.stdout)["memory_bytes"]
     workers = {f"worker {name}" for name in QUEUES}
-    assert set(sizes) == {"up", "api", "postgres", "redis", "beat", "flower"} | workers
+    assert set(sizes) == {"up", "api", "postgres", "redis", "beat", "flower", "metrics"} | workers
     assert all(1e6 < size < 2e9 for size in sizes.values())
     nothing = backscroll("status", "--memory", "--data-dir", "none", cwd=home.folder)
     assert nothing.returncode == 1

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from pipeline.ingest import accept as pipeline_ingest
 from pipeline.ingest.pruned import MessageLimits
 from pipeline.jobs.failures import reason_of
-from pipeline.store import chats, quarantine
+from pipeline.store import chats, counters, quarantine
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput, JobsFailed, PayloadRefused, Retryable, SettingsError
 from schemas.messages import clean_text
@@ -185,6 +185,7 @@ def _refuse(
     def keep() -> None:
         with database.tenant(tenant_id) as connection:
             quarantine.keep_payload(connection, tenant_id, key, text, error, current_request_id())
+            counters.add(connection, tenant_id, {"payloads_refused": 1})
         if suspect is not None:
             _acquit(database, *suspect)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from migrations import REVISION
 from ops import connection
-from ops.console import broker, rendering
+from ops.console import rendering
 from ops.console.command import Call, command
 from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
 from pipeline.clients.destinations import sent_elsewhere
@@ -28,7 +28,7 @@ from pipeline.clients.factory import (
 )
 from pipeline.clients.openai_endpoint import LEARNED
 from pipeline.operations.doctor.diagnose import diagnose, not_running
-from pipeline.operations.doctor.facts import Broker, Facts, Login
+from pipeline.operations.doctor.facts import Facts, Login
 from pipeline.operations.doctor.finding import Finding, Severity, worst
 from schemas.errors import BackscrollError, DatabaseUnavailable, SettingsError
 from schemas.kinds import KINDS
@@ -102,12 +102,13 @@ def examine(
     """Collect all facts, and which chats were checked closely: those of `sample` if given."""
     from pipeline.ingest.policy import SessionPolicy
     from pipeline.operations.doctor import collect
+    from workers import broker
 
     urls = {name: getattr(settings, name) for name in URLS}
     logins = {
         name: _login(f"BACKSCROLL_{name.upper()}", url) for name, url in urls.items() if url is not None
     }
-    asked = _ask_redis(settings)
+    asked = broker.facts(settings, broker.look(settings, workers=True))
     tried = list(logins.values())
     if logins["database_url"].problem:
         return Facts(logins=tried, broker=asked), sample
@@ -169,35 +170,6 @@ def _connected(url: SecretStr) -> Iterator[Connection]:
         engine.connect().execution_options(isolation_level="AUTOCOMMIT") as opened,
     ):
         yield opened
-
-
-def _ask_redis(settings: Settings) -> Broker:
-    """Read Redis' own settings, and which queues no worker serves."""
-    from redis.exceptions import RedisError, ResponseError
-
-    from workers.connection import client_of
-
-    queues = broker.look(settings, workers=True)
-    if queues.problem is not None:
-        return Broker(problem=queues.problem)
-    configured: dict[str, str] = {}
-    memory: dict[str, int] = {}
-    try:
-        with client_of(settings) as client, suppress(ResponseError):
-            # hosted servers often refuse INFO or CONFIG; one by one: Redis before 7 cannot be asked for two
-            memory = client.info("memory")
-            configured = client.config_get("appendonly") | client.config_get("maxmemory-policy")
-    except RedisError as error:
-        return Broker(problem=f"Redis does not answer: {error}")
-    serving = queues.workers or {}
-    return Broker(
-        appendonly=configured.get("appendonly"),
-        policy=configured.get("maxmemory-policy"),
-        used_bytes=int(memory.get("used_memory", 0)),
-        accept_seconds=queues.accept_seconds,
-        max_bytes=int(memory.get("maxmemory", 0)),
-        unserved={name: length for name, length in queues.queues.items() if not serving.get(name)},
-    )
 
 
 def _embedder(settings: Settings, stored: Sequence[EmbeddingSpace]) -> tuple[EmbeddingSpace, str | None]:

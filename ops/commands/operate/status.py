@@ -11,8 +11,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ops.console import broker, rendering
-from ops.console.broker import QueueStatus
+from ops.console import rendering
 from ops.console.command import Call, command
 from ops.local import stack
 from schemas.errors import DatabaseUnavailable, NotFound
@@ -20,6 +19,7 @@ from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from pipeline.operations.status import Counts, Status
+    from workers.broker import QueueStatus
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -37,6 +37,7 @@ def status(
     tenant. With `--watch --json` there is an object on each line. Works without Redis, and says so.
     """
     from pipeline.operations import status as pipeline_status
+    from workers import broker
 
     with call.opened() as (settings, database):
         sizes = _memory(settings) if memory else {}
@@ -155,10 +156,21 @@ def _jobs(found: Status) -> Iterator[RenderableType]:
         return
     states = ("pending", "running", "retrying", "dead", "oldest")
     cells = [
-        (each.kind, each.pending, each.running, each.retrying, each.dead, rendering.age(each.oldest_seconds))
+        (
+            each.kind,
+            *map(_counted, (each.pending, each.running, each.retrying, each.dead)),
+            rendering.age(each.oldest_seconds),
+        )
         for each in found.jobs
     ]
     yield rendering.rows(("kind", *states), cells, title="\nJobs", right=states)
+
+
+def _counted(jobs: int) -> str:
+    """Format a number that was counted only so far."""
+    from pipeline.operations.status import COUNTED_UP_TO
+
+    return f"{jobs:,}+" if jobs == COUNTED_UP_TO else f"{jobs:,}"
 
 
 def _queues(queues: QueueStatus) -> Iterator[RenderableType]:

@@ -16,6 +16,7 @@ from schemas.settings import Settings
 worker_app = typer.Typer(rich_markup_mode="markdown")
 beat_app = typer.Typer(rich_markup_mode="markdown")
 api_app = typer.Typer(rich_markup_mode="markdown")
+metrics_app = typer.Typer(rich_markup_mode="markdown")
 
 
 @command(worker_app, "backscroll worker embed")
@@ -92,6 +93,31 @@ def api(
     given = {"host": host, "port": port, "api_processes": processes}
     chosen = settings.model_copy(update={name: value for name, value in given.items() if value})
     _run_instead(chosen, api_command(chosen), model_environment(chosen, "api"))
+
+
+@command(metrics_app, "BACKSCROLL_MAINTENANCE_DATABASE_URL=… backscroll metrics --host 0.0.0.0")
+def metrics(
+    host: Annotated[str | None, "Address (default: BACKSCROLL_METRICS_HOST)."] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port (default: BACKSCROLL_METRICS_PORT).")
+    ] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Serve **/metrics** for Prometheus in the foreground, and **/healthz**.
+
+    It needs the database as the role that claims jobs of all tenants, and Redis. No key is needed and no text is
+    told; keep it on a network of your own.
+    """
+    from ops.local.processes import metrics_command
+
+    settings = connection.open_stack(data_dir)
+    if settings.maintenance_database_url is None:
+        raise SettingsError(
+            "BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: figures of all tenants are read as that role"
+        )
+    given = {"metrics_host": host, "metrics_port": port}
+    chosen = settings.model_copy(update={name: value for name, value in given.items() if value})
+    _run_instead(chosen, metrics_command())
 
 
 def _run_instead(settings: Settings, words: list[str], more: Mapping[str, str] | None = None) -> None:

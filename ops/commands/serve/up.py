@@ -42,9 +42,12 @@ def up(
         int | None, typer.Option(min=0, max=65535, help="Flower's port (0: a free one).")
     ] = None,
     flower: Annotated[bool, "Start Flower to watch tasks."] = True,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port of /metrics (0: a free one).")
+    ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Start Postgres, Redis, the workers of every queue, the clock, the HTTP API and Flower.
+    """Start Postgres, Redis, the workers of every queue, the clock, the HTTP API, the metrics and Flower.
 
     Runs until Ctrl-C, which stops everything; started again, it continues with its data. Everything that it keeps is
     in the data folder. Postgres or Redis is not started if `BACKSCROLL_DATABASE_URL` or `BACKSCROLL_REDIS_URL` names
@@ -65,7 +68,7 @@ def up(
     from ops.local.choices import Choices
     from ops.local.launch import everything
 
-    given = {"port": port, "flower_port": flower_port}
+    given = {"port": port, "flower_port": flower_port, "metrics_port": metrics_port}
     changed: dict[str, float] = {name: value for name, value in given.items() if value is not None}
     if demo:
         changed |= {n: v for n, v in DEMO_SECONDS.items() if n not in settings.model_fields_set}
@@ -118,6 +121,7 @@ def _print_usage(launched: "Launched", console: Console, *, secrets: bool, gener
         key = f"$(cat {shlex.quote(str(folder / 'api-key'))})" if generated else "$BACKSCROLL_API_KEY"
         password = f"$(cat {shlex.quote(str(folder / 'flower-password'))})"
     lines = [f"\nHTTP API     {running.api_url}", f"API key      {key}", f"Data folder  {folder}"]
+    lines += [f"Metrics      {running.metrics_url}/metrics"]
     if running.flower_url:
         lines += [f"Flower       {running.flower_url}  user backscroll, password {password}"]
     lines += ["\nIn another terminal:\n", *shell_lines(launched.settings.data_dir)]

@@ -14,7 +14,7 @@ from migrations import REVISION
 from pipeline.ingest import sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import FOREVER
-from pipeline.operations import names
+from pipeline.operations import names, status
 from pipeline.operations.doctor.facts import LateJobs, Server, Spaces, TenantData
 from pipeline.store import (
     catalog,
@@ -170,7 +170,10 @@ def embedding(
 def late_jobs(database: Database, tenant_id: str | None) -> list[LateJobs]:
     """Return late jobs and dead letters by kind: of a tenant, or of all (maintenance) for None."""
     with database.maintenance() if tenant_id is None else database.tenant(tenant_id) as connection:
-        return [LateJobs(**row._mapping) for row in checks.jobs_by_kind(connection)]
+        return [
+            LateJobs(kind=jobs.kind, late=jobs.late, late_seconds=jobs.late_seconds, dead=jobs.dead)
+            for jobs in status.job_counts(connection)
+        ]
 
 
 def stopped_providers(database: Database) -> list[str]:

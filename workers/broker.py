@@ -1,15 +1,18 @@
-"""The state of the queues and workers, for `backscroll status` and `doctor`."""
+"""The state of Redis, the queues and the workers, for `backscroll status`, the doctor and monitoring."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ops import connection
+from celery import Celery
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError, ResponseError
+
+from pipeline.operations.doctor.facts import Broker
 from schemas.errors import QueueUnavailable, SettingsError, WritesRefused
 from schemas.settings import Settings
-
-if TYPE_CHECKING:
-    from celery import Celery
+from workers.app import make_app
+from workers.connection import client_of, probe
+from workers.queues import ACCEPT, QUEUES, length, oldest_payload_seconds, seconds_since_sweep
 
 ANSWER_SECONDS = (1.0, 3.0)
 """How long workers are waited for: most answer within milliseconds, those of a busy machine at the second time."""
@@ -34,12 +37,6 @@ class QueueStatus:
 
 def look(settings: Settings, *, workers: bool) -> QueueStatus:
     """Ask Redis for the lengths of the queues and, with `workers`, all workers for theirs (takes up to 4 s)."""
-    from kombu.exceptions import OperationalError
-    from redis.exceptions import RedisError
-
-    from workers.connection import probe
-    from workers.queues import ACCEPT, QUEUES, length, oldest_payload_seconds, seconds_since_sweep
-
     problem: str | None = None
     try:
         probe(settings)
@@ -51,7 +48,7 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
     workers = workers and problem is None
     serving: dict[str, list[str]] | None = None
     try:
-        with closing(connection.open_queue(settings)) as app:
+        with closing(make_app(settings)) as app:
             lengths = {name: length(app, queue.full_name) for name, queue in QUEUES.items()}
             swept = seconds_since_sweep(app)
             waited = oldest_payload_seconds(app)
@@ -73,9 +70,31 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
     )
 
 
-def _queues_of_workers(app: "Celery") -> dict[str, list[dict[str, str]]]:
-    from workers.queues import QUEUES
+def facts(settings: Settings, queues: QueueStatus) -> Broker:
+    """Return what the doctor looks at: these queues, whose workers were asked, and Redis' own settings."""
+    if queues.problem is not None:
+        return Broker(problem=queues.problem)
+    configured: dict[str, str] = {}
+    memory: dict[str, int] = {}
+    try:
+        with client_of(settings) as client, suppress(ResponseError):
+            # hosted servers often refuse INFO or CONFIG; one by one: Redis before 7 cannot be asked for two
+            memory = client.info("memory")
+            configured = client.config_get("appendonly") | client.config_get("maxmemory-policy")
+    except RedisError as error:
+        return Broker(problem=f"Redis does not answer: {error}")
+    serving = queues.workers or {}
+    return Broker(
+        appendonly=configured.get("appendonly"),
+        policy=configured.get("maxmemory-policy"),
+        used_bytes=int(memory.get("used_memory", 0)),
+        accept_seconds=queues.accept_seconds,
+        max_bytes=int(memory.get("maxmemory", 0)),
+        unserved={name: length for name, length in queues.queues.items() if not serving.get(name)},
+    )
 
+
+def _queues_of_workers(app: Celery) -> dict[str, list[dict[str, str]]]:
     answers: dict[str, list[dict[str, str]]] = {}
     # One of the pool may still hold what Redis said when it became a replica, and fail with it now. To close one waits
     # for its last poll, by default a second.

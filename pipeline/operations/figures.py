@@ -1,0 +1,74 @@
+"""Figures of the whole deployment for monitoring, read from Postgres at a cost that its size does not raise.
+
+What may be many is counted up to `COUNTED_UP_TO`, by an index; of tables there are estimates. There is no tenant, chat
+or text in them, and no more of them with more chats.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline.operations import status
+from pipeline.operations.status import COUNTED_UP_TO, JobCounts
+from pipeline.store import checks, counters, llm_limits, stats
+from pipeline.store.counters import DayFigure
+from pipeline.store.database import Database
+from schemas.kinds import EMBED, SUMMARIZE
+
+MAX_PROVIDERS = 20
+"""Providers of models shown: a series for each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table with its indexes."""
+
+    name: str
+    # as estimated at its last ANALYZE or VACUUM
+    rows: float
+    bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What Postgres says at one moment."""
+
+    # of each kind, none left out
+    jobs: Sequence[JobCounts]
+    # messages that are accepted and not yet placed, and how long the oldest has waited
+    unplaced: int
+    oldest_unplaced_seconds: float
+    # of the days that may have changed since they were read last
+    days: Sequence[DayFigure]
+    # statuses of spaces, and whether providers are stopped, by name
+    spaces: Mapping[str, str]
+    providers: Mapping[str, bool]
+    database_bytes: int
+    tables: Sequence[Table]
+
+    def lags(self) -> dict[str, float]:
+        """Return how long the oldest message, or session, has waited to be placed, embedded and summarized."""
+        waiting = {jobs.kind: jobs.oldest_seconds or 0.0 for jobs in self.jobs}
+        return {
+            "placed": self.oldest_unplaced_seconds,
+            "embedded": waiting[EMBED.name],
+            "summarized": waiting[SUMMARIZE.name],
+        }
+
+
+def collect(database: Database, seconds: float) -> Figures:
+    """Collect the figures of all tenants, `seconds` after they were last collected.
+
+    Raises `DatabaseUnavailable`, `SchemaOutdated`, and `SettingsError` without a maintenance role.
+    """
+    with database.maintenance() as connection:
+        *_, size = stats.server(connection)
+        return Figures(
+            jobs=status.job_counts(connection),
+            unplaced=stats.unplaced(connection, COUNTED_UP_TO),
+            oldest_unplaced_seconds=stats.oldest_unplaced_seconds(connection) or 0.0,
+            days=counters.by_day(connection, seconds),
+            spaces=dict(checks.space_statuses(connection)),
+            providers=llm_limits.states(connection, MAX_PROVIDERS),
+            database_bytes=size,
+            tables=[Table(**row._mapping) for row in stats.tables(connection)],
+        )

@@ -1,0 +1,55 @@
+"""What a context that is served adds to the daily counters: how long it took, by stage, and what it holds (pure)."""
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+
+from schemas.context import BlockKind, Context, Source
+
+SOURCES: dict[BlockKind, Source] = {
+    "history": "recent",
+    "exchanges": "message",
+    "rollups": "session",
+    "related": "session",
+    "memories": "memory",
+    "documents": "document",
+}
+"""The source that a block's tokens count for; those of the question and the guardrails count for none."""
+BUCKET_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, math.inf)
+"""Upper bounds of the latency histogram; each context is counted in one bucket alone."""
+STAGES = {
+    "embed": ("embed", "hyde"),
+    "find": ("event", "hyde_search", "narrow", "retrieve"),
+    "rank": ("rank", "reranker", "sessions", "rerank"),
+    "pack": ("assemble",),
+}
+"""The timings of a stopwatch that a stage is counted by; what is left of a request is the stage `ask`."""
+
+
+def bucket(bound: float) -> str:
+    """Return the counter of contexts that took up to `bound` seconds, and longer than the bound before.
+
+    >>> bucket(0.1), bucket(math.inf)
+    ('context_seconds_le_0.1', 'context_seconds_le_inf')
+    """
+    return f"context_seconds_le_{bound:g}"
+
+
+def figures(context: Context, seconds: float, timings_ms: Mapping[str, float]) -> dict[str, float]:
+    """Return the counters of a context that took `seconds`."""
+    stages = {
+        stage: sum(timings_ms.get(name, 0.0) for name in names) / 1000 for stage, names in STAGES.items()
+    }
+    stages["ask"] = max(0.0, seconds - sum(stages.values()))
+    tokens = {f"tokens_{block.kind}": float(block.tokens) for block in context.blocks}
+    shows = any(block.kind in SOURCES and block.tokens for block in context.blocks)
+    within = next(high for low, high in pairwise((-1.0, *BUCKET_SECONDS)) if low < seconds <= high)
+    return {
+        "contexts": 1,
+        "contexts_degraded": bool(context.degraded),
+        "contexts_empty": not shows,
+        "context_seconds": seconds,
+        bucket(within): 1,
+        **{f"context_{stage}_seconds": spent for stage, spent in stages.items()},
+        **tokens,
+    }

@@ -1,0 +1,185 @@
+"""An operator watches a deployment by `/metrics`: what waits, what was made, what is away."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.redis import EmbeddedRedis
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import embed
+from pipeline.ingest import accept
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs.runner import Policy
+from pipeline.llm import limits
+from pipeline.llm.gateway import Call, Gateway
+from pipeline.operations import status
+from pipeline.recall import build_context
+from pipeline.store.counters import DayFigure
+from pipeline.store.database import Database
+from schemas.errors import ProviderUnavailable
+from schemas.messages import ChatIn
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+from tests.conftest import TENANT, message, refusing
+from tests.llm.chat_models import ScriptedModel, asking
+from tests.metrics.conftest import Shown, read, serving
+from tests.ops.running import until
+from tests.test_pipeline import place, run
+from workers.metrics.counted import Totals
+
+CHATS = ("app:сад", "app:客厅", "app:الحديقة", 'app:"quoted"\n\\{chat}')
+NAMES = ("Δήμητρα", "小明", "Боб")
+
+
+@pytest.fixture
+def ask(settings: Settings, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Asks the process of `/metrics`."""
+    with serving(settings, tmp_path) as asking:
+        yield asking
+
+
+def fresh(ask: Callable[[], str], holds: Callable[[Shown], bool]) -> Shown:
+    """What is shown once it holds."""
+    shown: Shown = {}
+
+    def look() -> bool:
+        shown.clear()
+        shown.update(read(ask()))
+        return holds(shown)
+
+    until(look, "figures", seconds=90)
+    return shown
+
+
+def hand_over(database: Database, chat: str, count: int = 6) -> None:
+    said = [message(n, f"the boiler shows E4{n}", sender_name=NAMES[n % 3]) for n in range(count)]
+    accept.accept(database, TENANT, ChatIn(chat_id=chat), said)
+
+
+def test_what_waits_is_shown_until_it_is_done_and_what_was_made_is_counted(
+    ask: Callable[[], str], database: Database, rules: SessionPolicy, policy: Policy, settings: Settings
+) -> None:
+    # Given a process that watches, when messages come, and one of them again
+    hand_over(database, CHATS[0])
+    hand_over(database, CHATS[0], count=1)
+    shown = fresh(ask, lambda shown: shown['messages_total outcome="known"'] == 1)
+    assert shown["messages_unplaced"] == shown['messages_total outcome="accepted"'] == 6
+    assert shown['jobs kind="ingest" state="pending"'] == 1
+    assert shown['lag_seconds until="placed"'] > 0
+    # Then the status says the same
+    stated = status.collect(database, TENANT, all_tenants=True)
+    assert [(jobs.kind, jobs.pending) for jobs in stated.jobs] == [("ingest", 1)]
+    # When they are placed and embedded
+    place(database, rules, policy)
+    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+    shown = fresh(ask, lambda shown: shown["embedded_total"] == 6)
+    assert shown["messages_unplaced"] == shown['lag_seconds until="placed"'] == 0
+    assert shown['jobs kind="embed" state="pending"'] == 0
+    # and two contexts are served, the first of a chat of which little is known
+    for budget in (2000, 60):
+        query = ContextQuery(chat_id=CHATS[0], query="What does the boiler show?", budget_tokens=budget)
+        build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+    shown = fresh(ask, lambda shown: shown["context_seconds_count"] == 2)
+    bounds = [value for name, value in shown.items() if name.startswith("context_seconds_bucket")]
+    assert bounds == sorted(bounds)
+    assert bounds[-1] == 2
+    stages = sum(value for name, value in shown.items() if name.startswith("context_stage_seconds_total"))
+    assert stages == pytest.approx(shown["context_seconds_sum"], abs=0.005)
+    assert shown["contexts_degraded_total"] == 1
+    assert sum(value for name, value in shown.items() if name.startswith("context_tokens_total")) > 0
+
+
+def test_more_chats_make_no_more_series_and_no_name_is_told(
+    ask: Callable[[], str], database: Database
+) -> None:
+    hand_over(database, CHATS[0])
+    before = fresh(ask, lambda shown: shown['messages_total outcome="accepted"'] == 6)
+    for number in range(40):
+        hand_over(database, f"{CHATS[number % len(CHATS)]}:{number}")
+    after = fresh(ask, lambda shown: shown['messages_total outcome="accepted"'] == 41 * 6)
+    assert after.keys() == before.keys()
+    assert len(after) < 300
+    text = ask()
+    for name in ("app:", *NAMES, f'"{TENANT}"', "boiler", "test:ann"):
+        assert name not in text
+
+
+def test_while_postgres_is_away_it_says_so_and_shows_nothing_old(
+    ask: Callable[[], str], database: Database, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    assert read(ask())["postgres_up"] == 1
+    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {database_name} WITH ALLOW_CONNECTIONS false")
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database_name]
+        )
+        shown = fresh(ask, lambda shown: shown["postgres_up"] == 0)
+        assert not any(name.startswith(("jobs ", "messages_total", "table_bytes")) for name in shown)
+        # Redis' figures are there, and the doctor finds it, too
+        assert shown["redis_up"] == 1
+        assert shown['queue_tasks queue="embed"'] >= 0
+        fresh(ask, lambda shown: shown.get('doctor_findings severity="error"', 0) >= 2)
+        connection.execute(f"ALTER DATABASE {database_name} WITH ALLOW_CONNECTIONS true")
+    fresh(ask, lambda shown: shown["postgres_up"] == 1 and 'jobs kind="embed" state="dead"' in shown)
+
+
+def test_a_redis_that_takes_no_tasks_is_down(ask: Callable[[], str], redis: EmbeddedRedis) -> None:
+    with refusing(redis, "a replica"):
+        shown = fresh(ask, lambda shown: shown["redis_up"] == 0)
+        assert shown["postgres_up"] == 1
+    fresh(ask, lambda shown: shown["redis_up"] == 1)
+
+
+def test_a_model_that_does_not_answer_is_seen(database: Database, settings: Settings, tmp_path: Path) -> None:
+    hand_over(database, CHATS[1])
+    with serving(settings, tmp_path, BACKSCROLL_LLM_DAILY_TOKENS="1000") as ask:
+        gateway = Gateway(database, ScriptedModel(ProviderUnavailable("no answer")))
+        for number in range(limits.FAILURES):
+            with pytest.raises(ProviderUnavailable):
+                gateway.complete(
+                    Call(tenant_id=TENANT, chat_id=CHATS[1], purpose="hyde"),
+                    asking(f"{number}"),
+                    timeout_seconds=10,
+                )
+        shown = fresh(ask, lambda shown: shown["model_failures_total"] == limits.FAILURES)
+        assert shown["model_calls_total"] == limits.FAILURES
+        assert [value for name, value in shown.items() if name.startswith("provider_stopped")] == [1]
+        assert shown['budget_spent_ratio limit="tokens"'] == 0
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.tuples(st.sampled_from(["2026-03-01", "2026-03-02"]), st.sampled_from(["a", "b"])),
+            st.floats(0, 1e9),
+        )
+    )
+)
+def test_a_counter_never_goes_down_whatever_is_forgotten_or_pruned(
+    readings: list[dict[tuple[str, str], float]],
+) -> None:
+    totals, before = Totals(), {}
+    for reading in readings:
+        days = [DayFigure(day, name, value, 0.0) for (day, name), value in reading.items()]
+        after = dict(totals.add(days))
+        assert all(after[name] >= value for name, value in before.items())
+        before = after
+
+
+def test_a_counter_grows_by_what_was_added_since_over_midnight_too() -> None:
+    totals = Totals()
+    # what was counted before it looked is of the past
+    assert totals.add([DayFigure("2026-03-01", "contexts", 40.0, 40.0)])["contexts"] == 0
+    after_midnight = [
+        DayFigure("2026-03-01", "contexts", 42.0, 0.0),
+        DayFigure("2026-03-02", "contexts", 3.0, 3.0),
+    ]
+    assert totals.add(after_midnight)["contexts"] == 5
+    # yesterday is no longer read, and a tenant was forgotten
+    assert totals.add([DayFigure("2026-03-02", "contexts", 1.0, 1.0)])["contexts"] == 5
+    assert totals.add([DayFigure("2026-03-02", "contexts", 2.0, 2.0)])["contexts"] == 6

@@ -1,0 +1,1 @@
+"""The process that serves `/metrics` for Prometheus; see `workers.metrics.__main__`."""

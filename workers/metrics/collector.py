@@ -1,0 +1,136 @@
+"""The collector: what was read last of Postgres, Redis and the doctor, as Prometheus is told it."""
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from pipeline.llm.budget import Budget
+from pipeline.operations import figures
+from pipeline.operations.doctor import collect
+from pipeline.operations.doctor.diagnose import diagnose
+from pipeline.operations.doctor.facts import Facts, Login
+from pipeline.operations.doctor.finding import Finding
+from pipeline.operations.figures import Figures
+from pipeline.store.database import Database
+from schemas.errors import DatabaseUnavailable
+from schemas.settings import Settings
+from workers import broker
+from workers.broker import QueueStatus
+from workers.metrics import families
+from workers.metrics.counted import Totals
+from workers.metrics.families import gauge, gauges
+from workers.metrics.source import Source
+
+READ_SECONDS = 15.0
+DOCTOR_SECONDS = 300.0
+STARTING_SECONDS = 60.0
+"""After which the doctor looks first: workers that start together with this process are not missing."""
+_LOGINS = ("BACKSCROLL_DATABASE_URL", "BACKSCROLL_MAINTENANCE_DATABASE_URL")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """The figures of Postgres, and the totals of counters at that moment."""
+
+    figures: Figures
+    totals: Mapping[str, float]
+
+
+class PostgresReader:
+    """Reads the figures of Postgres, and adds up what its counters grow by."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._totals = Totals()
+        self._read_at = time.monotonic()
+
+    def __call__(self) -> Counted:
+        """Read once. Raises as `figures.collect` does."""
+        now = time.monotonic()
+        found = figures.collect(self._database, now - self._read_at)
+        self._read_at = now
+        return Counted(figures=found, totals=self._totals.add(found.days))
+
+
+def examine(settings: Settings, database: Database) -> list[Finding]:
+    """Return what the doctor's checks find that take no longer with more data."""
+    redis = broker.facts(settings, broker.look(settings, workers=True))
+    try:
+        server = collect.server(database)
+        logins = [Login(setting=name) for name in _LOGINS]
+        if server.is_lacking or server.read_only or (server.migration or "") < server.needed:
+            return diagnose(Facts(logins=logins, server=server, broker=redis))
+        return diagnose(
+            Facts(
+                logins=logins,
+                server=server,
+                broker=redis,
+                skew_seconds=collect.skew_seconds(database),
+                jobs=collect.late_jobs(database, None),
+                stopped_providers=collect.stopped_providers(database),
+            )
+        )
+    except DatabaseUnavailable as error:
+        return diagnose(
+            Facts(logins=[Login(setting=name, problem=str(error)) for name in _LOGINS], broker=redis)
+        )
+
+
+class Figured(Collector):
+    """The one collector. It asks nobody: a scrape takes as long as it takes to write some hundred lines."""
+
+    def __init__(
+        self, settings: Settings, database: Database, read_seconds: float, doctor_seconds: float
+    ) -> None:
+        self._budget = Budget.of(settings)
+        self._data_dir = settings.data_dir
+        self._postgres = Source("postgres", PostgresReader(database), read_seconds)
+        self._redis = Source("redis", partial(broker.look, settings, workers=True), read_seconds)
+        self._doctor = Source(
+            *("doctor", partial(examine, settings, database), doctor_seconds),
+            first_after_seconds=min(STARTING_SECONDS, doctor_seconds),
+        )
+
+    def start(self) -> None:
+        """Start to read all sources."""
+        for source in self._sources():
+            source.start()
+
+    def _sources(self) -> tuple[Source[Any], ...]:
+        return self._postgres, self._redis, self._doctor
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what was read last; nothing of a source that could not be read, or hangs."""
+        now = time.monotonic()
+        readings = {source.name: source.last() for source in self._sources()}
+        ages = {name: now - reading.at for name, reading in readings.items()}
+        took = {name: reading.seconds for name, reading in readings.items()}
+        yield gauges("snapshot_age_seconds", "How long ago a source was read.", ages, "source")
+        yield gauges("snapshot_seconds", "How long it took to read a source.", took, "source")
+        postgres: Counted | None = readings["postgres"].found
+        redis: QueueStatus | None = readings["redis"].found
+        findings: list[Finding] | None = readings["doctor"].found
+        yield gauge("postgres_up", "Whether Postgres could be read.", postgres is not None)
+        yield gauge("redis_up", "Whether Redis takes tasks.", redis is not None and redis.problem is None)
+        if postgres is not None:
+            yield from families.of_postgres(postgres.figures, postgres.totals, self._budget)
+        if redis is not None:
+            yield from families.of_redis(redis)
+        if findings is not None:
+            yield from families.of_doctor(findings)
+        yield from _disk(self._data_dir)
+
+
+def _disk(data_dir: Path) -> Iterator[Metric]:
+    """Yield the room for an embedded Postgres; the disk of another one is not ours to see."""
+    if any(data_dir.glob("postgres-[0-9][0-9]")):
+        disk = shutil.disk_usage(data_dir)
+        yield gauge("data_free_bytes", "Free bytes where the data folder is.", disk.free)
+        yield gauge("data_free_ratio", "The same, as a share of the disk.", disk.free / disk.total)

@@ -1,0 +1,102 @@
+"""Prometheus counters made of the daily counters: which there are, and totals that never go down."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pipeline.recall.context_figures import SOURCES, STAGES
+from pipeline.store.counters import DayFigure
+from schemas.kinds import KINDS
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A family of Prometheus counters."""
+
+    # without `backscroll_` and `_total`
+    name: str
+    help: str
+    # the daily counters that make up each series, by its label; one series without labels under ""
+    series: Mapping[str, tuple[str, ...]]
+    label: str = ""
+
+
+def _one(name: str, text: str, daily: str = "") -> Counter:
+    return Counter(name, text, {"": (daily or name,)})
+
+
+def _several(name: str, text: str, label: str, **daily: str) -> Counter:
+    return Counter(name, text, {value: (counter,) for value, counter in daily.items()}, label)
+
+
+_SOURCES: dict[str, tuple[str, ...]] = {
+    source: tuple(f"tokens_{block}" for block, its in SOURCES.items() if its == source)
+    for source in sorted(set(SOURCES.values()))
+}
+COUNTERS = (
+    _several(
+        *("messages", "Messages handed over, by what became of them.", "outcome"),
+        accepted="messages_accepted",
+        known="messages_known",
+        edited="messages_edited",
+        deleted="messages_deleted",
+        quarantined="messages_quarantined",
+    ),
+    _one("payloads_refused", "Payloads from the queue that could not be accepted."),
+    _several(
+        *("sessions", "Sessions begun and ended.", "change"),
+        opened="sessions_opened",
+        closed="sessions_closed",
+    ),
+    _several(
+        *("summaries", "Sessions that were to be summarized, by what became of it.", "outcome"),
+        created="session_summaries_created",
+        failed="session_summary_failures",
+        extracted="session_summary_fallbacks",
+        skipped="session_summary_skipped_small",
+    ),
+    _one("summary_seconds", "Time that summaries took.", "session_summary_seconds"),
+    _one("embedded", "Messages, sessions and memories whose vectors were written.", "embedding_writes"),
+    _one("embeddings_made", "Vectors made by a model."),
+    _one("embedding_seconds", "Time that embedding took."),
+    Counter("job_failures", "Failed tries of jobs.", {kind: (f"{kind}_failures",) for kind in KINDS}, "kind"),
+    _one("facts_learned", "Facts learned from sessions."),
+    _one("forgotten", "Requests to forget that were done."),
+    _one("contexts_degraded", "Contexts that lack something and say so."),
+    _one("contexts_empty", "Contexts with nothing but the question."),
+    Counter(
+        *("context_stage_seconds", "Time that contexts took, by stage."),
+        {stage: (f"context_{stage}_seconds",) for stage in ("ask", *STAGES)},
+        "stage",
+    ),
+    Counter("context_tokens", "Tokens shown in contexts, by source.", _SOURCES, "source"),
+    _one("answers_reported", "Answers that bots reported."),
+    _one("model_calls", "Calls to language models and embedding servers."),
+    _one("model_failures", "Calls among them that failed."),
+    _one("model_answers_reused", "Answers that were kept and made a call unnecessary."),
+    _one("model_tokens", "Tokens to and from models."),
+    _one("model_cost_dollars", "US dollars that calls cost, by known prices.", "model_cost_usd"),
+    _one("model_seconds", "Time that calls took."),
+)
+
+
+class Totals:
+    """What was counted since this process began to look.
+
+    Daily counters go down when a tenant is forgotten and vanish when they are pruned. What is added up here is only
+    what they grow by; a restart begins at 0, which Prometheus knows of any counter.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], float] | None = None
+        self._totals: dict[str, float] = {}
+
+    def add(self, days: Iterable[DayFigure]) -> Mapping[str, float]:
+        """Add what the figures grew by since the last call; return the totals by name."""
+        found = {(each.day, each.name): each.total for each in days}
+        last = found if self._last is None else self._last
+        totals = dict(self._totals)
+        for key, value in found.items():
+            name = key[1]
+            totals[name] = totals.get(name, 0.0) + max(0.0, value - last.get(key, 0.0))
+        self._last, self._totals = found, totals
+        return totals

@@ -1,0 +1,124 @@
+"""What was read, as Prometheus' families: a pure function for each source; no label holds a tenant, chat or text."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from pipeline.llm.budget import Budget
+from pipeline.operations.doctor.finding import Finding, Severity
+from pipeline.operations.figures import Figures
+from pipeline.recall.context_figures import BUCKET_SECONDS, bucket
+from schemas.kinds import KINDS
+from workers.broker import QueueStatus
+from workers.metrics.counted import COUNTERS
+from workers.queues import SWEPT_SECONDS
+
+PREFIX = "backscroll_"
+_SEVERITIES: tuple[Severity, ...] = ("error", "warning")
+_STATUSES = ("active", "building", "standby", "retired")
+
+
+def gauge(name: str, text: str, value: float) -> Metric:
+    """Return a gauge without labels."""
+    return GaugeMetricFamily(PREFIX + name, text, value=value)
+
+
+def gauges(name: str, text: str, values: Mapping[str, float], label: str) -> Metric:
+    """Return a gauge with one label."""
+    family = GaugeMetricFamily(PREFIX + name, text, labels=[label])
+    for value, figure in values.items():
+        family.add_metric([value], figure)
+    return family
+
+
+def of_postgres(figures: Figures, totals: Mapping[str, float], budget: Budget) -> Iterator[Metric]:
+    """Yield what Postgres says: jobs, lags, counters, contexts, models, spaces and sizes."""
+    jobs = GaugeMetricFamily(
+        PREFIX + "jobs", "Jobs by kind and state, each up to 100,000.", labels=["kind", "state"]
+    )
+    for each in figures.jobs:
+        # messages in quarantine and refused payloads are dead letters only
+        states = ("pending", "running", "retrying", "dead") if each.kind in KINDS else ("dead",)
+        for state in states:
+            jobs.add_metric([each.kind, state], getattr(each, state))
+    yield jobs
+    done = [each for each in figures.jobs if each.kind in KINDS]
+    oldest = {each.kind: each.oldest_seconds or 0.0 for each in done}
+    late = {each.kind: each.late_seconds for each in done}
+    yield gauges("job_oldest_seconds", "How long the oldest job has been pending.", oldest, "kind")
+    yield gauges("job_late_seconds", "How long the oldest unclaimed job has been due.", late, "kind")
+    yield gauge("messages_unplaced", "Accepted messages that wait to be placed.", figures.unplaced)
+    yield gauges("lag_seconds", "How long what waits longest has waited.", figures.lags(), "until")
+    yield from _counters(totals)
+    yield gauges("provider_stopped", "1 while nobody asks the provider.", figures.providers, "provider")
+    yield gauges(
+        "budget_spent_ratio",
+        "Spent today by the tenant nearest to its limit.",
+        _spent(figures, budget),
+        "limit",
+    )
+    by_status = Counter(figures.spaces.values())
+    yield gauges("spaces", "Embedding spaces.", {each: by_status[each] for each in _STATUSES}, "status")
+    yield gauge("database_bytes", "Size of the database.", figures.database_bytes)
+    sizes = {table.name: table.bytes for table in figures.tables}
+    rows = {table.name: table.rows for table in figures.tables}
+    yield gauges("table_bytes", "Size of a table with its indexes.", sizes, "table")
+    yield gauges("table_rows", "Rows of a table, as estimated at its last ANALYZE.", rows, "table")
+
+
+def _spent(figures: Figures, budget: Budget) -> dict[str, float]:
+    """Return the share of each limit that is set which the nearest tenant has spent today."""
+    most = {each.name: each.most_today for each in figures.days if each.most_today}
+    limits = {"cost": ("model_cost_usd", budget.cost), "tokens": ("model_tokens", budget.tokens)}
+    return {name: most.get(counter, 0.0) / limit for name, (counter, limit) in limits.items() if limit}
+
+
+def _counters(totals: Mapping[str, float]) -> Iterator[Metric]:
+    for counter in COUNTERS:
+        family = CounterMetricFamily(
+            PREFIX + counter.name, counter.help, labels=[counter.label] if counter.label else []
+        )
+        for value, names in counter.series.items():
+            total = sum(totals.get(name, 0.0) for name in names)
+            family.add_metric([value] if counter.label else [], total)
+        yield family
+    counted, buckets = 0.0, []
+    for bound in BUCKET_SECONDS:
+        counted += totals.get(bucket(bound), 0.0)
+        buckets.append(("+Inf" if math.isinf(bound) else str(bound), counted))
+    yield HistogramMetricFamily(
+        PREFIX + "context_seconds", "Time to make a context.", buckets, totals.get("context_seconds", 0.0)
+    )
+
+
+def of_redis(queues: QueueStatus) -> Iterator[Metric]:
+    """Yield what Redis and the workers say: queues, who serves them, and the last sweep."""
+    if not queues.queues:
+        return
+    yield gauges("queue_tasks", "Tasks that wait in a queue.", queues.queues, "queue")
+    if queues.workers is not None:
+        serving = {name: len(workers) for name, workers in queues.workers.items()}
+        yield gauges("queue_workers", "Workers that serve a queue.", serving, "queue")
+    swept = queues.swept_seconds_ago
+    yield gauge(
+        "sweep_age_seconds",
+        "Age of the last sweep; a day at most.",
+        SWEPT_SECONDS if swept is None else swept,
+    )
+    yield gauge(
+        "payload_oldest_seconds", "How long the oldest payload task has waited.", queues.accept_seconds
+    )
+
+
+def of_doctor(findings: Sequence[Finding]) -> Iterator[Metric]:
+    """Yield how much the doctor has found."""
+    severities = Counter(finding.severity for finding in findings)
+    found: dict[str, float] = {severity: severities[severity] for severity in _SEVERITIES}
+    yield gauges("doctor_findings", "What the doctor's quick checks find.", found, "severity")

@@ -1,0 +1,78 @@
+"""Sources that are read again and again in the background, so that whoever asks never waits for a server."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from pipeline.jobs.failures import reason_of
+from schemas.errors import BackscrollError
+from workers.logging import OUTAGES
+
+log = structlog.get_logger(OUTAGES)
+
+T = TypeVar("T")
+
+STALE_READINGS = 3
+"""What was read longer ago than this many readings take is not shown: a server hangs, or the reader does."""
+GRACE_SECONDS = 15.0
+"""Added to that, as a reading itself takes time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Generic[T]):
+    """What a source said at one moment."""
+
+    # of the monotonic clock
+    at: float
+    # how long it took
+    seconds: float
+    # none: it could not be read
+    found: T | None
+
+
+class Source(Generic[T]):
+    """A source, read every so many seconds by a thread of its own: one that hangs holds up no other."""
+
+    def __init__(
+        self, name: str, read: Callable[[], T], every_seconds: float, first_after_seconds: float = 0.0
+    ) -> None:
+        self.name = name
+        self._read = read
+        self._every_seconds, self._first_after_seconds = every_seconds, first_after_seconds
+        self._began = time.monotonic()
+        # replaced as a whole, never changed
+        self._reading: Reading[T] | None = None
+
+    def start(self) -> None:
+        """Start to read."""
+        threading.Thread(target=self._run, name=f"read-{self.name}", daemon=True).start()
+
+    def last(self) -> Reading[T]:
+        """Return the last reading; nothing is found in one that is too old, or before the first."""
+        reading, now = self._reading, time.monotonic()
+        if reading is None:
+            return Reading(at=self._began, seconds=0.0, found=None)
+        if now - reading.at > STALE_READINGS * self._every_seconds + GRACE_SECONDS:
+            return Reading(at=reading.at, seconds=reading.seconds, found=None)
+        return reading
+
+    def _run(self) -> None:
+        time.sleep(self._first_after_seconds)
+        while True:
+            started = time.monotonic()
+            found: T | None = None
+            try:
+                found = self._read()
+            except (BackscrollError, SQLAlchemyError) as error:
+                log.warning("figures_not_read", source=self.name, error=reason_of(error))
+            except Exception:
+                # a defect: it is told, and the next reading may succeed
+                log.exception("figures_not_read", source=self.name)
+            now = time.monotonic()
+            self._reading = Reading(at=now, seconds=now - started, found=found)
+            time.sleep(max(0.0, started + self._every_seconds - now))
