@@ -82,3 +82,8 @@ def test_it_is_used_by_keyboard_alone(tab: Browser, standing: Standing) -> None:
     tab.wait("document.querySelector('#answer').textContent.includes('rosin')")
     assert tab.value("document.querySelector('[name=query]').value") == "Where did Olek find his key?"
     assert not tab.problems
+    # and so does what is wrong with the next one
+    tab.value("document.querySelector('[name=budget_tokens]').focus()")
+    tab.type("many")
+    tab.press("Enter", 13, "\r")
+    tab.wait("document.querySelector('#answer').textContent.includes('budget_tokens')")
