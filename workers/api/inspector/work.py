@@ -9,10 +9,10 @@ from pydantic import Field
 from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter, ListedJob
 from pipeline.llm.budget import Budget
-from pipeline.operations import backfill, costs, lookup, spaces
+from pipeline.operations import backfill, costs, lookup
 from pipeline.operations.backfill_kinds import Current
 from pipeline.store import backfills as stored
-from pipeline.store import job_admin
+from pipeline.store import job_admin, spaces, vectors
 from schemas.backfills import BackfillKind, BackfillRequest
 from schemas.base import Closed
 from schemas.errors import InvalidInput, NotFound
@@ -130,13 +130,16 @@ def post_state(
 
 @router.get("/spaces")
 def get_spaces(request: Request, api: Api, tenant: Tenant) -> Response:
-    """List the embedding spaces and how complete they are."""
-    return page(request, "spaces", rows=spaces.listing(api.database, [tenant]))
+    """List the embedding spaces; to count what they lack reads all that is stored, and takes seconds of a million."""
+    with api.database.tenant(tenant) as connection:
+        rows = spaces.listing(connection) if vectors.exist(connection) else []
+        counts = job_admin.totals(connection)
+    return page(request, "spaces", rows=rows, jobs=next((row for row in counts if row.kind == "embed"), None))
 
 
 @router.get("/cost")
 def get_cost(
-    request: Request, api: Api, tenant: Tenant, days: Annotated[int, Field(ge=1, le=90)] = 14
+    request: Request, api: Api, tenant: Tenant, days: Annotated[int, Field(ge=1, le=90)] = 7
 ) -> Response:
     """Show what calls to language models cost, by day and by purpose."""
     budget = Budget.of(api.settings)
