@@ -88,6 +88,14 @@ class Hit(Frozen):
     shown_in: BlockKind | None = None
     """The block of the context that shows it. Null: `dropped` gives the reason why none does."""
 
+    def by_query(self, arm: str) -> str:
+        """Say by which of the other queries an arm found it; empty if by the question."""
+        return f" by query {self.queries[arm]}" if arm in self.queries else ""
+
+
+# What a reason without details means.
+_REASONS = {"cap": "its block was full", "budget": "no tokens were left"}
+
 
 class Dropped(Frozen):
     """A candidate that is not shown, and why."""
@@ -97,6 +105,15 @@ class Dropped(Frozen):
     """Empty for what the asker may not see: `detail` then has the number."""
     reason: DropReason
     detail: str = ""
+
+    def in_words(self) -> str:
+        """Say why it is not shown.
+
+        >>> Dropped(kind="session", id="7", reason="below_minimum", detail="not summarized").in_words()
+        'below minimum (not summarized)'
+        """
+        detail = self.detail or _REASONS.get(self.reason, "")
+        return self.reason.replace("_", " ") + (f" ({detail})" if detail else "")
 
 
 class Explanation(Frozen):

@@ -18,8 +18,6 @@ Q = TypeVar("Q", bound=BaseModel)
 PREVIEW = 200
 # Of a text with its reasons below it.
 SHORT_PREVIEW = 100
-# What a reason without details means.
-_REASONS = {"cap": "its block was full", "budget": "no tokens were left"}
 
 
 def question(
@@ -36,21 +34,6 @@ def question(
     }
     said = {name: value for name, value in given.items() if value is not None}
     return parse_payload(kind, {"chat_id": chat.chat_id, **said})
-
-
-def reason(dropped: Dropped) -> str:
-    """Say why something is not shown.
-
-    >>> reason(Dropped(kind="session", id="7", reason="below_minimum", detail="not summarized"))
-    'below minimum (not summarized)'
-    """
-    detail = dropped.detail or _REASONS.get(dropped.reason, "")
-    return dropped.reason.replace("_", " ") + (f" ({detail})" if detail else "")
-
-
-def by_query(hit: Hit, arm: str) -> str:
-    """Say by which of the other queries an arm found a hit; empty if by the question."""
-    return f" by query {hit.queries[arm]}" if arm in hit.queries else ""
 
 
 def hits_table(hits: Sequence[Hit], zone: str) -> Table:
@@ -77,9 +60,9 @@ def reasons_table(
     table = rendering.table("#", "score", "when", "text and why", title=title, right=("#", "score"))
     for hit in hits:
         parts = [f"{name} {value:.2f}" for name, value in hit.components.items() if round(value, 2)]
-        arms = [f"{arm} #{place}{by_query(hit, arm)}" for arm, place in hit.arms.items()]
+        arms = [f"{arm} #{place}{hit.by_query(arm)}" for arm, place in hit.arms.items()]
         left_out = dropped.get((hit.kind, hit.id))
-        fate = f"shown in {hit.shown_in}" if hit.shown_in else reason(left_out) if left_out else ""
+        fate = f"shown in {hit.shown_in}" if hit.shown_in else left_out.in_words() if left_out else ""
         made_of = "; ".join(filter(None, (", ".join(parts), ", ".join(arms), f"{hit.kind} {hit.id}", fate)))
         said = f"{hit.speaker}: {hit.preview}" if hit.speaker else hit.preview
         text = rendering.with_note(rendering.preview(said, SHORT_PREVIEW), made_of)

@@ -1,12 +1,9 @@
 """How commands print: tables and times for people, JSON for machines."""
 
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from pydantic_core import to_json
 from rich.console import Console, RenderableType
@@ -14,13 +11,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.text.fencing import visible
+from pipeline.text.display import age as age
+from pipeline.text.display import dollars as dollars
+from pipeline.text.display import moment as moment
+from pipeline.text.display import plain as plain
+from pipeline.text.display import preview as preview
+from pipeline.text.display import size as size
 
 WATCH_SECONDS = 2.0
 # A pipe has no width, and rich's default of 80 characters would cut tables.
 PIPE_WIDTH = 160
-# What `visible` leaves of C0 and C1, without tab and line feed.
-_CONTROL = re.compile("[\x0b-\x0d\x1c-\x1f\x85]")
 
 
 def out() -> Console:
@@ -43,74 +43,6 @@ def _console(*, stderr: bool) -> Console:
 def warn(text: str, style: str = "yellow") -> None:
     """Print a warning on standard error, without markup and unwrapped, so that it can be copied."""
     err().print(plain(text), style=style, markup=False, soft_wrap=True)
-
-
-def plain(text: str) -> str:
-    r"""Remove the characters that would steer a terminal, or turn what is printed around.
-
-    >>> plain("red \x1b[31malert"), plain("to \u202e\u05d0\u05d1 \u2067Ann")
-    ('red [31malert', 'to \u05d0\u05d1 Ann')
-    """
-    return _CONTROL.sub("", visible(text))
-
-
-def preview(text: str, chars: int) -> str:
-    """Put a text on one line and cut it to `chars` characters.
-
-    >>> preview("The boiler\\nis fixed.", 12)
-    'The boiler…'
-    """
-    line = " ".join(plain(text).split())
-    return line if len(line) <= chars else line[: chars - 1].rstrip() + "…"
-
-
-def moment(at: datetime | None, zone: str | tzinfo = "UTC") -> str:
-    """Format a time in a zone, to the minute; a dash for None.
-
-    >>> from datetime import UTC
-    >>> moment(datetime(2026, 7, 1, 22, 30, tzinfo=UTC), "Europe/Lisbon")
-    '2026-07-01 23:30'
-    """
-    if at is None:
-        return "–"
-    return f"{at.astimezone(ZoneInfo(zone) if isinstance(zone, str) else zone):%Y-%m-%d %H:%M}"
-
-
-def age(seconds: float | None) -> str:
-    """Format a duration in its largest sensible unit; a dash for None.
-
-    >>> [age(s) for s in (0.2, 59, 150, 7300, 200_000)]
-    ['0 s', '59 s', '2 min', '2 h', '2 d']
-    """
-    if seconds is None:
-        return "–"
-    for unit, length, upto in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
-        if seconds < upto:
-            return f"{int(seconds // length)} {unit}"
-    return f"{int(seconds // 86_400)} d"
-
-
-def size(count: float) -> str:
-    """Format a number of bytes.
-
-    >>> size(512), size(34_500_000)
-    ('512 B', '34.5 MB')
-    """
-    for unit, length in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= length:
-            return f"{count / length:.1f} {unit}"
-    return f"{int(count)} B"
-
-
-def dollars(amount: float | None) -> str:
-    """Format an amount of money, small ones to a hundredth of a cent; a dash for None.
-
-    >>> [dollars(amount) for amount in (0, 0.00056, 0.25, 1234.5, None)]
-    ['$0.00', '$0.0006', '$0.25', '$1,234.50', '–']
-    """
-    if amount is None:
-        return "–"
-    return f"${amount:,.4f}" if 0 < amount < 0.1 else f"${amount:,.2f}"
 
 
 def table(*columns: str, title: str | None = None, right: tuple[str, ...] = (), cut: str = "") -> Table:

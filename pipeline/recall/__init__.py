@@ -41,11 +41,13 @@ def build_context(
     settings: Settings,
     reranker: Reranker | None = None,
     gateway: Gateway | None = None,
+    records: bool = True,
 ) -> Context:
     """Build what a bot puts before its model to answer a query, within the token budget and with reasons.
 
     `embedder` is the process's own; without it, or when it does not answer, only keywords are searched and `degraded`
     says so. `reranker` reads the best messages once more. `gateway` leads to the language model for `query.hyde`.
+    Without `records` nothing is written: neither the query log nor a counter, and no memory counts as shown.
     Raises `NotFound` for an unknown chat, `InvalidInput` for an impossible profile or budget,
     `DatabaseUnavailable`.
     """
@@ -64,7 +66,7 @@ def build_context(
         counts = figures(context, monotonic() - started, stopwatch.timings_ms)
         counts["sessions_retrieved"] = len(ranked.sessions)
         counts["memories_retrieved"] = len(ranked.memories)
-        if not query_log.record(database, tenant_id, query, context, ask, settings, counts):
+        if records and not query_log.record(database, tenant_id, query, context, ask, settings, counts):
             context.degraded.append(
                 "query_log: this context is not recorded, and an answer to it cannot be reported"
             )

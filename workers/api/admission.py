@@ -76,17 +76,22 @@ async def admit(request: Request, access: Access) -> Caller:
 
     With `access.chat` `body`, `Caller.require_chats` is still to be called.
     """
-    api = request.app.state.api
+    keyring = request.app.state.api.keyring
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not secret:
         detail = "There is no API key: send it as `Authorization: Bearer …`."
         raise HttpError(401, "unauthorized", detail, headers=_REALM)
-    key = await api.keyring.find(secret.strip())
+    key = await keyring.find(secret.strip())
     if key is None:
         detail = "The API key is unknown here, has expired or was revoked."
         raise HttpError(401, "unauthorized", detail, headers=_REALM)
+    return permit(request, key, access)
+
+
+def permit(request: Request, key: CurrentKey, access: Access) -> Caller:
+    """Return who makes a request with this valid key. Raises `HttpError` 403 and 429."""
     if COUNTED not in request.scope:
-        api.request_rates.take(key)
+        request.app.state.api.request_rates.take(key)
     if access.scope is not None and access.scope not in key.scopes:
         has = ", ".join(key.scopes)
         raise _forbidden(f"This needs an API key with the scope `{access.scope}`; this one has: {has}.")

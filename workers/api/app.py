@@ -33,6 +33,7 @@ from workers.api.admission import COUNTED, RequestRates
 from workers.api.backlog import BacklogLimit
 from workers.api.bodies import MAX_BODY_BYTES
 from workers.api.errors import request_id
+from workers.api.inspector.cookie import Seal
 from workers.api.keyring import Keyring
 from workers.api.linger import Linger
 from workers.api.routes import ROUTERS
@@ -88,6 +89,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         threads=threads,
         # connections of its own: a key is revoked in time however busy the others are
         keyring=Keyring(Database.from_settings(restricted, pool_size=2), key, settings.tenant),
+        seal=Seal(key),
         request_rates=RequestRates(processes),
         database=database,
         reranker=make_reranker(settings.reranker_model),

@@ -172,12 +172,17 @@ async def _answer(request: Request, error: Exception) -> Response:
 async def _answer_invalid(request: Request, error: Exception) -> Response:
     """Answer a wrong value in the path or the query."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for nothing else
+    return as_response(as_invalid(request, error))
+
+
+def as_invalid(request: Request, error: RequestValidationError) -> HttpError:
+    """Turn a wrong value in the path or the query into the problem for its sender."""
     # without the first part of each place, `path` or `query`
     problems = [problem | {"loc": problem["loc"][1:]} for problem in error.errors()]
     parameters = [each.field_info.annotation for each in request.scope["route"].dependant.query_params]
     model = next((each for each in parameters if hasattr(each, "model_fields")), None)
     message, field = in_words(problems, model)
-    return as_response(HttpError(422, "invalid-input", message, field=field))
+    return HttpError(422, "invalid-input", message, field=field)
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:

@@ -85,11 +85,15 @@ class Keyring:
         A key that was read before is believed while Postgres is away; for another one this raises `BackscrollError`.
         """
         digest = digest_of(secret)
+        if secret.startswith(PREFIX) or hmac.compare_digest(digest, self._own_digest):
+            return await self.find_digest(digest)
+        return None
+
+    async def find_digest(self, digest: bytes) -> CurrentKey | None:
+        """Return the key whose secret has this digest, as `find` does."""
         # in a time that does not depend on where they differ
         if hmac.compare_digest(digest, self._own_digest):
             return self._own
-        if not secret.startswith(PREFIX):
-            return None
         known, now = self._known(digest), time.monotonic()
         if known is None or now - known.read_at > FRESH_SECONDS:
             is_believed = known is not None and known.key is not None and now - self._failed_at < AWAY_SECONDS

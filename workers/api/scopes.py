@@ -18,10 +18,16 @@ class Access:
     chat: ChatPlace | None = None
     # needs no key
     is_open: bool = False
+    # a page of the inspector, which takes the key's cookie and no header
+    by_cookie: bool = False
 
 
 OPEN = Access(None, is_open=True)
 ANY_KEY = Access(None, "nowhere")
+OPEN_PAGE = Access(None, is_open=True, by_cookie=True)
+# pages are of the whole tenant: a key of some chats is refused
+READ_PAGE = Access("read", by_cookie=True)
+OPERATE_PAGE = Access("operate", by_cookie=True)
 
 ACCESS = {
     "GET /healthz": OPEN,
@@ -84,6 +90,31 @@ ACCESS = {
     "DELETE /v1/keys/{key_id}": Access("operate"),
     # its tools call the routes above with the same key
     "POST /mcp": ANY_KEY,
+    "GET /inspect/login": OPEN_PAGE,
+    "POST /inspect/login": OPEN_PAGE,
+    "POST /inspect/logout": OPEN_PAGE,
+    "GET /inspect/assets/{name}": OPEN_PAGE,
+    "GET /inspect": READ_PAGE,
+    "GET /inspect/chats": READ_PAGE,
+    "GET /inspect/chats/{chat_id}": READ_PAGE,
+    "GET /inspect/sessions/{session_id}": READ_PAGE,
+    "GET /inspect/messages/{message_id}": READ_PAGE,
+    "GET /inspect/said": READ_PAGE,
+    "GET /inspect/memories/{memory_id}": READ_PAGE,
+    "GET /inspect/people": READ_PAGE,
+    "GET /inspect/people/{user_id}": READ_PAGE,
+    "GET /inspect/ask": READ_PAGE,
+    "POST /inspect/ask": READ_PAGE,
+    "GET /inspect/queries": READ_PAGE,
+    "GET /inspect/queries/{context_id}": READ_PAGE,
+    "GET /inspect/jobs": READ_PAGE,
+    "POST /inspect/jobs/replay": OPERATE_PAGE,
+    "POST /inspect/jobs/drop": OPERATE_PAGE,
+    "GET /inspect/backfills": READ_PAGE,
+    "POST /inspect/backfills": OPERATE_PAGE,
+    "POST /inspect/backfills/{backfill_id}/state": OPERATE_PAGE,
+    "GET /inspect/spaces": READ_PAGE,
+    "GET /inspect/cost": READ_PAGE,
 }
 """By method and path."""
 

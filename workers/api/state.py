@@ -12,6 +12,7 @@ from pipeline.store.database import Database
 from schemas.settings import Settings
 from workers.api.admission import Caller, RequestRates, caller_of
 from workers.api.backlog import BacklogLimit
+from workers.api.inspector.cookie import Seal
 from workers.api.keyring import Keyring
 from workers.api.service_states import Service
 from workers.api.wake_ups import Waker
@@ -25,6 +26,8 @@ class ApiState:
     # that work on requests
     threads: int
     keyring: Keyring
+    # of the inspector's cookies
+    seal: Seal
     request_rates: RequestRates
     # as the role that sees one tenant at a time
     database: Database

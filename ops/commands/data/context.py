@@ -82,11 +82,9 @@ def context(
         with rendering.patience("Searching …", shown=not call.as_json):
             found = answering.context(query)
         if html is not None and found.explain is not None:
-            from ops.console import context_page
+            from workers.api.inspector.context_view import standalone
 
-            spans = answering.sessions(named.chat_id, SPANS)
-            title = named.title or named.chat_id
-            _write(html, context_page.page(found, found.explain, question, title, named.time_zone, spans))
+            _write(html, standalone(found, question, named, answering.sessions(named.chat_id, SPANS)))
     if call.as_json:
         rendering.print_json(found)
         return
@@ -129,7 +127,7 @@ def _print_why(console: Console, found: Context, why: Explanation, zone: str, *,
     if whole:
         _print_hits(console, why, zone)
     if why.dropped:
-        counted = Counter((each.kind, questions.reason(each)) for each in why.dropped)
+        counted = Counter((each.kind, each.in_words()) for each in why.dropped)
         most_common = counted.most_common(None if whole else LINES_EXPLAINED)
         counts = [(count, kind, reason) for (kind, reason), count in most_common]
         title = f"\nNot shown ({len(why.dropped):,})"

@@ -121,7 +121,7 @@ def _print_usage(launched: "Launched", console: Console, *, secrets: bool, gener
         key = f"$(cat {shlex.quote(str(folder / 'api-key'))})" if generated else "$BACKSCROLL_API_KEY"
         password = f"$(cat {shlex.quote(str(folder / 'flower-password'))})"
     lines = [f"\nHTTP API     {running.api_url}", f"API key      {key}", f"Data folder  {folder}"]
-    lines += [f"Metrics      {running.metrics_url}/metrics"]
+    lines += [f"Inspector    {running.api_url}/inspect", f"Metrics      {running.metrics_url}/metrics"]
     if running.flower_url:
         lines += [f"Flower       {running.flower_url}  user backscroll, password {password}"]
     lines += ["\nIn another terminal:\n", *shell_lines(launched.settings.data_dir)]

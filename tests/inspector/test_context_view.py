@@ -1,4 +1,4 @@
-"""The page that explains a context: whole, self-contained, and harmless whatever was said."""
+"""The page of `backscroll context --html`, which explains a context: whole, and harmless whatever was said."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.console import context_page
 from pipeline.ingest import accept
 from pipeline.recall.ask.weights import Weights
 from pipeline.store.database import Database
 from schemas.context import Block, ChatMessage, Context, ContextItem, Dropped, Explanation, Hit
-from schemas.listing import SessionSpan
+from schemas.listing import ChatSummary, SessionSpan
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, Run, Workers
 from tests.conftest import EPOCH, TENANT, message
 from tests.platforms.reading import FIXTURES
+from workers.api.inspector.context_view import standalone
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\" onmouseover='x' </pre></style>&lt;"
-VOID = {"meta"}
+VOID = {"br", "meta"}
 
 
 class Reader(HTMLParser):
@@ -97,9 +97,13 @@ def page_of(text: str, components: Mapping[str, float] | None = None) -> str:
         used_tokens=1,
         budget=2,
         degraded=[text],
+        explain=why,
     )
     spans = [SessionSpan(id=1, started_at=EPOCH, ended_at=EPOCH + timedelta(hours=1), message_count=3)]
-    return context_page.page(context, why, text, text, "UTC", spans)
+    chat = ChatSummary(
+        chat_id=text, title=text, kind="group", time_zone="UTC", language="english", memory=True
+    )
+    return standalone(context, text, chat, spans)
 
 
 @given(st.text() | st.just(HOSTILE))
@@ -120,7 +124,9 @@ def test_every_part_of_a_score_has_a_colour_of_its_own_and_empty_ones_have_none(
     parts = dict.fromkeys([*names, "second"], 0.1)
     page = read(page_of("plain", components=parts | {"nothing": 0.0}))
     keys = [
-        attributes["class"] for name, attributes in page.elements if name == "i" and "style" not in attributes
+        attributes["class"]
+        for name, attributes in page.elements
+        if name == "rect" and "class" in attributes and attributes.get("x") is None
     ]
     colours = [each for each in keys if each is not None and each.startswith("c")]
     assert len(set(colours)) == len(colours) == len(parts)
@@ -146,8 +152,8 @@ def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -
     reader = read(file.read_text(encoding="utf-8"))
     assert_harmless(reader)
     for expected in (
-        "Tokens by block",
-        "Time by stage",
+        "Tokens and time",
+        "As the model sees it",
         "retrieve",
         "Sessions over time",
         "Messages found",
@@ -159,7 +165,7 @@ def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -
         "shown in exchanges",
         "Not shown",
         "budget",
-        "Parameters",
+        "What this context was made with",
         "which boiler did we decide on?",
     ):
         assert expected in reader.text, expected

@@ -1,0 +1,69 @@
+"""The inspector of a real HTTP API, with a sample chat and a hostile one."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.redis import EmbeddedRedis
+from pipeline.ingest import accept
+from pipeline.store.database import Database
+from schemas.messages import ChatIn
+from schemas.settings import Settings
+from tests.api.conftest import served
+from tests.commands.conftest import Workers, house, house_template, run, settings, workers  # noqa: F401
+from tests.conftest import TENANT, copied, message
+
+EVIL = "evil:/é?#1"
+SCRIPT = (
+    "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"> </pre></style>"
+)
+HOSTILE = [
+    SCRIPT,
+    "\x1b[31mred\x1b[0m \x1b]0;title\x07",
+    "\u202eevil reversed \u2067isolated",
+    "שלום עולם (123) مرحبا بالعالم",
+    "x" * 8000,
+    "👩‍👩‍👧‍👦 🏳️‍🌈 " * 40,
+    "z̴̡̛͓͎̠̾̈́a̷l̵g̶o̷ {{ 7 * 7 }}",
+]
+
+
+@contextmanager
+def logged_in(api: httpx.Client, key: str = "test-key") -> Iterator[httpx.Client]:
+    """A client that has logged in, and sends forms as a page of the inspector does."""
+    origin = str(api.base_url).rstrip("/")
+    with httpx.Client(base_url=origin, headers={"Origin": origin}, timeout=180) as client:
+        answered = client.post("/inspect/login", data={"key": key})
+        assert answered.status_code == 303, answered.text
+        yield client
+
+
+@pytest.fixture(scope="module")
+def standing(
+    postgres: EmbeddedPostgres,
+    redis: EmbeddedRedis,
+    house_template: str,  # noqa: F811
+) -> Iterator[tuple[httpx.Client, Database]]:
+    """An HTTP API with a sample chat and a hostile one, all of both in memory, for a whole module."""
+    with copied(postgres, "inspected", house_template) as name:
+        settings = Settings(
+            _env_file=None,
+            database_url=postgres.dsn("app", database=name),
+            maintenance_database_url=postgres.dsn("maintenance", database=name),
+            redis_url=redis.url,
+            api_key="test-key",
+            embedding_provider="deterministic",
+        )
+        database = Database.from_settings(settings)
+        hostile = [
+            message(minute, text, id=str(minute), sender_name=f"{SCRIPT[:40]}{minute}")
+            for minute, text in enumerate(HOSTILE)
+        ]
+        accept.accept(database, TENANT, ChatIn(chat_id=EVIL, title=f"{SCRIPT}\u202egnp.exe"), hostile)
+        Workers(database, settings).finish()
+        with served(settings) as api:
+            yield api, database
+        database.close()

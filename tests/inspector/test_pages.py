@@ -1,0 +1,141 @@
+"""What the pages tell, whatever is stored; jobs and backfills as an operator changes them."""
+
+from html.parser import HTMLParser
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from pipeline.ingest import accept
+from pipeline.store.database import Database
+from schemas.messages import ChatIn
+from tests.commands.conftest import CHAT
+from tests.conftest import TENANT, message
+from tests.inspector.conftest import EVIL, HOSTILE, SCRIPT, logged_in
+
+Standing = tuple[httpx.Client, Database]
+
+
+class Page(HTMLParser):
+    """The links, texts and dangers of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[tuple[str, str]] = []
+        self.text = ""
+        self.dangers: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "a":
+            self.links.append((given["href"] or "", ""))
+        inner = tag == "script" and not (given.get("src") or "").startswith("/inspect/assets/")
+        if (
+            inner
+            or tag in {"img", "iframe", "object", "style"}
+            or any(name.startswith("on") for name in given)
+        ):
+            self.dangers.append(tag)
+        if "style" in given:
+            self.dangers.append(f"style of {tag}")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self.links and self.lasttag in {"a", "bdi"}:
+            href, text = self.links[-1]
+            self.links[-1] = (href, text + data)
+
+
+def test_what_people_wrote_is_text_on_every_page(standing: Standing) -> None:
+    api, database = standing
+    memory = {"scope": "user", "user_id": "test:ann", "content": f"{SCRIPT} \u202emarkup"}
+    assert api.post("/v1/memories", json=memory).status_code == 201
+    api.post("/v1/context", json={"chat_id": EVIL, "query": SCRIPT, "user_id": "test:ann"})
+    accept.accept(database, TENANT, ChatIn(chat_id="evil:2", title=SCRIPT), [message(0, SCRIPT)])
+    evil = quote(EVIL, safe="")
+    with logged_in(api) as client:
+        log = Page(client.get("/inspect/queries").text)
+        chat = Page(client.get(f"/inspect/chats/{evil}").text)
+        session = next(href for href, _ in chat.links if href.startswith("/inspect/sessions/"))
+        why = next(href for href, _ in log.links if href.startswith("/inspect/queries/"))
+        paths = ("/inspect/chats", session, why, f"/inspect/chats/{evil}", "/inspect/people/test%3Aann")
+        for path in (*paths, "/inspect/queries", "/inspect/jobs?state=pending", f"/inspect/chats/{SCRIPT}"):
+            answered = client.get(path)
+            page = Page(answered.text)
+            assert answered.status_code in {200, 404}
+            assert not page.dangers, path
+            assert not set("\x1b\x07\u202e\u2067") & set(answered.text), path
+        shown = Page(client.get(session).text).text
+        for said in (SCRIPT, HOSTILE[3], HOSTILE[4], HOSTILE[6]):
+            assert said in shown
+        asked = Page(client.post("/inspect/ask", data={"query": SCRIPT, "chat_id": EVIL}).text)
+        assert not asked.dangers
+        assert SCRIPT in asked.text
+
+
+def test_chats_are_found_by_a_part_of_their_name_and_paged_by_id(standing: Standing) -> None:
+    api, database = standing
+    for number in range(120):
+        accept.accept(
+            database, TENANT, ChatIn(chat_id=f"many:{number:03}", title=f"Ünï {number}"), [message(0)]
+        )
+    with logged_in(api) as client:
+        assert "Harbour House" in client.get("/inspect/chats?name=HARBOUR").text
+        assert "Harbour House" in client.get("/inspect/chats?name=telegram:-1").text
+        seen, path = [], "/inspect/chats?name=ünï"
+        while path:
+            page = Page(client.get(path).text)
+            seen += [href for href, _ in page.links if "many" in href and "?" not in href]
+            path = next((href for href, text in page.links if "Next" in text), "")
+        assert seen == [f"/inspect/chats/many%3A{number:03}" for number in range(120)]
+
+
+def test_asking_for_an_inspection_is_not_recorded(standing: Standing) -> None:
+    with logged_in(standing[0]) as client:
+        before = client.get("/inspect/queries").text
+        given = {"query": "Where did Olek find his key?", "chat_id": CHAT, "budget_tokens": "600"}
+        page = client.post("/inspect/ask", data=given).text
+        assert "in the pocket for the rosin" in page
+        assert "As the model sees it" in page
+        assert "Messages found" in page
+        early = client.post("/inspect/ask", data=given | {"as_of": "2026-03-10 12:00"}).text
+        assert "in the pocket for the rosin" not in early
+        assert client.get("/inspect/queries").text == before
+        assert client.post("/inspect/ask", data=given | {"budget_tokens": "many"}).status_code == 422
+
+
+@pytest.fixture
+def dead(standing: Standing) -> None:
+    """A session whose summary was given up."""
+    _, database = standing
+    with database.tenant(TENANT) as connection:
+        connection.exec_driver_sql(
+            "UPDATE jobs SET dead_at = now(), due_at = NULL, last_error = '429 from the provider'"
+            " WHERE kind = 'summarize' AND key = (SELECT 'session:' || max(id) FROM conversation_sessions)"
+        )
+
+
+def test_a_dead_letter_is_replayed_and_dropped_once(standing: Standing, dead: None) -> None:
+    with logged_in(standing[0]) as client:
+        page = client.get("/inspect/jobs?state=dead&kind=summarize")
+        assert "429 from the provider" in page.text
+        key = next(href for href, _ in Page(page.text).links if "/sessions/" in href).rpartition("/")[2]
+        job = {"kind": "summarize", "key": f"session:{key}"}
+        assert "1 jobs are due now" in client.post("/inspect/jobs/replay", data=job).text
+        assert "429" not in client.get("/inspect/jobs?state=dead&kind=summarize").text
+        assert "1 jobs are dropped" in client.post("/inspect/jobs/drop", data=job).text
+        assert client.post("/inspect/jobs/drop", data=job).status_code == 404
+        assert client.post("/inspect/jobs/drop", data={"kind": "summarize"}).status_code == 422
+
+
+def test_a_backfill_is_started_paused_resumed_and_cancelled(standing: Standing) -> None:
+    with logged_in(standing[0]) as client:
+        client.post("/inspect/backfills", data={"kind": "sessionize", "chat_id": EVIL})
+        page = client.get("/inspect/backfills").text
+        number = page.partition('<th scope="row" class="nowrap">')[2].partition(" ")[0]
+        for state, shown in (("paused", "Resume"), ("running", "Pause"), ("cancelled", "cancelled")):
+            assert client.post(f"/inspect/backfills/{number}/state", data={"state": state}).status_code == 303
+            assert shown in client.get("/inspect/backfills").text
+        ended = client.post(f"/inspect/backfills/{number}/state", data={"state": "running"})
+        assert ended.status_code == 422

@@ -1,0 +1,145 @@
+"""Chats, the sessions of a chat, and a session with what was made of it."""
+
+from typing import Annotated
+from urllib.parse import quote
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from pipeline.operations import lookup, status
+from pipeline.people import membership
+from pipeline.store import chat_moves, chats, edits, inspection, messages, sessions, spaces, vectors
+from schemas.errors import NotFound
+from schemas.listing import ChatFilter, SessionFilter
+from schemas.messages import Id
+from workers.api.inspector.pages import PageRoute, go_to, page
+from workers.api.state import Api, Tenant
+
+router = APIRouter(prefix="/inspect", route_class=PageRoute, include_in_schema=False)
+
+ROWS = 50
+MESSAGES = 200
+MEMORIES = 100
+Number = Annotated[int, Field(ge=1, lt=2**63)]
+JOBS = ("summarize", "extract", "embed")
+
+
+class ChatSearch(ChatFilter):
+    """What the list of chats takes."""
+
+    name: Annotated[str, Field(max_length=200)] = ""
+    limit: int = ROWS
+
+
+@router.get("")
+async def get_start(request: Request) -> Response:
+    """Begin with the chats."""
+    return go_to("chats")
+
+
+@router.get("/chats")
+def get_chats(request: Request, api: Api, tenant: Tenant, wanted: Annotated[ChatSearch, Query()]) -> Response:
+    """List chats by id, or those with a name."""
+    with api.database.tenant(tenant) as connection:
+        rows, total = chats.page(connection, wanted.after or "", ROWS, wanted.name.strip())
+    return page(request, "chats", rows=rows, total=total, name=wanted.name, full=len(rows) == ROWS)
+
+
+@router.get("/chats/{chat_id}")
+def get_chat(
+    request: Request, api: Api, tenant: Tenant, chat_id: Id, wanted: Annotated[SessionFilter, Query()]
+) -> Response:
+    """Show a chat: how far its memory is, who is in it, and its sessions, latest first."""
+    with api.database.tenant(tenant) as connection:
+        chat = lookup.find_chat(connection, chat_id)
+        rows = sessions.listing(
+            connection, chat.chat_id, limit=ROWS, status=wanted.status, after=wanted.after
+        )
+    return page(
+        request,
+        "chat",
+        chat=chat,
+        rows=rows,
+        wanted=wanted.status,
+        full=len(rows) == ROWS,
+        progress=status.progress(api.database, tenant, [chat.chat_id]),
+        members=membership.show(api.database, tenant, chat.chat_id),
+    )
+
+
+@router.get("/sessions/{session_id}")
+def get_session(
+    request: Request, api: Api, tenant: Tenant, session_id: int, at: Number | None = None
+) -> Response:
+    """Show a session from its beginning, or from the message `at`: messages, summary, memories, vectors and jobs."""
+    with api.database.tenant(tenant) as connection:
+        session = lookup.find_session(connection, session_id)
+        chat = lookup.find_chat(connection, session.chat_id)
+        first = next(iter(messages.by_id(connection, [at] if at else [])), None)
+        said = messages.in_range(
+            connection,
+            session.chat_id,
+            session.session_key,
+            session.started_at,
+            session.ended_at,
+            limit=MESSAGES + 1,
+            after=None if first is None else first.stamp._replace(id=first.id - 1),
+        )
+        ids = [message.id for message in said[:MESSAGES]]
+        keys = [f"session:{session.id}", *(f"message:{each}" for each in ids)]
+        return page(
+            request,
+            "session",
+            session=session,
+            chat=chat,
+            first=first,
+            said=said[:MESSAGES],
+            following=said[MESSAGES].id if len(said) > MESSAGES else None,
+            spaces=[
+                each
+                for each in (spaces.listing(connection) if vectors.exist(connection) else [])
+                if each.status != "retired"
+            ],
+            having=inspection.spaces_of(connection, ids),
+            summary_spaces=inspection.spaces_of_session(connection, session.id),
+            jobs=inspection.jobs_of(connection, JOBS, keys),
+            memories=inspection.memories_of_session(connection, session.id, MEMORIES),
+        )
+
+
+@router.get("/messages/{message_id}")
+def get_message(request: Request, api: Api, tenant: Tenant, message_id: Number) -> Response:
+    """Go to the session of a message, at the message."""
+    with api.database.tenant(tenant) as connection:
+        session_id = inspection.session_of(connection, message_id)
+    if session_id is None:
+        raise NotFound(f"message {message_id} is in no session: it waits for its place, or was deleted")
+    return go_to(f"sessions/{session_id}?at={message_id}#message-{message_id}")
+
+
+@router.get("/said")
+def get_said(request: Request, api: Api, tenant: Tenant, chat_id: Id, external_id: Id) -> Response:
+    """Go to a message by its id on the platform."""
+    with api.database.tenant(tenant) as connection:
+        found = edits.find(connection, *chat_moves.address(connection, chat_id, external_id), locked=False)
+    if found is None:
+        raise NotFound("the message is not there any more")
+    return get_message(request, api, tenant, found.id)
+
+
+@router.get("/memories/{memory_id}")
+def get_memory(request: Request, api: Api, tenant: Tenant, memory_id: UUID) -> Response:
+    """Go to the person of whom a memory is, or to the session of one that is nobody's."""
+    with api.database.tenant(tenant) as connection:
+        owner = inspection.owner_of_memory(connection, str(memory_id))
+    if owner is not None and owner.user_id is not None:
+        user = quote(owner.user_id, safe="")
+        return go_to(f"people/{user}#memory-{memory_id}")
+    if owner is not None and owner.session is not None:
+        return go_to(f"sessions/{owner.session}")
+    raise NotFound(
+        f"there is no memory {memory_id}"
+        if owner is None
+        else f"memory {memory_id} is of the scope {owner.scope}: see `backscroll memories list`"
+    )

@@ -1,0 +1,32 @@
+"""The cookie of a login: the digest of a key, sealed so that every process of the deployment can open it.
+
+It holds no key, and nothing is stored: a key that was revoked is refused by the keyring, as it is in a header.
+"""
+
+import base64
+import hmac
+
+from cryptography.fernet import Fernet, InvalidToken
+
+NAME = "backscroll_inspector"
+PATH = "/inspect"
+SECONDS = 12 * 3600
+
+
+class Seal:
+    """Seals and opens digests with a secret derived from the deployment's key."""
+
+    def __init__(self, api_key: str) -> None:
+        derived = hmac.digest(api_key.encode(), b"backscroll inspector cookie", "sha256")
+        self._fernet = Fernet(base64.urlsafe_b64encode(derived))
+
+    def seal(self, digest: bytes) -> str:
+        """Return the cookie's value."""
+        return self._fernet.encrypt(digest).decode()
+
+    def open(self, value: str) -> bytes | None:
+        """Return the digest of a value that was sealed within the last `SECONDS`; else None."""
+        try:
+            return self._fernet.decrypt(value.encode(), ttl=SECONDS)
+        except InvalidToken:
+            return None

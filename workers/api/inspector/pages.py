@@ -1,0 +1,166 @@
+"""What every page goes through: who may see it, where a form may come from, its headers, its template, its errors."""
+
+from collections.abc import Callable, Coroutine
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from fastapi import Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import BaseModel
+from starlette.requests import ClientDisconnect
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from pipeline.text import display
+from schemas.messages import clean_json
+from schemas.payloads import parse_payload
+from workers.api.admission import permit
+from workers.api.api_route import ApiRoute
+from workers.api.bodies import read
+from workers.api.errors import TITLES, HttpError, as_invalid, as_problem, request_id
+from workers.api.inspector import cookie
+
+T = TypeVar("T", bound=BaseModel)
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    # with `no-referrer` browsers would not say where a form comes from
+    "Referrer-Policy": "same-origin",
+}
+ASSETS = {each.name: each.read_bytes() for each in files(__package__).joinpath("assets").iterdir()}
+TABS = {
+    "Chats": "chats",
+    "Ask and why": "ask",
+    "Query log": "queries",
+    "People": "people",
+    "Jobs": "jobs",
+    "Backfills": "backfills",
+    "Spaces": "spaces",
+    "Cost": "cost",
+}
+
+
+def environment() -> Environment:
+    """Make the environment of the templates: every value is escaped, and holds nothing that steers what is shown."""
+    made = Environment(
+        loader=PackageLoader(__package__, "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_plain,
+    )
+    made.filters |= {
+        "moment": display.moment,
+        "age": display.age,
+        "dollars": display.dollars,
+        "preview": display.preview,
+        "part": lambda value: quote(str(value), safe=""),
+        "number": "{:,}".format,
+    }
+    return made
+
+
+def _plain(value: Any) -> Any:
+    """Remove control characters and bidirectional overrides from what is text, and not yet markup."""
+    return display.plain(value) if type(value) is str else value
+
+
+_ENVIRONMENT = environment()
+
+
+def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+    """Answer with a page."""
+    caller = getattr(request.state, "caller", None)
+    key = caller.key if caller else None
+    made = _ENVIRONMENT.get_template(f"{template}.html.j2").render(
+        tabs=TABS,
+        place=request.url.path.split("/")[2:3],
+        key=key,
+        may_operate=key is not None and "operate" in key.scopes,
+        links=True,
+        **values,
+    )
+    return HTMLResponse(made, status)
+
+
+def go_to(path: str) -> Response:
+    """Send the browser on, with a GET."""
+    return RedirectResponse(f"{cookie.PATH}/{path}", 303)
+
+
+class PageRoute(ApiRoute):
+    """A page, for whoever has logged in with a key that may see it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what admits a request by its cookie, answers it, and makes a page of any error."""
+        handler = self.get_inner_handler()
+
+        async def answered(request: Request) -> Response:
+            try:
+                if request.method == "POST":
+                    _require_same_site(request)
+                response = None if self.access.is_open else await self._admit(request)
+                response = response or await handler(request)
+            except RequestValidationError as error:
+                response = _problem(request, as_invalid(request, error))
+            except ClientDisconnect:
+                raise
+            except Exception as error:  # noqa: BLE001 - told on the page, and what is not ours in the log
+                response = _problem(request, as_problem(error))
+            for name, value in HEADERS.items():
+                response.headers.setdefault(name, value)
+            return response
+
+        return answered
+
+    async def _admit(self, request: Request) -> Response | None:
+        """Note who makes the request; return the way to the login if nobody has logged in."""
+        api = request.app.state.api
+        digest = api.seal.open(request.cookies.get(cookie.NAME, ""))
+        key = None if digest is None else await api.keyring.find_digest(digest)
+        if key is None:
+            if "hx-request" in request.headers:
+                return Response(headers={"HX-Redirect": f"{cookie.PATH}/login"})
+            return go_to(f"login?next={quote(request.url.path)}" if request.method == "GET" else "login")
+        request.state.caller = permit(request, key, self.access)
+        return None
+
+
+def _require_same_site(request: Request) -> None:
+    """Refuse a form of another site, whose page could make the browser send it."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin", "")
+    # browsers leave out the first over plain HTTP, but on the machine itself
+    if site != "same-origin" and (site or urlsplit(origin).netloc != request.headers.get("host")):
+        raise HttpError(403, "forbidden", "This form was not sent by a page of the inspector.")
+
+
+def _problem(request: Request, problem: HttpError) -> Response:
+    title = TITLES.get(problem.kind, "This is not possible")
+    made = page(request, "problem", problem.status, title=title, detail=problem.detail, id=request_id())
+    made.headers.update(problem.headers or {})
+    return made
+
+
+class _FormReader:
+    def __init__(self, model: type[BaseModel]) -> None:
+        self.model = model
+
+    async def __call__(self, request: Request) -> BaseModel:
+        fields = dict(parse_qsl((await read(request)).decode(errors="replace"), max_num_fields=50))
+        return parse_payload(self.model, clean_json(fields))
+
+
+if TYPE_CHECKING:
+    Form = Annotated[T, _FormReader]
+else:
+
+    class Form:
+        """`Form[Model]`: a parameter that takes the fields of a form; those left empty are left out."""
+
+        def __class_getitem__(cls, model: type[BaseModel]) -> Any:
+            return Annotated[model, Depends(_FormReader(model))]

@@ -1,0 +1,34 @@
+"""People: what is known of them, since when, from where, and what superseded it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from pipeline.memories import pages
+from pipeline.store import inspection
+from schemas.messages import Id
+from schemas.user_pages import UserFilter
+from workers.api.inspector.chats import ROWS
+from workers.api.inspector.pages import PageRoute, page
+from workers.api.state import Api, Tenant
+
+router = APIRouter(prefix="/inspect/people", route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("")
+def get_people(request: Request, api: Api, tenant: Tenant, after: str = "") -> Response:
+    """List those of whom something is known."""
+    with api.database.tenant(tenant) as connection:
+        rows = inspection.people(connection, after, ROWS)
+    return page(request, "people", rows=rows, full=len(rows) == ROWS)
+
+
+@router.get("/{user_id}")
+def get_person(
+    request: Request, api: Api, tenant: Tenant, user_id: Id, wanted: Annotated[UserFilter, Query()]
+) -> Response:
+    """Show a person: what holds, and what was believed earlier."""
+    person = pages.of_user(api.database, tenant, user_id, wanted)
+    known = [*person.current, *person.earlier]
+    full = len(known) == wanted.limit
+    return page(request, "person", person=person, following=known[-1].id if full else None)

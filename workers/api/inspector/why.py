@@ -1,0 +1,112 @@
+"""Ask a question and see why its context is what it is; the query log, and the same for each of its records."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from pipeline.operations import lookup, status
+from pipeline.recall import build_context, query_log
+from pipeline.store import query_log as log_rows
+from pipeline.store.chats import Chat
+from schemas.base import Closed
+from schemas.context import LoggedContext
+from schemas.errors import NotFound
+from schemas.listing import QueryFilter
+from schemas.messages import Id
+from schemas.payloads import ContextQuery, parse_payload
+from schemas.profiles import PURPOSES
+from workers.api.inspector.chats import ROWS
+from workers.api.inspector.context_view import view
+from workers.api.inspector.pages import Form, PageRoute, page
+from workers.api.state import Api, Tenant
+
+router = APIRouter(prefix="/inspect", route_class=PageRoute, include_in_schema=False)
+
+SPANS = 2000
+
+
+class Question(Closed):
+    """The form of a question."""
+
+    chat_id: Id | None = None
+    query: Annotated[str, Field(max_length=8000)] = ""
+    user_id: Id | None = None
+    profile: str = "balanced"
+    budget_tokens: int | None = None
+    as_of: datetime | None = None
+    """In the chat's time zone unless it has an offset."""
+
+
+@router.get("/ask")
+def get_ask(request: Request, asked: Annotated[Question, Query()]) -> Response:
+    """Offer the form."""
+    return page(request, "ask", asked=asked, profiles=PURPOSES)
+
+
+@router.post("/ask")
+def post_ask(request: Request, api: Api, tenant: Tenant, asked: Form[Question]) -> Response:
+    """Build a context as a bot would get it, without recording it, and explain it."""
+    with api.database.tenant(tenant) as connection:
+        chat = lookup.find_chat(connection, asked.chat_id)
+    values = _explained(api, tenant, chat, asked)
+    return page(request, "ask", asked=asked, profiles=PURPOSES, chat=chat, **values)
+
+
+@router.get("/queries")
+def get_queries(
+    request: Request, api: Api, tenant: Tenant, wanted: Annotated[QueryFilter, Query()]
+) -> Response:
+    """List the contexts that were served, latest first."""
+    rows = query_log.listing(api.database, tenant, wanted.chat_id, ROWS, wanted.after)
+    return page(request, "queries", rows=rows, chat_id=wanted.chat_id, full=len(rows) == ROWS)
+
+
+@router.get("/queries/{context_id}")
+def get_query(request: Request, api: Api, tenant: Tenant, context_id: Id) -> Response:
+    """Show what was asked, shown and answered, and explain what the same question gives as of then."""
+    with api.database.tenant(tenant) as connection:
+        row = log_rows.get(connection, context_id)
+        if row is None:
+            raise NotFound(
+                f"there is no context {context_id} in the query log: it is older than "
+                f"{api.settings.query_log_days} days, was not recorded, or was forgotten"
+            )
+        chat = lookup.find_chat(connection, row.chat_id)
+    logged = LoggedContext.model_validate(row._mapping)
+    asked = Question(
+        chat_id=logged.chat_id,
+        query=logged.query or "",
+        user_id=logged.user_id,
+        profile=logged.profile,
+        budget_tokens=logged.budget,
+        as_of=logged.asked_at,
+    )
+    values = {} if logged.query is None else _explained(api, tenant, chat, asked, logged)
+    return page(request, "query", logged=logged, chat=chat, asked=asked, **values)
+
+
+def _explained(
+    api: Api, tenant: str, chat: Chat, asked: Question, logged: LoggedContext | None = None
+) -> dict[str, Any]:
+    as_of = asked.as_of
+    if as_of is not None and as_of.tzinfo is None:
+        as_of = as_of.replace(tzinfo=ZoneInfo(chat.time_zone))
+    given = asked.model_dump(exclude_none=True) | {"chat_id": chat.chat_id, "explain": True}
+    given |= {"as_of": as_of} if as_of is not None else {}
+    if logged is not None:
+        given |= {"agent_id": logged.agent_id, "session_key": logged.session_key}
+    context = build_context(
+        api.database,
+        tenant,
+        parse_payload(ContextQuery, given),
+        embedder=api.embedders,
+        settings=api.settings,
+        reranker=api.reranker,
+        records=False,
+    )
+    spans = lookup.session_spans(api.database, tenant, chat.chat_id, SPANS)
+    progress = status.progress(api.database, tenant, [chat.chat_id])
+    return view(context, asked.query, lookup.summary(chat), spans) | {"progress": progress}

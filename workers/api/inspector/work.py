@@ -1,0 +1,148 @@
+"""Jobs and dead letters with replay and drop, backfills with progress and start, spaces, and cost."""
+
+from functools import partial
+from typing import Annotated, Literal, get_args
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from pipeline.jobs import dead_letters
+from pipeline.jobs.dead_letters import JobFilter, ListedJob
+from pipeline.llm.budget import Budget
+from pipeline.operations import backfill, costs, lookup
+from pipeline.operations.backfill_kinds import Current
+from pipeline.store import backfills as stored
+from pipeline.store import job_admin, spaces, vectors
+from schemas.backfills import BackfillKind, BackfillRequest
+from schemas.base import Closed
+from schemas.errors import InvalidInput, NotFound
+from schemas.kinds import ARRIVAL, KINDS
+from schemas.messages import Id
+from workers import queues
+from workers.api.inspector.chats import ROWS, Number
+from workers.api.inspector.pages import Form, PageRoute, go_to, page
+from workers.api.state import Api, Tenant
+
+router = APIRouter(prefix="/inspect", route_class=PageRoute, include_in_schema=False)
+
+LISTED = 200
+
+
+class JobSearch(Closed):
+    """What the list of jobs takes."""
+
+    state: Literal["dead", "retrying", "running", "pending"] = "dead"
+    kind: Annotated[str, Field(max_length=50)] | None = None
+    error: Annotated[str, Field(max_length=200)] = ""
+
+
+class JobChange(Closed):
+    """Which jobs a form changes: one, or without `key` all dead ones of a kind."""
+
+    kind: str
+    key: str | None = None
+
+
+class BackfillForm(Closed):
+    """The form that starts a backfill."""
+
+    kind: BackfillKind
+    chat_id: Id | None = None
+    everything: bool = False
+
+
+class NewState(Closed):
+    """The form that changes a backfill."""
+
+    state: Literal["running", "paused", "cancelled"]
+
+
+@router.get("/jobs")
+def get_jobs(request: Request, api: Api, tenant: Tenant, wanted: Annotated[JobSearch, Query()]) -> Response:
+    """List jobs in a state, longest there first, and count them by kind."""
+    asked = JobFilter(state=wanted.state, kind=wanted.kind or None, error=wanted.error or None)
+    rows, total = dead_letters.listing(api.database, tenant, asked, LISTED)
+    with api.database.tenant(tenant) as connection:
+        counts = job_admin.totals(connection)
+    droppable = dead_letters.DROPPABLE
+    return page(request, "jobs", rows=rows, total=total, counts=counts, wanted=wanted, droppable=droppable)
+
+
+@router.post("/jobs/replay")
+def post_replay(request: Request, api: Api, tenant: Tenant, wanted: Form[JobChange]) -> Response:
+    """Make jobs due at once, with all their attempts."""
+    enqueue = partial(queues.enqueue_payload, api.waker.celery)
+    changed = dead_letters.replay(api.database, _chosen(api, tenant, wanted), enqueue)
+    for kind in {"ingest" if item.kind == ARRIVAL else item.kind for item in changed.items} & set(KINDS):
+        api.waker.wake_up(kind)
+    return page(request, "changed", changed=changed, done="due now", back="jobs")
+
+
+@router.post("/jobs/drop")
+def post_drop(request: Request, api: Api, tenant: Tenant, wanted: Form[JobChange]) -> Response:
+    """Drop one job for good."""
+    if wanted.key is None:
+        raise InvalidInput("say which job", field="key")
+    changed = dead_letters.drop(api.database, _chosen(api, tenant, wanted))
+    return page(request, "changed", changed=changed, done="dropped for good", back="jobs")
+
+
+def _chosen(api: Api, tenant: str, wanted: JobChange) -> list[ListedJob]:
+    state = None if wanted.key else "dead"
+    asked = JobFilter(state=state, kind=wanted.kind, key=wanted.key)
+    items, _ = dead_letters.listing(api.database, tenant, asked)
+    if not items:
+        raise NotFound(f"no job {wanted.kind} {wanted.key or ''} is pending or dead: it was done meanwhile")
+    return items
+
+
+@router.get("/backfills")
+def get_backfills(request: Request, api: Api, tenant: Tenant) -> Response:
+    """List the newest backfills with their progress."""
+    with api.database.tenant(tenant) as connection:
+        rows = [stored.with_pending(connection, each) for each in stored.listing(connection, ROWS)]
+    return page(request, "backfills", rows=rows, kinds=get_args(BackfillKind))
+
+
+@router.post("/backfills")
+def post_backfill(request: Request, api: Api, tenant: Tenant, wanted: Form[BackfillForm]) -> Response:
+    """Start a backfill, as `backscroll backfills start` does."""
+    with api.database.tenant(tenant) as connection:
+        chat = lookup.find_chat(connection, wanted.chat_id) if wanted.chat_id else None
+    asked = BackfillRequest(
+        kind=wanted.kind, chat_id=chat.chat_id if chat else None, missing_only=not wanted.everything
+    )
+    backfill.start(api.database, tenant, asked, Current.of(api.settings))
+    api.waker.wake_up("backfill")
+    return go_to("backfills")
+
+
+@router.post("/backfills/{backfill_id}/state")
+def post_state(
+    request: Request, api: Api, tenant: Tenant, backfill_id: Number, wanted: Form[NewState]
+) -> Response:
+    """Pause, resume or cancel a backfill."""
+    backfill.change_state(api.database, tenant, backfill_id, wanted.state)
+    if wanted.state == "running":
+        api.waker.wake_up("backfill")
+    return go_to("backfills")
+
+
+@router.get("/spaces")
+def get_spaces(request: Request, api: Api, tenant: Tenant) -> Response:
+    """List the embedding spaces; to count what they lack reads all that is stored, and takes seconds of a million."""
+    with api.database.tenant(tenant) as connection:
+        rows = spaces.listing(connection) if vectors.exist(connection) else []
+        counts = job_admin.totals(connection)
+    return page(request, "spaces", rows=rows, jobs=next((row for row in counts if row.kind == "embed"), None))
+
+
+@router.get("/cost")
+def get_cost(
+    request: Request, api: Api, tenant: Tenant, days: Annotated[int, Field(ge=1, le=90)] = 7
+) -> Response:
+    """Show what calls to language models cost, by day and by purpose."""
+    budget = Budget.of(api.settings)
+    by_day = costs.collect(api.database, tenant, by="day", days=days, budget=budget)
+    by_purpose = costs.collect(api.database, tenant, by="purpose", days=days, budget=budget)
+    return page(request, "cost", by_day=by_day, by_purpose=by_purpose, days=days)
