@@ -51,26 +51,25 @@ class Settings(BaseSettings):
     database_url: SecretStr | None = None
     """Postgres, as the role that sees one tenant at a time. Unset: the embedded one."""
     maintenance_database_url: SecretStr | None = None
-    """The same, as the role that claims jobs of all tenants. Unset: the embedded one."""
+    """The same, as the role that claims jobs of all tenants."""
     owner_database_url: SecretStr | None = None
-    """The same, as the owner of the tables, for migrations and index builds."""
+    """The same, as the owner of the tables, for migrations and indexes."""
     backup_database_url: SecretStr | None = None
     """The same, as the role that reads all tenants, for `backscroll backup`."""
     redis_url: SecretStr | None = None
-    """Redis, Celery's broker. Unset: the embedded one. With `rediss://` certificates are verified;
+    """Redis, Celery's broker. Unset: the embedded one. `rediss://` verifies certificates;
     `?ssl_ca_certs=/path/ca.pem` names your own CA, `ssl_cert_reqs=none` verifies nothing."""
     data_dir: Path = Field(default_factory=_default_data_dir)
-    """Folder of embedded servers, logs, passwords and API key. Default: `/var/lib/backscroll` as root, else
+    """Folder of embedded servers, logs, passwords and API key: `/var/lib/backscroll` as root, else
     `~/.local/share/backscroll`."""
     url: HttpUrl | None = None
-    """HTTP API that commands such as `context` and `search` ask, with `BACKSCROLL_API_KEY`. Unset: that of the running
-    `backscroll up`."""
+    """HTTP API that commands ask, with `BACKSCROLL_API_KEY`. Unset: that of the running `backscroll up`."""
 
     tenant: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")] = "default"
     """Tenant of `BACKSCROLL_API_KEY`, of queued payloads that name none, and of commands without `--tenant`."""
     api_key: SecretStr | None = None
-    """Key with all scopes for `BACKSCROLL_TENANT`, sent as `Authorization: Bearer …`; `backscroll keys create` makes
-    others for bots. `backscroll up` generates one."""
+    """Key with all scopes for `BACKSCROLL_TENANT`; `backscroll keys create` makes others for bots. `backscroll up`
+    generates one."""
     host: str = "127.0.0.1"
     """Address of the HTTP API."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8420
@@ -89,7 +88,7 @@ class Settings(BaseSettings):
 
     session_memory_enabled: bool = _also("CONTEXT_", "SESSION_MEMORY_ENABLED", True)
     """Whether sessions are summarized and learned from, and memories stored and searched. Off: contexts show only
-    recent messages, messages that fit the question, and documents."""
+    messages and documents."""
     session_gap_minutes: Annotated[float, Field(gt=0, le=10080)] = _also(
         "CONTEXT_", "SESSION_GAP_MINUTES", 30
     )
@@ -99,26 +98,26 @@ class Settings(BaseSettings):
     session_max_retrieved: Annotated[int, Field(ge=0, le=100)] = _also("CONTEXT_", "SESSION_MAX_RETRIEVED", 3)
     """`sessions` of the profiles `balanced` and `group`."""
     session_summarization_enabled: bool = _also("CONTEXT_", "SESSION_SUMMARIZATION_ENABLED", True)
-    """Whether sessions are summarized. Off: they are only cut and searched."""
+    """Whether sessions are summarized, or only cut and searched."""
     session_summary_model: Annotated[str, Field(min_length=1, max_length=200)] = _also(
         "CONTEXT_", "SESSION_SUMMARY_MODEL", EXTRACTIVE
     )
-    """What summarizes sessions: `extractive-v1` on this machine, or a language model of `BACKSCROLL_OPENAI_BASE_URL`,
-    such as `gpt-4.1-mini`, which is sent the transcripts."""
+    """What summarizes sessions: `extractive-v1` on this machine, or a language model of
+    `BACKSCROLL_OPENAI_BASE_URL`, which is sent the transcripts."""
     session_summary_timeout_seconds: Annotated[float, Field(ge=1, le=3600)] = 60
-    """How long one answer of a language model may take; less than `BACKSCROLL_LEASE_SECONDS`."""
+    """Longest wait for a language model's answer; less than `BACKSCROLL_LEASE_SECONDS`."""
     session_summary_context_tokens: Annotated[int, Field(ge=4000, le=2_000_000)] = 16_000
     """The language model's context window, answer included (Ollama: `num_ctx`). Longer sessions are summarized in
     parts."""
     session_summary_every: Annotated[int, Field(ge=1, le=1000)] = 1
-    """In chats with fewer than seven sessions a week, the language model summarizes only every n-th session; the others
-    are extracted."""
+    """In chats with fewer than seven sessions a week, the language model summarizes every n-th; the others are
+    extracted."""
     session_summary_canaries: str | None = None
-    """Comma-separated chats that alone the language model summarizes. Unset: all."""
+    """Comma-separated chats that alone the language model summarizes."""
     session_summary_version: Annotated[int, Field(ge=1)] = _also("CONTEXT_", "SESSION_SUMMARY_VERSION", 1)
     """Raise it to have a backfill summarize sessions again."""
     rollups_enabled: bool = False
-    """Whether a language model also summarizes each past week of a chat, for questions that name a time."""
+    """Whether a language model also summarizes each past week of a chat."""
     session_rolling_messages: Annotated[int, Field(ge=4, le=10000)] = 60
     """An open session is summarized after this many new messages …"""
     session_rolling_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 6000
@@ -128,22 +127,22 @@ class Settings(BaseSettings):
     """Tokens of a language model's answer; models that reason need more. At most a quarter of
     `BACKSCROLL_SESSION_SUMMARY_CONTEXT_TOKENS`."""
     llm_daily_budget: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """US dollars that language models may cost a tenant a day (UTC), by known prices."""
+    """US dollars that language models may cost a tenant a day (UTC)."""
     llm_daily_tokens: Annotated[int, Field(ge=1)] | None = None
-    """Tokens, prompts and answers, that a tenant may use a day (UTC)."""
+    """Tokens of prompts and answers that a tenant may use a day (UTC)."""
     llm_budget_spent: Literal["wait", "extract"] = "wait"
     """When the budget is spent, sessions `wait` for the next day, or `extract` summarizes them without a model."""
     llm_prices: Path | None = None
-    """TOML file of further prices, which take precedence: `["model"]`, `input = 0.4`, `output = 1.6` in US dollars per
-    million tokens."""
+    """TOML file of further prices, which take precedence: `["model"]`, `input = 0.4`, `output = 1.6` in US dollars
+    per million tokens."""
     llm_calls_days: Annotated[int, Field(ge=1)] = 90
-    """Days for which calls to language models stay recorded."""
+    """Days that calls to language models stay recorded."""
     llm_max_concurrent: Annotated[int, Field(ge=1, le=10_000)] = 16
-    """Concurrent calls to one provider, over all workers."""
+    """Concurrent calls to one provider, by all workers."""
     llm_requests_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Calls to one provider a minute, over all workers."""
+    """Calls to one provider a minute, by all workers."""
     llm_tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Tokens to and from one provider a minute, over all workers."""
+    """Tokens to and from one provider a minute, by all workers."""
 
     embedding_provider: (
         Literal["deterministic", "onnx", "sentence-transformers", "ollama", "openai"] | None
@@ -157,14 +156,13 @@ class Settings(BaseSettings):
     (`sentence-transformers`), `nomic-embed-text` (`ollama`), `text-embedding-3-small` (`openai`) or
     `deterministic-hash-v1`."""
     embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 16_000
-    """Characters of a text that are embedded. What is longer than the model reads has a vector for each chunk, 32 at
-    most."""
+    """Characters of a text that are embedded, in at most 32 chunks."""
     embedding_batch_size: Annotated[int, Field(ge=1, le=1000)] = 32
-    """Texts embedded at once, or in one request, at most."""
+    """Most texts embedded at once, or in one request."""
     embedding_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = _also(
         "VECTOR_", "EMBEDDING_TIMEOUT_SECONDS", 12
     )
-    """How long a request to an embedding server may take. A question waits 3 s at most and then uses keywords."""
+    """Longest wait for an embedding server. A question waits 3 s at most and then uses keywords."""
     embedding_query_prefix: Annotated[str, Field(max_length=1000)] | None = None
     """Put before a question that is embedded. Unset: what the model's card asks for, if known."""
     embedding_document_prefix: Annotated[str, Field(max_length=1000)] | None = None
@@ -180,33 +178,34 @@ class Settings(BaseSettings):
     """Server with OpenAI's protocol. Nothing is sent there until a setting names a model or the embedding provider
     `openai`. Unset: `https://api.openai.com/v1`."""
     openai_api_key: SecretStr | None = _also("", "OPENAI_API_KEY", None)
-    """Key for that server. A key alone sends nothing."""
+    """Key for that server."""
     reranker_model: str | None = None
     """Cross-encoder, a name on the Hugging Face hub or a folder, that rescores the 20 best messages (extra
     `sentence-transformers`)."""
     hyde_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Language model that makes up an answer to search with, for requests with `hyde`. It is sent only the question."""
+    """Language model that makes up an answer to search with, for requests with `hyde`. It is sent only the
+    question."""
 
     memory_learning_enabled: bool = True
     """Whether facts are learned from sessions."""
     memory_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """What learns facts: `rules-v1`, which keeps only what people ask a bot to keep, or a language model, which is sent
-    the transcripts. Unset: the model that summarizes, or else `rules-v1`."""
+    """What learns facts: `rules-v1`, only what people ask a bot to keep, or a language model, which is sent the
+    transcripts. Unset: the model that summarizes, or else `rules-v1`."""
     memory_facts_per_session: Annotated[int, Field(ge=1, le=20)] = 3
     """Facts learned from one session."""
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60
-    """A session with a `session_key` closes after this long without messages; its memories without an expiry expire
-    this long after they were written or last shown."""
+    """A session with a `session_key` closes after this long without messages; its memories expire this long after
+    they were last written or shown, unless they have an expiry."""
     memory_session_max: Annotated[int, Field(ge=1, le=100_000)] = 100
     """Memories kept of one session."""
     memory_summary_turns: Annotated[int, Field(ge=2, le=5000)] = 6
-    """An open session with a `session_key` is summarized after this many new turns of two messages, and the summary
-    becomes a memory of it."""
+    """An open session with a `session_key` is summarized after this many new turns of two messages, as a memory of
+    it."""
     memory_user_max: Annotated[int, Field(ge=1, le=100_000)] = 200
-    """Memories kept of one user. Beyond it the least useful are pruned: history first, then by importance and use,
-    those written by hand last."""
+    """Memories kept of one user: history is pruned first, then by importance and use, what was written by hand
+    last."""
     memory_history_days: Annotated[int, Field(ge=1)] = 400
-    """Days for which superseded and retracted memories are kept."""
+    """Days that superseded and retracted memories are kept."""
     memory_answers_days: Annotated[int, Field(ge=1)] = 90
     """Days after which a remembered answer that was not shown is pruned."""
     memory_min_importance: Annotated[float, Field(ge=0, le=10)] = 0.5
@@ -226,18 +225,18 @@ class Settings(BaseSettings):
     retention_messages_per_chat: Annotated[int, Field(ge=1)] | None = None
     """Newest messages kept of a chat."""
     query_log_days: Annotated[int, Field(ge=1)] = 90
-    """Days for which questions and answers stay recorded."""
+    """Days that questions and answers stay recorded."""
     pending_edit_days: Annotated[int, Field(ge=1)] = 30
     """Days that an edit waits for its message, and that an unacceptable payload is kept."""
 
     sweep_seconds: Annotated[float, Field(ge=0.2, le=3600)] = 5
-    """How often idle sessions are closed and lost wake-ups repeated (`up --demo`: every second, unless set)."""
+    """How often idle sessions are closed and lost wake-ups repeated."""
     lease_seconds: Annotated[float, Field(ge=1, le=3600)] = 120
-    """How long a worker may take for a job before another may claim it."""
+    """How long a worker may take for a job."""
     job_max_attempts: Annotated[int, Field(ge=1, le=100)] = 5
     """Attempts after which a failing job becomes a dead letter."""
     summarize_debounce_seconds: Annotated[float, Field(ge=0, le=86_400)] = 5
-    """How long a closed session waits for late messages before it is summarized."""
+    """How long a closed session waits for late messages."""
     settle_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10
     """How long sessions of an import wait after its last message before they are summarized."""
     worker_heartbeat_file: Path | None = None

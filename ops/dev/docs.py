@@ -25,12 +25,11 @@ INTRODUCTION = f"""\
 
 # Configuration
 
-A setting is a variable `{PREFIX}…` in the environment, in `.env` in the working directory, or in the file that
-`{PREFIX}CONFIG` names. The environment wins. Backscroll refuses to start with a wrong value, and says which values are
-allowed, or with an unknown `{PREFIX}…`, and names the nearest one.
+A setting is a variable `{PREFIX}…` in the environment, which wins, in `.env` in the working directory, or in the file
+that `{PREFIX}CONFIG` names. Backscroll refuses to start with a wrong value or an unknown `{PREFIX}…`.
 
-`{PREFIX}VENV` and `PYTHON` tell `./ops/run` and `./ops/test` where to make the environment, and with which Python.
-What `compose.yaml` wants besides, such as passwords, is in `.env.example`.
+`{PREFIX}VENV` and `PYTHON` tell `./ops/run` and `./ops/test` where to make the environment, and with which Python;
+`.env.example` has what `compose.yaml` wants besides.
 
 In parentheses are a setting's default and what is allowed; “also” names another variable that it is read from.
 """
