@@ -9,10 +9,10 @@ from pydantic import Field
 from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter, ListedJob
 from pipeline.llm.budget import Budget
-from pipeline.operations import backfill, costs, lookup
+from pipeline.operations import backfill, costs, lookup, status
 from pipeline.operations.backfill_kinds import Current
 from pipeline.store import backfills as stored
-from pipeline.store import job_admin, spaces, vectors
+from pipeline.store import spaces, vectors
 from schemas.backfills import BackfillKind, BackfillRequest
 from schemas.base import Closed
 from schemas.errors import InvalidInput, NotFound
@@ -63,7 +63,7 @@ def get_jobs(request: Request, api: Api, tenant: Tenant, wanted: Annotated[JobSe
     asked = JobFilter(state=wanted.state, kind=wanted.kind or None, error=wanted.error or None)
     rows, total = dead_letters.listing(api.database, tenant, asked, LISTED)
     with api.database.tenant(tenant) as connection:
-        counts = job_admin.totals(connection)
+        counts = status.job_counts(connection)
     droppable = dead_letters.DROPPABLE
     return page(request, "jobs", rows=rows, total=total, counts=counts, wanted=wanted, droppable=droppable)
 
@@ -133,7 +133,7 @@ def get_spaces(request: Request, api: Api, tenant: Tenant) -> Response:
     """List the embedding spaces; to count what they lack reads all that is stored, and takes seconds of a million."""
     with api.database.tenant(tenant) as connection:
         rows = spaces.listing(connection) if vectors.exist(connection) else []
-        counts = job_admin.totals(connection)
+        counts = status.job_counts(connection)
     return page(request, "spaces", rows=rows, jobs=next((row for row in counts if row.kind == "embed"), None))
 
 
