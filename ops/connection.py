@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from celery import Celery
 
     from ops.client import Api
-    from pipeline.store.chats import Chat
-    from pipeline.store.database import Database
+    from pipeline.store.chats.chats import Chat
+    from pipeline.store.connections.database import Database
 
 _tenant = TypeAdapter(TenantId)
 
@@ -147,7 +147,7 @@ def opened(data_dir: Path | None, tenant: str | None) -> Iterator[Opened]:
 
 def open_database(settings: Settings) -> Database:
     """Open a database and check its login and tables. Raises what `Database.check` does, with advice."""
-    from pipeline.store.database import Database
+    from pipeline.store.connections.database import Database
 
     database = Database.from_settings(settings)
     try:

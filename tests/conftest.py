@@ -27,11 +27,11 @@ from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.openai_endpoint import LEARNED
+from pipeline.clients.openai.openai_endpoint import LEARNED
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
-from pipeline.store import spaces
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.vectors import spaces
 from schemas.messages import MessageIn
 from schemas.settings import Settings
 

@@ -1,6 +1,6 @@
 """The tables that the migrations create, by name."""
 
-from pipeline.store import catalog
+from pipeline.store.operations import catalog
 
 _LINES = [line.split() for line in sorted(catalog.expected())]
 TABLES = sorted(line[1] for line in _LINES if line[0] == "table" and line[1] != "alembic_version")

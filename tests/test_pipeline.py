@@ -7,10 +7,11 @@ import pytest
 from sqlalchemy import Connection, text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed, summarize
-from pipeline.enrich.kept_on_request import RequestExtractor
-from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.enrich.summary_policy import SummaryPolicy
+from pipeline.enrich.facts.kept_on_request import RequestExtractor
+from pipeline.enrich.summaries import summarize
+from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summaries.summary_policy import SummaryPolicy
+from pipeline.enrich.vectors import embed
 from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.place import placer
 from pipeline.ingest.policy import SessionPolicy
@@ -21,8 +22,8 @@ from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.retention import prune, retention_of
 from pipeline.operations.sweep import sweep
-from pipeline.store import backfills, jobs
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import backfills, jobs
 from schemas.backfills import BackfillRequest
 from schemas.errors import InvalidInput, NotFound, Permanent, ProviderRejected, ProviderUnavailable
 from schemas.messages import ChatIn

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import structlog
 
-from pipeline.store import claims as store
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import claims as store
+from pipeline.store.jobs.jobs import Claim
 from schemas.settings import Settings
 
 log = structlog.get_logger(__name__)

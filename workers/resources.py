@@ -21,13 +21,14 @@ from pipeline.clients.factory import (
     make_summary_model,
 )
 from pipeline.clients.protocols import Embedder
-from pipeline.enrich import embed, rollups, summarize, weeks
-from pipeline.enrich.fact_model import LanguageModelExtractor
-from pipeline.enrich.kept_on_request import RequestExtractor
-from pipeline.enrich.language_model import LanguageModelSummarizer
+from pipeline.enrich.facts.fact_model import LanguageModelExtractor
+from pipeline.enrich.facts.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import Summarizer
-from pipeline.enrich.summarizers import make_summarizer
-from pipeline.enrich.summary_policy import Rollout, SummaryPolicy
+from pipeline.enrich.summaries import rollups, summarize, weeks
+from pipeline.enrich.summaries.language_model import LanguageModelSummarizer
+from pipeline.enrich.summaries.summarizers import make_summarizer
+from pipeline.enrich.summaries.summary_policy import Rollout, SummaryPolicy
+from pipeline.enrich.vectors import embed
 from pipeline.erasure import forget
 from pipeline.ingest import languages, place
 from pipeline.ingest.policy import SessionPolicy
@@ -39,9 +40,9 @@ from pipeline.memories import learn
 from pipeline.memories.learn import Learning
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
-from pipeline.store.claims import Turn
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs.claims import Turn
+from pipeline.store.jobs.jobs import Claim
 from schemas.errors import DatabaseUnavailable, ProviderUnavailable, SchemaOutdated
 from schemas.kinds import BACKFILL, EMBED, EXTRACT, FORGET, INGEST, LANGUAGE, ROLLUP, SUMMARIZE
 from schemas.load_settings import load_settings

@@ -21,7 +21,7 @@ from celery.signals import (
 
 from pipeline.operations.doctor import collect
 from pipeline.operations.doctor.check_servers import SKEW_WARNING_SECONDS
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.errors import BackscrollError
 from schemas.load_settings import load_settings
 from workers import resources, tracing

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from pipeline.store.jobs import Claim
+from pipeline.store.jobs.jobs import Claim
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

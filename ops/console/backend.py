@@ -21,7 +21,7 @@ from schemas.vectors import EmbeddingSpace
 if TYPE_CHECKING:
     from pipeline.clients.by_space import SpaceEmbedders
     from pipeline.clients.protocols import Embedder
-    from pipeline.store.database import Database
+    from pipeline.store.connections.database import Database
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from schemas.forgetting import Receipt
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.store.database import Database
+    from pipeline.store.connections.database import Database
 
 LOOK_SECONDS = 0.5
 

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 if TYPE_CHECKING:
     from pipeline.operations import status
-    from pipeline.store.database import Database
+    from pipeline.store.connections.database import Database
 
 
 LOOK_SECONDS = 0.5

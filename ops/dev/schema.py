@@ -8,8 +8,8 @@ from pathlib import Path
 import migrations
 from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
-from pipeline.store import catalog
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.operations import catalog
 
 FOLDER = Path(migrations.__file__).parent
 SCHEMA, CHECKSUMS = FOLDER / "schema.txt", FOLDER / "checksums.txt"

@@ -22,8 +22,9 @@ from pipeline.erasure import forget, forgotten
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.store import checks, poolers
-from pipeline.store.database import Database
+from pipeline.store.connections import poolers
+from pipeline.store.connections.database import Database
+from pipeline.store.operations import checks
 from schemas.errors import (
     DatabaseUnavailable,
     InvalidInput,

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ops.local.embedded.ports import PortTaken, free_port, is_free
-from pipeline.clients import deterministic, factory, onnx_bundled, openai_embeddings
+from pipeline.clients import deterministic, factory
+from pipeline.clients.onnx import onnx_bundled
+from pipeline.clients.openai import openai_embeddings
 from schemas.errors import SettingsError
 from schemas.settings import Settings
 

@@ -19,7 +19,7 @@ from pipeline.ingest import history
 from pipeline.ingest.import_tally import Stored, Tally
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.platforms.records import ImportOptions
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.errors import BackscrollError, InvalidInput
 from schemas.payloads import ContextQuery

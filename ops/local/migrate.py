@@ -15,8 +15,10 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from migrations import first_schema, patience
 from pipeline.clients.factory import make_embedder, space_by_name
-from pipeline.store import catalog, checks, poolers, spaces, vectors
-from pipeline.store.engines import DRIVER, driver_of
+from pipeline.store.connections import poolers
+from pipeline.store.connections.engines import DRIVER, driver_of
+from pipeline.store.operations import catalog, checks
+from pipeline.store.vectors import spaces, vectors
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.server_urls import postgres_parameters
 from schemas.settings import Settings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from pipeline.clients import openai_embeddings
+from pipeline.clients.openai import openai_embeddings
 from schemas.settings import PREFIX, Settings
 from workers import queues
 

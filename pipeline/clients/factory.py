@@ -3,20 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from pipeline.clients import (
-    deterministic,
-    ollama,
-    onnx,
-    onnx_bundled,
-    openai_embeddings,
-    sentence_transformers,
-)
+from pipeline.clients import deterministic, ollama, sentence_transformers
 from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.http_embedder import HttpEmbedder, HttpOptions
 from pipeline.clients.known_models import known_model
-from pipeline.clients.onnx import OnnxEmbedder
-from pipeline.clients.openai_chat import OpenAIChatModel
+from pipeline.clients.onnx import onnx, onnx_bundled
+from pipeline.clients.onnx.onnx import OnnxEmbedder
+from pipeline.clients.openai import openai_embeddings
+from pipeline.clients.openai.openai_chat import OpenAIChatModel
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError

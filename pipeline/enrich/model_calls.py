@@ -6,9 +6,9 @@ from typing import TypeVar
 import structlog
 
 from pipeline.clients.protocols import Completion, Prompt
-from pipeline.enrich import prompts
-from pipeline.enrich.answers import InvalidAnswer
 from pipeline.enrich.protocols import Source
+from pipeline.enrich.summaries import prompts
+from pipeline.enrich.summaries.answers import InvalidAnswer
 from pipeline.llm.gateway import Call, Gateway
 
 log = structlog.get_logger(__name__)

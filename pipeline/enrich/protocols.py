@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Protocol
 
-from pipeline.store.jobs import Claim
+from pipeline.store.jobs.jobs import Claim
 from schemas.facts import Fact, KnownFact
 from schemas.sessions import Message, Summary
 

@@ -21,8 +21,11 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from pipeline.erasure.unlearn import unlearn
-from pipeline.store import derived as store
-from pipeline.store import edits, llm_answers, query_log, rollups
+from pipeline.store.erasure import derived as store
+from pipeline.store.messages import edits
+from pipeline.store.models import llm_answers
+from pipeline.store.search import query_log
+from pipeline.store.sessions import rollups
 
 ROWS_AHEAD = 1000
 """Rows of the query log or memories removed in one transaction ahead: a second at most."""

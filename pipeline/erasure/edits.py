@@ -14,11 +14,15 @@ from pipeline.erasure import derived, erase
 from pipeline.ingest import cues
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.people import suppression
-from pipeline.store import chat_moves, chats, committed, counters, erasure, jobs
-from pipeline.store import edits as store
-from pipeline.store import suppression as suppression_list
-from pipeline.store.database import Database
-from pipeline.store.message_cues import MessageText
+from pipeline.store.chats import chat_moves, chats
+from pipeline.store.connections import committed
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import erasure
+from pipeline.store.erasure import suppression as suppression_list
+from pipeline.store.jobs import jobs
+from pipeline.store.messages import edits as store
+from pipeline.store.messages.message_cues import MessageText
+from pipeline.store.operations import counters
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
 from schemas.kinds import FORGET

@@ -9,7 +9,10 @@ from sqlalchemy import Connection, Row
 from pipeline.erasure import derived
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.store import chats, edits, jobs, pruned_senders
+from pipeline.store.chats import chats
+from pipeline.store.erasure import pruned_senders
+from pipeline.store.jobs import jobs
+from pipeline.store.messages import edits
 from schemas.kinds import FENCED_BY_CHANGE
 from schemas.sessions import Session
 

@@ -6,9 +6,11 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Row
 
 from pipeline.jobs.batches import batched
-from pipeline.store import erasure, identities, membership
-from pipeline.store import export as store
-from pipeline.store.database import Database
+from pipeline.store.chats import membership
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import erasure
+from pipeline.store.people import export as store
+from pipeline.store.people import identities
 
 BATCH = 500
 

@@ -15,11 +15,13 @@ from pipeline.erasure.forget_job import Forgetting
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.people import suppression
-from pipeline.store import chat_moves, chats, identities, jobs, quarantine
-from pipeline.store import erasure as store
-from pipeline.store import suppression as suppression_list
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
+from pipeline.store.chats import chat_moves, chats
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import erasure as store
+from pipeline.store.erasure import suppression as suppression_list
+from pipeline.store.jobs import jobs, quarantine
+from pipeline.store.jobs.jobs import Claim
+from pipeline.store.people import identities
 from schemas.errors import InvalidInput, NotFound
 from schemas.forgetting import Receipt, Subject
 

@@ -12,11 +12,13 @@ from sqlalchemy import Connection
 from pipeline.erasure.forget_steps import Deletion
 from pipeline.ingest import chat_moves
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.store import chat_moves as store_chat_moves
-from pipeline.store import committed, counters, jobs
-from pipeline.store import erasure as store
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
+from pipeline.store.chats import chat_moves as store_chat_moves
+from pipeline.store.connections import committed
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import erasure as store
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.jobs import Claim
+from pipeline.store.operations import counters
 from schemas.forgetting import Subject
 from schemas.kinds import LANGUAGE
 

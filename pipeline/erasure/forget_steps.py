@@ -16,18 +16,14 @@ from pipeline.erasure.erase import Erased
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.batches import batched
 from pipeline.people import suppression
-from pipeline.store import (
-    api_keys,
-    chats,
-    edits,
-    entity_graph,
-    identities,
-    membership,
-    pruned_senders,
-    query_log,
-)
-from pipeline.store import erasure as store
-from pipeline.store import suppression as suppression_list
+from pipeline.store.chats import chats, membership
+from pipeline.store.erasure import erasure as store
+from pipeline.store.erasure import pruned_senders
+from pipeline.store.erasure import suppression as suppression_list
+from pipeline.store.memories import entity_graph
+from pipeline.store.messages import edits
+from pipeline.store.people import api_keys, identities
+from pipeline.store.search import query_log
 from schemas.forgetting import Receipt, Subject
 
 BATCH = 40

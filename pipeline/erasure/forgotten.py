@@ -12,10 +12,10 @@ from sqlalchemy import Connection
 
 from pipeline.erasure import forget
 from pipeline.people import suppression
-from pipeline.store import erasure as store
-from pipeline.store import identities
-from pipeline.store import suppression as suppression_list
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import erasure as store
+from pipeline.store.erasure import suppression as suppression_list
+from pipeline.store.people import identities
 from schemas.forgetting import Forgotten, ForgottenEntry, Receipt, Subject
 
 

@@ -8,8 +8,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from pipeline.store import derived, evidence, jobs, learned
-from pipeline.store.evidence import Evidence
+from pipeline.store.erasure import derived
+from pipeline.store.jobs import jobs
+from pipeline.store.memories import evidence, learned
+from pipeline.store.memories.evidence import Evidence
 from pipeline.text.duplicates import fingerprint
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline.store import derived as store
+from pipeline.store.erasure import derived as store
 from schemas.forgetting import Receipt, Subject
 
 SAMPLE = 20

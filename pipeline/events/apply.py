@@ -22,9 +22,9 @@ from pipeline.platforms.records import (
     Skipped,
     Unread,
 )
-from pipeline.store import chats
-from pipeline.store.database import Database
-from pipeline.store.transactions import persistently
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
+from pipeline.store.connections.transactions import persistently
 from schemas.errors import Permanent
 from schemas.messages import ChatIn, MessageIn
 

@@ -14,11 +14,14 @@ from pipeline.ingest import chat_moves
 from pipeline.ingest.pruned import UNLIMITED, MessageLimits
 from pipeline.jobs.batches import batched
 from pipeline.people import suppression
-from pipeline.store import accepting, chats, edits, jobs, membership, sessions
-from pipeline.store import chat_moves as store_moves
-from pipeline.store.database import Database
-from pipeline.store.transactions import persistently
-from pipeline.store.trips import Statement
+from pipeline.store.chats import chat_moves as store_moves
+from pipeline.store.chats import chats, membership
+from pipeline.store.connections.database import Database
+from pipeline.store.connections.transactions import persistently
+from pipeline.store.connections.trips import Statement
+from pipeline.store.jobs import jobs
+from pipeline.store.messages import accepting, edits
+from pipeline.store.sessions import sessions
 from pipeline.text import tool_calls
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens

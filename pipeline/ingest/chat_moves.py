@@ -18,14 +18,17 @@ from pipeline.ingest.session_ranges import Rewrite
 from pipeline.people import identities, suppression
 from pipeline.people.suppression import Admitted
 from pipeline.platforms.identity import in_other_chat
-from pipeline.store import chat_languages, chats, erasure, jobs, membership, sessions
-from pipeline.store import chat_moves as store
-from pipeline.store import ranges as store_ranges
-from pipeline.store import suppression as suppression_list
-from pipeline.store.chat_languages import DECLARED, DETECTED
-from pipeline.store.chats import Chat, clock
-from pipeline.store.database import Database
-from pipeline.store.ranges import Shape, Window
+from pipeline.store.chats import chat_languages, chats, membership
+from pipeline.store.chats import chat_moves as store
+from pipeline.store.chats.chat_languages import DECLARED, DETECTED
+from pipeline.store.chats.chats import Chat, clock
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import erasure
+from pipeline.store.erasure import suppression as suppression_list
+from pipeline.store.jobs import jobs
+from pipeline.store.sessions import ranges as store_ranges
+from pipeline.store.sessions import sessions
+from pipeline.store.sessions.ranges import Shape, Window
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.forgetting import Receipt
 from schemas.messages import ChatIn, MessageIn

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
-from pipeline.store import message_cues as store
-from pipeline.store.message_cues import MessageText
-from pipeline.text import message_cues
+from pipeline.store.messages import message_cues as store
+from pipeline.store.messages.message_cues import MessageText
+from pipeline.text.cues import message_cues
 
 
 def store_cues(connection: Connection, tenant_id: str, given: Iterable[tuple[MessageText, str]]) -> None:

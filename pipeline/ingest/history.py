@@ -18,8 +18,10 @@ from pipeline.ingest.pruned import UNLIMITED, MessageLimits
 from pipeline.ingest.reimport import SortedOut
 from pipeline.platforms.identity import PREFIX, without_chat
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Parsed, Record, Skipped, Times, Unread
-from pipeline.store import accepting, chat_languages, chats, membership, stats
-from pipeline.store.database import Database
+from pipeline.store.chats import chat_languages, chats, membership
+from pipeline.store.connections.database import Database
+from pipeline.store.messages import accepting
+from pipeline.store.operations import stats
 from schemas.languages import AUTO
 from schemas.messages import ChatIn, MessageIn
 

@@ -8,9 +8,9 @@ from typing import assert_never
 
 from pipeline.ingest import languages
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Skipped, Times, Unread
-from pipeline.store import stats
-from pipeline.store.chat_languages import DECLARED
-from pipeline.store.database import Database
+from pipeline.store.chats.chat_languages import DECLARED
+from pipeline.store.connections.database import Database
+from pipeline.store.operations import stats
 from schemas.messages import ChatIn
 
 CHATS_WITH_LANGUAGE = 50

@@ -13,13 +13,16 @@ from sqlalchemy import Connection
 from pipeline.ingest import cues
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
-from pipeline.store import chat_languages as store
-from pipeline.store import chats, jobs, message_cues, sessions
-from pipeline.store.chat_languages import DECLARED, DETECTED, IndexedSessions
-from pipeline.store.chats import Chat
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
-from pipeline.store.transactions import persistently
+from pipeline.store.chats import chat_languages as store
+from pipeline.store.chats import chats
+from pipeline.store.chats.chat_languages import DECLARED, DETECTED, IndexedSessions
+from pipeline.store.chats.chats import Chat
+from pipeline.store.connections.database import Database
+from pipeline.store.connections.transactions import persistently
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.jobs import Claim
+from pipeline.store.messages import message_cues
+from pipeline.store.sessions import sessions
 from pipeline.text import language as texts
 from schemas.errors import NotFound
 from schemas.kinds import SUMMARIZE

@@ -21,15 +21,18 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import Rewrite
 from pipeline.jobs import runner
 from pipeline.jobs.batches import batched
-from pipeline.store import chats, jobs, messages, sessions
-from pipeline.store import ranges as store
-from pipeline.store.chat_languages import DECLARED
-from pipeline.store.chats import Chat
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim, NewJob
-from pipeline.store.message_cues import MessageText
-from pipeline.store.messages import Arrival
-from pipeline.store.ranges import Begun, Shape, Window
+from pipeline.store.chats import chats
+from pipeline.store.chats.chat_languages import DECLARED
+from pipeline.store.chats.chats import Chat
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.jobs import Claim, NewJob
+from pipeline.store.messages import messages
+from pipeline.store.messages.message_cues import MessageText
+from pipeline.store.messages.messages import Arrival
+from pipeline.store.sessions import ranges as store
+from pipeline.store.sessions import sessions
+from pipeline.store.sessions.ranges import Begun, Shape, Window
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.kinds import INGEST, LANGUAGE
 from schemas.sessions import Session

@@ -11,10 +11,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipeline.jobs.failures import reason_of
-from pipeline.store import counters, jobs, messages, quarantine
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
-from pipeline.store.messages import Arrival
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs, quarantine
+from pipeline.store.jobs.jobs import Claim
+from pipeline.store.messages import messages
+from pipeline.store.messages.messages import Arrival
+from pipeline.store.operations import counters
 
 log = structlog.get_logger(__name__)
 

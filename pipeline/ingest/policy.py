@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from pipeline.store.chats import Chat
+from pipeline.store.chats.chats import Chat
 from schemas.sessions import is_named
 from schemas.settings import Settings
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection
 
-from pipeline.store import pruned as store
-from pipeline.store.pruned import Sent
+from pipeline.store.messages import pruned as store
+from pipeline.store.messages.pruned import Sent
 from schemas.messages import MessageIn
 from schemas.sessions import key_of
 from schemas.settings import Settings

@@ -21,13 +21,15 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.batches import batched
 from pipeline.people import suppression
 from pipeline.platforms.records import Record
-from pipeline.store import chat_moves, chats, edits, jobs, messages
-from pipeline.store import edits as store
-from pipeline.store import suppression as suppression_list
-from pipeline.store.chats import Chat
-from pipeline.store.database import Database
-from pipeline.store.edits import StoredMessage
-from pipeline.store.transactions import persistently
+from pipeline.store.chats import chat_moves, chats
+from pipeline.store.chats.chats import Chat
+from pipeline.store.connections.database import Database
+from pipeline.store.connections.transactions import persistently
+from pipeline.store.erasure import suppression as suppression_list
+from pipeline.store.jobs import jobs
+from pipeline.store.messages import edits, messages
+from pipeline.store.messages import edits as store
+from pipeline.store.messages.edits import StoredMessage
 from schemas.messages import MessageIn
 from schemas.sessions import Session, is_named
 

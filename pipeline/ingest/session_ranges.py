@@ -9,22 +9,18 @@ from sqlalchemy import Connection
 
 from pipeline.ingest import sessionize
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.store import (
-    chats,
-    committed,
-    counters,
-    edits,
-    evidence,
-    jobs,
-    messages,
-    pruned_senders,
-    rollups,
-    sessions,
-    vectors,
-)
-from pipeline.store import ranges as store
-from pipeline.store.jobs import LATER, LIVE, NewJob
-from pipeline.store.ranges import Begun, Shape
+from pipeline.store.chats import chats
+from pipeline.store.connections import committed
+from pipeline.store.erasure import pruned_senders
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.jobs import LATER, LIVE, NewJob
+from pipeline.store.memories import evidence
+from pipeline.store.messages import edits, messages
+from pipeline.store.operations import counters
+from pipeline.store.sessions import ranges as store
+from pipeline.store.sessions import rollups, sessions
+from pipeline.store.sessions.ranges import Begun, Shape
+from pipeline.store.vectors import vectors
 from schemas.kinds import EXTRACT, FENCED_BY_CHANGE, SUMMARIZE
 from schemas.sessions import Session
 

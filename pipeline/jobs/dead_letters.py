@@ -13,9 +13,9 @@ from itertools import groupby
 from sqlalchemy import Connection
 
 from pipeline.jobs.batches import batched
-from pipeline.store import backfills, job_admin, jobs, quarantine
-from pipeline.store.database import Database
-from pipeline.store.jobs import NewJob
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import backfills, job_admin, jobs, quarantine
+from pipeline.store.jobs.jobs import NewJob
 from schemas import kinds
 from schemas.kinds import ARRIVAL, BACKFILL, INGEST, PAYLOAD, SUMMARIZE
 

@@ -19,11 +19,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipeline.jobs import failures, suspects
-from pipeline.store import claims as store_claims
-from pipeline.store import counters, jobs
-from pipeline.store.claims import Turn
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import claims as store_claims
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.claims import Turn
+from pipeline.store.jobs.jobs import Claim
+from pipeline.store.operations import counters
 from schemas.errors import BudgetSpent, LeaseLost, Permanent, Retryable
 
 log = structlog.get_logger(__name__)

@@ -5,8 +5,8 @@ from typing import Self
 
 from sqlalchemy import Connection
 
-from pipeline.store import llm_calls
-from pipeline.store.llm_calls import Spent
+from pipeline.store.models import llm_calls
+from pipeline.store.models.llm_calls import Spent
 from schemas.errors import BudgetSpent, ProviderRejected
 from schemas.settings import Settings
 

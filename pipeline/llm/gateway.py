@@ -18,8 +18,8 @@ from pipeline.llm.budget import Budget
 from pipeline.llm.ledger import Entry
 from pipeline.llm.limits import Limits, Ticket
 from pipeline.llm.prices import Prices, load_prices
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs.jobs import Claim
 from schemas.errors import ProviderFailed, ProviderUnavailable, Retryable, SettingsError
 from schemas.settings import Settings
 

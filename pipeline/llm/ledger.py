@@ -13,9 +13,12 @@ from sqlalchemy import Connection
 from pipeline.clients.protocols import ChatModel, Completion, Prompt
 from pipeline.llm.budget import Budget, reserve
 from pipeline.llm.prices import Prices
-from pipeline.store import chats, counters, jobs, llm_answers, llm_calls
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.jobs import Claim
+from pipeline.store.models import llm_answers, llm_calls
+from pipeline.store.operations import counters
 from pipeline.text import tokens
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.messages import clean_text

@@ -11,9 +11,9 @@ from typing import Self
 
 from sqlalchemy import Connection
 
-from pipeline.store import chats
-from pipeline.store import llm_limits as store
-from pipeline.store.llm_limits import Provider
+from pipeline.store.chats import chats
+from pipeline.store.models import llm_limits as store
+from pipeline.store.models.llm_limits import Provider
 from schemas.settings import Settings
 
 FAILURES = 5

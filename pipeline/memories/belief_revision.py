@@ -14,10 +14,12 @@ from pipeline.memories import beliefs, fact_owners, learned_memories
 from pipeline.memories.beliefs import Statement
 from pipeline.memories.fact_owners import FactOwner
 from pipeline.memories.learned_memories import Said
-from pipeline.store import derived as store_derived
-from pipeline.store import evidence as store
-from pipeline.store import identities, jobs, learned
-from pipeline.store.evidence import Evidence
+from pipeline.store.erasure import derived as store_derived
+from pipeline.store.jobs import jobs
+from pipeline.store.memories import evidence as store
+from pipeline.store.memories import learned
+from pipeline.store.memories.evidence import Evidence
+from pipeline.store.people import identities
 from schemas.facts import is_denial
 
 

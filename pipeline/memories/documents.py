@@ -10,10 +10,14 @@ from sqlalchemy import Connection
 from pipeline.clients.by_space import Embedding, embedder_of
 from pipeline.clients.protocols import Embedder
 from pipeline.people import suppression as people_suppression
-from pipeline.store import chats, identities, jobs, suppression, vectors
-from pipeline.store import memories as store
-from pipeline.store.database import Database
-from pipeline.store.memory_ids import new_id
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import suppression
+from pipeline.store.jobs import jobs
+from pipeline.store.memories import memories as store
+from pipeline.store.memories.memory_ids import new_id
+from pipeline.store.people import identities
+from pipeline.store.vectors import vectors
 from pipeline.text import chunking
 from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
 from schemas.errors import NotFound, ProviderUnavailable

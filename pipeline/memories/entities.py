@@ -5,10 +5,10 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline.memories.statements import seen_in
-from pipeline.store import entity_graph as store
-from pipeline.store import identities
-from pipeline.store.database import Database
-from pipeline.store.membership import EVERYWHERE, Seen
+from pipeline.store.chats.membership import EVERYWHERE, Seen
+from pipeline.store.connections.database import Database
+from pipeline.store.memories import entity_graph as store
+from pipeline.store.people import identities
 from pipeline.text import truncate
 from pipeline.text.entity_names import normalized
 from schemas.entities import (

@@ -6,8 +6,8 @@ A fact of a language model says "partner" and "lena", or of what there may be se
 import re
 from collections.abc import Iterator, Mapping
 
-from pipeline.enrich.fact_answers import matching_name
-from pipeline.store.entity_graph import EntityRow
+from pipeline.enrich.facts.fact_answers import matching_name
+from pipeline.store.memories.entity_graph import EntityRow
 from pipeline.text.caches import pattern
 from pipeline.text.entity_names import first_name, normalized
 from schemas.entities import EntityKind

@@ -6,7 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline.store import identities, learned
+from pipeline.store.memories import learned
+from pipeline.store.people import identities
 from schemas.memories import MemoryScope
 
 

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import structlog
 from sqlalchemy import Connection
 
-from pipeline.enrich.fact_model import LanguageModelExtractor
+from pipeline.enrich.facts.fact_model import LanguageModelExtractor
 from pipeline.enrich.protocols import FactExtractor, Source
 from pipeline.jobs import runner
 from pipeline.memories import likeness, session_facts
@@ -25,11 +25,14 @@ from pipeline.memories.fact_owners import FactOwner
 from pipeline.memories.learned_memories import Said
 from pipeline.memories.session_facts import SessionRead
 from pipeline.people import suppression
-from pipeline.store import counters, evidence, jobs, learned, sessions
-from pipeline.store import suppression as suppression_list
-from pipeline.store.database import Database
-from pipeline.store.evidence import Evidence
-from pipeline.store.jobs import Claim
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import suppression as suppression_list
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.jobs import Claim
+from pipeline.store.memories import evidence, learned
+from pipeline.store.memories.evidence import Evidence
+from pipeline.store.operations import counters
+from pipeline.store.sessions import sessions
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import BudgetSpent, LeaseLost, ProviderFailed, ProviderRejected
 from schemas.facts import RULES, Fact

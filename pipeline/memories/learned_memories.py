@@ -12,11 +12,11 @@ from sqlalchemy import Connection, Row
 
 from pipeline.memories.beliefs import Believed, Statement
 from pipeline.memories.fact_owners import FactOwner
-from pipeline.store import entity_graph, learned
-from pipeline.store import evidence as store
-from pipeline.store.entity_graph import EntityRow
-from pipeline.store.evidence import Evidence
-from pipeline.store.memory_ids import new_id
+from pipeline.store.memories import entity_graph, learned
+from pipeline.store.memories import evidence as store
+from pipeline.store.memories.entity_graph import EntityRow
+from pipeline.store.memories.evidence import Evidence
+from pipeline.store.memories.memory_ids import new_id
 from pipeline.text.duplicates import fingerprint
 from schemas.facts import Fact
 

@@ -5,7 +5,8 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from pipeline.memories.fact_owners import FactOwner, known
-from pipeline.store import learned, vectors
+from pipeline.store.memories import learned
+from pipeline.store.vectors import vectors
 from pipeline.text.duplicates import differs_only_in_words
 from schemas.facts import is_denial
 

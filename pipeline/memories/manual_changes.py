@@ -13,11 +13,13 @@ from sqlalchemy import Connection, Row
 from pipeline.erasure import derived
 from pipeline.memories import statements
 from pipeline.people import suppression
-from pipeline.store import chats, entity_graph, jobs, learned
-from pipeline.store import memory_changes as store
-from pipeline.store import suppression as suppression_list
-from pipeline.store.database import Database
-from pipeline.store.memory_changes import Owner
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import suppression as suppression_list
+from pipeline.store.jobs import jobs
+from pipeline.store.memories import entity_graph, learned
+from pipeline.store.memories import memory_changes as store
+from pipeline.store.memories.memory_changes import Owner
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import Conflict, InvalidInput, NotFound
 from schemas.memories import MemoryIn

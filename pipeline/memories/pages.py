@@ -8,11 +8,11 @@ from uuid import UUID
 from sqlalchemy import Connection, Row
 
 from pipeline.people import identities, visibility
-from pipeline.store import chats
-from pipeline.store import identities as identity_rows
-from pipeline.store import memory_pages as store
-from pipeline.store.database import Database
-from pipeline.store.membership import EVERYWHERE, Visible
+from pipeline.store.chats import chats
+from pipeline.store.chats.membership import EVERYWHERE, Visible
+from pipeline.store.connections.database import Database
+from pipeline.store.memories import memory_pages as store
+from pipeline.store.people import identities as identity_rows
 from schemas.errors import NotFound
 from schemas.user_pages import MAX_MESSAGES, KnownMemory, NamedChat, NamedMessage, UserFilter, UserPage
 

@@ -7,9 +7,13 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline.enrich.protocols import People
-from pipeline.store import chats, evidence, identities, learned, membership, messages, sessions
-from pipeline.store.chats import Chat
-from pipeline.store.membership import Member
+from pipeline.store.chats import chats, membership
+from pipeline.store.chats.chats import Chat
+from pipeline.store.chats.membership import Member
+from pipeline.store.memories import evidence, learned
+from pipeline.store.messages import messages
+from pipeline.store.people import identities
+from pipeline.store.sessions import sessions
 from schemas.facts import KnownFact
 from schemas.sessions import Message
 

@@ -9,13 +9,16 @@ from sqlalchemy import Connection, Row
 
 from pipeline.erasure import derived
 from pipeline.people import suppression, visibility
-from pipeline.store import chats, identities, jobs, memory_changes, memory_search
-from pipeline.store import memories as store
-from pipeline.store import suppression as suppression_list
-from pipeline.store.database import Database
-from pipeline.store.membership import Seen
-from pipeline.store.memory_conditions import MemoryConditions
-from pipeline.store.memory_ids import new_id
+from pipeline.store.chats import chats
+from pipeline.store.chats.membership import Seen
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import suppression as suppression_list
+from pipeline.store.jobs import jobs
+from pipeline.store.memories import memories as store
+from pipeline.store.memories import memory_changes, memory_search
+from pipeline.store.memories.memory_conditions import MemoryConditions
+from pipeline.store.memories.memory_ids import new_id
+from pipeline.store.people import identities
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import InvalidInput, NotFound
 from schemas.languages import DEFAULT_LANGUAGE
@@ -146,7 +149,7 @@ def seen_in(
 
 
 def as_memory(row: Row[Any], seen: Seen | None, here: str | None) -> Memory:
-    """Return a row of `pipeline.store.memory_search` with what may be known of it in a chat; None: all of it."""
+    """Return a row of `memory_search` with what may be known of it in a chat; None: all of it."""
     found = {name: row._mapping[name] for name in Memory.model_fields}
     if seen is not None:
         found["learned_in"] = seen.visible.source(row.learned_in, row.also_in, here)

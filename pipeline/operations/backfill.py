@@ -16,10 +16,12 @@ from sqlalchemy import Connection
 from pipeline.jobs import runner
 from pipeline.jobs.failures import reason_of
 from pipeline.operations.backfill_kinds import KINDS, Current
-from pipeline.store import backfills, chats, counters, jobs
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
-from pipeline.store.transactions import translating
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
+from pipeline.store.connections.transactions import translating
+from pipeline.store.jobs import backfills, jobs
+from pipeline.store.jobs.jobs import Claim
+from pipeline.store.operations import counters
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import InvalidInput, NotFound, Retryable
 

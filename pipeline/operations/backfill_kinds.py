@@ -9,8 +9,10 @@ from sqlalchemy import Connection
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.recall import query_log
-from pipeline.store import jobs, sessions, vectors
-from pipeline.store.jobs import NewJob
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.jobs import NewJob
+from pipeline.store.sessions import sessions
+from pipeline.store.vectors import vectors
 from schemas.backfills import Backfill
 from schemas.errors import InvalidInput
 from schemas.facts import RULES
@@ -54,7 +56,7 @@ class Current:
 class BackfillKind:
     """A kind of backfill that enqueues a job of the same kind for each row."""
 
-    # the tables that it reads, one after the other, see `pipeline.store.backfills.SOURCES`
+    # the tables that it reads, one after the other, see `pipeline.store.jobs.backfills.SOURCES`
     sources: tuple[str, ...]
     # the kind of jobs that its windows enqueue
     follows: str

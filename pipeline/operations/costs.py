@@ -7,12 +7,15 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from pipeline.clients import ollama, openai_embeddings
+from pipeline.clients import ollama
+from pipeline.clients.openai import openai_embeddings
 from pipeline.llm.budget import Budget
 from pipeline.llm.limits import Limits
 from pipeline.llm.prices import Prices
-from pipeline.store import backfills, counters, llm_calls, llm_limits
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import backfills
+from pipeline.store.models import llm_calls, llm_limits
+from pipeline.store.operations import counters
 from schemas.vectors import EmbeddingSpace
 
 Group = Literal["day", "model", "purpose", "tenant"]

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from pipeline.operations import status
 from pipeline.operations.status import COUNTED_UP_TO, JobCounts
-from pipeline.store import checks, counters, llm_limits, stats
-from pipeline.store.counters import DayFigure
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.models import llm_limits
+from pipeline.store.operations import checks, counters, stats
+from pipeline.store.operations.counters import DayFigure
 from schemas.kinds import EMBED, SUMMARIZE
 
 MAX_PROVIDERS = 20

@@ -6,10 +6,13 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline.people import suppression
-from pipeline.store import chat_moves, chats, edits, identities, messages, sessions
-from pipeline.store import suppression as suppression_list
-from pipeline.store.chats import Chat
-from pipeline.store.database import Database
+from pipeline.store.chats import chat_moves, chats
+from pipeline.store.chats.chats import Chat
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import suppression as suppression_list
+from pipeline.store.messages import edits, messages
+from pipeline.store.people import identities
+from pipeline.store.sessions import sessions
 from schemas.base import did_you_mean
 from schemas.errors import InvalidInput, NotFound
 from schemas.listing import ChatSummary, SessionSpan

@@ -19,13 +19,15 @@ from pipeline.memories.fact_owners import FactOwner
 from pipeline.people import identities, suppression
 from pipeline.platforms.identity import PREFIX
 from pipeline.platforms.whatsapp import export as whatsapp
-from pipeline.store import chat_moves, chats, jobs, learned
-from pipeline.store import identities as stored_identities
-from pipeline.store import names as store
-from pipeline.store import suppression as suppression_list
-from pipeline.store.database import Database
-from pipeline.store.memory_ids import new_id
-from pipeline.store.transactions import persistently
+from pipeline.store.chats import chat_moves, chats
+from pipeline.store.connections.database import Database
+from pipeline.store.connections.transactions import persistently
+from pipeline.store.erasure import suppression as suppression_list
+from pipeline.store.jobs import jobs
+from pipeline.store.memories import learned
+from pipeline.store.memories.memory_ids import new_id
+from pipeline.store.people import identities as stored_identities
+from pipeline.store.people import names as store
 from schemas.base import Frozen
 from schemas.errors import Busy
 

@@ -18,10 +18,10 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.jobs.failures import reason_of
-from pipeline.store import chats
-from pipeline.store import retention as store
-from pipeline.store.chats import tenant_ids
-from pipeline.store.database import Database
+from pipeline.store.chats import chats
+from pipeline.store.chats.chats import tenant_ids
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import retention as store
 from schemas.errors import BackscrollError, SchemaOutdated
 from schemas.settings import Settings
 
@@ -44,7 +44,7 @@ class Retention:
     messages_per_chat: int | None
     # memories of one session, the newest first
     memories_per_session: int
-    # memories of one user, the most useful first (`pipeline.store.retention.USEFULNESS`), documents aside
+    # memories of one user, the most useful first (`pipeline.store.erasure.retention.USEFULNESS`), documents aside
     memories_per_user: int
     # memories that were superseded or retracted, by when that was
     history_age: timedelta

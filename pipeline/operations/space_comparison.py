@@ -8,10 +8,11 @@ from time import monotonic
 from sqlalchemy import Connection
 
 from pipeline.clients.by_space import SpaceEmbedders
-from pipeline.store import chats, vector_search
-from pipeline.store import spaces as store
-from pipeline.store.database import Database
-from pipeline.store.filters import Scope
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
+from pipeline.store.search import vector_search
+from pipeline.store.search.filters import Scope
+from pipeline.store.vectors import spaces as store
 from schemas.errors import NotFound
 from schemas.vectors import EmbeddingSpace, Vector
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine
 
-from pipeline.store import spaces as store
-from pipeline.store import stats, vectors
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.operations import stats
+from pipeline.store.vectors import spaces as store
+from pipeline.store.vectors import vectors
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.vectors import EmbeddingSpace, StoredSpace
 

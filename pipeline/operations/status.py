@@ -7,8 +7,9 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from pipeline.operations import costs
-from pipeline.store import backfills, counters, job_admin, stats
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import backfills, job_admin
+from pipeline.store.operations import counters, stats
 from schemas.backfills import Backfill
 
 DEAD_LETTERS = 5

@@ -4,8 +4,11 @@ from dataclasses import dataclass, field
 
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.store import chats, claims, counters, sessions
-from pipeline.store.database import Database
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import claims
+from pipeline.store.operations import counters
+from pipeline.store.sessions import sessions
 
 CHATS_AT_ONCE = 500
 

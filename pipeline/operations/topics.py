@@ -3,8 +3,8 @@
 from itertools import groupby
 
 from pipeline.operations import lookup
-from pipeline.store import topics as store
-from pipeline.store.database import Database
+from pipeline.store.chats import topics as store
+from pipeline.store.connections.database import Database
 from schemas.topics import ChatTopics, CountedTopic, TopicFilter, TopicPeriod
 
 

@@ -7,9 +7,9 @@ import hashlib
 import secrets
 from datetime import UTC, datetime, timedelta
 
-from pipeline.store import api_keys as store
-from pipeline.store import chats
-from pipeline.store.database import Database
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
+from pipeline.store.people import api_keys as store
 from schemas.errors import Conflict, InvalidInput, NotFound
 from schemas.keys import CurrentKey, KeyIn, ListedKey, NewKey, Rotation
 

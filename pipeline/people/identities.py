@@ -11,10 +11,10 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from pipeline.people import suppression
-from pipeline.store import identities as store
-from pipeline.store import suppression as suppression_list
-from pipeline.store.database import Database
-from pipeline.store.membership import EVERYWHERE, Visible
+from pipeline.store.chats.membership import EVERYWHERE, Visible
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import suppression as suppression_list
+from pipeline.store.people import identities as store
 from schemas.errors import InvalidInput
 from schemas.users import User
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from pipeline.people import suppression
-from pipeline.store import chats
-from pipeline.store import membership as store
-from pipeline.store import suppression as suppression_list
-from pipeline.store.database import Database
+from pipeline.store.chats import chats
+from pipeline.store.chats import membership as store
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import suppression as suppression_list
 from schemas.errors import NotFound
 from schemas.messages import ChatIn
 from schemas.users import Members

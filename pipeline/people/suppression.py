@@ -14,9 +14,9 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from pipeline.platforms.identity import in_other_chat, without_chat
-from pipeline.store import identities
-from pipeline.store import suppression as store
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import suppression as store
+from pipeline.store.people import identities
 from schemas.errors import InvalidInput
 from schemas.memories import MemoryIn
 from schemas.messages import MessageIn

@@ -10,8 +10,8 @@ from typing import get_args
 
 from sqlalchemy import Connection
 
-from pipeline.store import membership
-from pipeline.store.membership import Present, Seen, Visible
+from pipeline.store.chats import membership
+from pipeline.store.chats.membership import Present, Seen, Visible
 from schemas.memories import VisibilityPolicy
 
 DEFAULT: VisibilityPolicy = "strict"

@@ -24,7 +24,7 @@ from pipeline.recall.pack.build import assemble, question_block
 from pipeline.recall.paging import more
 from pipeline.recall.prepare import prepare_query
 from pipeline.recall.search_modes import search
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings

@@ -14,7 +14,7 @@ from pipeline.recall.ask.weights import Weights
 from pipeline.recall.find.candidates import retrieve
 from pipeline.recall.rank import rank
 from pipeline.recall.rank.ranked import Scored
-from pipeline.text import calendar
+from pipeline.text.calendars import calendar
 
 # The best message and its surroundings must hold at least this share of the event's words, as `rank` weighs them.
 MIN_WORDS_SHARE = 0.5

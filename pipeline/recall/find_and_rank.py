@@ -20,8 +20,8 @@ from pipeline.recall.message_ranking import ranking_of, terms_by_session
 from pipeline.recall.narrowing import narrow
 from pipeline.recall.rank import rank, rerank
 from pipeline.recall.rank.ranked import Ranked, Scored
-from pipeline.store import vectors
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.vectors import vectors
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.vectors import Calibration, Vector
 

@@ -15,8 +15,8 @@ from pipeline.recall.ask.request import QueryTerms, Stopwatch
 from pipeline.recall.message_ranking import rank_messages, terms_by_session
 from pipeline.recall.rank.ranked import Ranking
 from pipeline.recall.rank.similarity import share_of_words
-from pipeline.store import keyword_search
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.search import keyword_search
 from pipeline.text import fencing, truncate
 from schemas import languages
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, Retryable

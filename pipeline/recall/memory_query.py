@@ -13,9 +13,11 @@ from pipeline.recall.ask.request import Stopwatch
 from pipeline.recall.find.memory_search import worth
 from pipeline.recall.pack.hits import rounded
 from pipeline.recall.rank.similarity import Scale
-from pipeline.store import identities, memory_search, vectors
-from pipeline.store.database import Database
-from pipeline.store.memory_conditions import MemoryConditions
+from pipeline.store.connections.database import Database
+from pipeline.store.memories import memory_search
+from pipeline.store.memories.memory_conditions import MemoryConditions
+from pipeline.store.people import identities
+from pipeline.store.vectors import vectors
 from schemas.memories import MemoryHit, MemoryQuery, MemoryResult
 
 

@@ -9,7 +9,7 @@ from pipeline.recall.ask.ask import Ask
 from pipeline.recall.find.candidates import CandidateSet, retrieve
 from pipeline.recall.rank import rank
 from pipeline.recall.rank.ranked import Ranking, Scored
-from pipeline.store import text_search
+from pipeline.store.search import text_search
 
 
 def rank_messages(connection: Connection, query: Ask) -> Ranking:

@@ -19,9 +19,9 @@ from pipeline.recall.find.sessions import load_sessions
 from pipeline.recall.message_ranking import allowed, ranking_of, terms_by_session
 from pipeline.recall.rank.ranked import Narrowing, Ranking
 from pipeline.recall.rank.similarity import share_of_words
-from pipeline.store import narrowed_search
-from pipeline.store.memory_candidates import MemoryScope
-from pipeline.store.narrowed_search import Narrowed, SessionsAsked
+from pipeline.store.memories.memory_candidates import MemoryScope
+from pipeline.store.search import narrowed_search
+from pipeline.store.search.narrowed_search import Narrowed, SessionsAsked
 
 # Sessions after the chosen ones that are looked into, too, and those that may be related to them.
 LOOKED_BEYOND, RELATED_CONSIDERED = 5, 12

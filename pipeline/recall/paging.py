@@ -2,8 +2,9 @@
 
 from pipeline.recall.ask.request import find_chat
 from pipeline.recall.pack.hits import as_line
-from pipeline.store import sessions, text_search
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.search import text_search
+from pipeline.store.sessions import sessions
 from schemas.errors import NotFound
 from schemas.search import MoreQuery, MoreResult
 from schemas.settings import Settings

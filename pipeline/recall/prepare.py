@@ -7,7 +7,7 @@ from pipeline.recall.ask.ask import Ask, ParsedQuestion
 from pipeline.recall.ask.query_embedder import QueryEmbedder
 from pipeline.recall.ask.request import Stopwatch
 from pipeline.recall.event_dating import date_event
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 
 
 def prepare_query(

@@ -20,11 +20,14 @@ from pipeline.people import suppression
 from pipeline.people.suppression import Named, stopped
 from pipeline.recall.ask.ask import Ask
 from pipeline.recall.context_figures import SOURCES
-from pipeline.store import chats, counters, memories, rollups
-from pipeline.store import query_log as log_rows
-from pipeline.store import suppression as suppression_rows
-from pipeline.store.database import Database
-from pipeline.store.query_log import Served
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import suppression as suppression_rows
+from pipeline.store.memories import memories
+from pipeline.store.operations import counters
+from pipeline.store.search import query_log as log_rows
+from pipeline.store.search.query_log import Served
+from pipeline.store.sessions import rollups
 from pipeline.text.fencing import without_recalled
 from schemas.context import AnswerIn, AnswerReceipt, Context, LoggedContext
 from schemas.errors import InvalidInput, NotFound, Retryable

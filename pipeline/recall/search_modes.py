@@ -27,8 +27,9 @@ from pipeline.recall.prepare import prepare_query
 from pipeline.recall.rank.ranked import Ranking
 from pipeline.recall.rank.similarity import best_cosines
 from pipeline.recall.session_search import search_contextual, search_topic
-from pipeline.store import candidate_rows, messages, text_search, vector_search
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.messages import messages
+from pipeline.store.search import candidate_rows, text_search, vector_search
 from schemas.search import MessageHit, SearchQuery, SearchResult
 from schemas.sessions import Message
 from schemas.settings import Settings

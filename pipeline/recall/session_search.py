@@ -11,7 +11,8 @@ from pipeline.recall.find.sessions import RetrievedSession, sharing_topics
 from pipeline.recall.narrowing import narrow
 from pipeline.recall.pack.hits import as_line, rounded
 from pipeline.recall.rank.ranked import Scored
-from pipeline.store import candidate_rows, messages
+from pipeline.store.messages import messages
+from pipeline.store.search import candidate_rows
 from schemas.search import Line, SearchQuery, SessionHit
 
 MIN_TOPIC_FIT = 0.25

@@ -1,1 +1,1 @@
-"""All SQL, by table group; every query is a named function with one sentence."""
+"""All SQL, in rooms by what it serves; every query is a named function with one sentence."""

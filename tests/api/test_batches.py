@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from ops.dev.scripts import batch
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from tests.api.conftest import body
 from tests.conftest import TENANT
 

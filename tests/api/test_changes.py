@@ -7,7 +7,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
 

@@ -5,7 +5,7 @@ import pytest
 
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import topics
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from schemas.topics import ChatTopics, TopicFilter
 from tests.api.conftest import problem_of

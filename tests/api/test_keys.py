@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from pipeline.people import api_keys
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.keys import KeyIn
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said

@@ -7,8 +7,9 @@ import pytest
 
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import status
-from pipeline.store import chats, sessions
-from pipeline.store.database import Database
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
+from pipeline.store.sessions import sessions
 from schemas.listing import ListedChat, ListedSession
 from schemas.settings import Settings
 from tests.api.conftest import body, problem_of, said

@@ -17,8 +17,8 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.ingest import place
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.store.database import Database
-from pipeline.store.transactions import persistently
+from pipeline.store.connections.database import Database
+from pipeline.store.connections.transactions import persistently
 from schemas.errors import DatabaseUnavailable, Retryable
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said

@@ -2,7 +2,7 @@
 
 import httpx
 
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.commands.conftest import Workers

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from ops.local.embedded.postgres import EmbeddedPostgres
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from tests.api.conftest import CHAT, body, said
 from tests.api.test_messages import stored
 

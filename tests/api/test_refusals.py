@@ -14,7 +14,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.errors import SettingsError
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said

@@ -7,12 +7,12 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed_texts
+from pipeline.enrich.vectors import embed_texts
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.store import jobs
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.jobs import Claim
 from schemas.errors import DatabaseUnavailable, ProviderUnavailable
 from schemas.settings import Settings
 from schemas.vectors import Vector

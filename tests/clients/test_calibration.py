@@ -3,8 +3,8 @@
 import pytest
 
 from pipeline.clients.calibration import PAIRS, calibrate
-from pipeline.clients.onnx import OnnxEmbedder, is_installed
-from pipeline.clients.onnx_bundled import MODELS
+from pipeline.clients.onnx.onnx import OnnxEmbedder, is_installed
+from pipeline.clients.onnx.onnx_bundled import MODELS
 from pipeline.clients.protocols import Embedder
 from pipeline.memories.likeness import SAME_COSINE
 from schemas.vectors import Calibration, EmbeddingSpace, Vector

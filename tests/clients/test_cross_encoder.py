@@ -12,7 +12,7 @@ from pipeline.clients.factory import make_reranker
 from pipeline.clients.protocols import Reranker
 from pipeline.recall import build_context
 from pipeline.recall.rank import rerank
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.errors import ProviderUnavailable
 from schemas.payloads import ContextQuery

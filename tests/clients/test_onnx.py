@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from ops.dev.eval.samples import samples
-from pipeline.clients import onnx_folder
 from pipeline.clients.factory import make_embedder
-from pipeline.clients.onnx import BATCH_PIECES, OnnxEmbedder, _batches, is_installed
-from pipeline.clients.onnx_bundled import ENGLISH, MULTILINGUAL, Bundled
-from pipeline.clients.onnx_folder import DESCRIPTION, GRAPH, TOKENIZER, WEIGHTS, About
+from pipeline.clients.onnx import onnx_folder
+from pipeline.clients.onnx.onnx import BATCH_PIECES, OnnxEmbedder, _batches, is_installed
+from pipeline.clients.onnx.onnx_bundled import ENGLISH, MULTILINGUAL, Bundled
+from pipeline.clients.onnx.onnx_folder import DESCRIPTION, GRAPH, TOKENIZER, WEIGHTS, About
 from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.settings import Settings
 
@@ -178,7 +178,7 @@ def test_a_maker_that_was_killed_leaves_nothing_that_is_taken_for_a_model(
     env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
     make = [
         *(sys.executable, "-c"),
-        "import sys; from pipeline.clients.onnx_bundled import MODELS; MODELS[sys.argv[1]].folder()",
+        "import sys; from pipeline.clients.onnx.onnx_bundled import MODELS; MODELS[sys.argv[1]].folder()",
         bundled.model,
     ]
     maker = subprocess.Popen(make, env=env)

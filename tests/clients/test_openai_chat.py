@@ -9,7 +9,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from pipeline.clients.openai_chat import OpenAIChatModel
+from pipeline.clients.openai.openai_chat import OpenAIChatModel
 from pipeline.clients.protocols import Prompt
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
 from tests.providers.chat_server import ChatServer, Reply, Request, refused

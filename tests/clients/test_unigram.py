@@ -10,9 +10,9 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from ops.dev.eval.samples import catalogue, read_chat
 from ops.dev.scripts import SENTENCES
-from pipeline.clients.onnx_bundled import MULTILINGUAL
-from pipeline.clients.onnx_folder import UNIGRAM
-from pipeline.clients.unigram import Unigram, Vocabulary
+from pipeline.clients.onnx.onnx_bundled import MULTILINGUAL
+from pipeline.clients.onnx.onnx_folder import UNIGRAM
+from pipeline.clients.onnx.unigram import Unigram, Vocabulary
 from tests.clients.test_onnx import ANSWERS
 
 pytestmark = [

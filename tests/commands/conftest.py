@@ -19,9 +19,10 @@ from ops.local.processes import environment
 from ops.sources.source import open_source
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.enrich.summary_policy import SummaryPolicy
+from pipeline.enrich.summaries import summarize
+from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summaries.summary_policy import SummaryPolicy
+from pipeline.enrich.vectors import embed
 from pipeline.ingest import history, languages, place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
@@ -29,7 +30,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.platforms.records import ImportOptions
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT, Templates, copied
 from tests.test_pipeline import learns

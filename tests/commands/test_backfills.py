@@ -7,7 +7,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from pipeline.operations.backfill import progress
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.commands.conftest import CHAT, Run, Workers
 from tests.conftest import TENANT

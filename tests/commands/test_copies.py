@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.ingest import accept
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from tests.commands.conftest import Run
 from tests.commands.test_import import Write, lines

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from pipeline.clients.protocols import Completion
 from pipeline.llm.gateway import Call, Gateway
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.errors import ProviderUnavailable
 from tests.commands.conftest import Run, Workers
 from tests.conftest import TENANT

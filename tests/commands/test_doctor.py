@@ -18,7 +18,7 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.processes import environment
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import prompts
+from pipeline.enrich.summaries import prompts
 from pipeline.ingest.accept import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.memories import documents
@@ -27,8 +27,8 @@ from pipeline.operations.doctor import check_servers, collect
 from pipeline.operations.doctor import diagnose as diagnosis
 from pipeline.operations.doctor.facts import Broker, Facts, LateJobs, Login, Server, Spaces
 from pipeline.operations.doctor.finding import worst
-from pipeline.store import vector_search
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.search import vector_search
 from schemas.documents import DocumentIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings

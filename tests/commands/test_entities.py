@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from tests.commands.conftest import CHAT, Run
 from tests.memories.test_entity_graph import tell
 from tests.memories.test_learning import Talk

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from pipeline.ingest import accept
 from pipeline.memories.statements import remember
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, Run

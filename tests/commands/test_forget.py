@@ -10,8 +10,8 @@ from sqlalchemy import text
 from ops.commands.data.forgotten_files import write_forgotten
 from pipeline.erasure import erase
 from pipeline.people import suppression
-from pipeline.store import chats
-from pipeline.store.database import Database
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
 from schemas.forgetting import Forgotten
 from tests.commands.conftest import CHAT, SAMPLE, Run
 from tests.conftest import TENANT

@@ -19,7 +19,7 @@ from pipeline.erasure import edits
 from pipeline.ingest import accept, reimport
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.memories import statements
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings

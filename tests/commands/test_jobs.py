@@ -5,13 +5,13 @@ import io
 import pytest
 from sqlalchemy import text
 
-from pipeline.enrich.summarize import summarizer
-from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.enrich.summary_policy import SummaryPolicy
+from pipeline.enrich.summaries.summarize import summarizer
+from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summaries.summary_policy import SummaryPolicy
 from pipeline.ingest.accept import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers

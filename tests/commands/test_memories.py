@@ -5,7 +5,7 @@ import re
 import pytest
 
 from pipeline.ingest import accept
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, Run, Workers
 from tests.conftest import TENANT, message

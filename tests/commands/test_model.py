@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.clients import onnx, sentence_transformers
-from pipeline.clients.onnx import OnnxEmbedder
+from pipeline.clients import sentence_transformers
+from pipeline.clients.onnx import onnx
+from pipeline.clients.onnx.onnx import OnnxEmbedder
 from tests.commands.conftest import Run
 
 # by their names: to import them takes seconds, which every run of other stories would wait for, too

@@ -15,9 +15,9 @@ from pipeline.operations import names
 from pipeline.platforms.identity import ImportIds, sender_by_name, without_chat
 from pipeline.platforms.records import ImportOptions, Record
 from pipeline.platforms.whatsapp import export as whatsapp
-from pipeline.store import learned as learned_store
-from pipeline.store import names as stored_names
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.memories import learned as learned_store
+from pipeline.store.people import names as stored_names
 from schemas.messages import ChatIn
 from tests.commands.conftest import Run, Workers
 from tests.conftest import TENANT, message

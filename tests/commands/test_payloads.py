@@ -14,7 +14,7 @@ from pipeline.erasure import forget
 from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter
 from pipeline.operations import retention
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.errors import PayloadRefused
 from schemas.forgetting import Subject
 from schemas.settings import Settings

@@ -19,7 +19,7 @@ from ops.local import stack
 from ops.local.embedded.folder import open_lock, take
 from pipeline.clients import factory
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 from tests.api.conftest import served

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.operations import spaces as operations
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
 from tests.commands.test_doctor import may_mend

@@ -12,7 +12,7 @@ import pytest
 
 from ops.local.processes import environment
 from pipeline.operations import status
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.commands.conftest import SAMPLE, Run, Workers
 from tests.conftest import CHECKOUT, TENANT

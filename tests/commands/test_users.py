@@ -1,7 +1,7 @@
 """What an operator relies on when people are linked and audiences are set."""
 
 from pipeline.ingest import accept
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from tests.commands.conftest import Run
 from tests.conftest import TENANT, message

@@ -14,8 +14,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from ops import cli
-from pipeline.store import llm_limits
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.models import llm_limits
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT
 from tests.guide.pages import Page

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
-from pipeline.enrich.embedding_text import MAX_CHUNKS, OwnedText
+from pipeline.enrich.vectors import embed
+from pipeline.enrich.vectors.embedding_text import MAX_CHUNKS, OwnedText
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
@@ -17,10 +17,12 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.recall import build_context, search
-from pipeline.store import candidate_rows, narrowed_search, stats, vector_search, vectors
-from pipeline.store.database import Database
-from pipeline.store.filters import Scope
-from pipeline.store.narrowed_search import SessionsAsked
+from pipeline.store.connections.database import Database
+from pipeline.store.operations import stats
+from pipeline.store.search import candidate_rows, narrowed_search, vector_search
+from pipeline.store.search.filters import Scope
+from pipeline.store.search.narrowed_search import SessionsAsked
+from pipeline.store.vectors import vectors
 from schemas.errors import ProviderRejected
 from schemas.memories import MemoryIn
 from schemas.payloads import ContextQuery

@@ -13,16 +13,17 @@ from structlog.testing import capture_logs
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed, embed_texts
+from pipeline.enrich.vectors import embed, embed_texts
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.dead_letters import JobFilter, listing
 from pipeline.jobs.runner import Outcome, Policy
-from pipeline.store import vector_search, vectors
-from pipeline.store.database import Database
-from pipeline.store.filters import Scope
+from pipeline.store.connections.database import Database
+from pipeline.store.search import vector_search
+from pipeline.store.search.filters import Scope
+from pipeline.store.vectors import vectors
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, Vector

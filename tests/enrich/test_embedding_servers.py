@@ -9,7 +9,7 @@ from ops.local import migrate
 from pipeline.clients import http_embedder
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.http_embedder import HttpEmbedder
-from pipeline.enrich import embed
+from pipeline.enrich.vectors import embed
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
@@ -17,7 +17,7 @@ from pipeline.jobs.dead_letters import JobFilter, listing
 from pipeline.jobs.runner import Outcome, Policy
 from pipeline.llm.prices import Price, Prices
 from pipeline.recall import search
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.search import SearchQuery
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace

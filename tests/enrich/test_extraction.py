@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.enrich import extraction, extractive, passages
-from pipeline.enrich.kept_on_request import RequestExtractor
-from pipeline.enrich.passages import Passage
+from pipeline.enrich.facts import extraction
+from pipeline.enrich.facts.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import People, Source
+from pipeline.enrich.summaries import extractive, passages
+from pipeline.enrich.summaries.passages import Passage
 from schemas.sessions import Message
 from tests.text.builders import message
 from tests.text.growth import MOST_TIMES, times_as_long

@@ -12,17 +12,17 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from pipeline.clients.openai_chat import OpenAIChatModel
-from pipeline.enrich.answers import InvalidAnswer
-from pipeline.enrich.fact_model import LanguageModelExtractor
+from pipeline.clients.openai.openai_chat import OpenAIChatModel
+from pipeline.enrich.facts.fact_model import LanguageModelExtractor
 from pipeline.enrich.protocols import FactExtractor, People, Source
+from pipeline.enrich.summaries.answers import InvalidAnswer
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Gateway
-from pipeline.store import claims
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import claims
+from pipeline.store.jobs.jobs import Claim
 from schemas.errors import LeaseLost, ProviderRejected, ProviderUnavailable
 from schemas.facts import Fact, KnownFact
 from schemas.sessions import Message

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.clients.protocols import Prompt
-from pipeline.enrich import fact_answers, fact_prompts
-from pipeline.enrich.answers import InvalidAnswer
+from pipeline.enrich.facts import fact_answers, fact_prompts
 from pipeline.enrich.protocols import People
+from pipeline.enrich.summaries.answers import InvalidAnswer
 from schemas.facts import CATEGORIES, Fact, KnownFact
 from schemas.sessions import Message
 from tests.enrich.test_prompts import message

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.enrich.kept_on_request import RequestExtractor
+from pipeline.enrich.facts.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import FactExtractor, People
 from pipeline.text.fencing import CLOSE, OPEN
 from schemas.facts import MAX_FACT_CHARS, RULES, Fact

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from pipeline.clients.openai_chat import OpenAIChatModel
-from pipeline.enrich import summarize
-from pipeline.enrich.summarizers import make_summarizer
-from pipeline.enrich.summary_policy import Rollout, SummaryPolicy
+from pipeline.clients.openai.openai_chat import OpenAIChatModel
+from pipeline.enrich.summaries import summarize
+from pipeline.enrich.summaries.summarizers import make_summarizer
+from pipeline.enrich.summaries.summary_policy import Rollout, SummaryPolicy
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
@@ -19,8 +19,8 @@ from pipeline.jobs.runner import Handler, Policy
 from pipeline.llm.gateway import Gateway
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
-from pipeline.store import jobs
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
 from schemas.backfills import BackfillRequest
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message

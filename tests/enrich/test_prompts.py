@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.enrich import answers, prompts
-from pipeline.enrich.answers import InvalidAnswer
+from pipeline.enrich.summaries import answers, prompts
+from pipeline.enrich.summaries.answers import InvalidAnswer
 from pipeline.text.tokens import estimate_line
 from schemas.sessions import Message, Summary
 

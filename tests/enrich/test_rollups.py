@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from pipeline.clients.protocols import Completion
-from pipeline.enrich import rollups, summarize
-from pipeline.enrich.language_model import LanguageModelSummarizer
-from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.enrich.summary_policy import SummaryPolicy
+from pipeline.enrich.summaries import rollups, summarize
+from pipeline.enrich.summaries.language_model import LanguageModelSummarizer
+from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summaries.summary_policy import SummaryPolicy
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept, chat_moves
 from pipeline.ingest.policy import SessionPolicy
@@ -18,7 +18,7 @@ from pipeline.jobs.runner import Handler, Policy
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.recall import build_context, query_log
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.context import AnswerIn, Context
 from schemas.errors import InvalidInput

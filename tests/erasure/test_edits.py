@@ -9,16 +9,17 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.enrich.summary_policy import SummaryPolicy
+from pipeline.enrich.summaries import summarize
+from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summaries.summary_policy import SummaryPolicy
+from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.people import suppression
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.sessions import Message, Summary
 from schemas.vectors import Vector

@@ -14,8 +14,8 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements as memories
 from pipeline.people import membership
-from pipeline.store import suppression as suppression_list
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import suppression as suppression_list
 from schemas.errors import Retryable
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn

@@ -6,9 +6,10 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed, rollups, summarize
-from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.enrich.summary_policy import SummaryPolicy
+from pipeline.enrich.summaries import rollups, summarize
+from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summaries.summary_policy import SummaryPolicy
+from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits, erase, forget, forget_job, forget_steps
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
@@ -17,8 +18,8 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.operations.retention import prune, retention_of
 from pipeline.people import api_keys
-from pipeline.store import event_sources
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.people import event_sources
 from schemas.errors import InvalidInput
 from schemas.forgetting import Receipt, Subject
 from schemas.keys import KeyIn

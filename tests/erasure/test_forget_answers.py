@@ -4,14 +4,14 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
+from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.recall import build_context, query_log
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import AnswerIn, Context
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn

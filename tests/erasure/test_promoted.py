@@ -10,8 +10,8 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories import manual_changes
 from pipeline.memories.statements import remember
-from pipeline.store import identities
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.people import identities
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn
 from schemas.memory_changes import MemoryCorrection, MemoryPromotion

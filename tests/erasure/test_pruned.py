@@ -11,7 +11,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.operations.retention import prune, retention_of
 from pipeline.people import identities
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.forgetting import Subject
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings

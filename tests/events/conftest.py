@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from tests.api.conftest import client, serve, settings, standing_client
 from tests.conftest import TENANT
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from tests.events.conftest import COUNTS, PAYLOADS, cases, require
 
 PLATFORMS = sorted(path.stem for path in PAYLOADS.glob("*.json"))

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from telegram import Bot, Update
 
 from pipeline.platforms import events
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.errors import InvalidInput
 from tests.api.conftest import problem_of
 from tests.conftest import TENANT

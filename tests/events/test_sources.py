@@ -17,7 +17,7 @@ from slack_sdk.signature import SignatureVerifier
 from sqlalchemy import text
 from standardwebhooks.webhooks import Webhook
 
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from tests.api.conftest import problem_of
 from tests.conftest import TENANT
 from tests.events.conftest import cases

@@ -12,7 +12,7 @@ from pipeline.recall.ask.profiles import PROFILES
 from pipeline.recall.ask.weights import Weights
 from pipeline.recall.choose import known, recent, summaries, talk, worth
 from pipeline.recall.find import candidates
-from pipeline.store import keyword_search, vector_search
+from pipeline.store.search import keyword_search, vector_search
 from schemas.context import BlockKind, Context, DropReason
 from schemas.languages import CONFIGURATIONS, UNSTEMMED
 from schemas.messages import (

@@ -12,9 +12,10 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion
-from pipeline.enrich import embed, rollups, summarize
-from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.enrich.summary_policy import SummaryPolicy
+from pipeline.enrich.summaries import rollups, summarize
+from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summaries.summary_policy import SummaryPolicy
+from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
@@ -27,9 +28,13 @@ from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.people import api_keys, identities, suppression
 from pipeline.recall import build_context
-from pipeline.store import claims, entity_graph, event_sources, jobs, quarantine, retention, sessions
-from pipeline.store.database import Database
-from pipeline.store.entity_graph import EntityRow
+from pipeline.store.connections.database import Database
+from pipeline.store.erasure import retention
+from pipeline.store.jobs import claims, jobs, quarantine
+from pipeline.store.memories import entity_graph
+from pipeline.store.memories.entity_graph import EntityRow
+from pipeline.store.people import event_sources
+from pipeline.store.sessions import sessions
 from schemas.backfills import BackfillRequest
 from schemas.forgetting import Subject
 from schemas.keys import KeyIn

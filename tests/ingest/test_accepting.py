@@ -15,8 +15,8 @@ from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
 from pipeline.ingest.accept import Accepted
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.store import jobs
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
 from schemas.errors import DatabaseUnavailable
 from schemas.messages import MAX_CONTENT_BYTES, ChatIn
 from schemas.settings import Settings

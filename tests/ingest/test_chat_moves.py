@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
+from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits, forget
 from pipeline.erasure.forget_job import Forgetting
 from pipeline.ingest import accept as ingest
@@ -24,9 +24,9 @@ from pipeline.llm.gateway import Call, Gateway
 from pipeline.memories.statements import remember
 from pipeline.people import api_keys
 from pipeline.recall import build_context, search
-from pipeline.store import messages
-from pipeline.store.database import Database
-from pipeline.store.transactions import persistently
+from pipeline.store.connections.database import Database
+from pipeline.store.connections.transactions import persistently
+from pipeline.store.messages import messages
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.forgetting import Subject
 from schemas.keys import KeyIn

@@ -18,9 +18,11 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.recall import search
-from pipeline.store import chat_languages, chats, jobs, keyword_search
-from pipeline.store.chats import Chat
-from pipeline.store.database import Database
+from pipeline.store.chats import chat_languages, chats
+from pipeline.store.chats.chats import Chat
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
+from pipeline.store.search import keyword_search
 from pipeline.text.accents import without_accents
 from schemas.errors import NotFound
 from schemas.messages import ChatIn

@@ -7,11 +7,11 @@ from pipeline.erasure import edits
 from pipeline.ingest import accept, languages
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
-from pipeline.store import candidate_rows
-from pipeline.store.database import Database
-from pipeline.store.filters import Scope
-from pipeline.text import message_cues
-from pipeline.text.message_cues import MessageCues
+from pipeline.store.connections.database import Database
+from pipeline.store.search import candidate_rows
+from pipeline.store.search.filters import Scope
+from pipeline.text.cues import message_cues
+from pipeline.text.cues.message_cues import MessageCues
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
 from tests.ingest.test_chat_moves import move

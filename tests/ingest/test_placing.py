@@ -15,8 +15,8 @@ from pipeline.ingest.place import placer
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.store.chats import Chat
-from pipeline.store.database import Database
+from pipeline.store.chats.chats import Chat
+from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
@@ -225,7 +225,7 @@ def test_a_chat_whose_claim_was_lost_takes_no_other_with_it(
 
 
 def test_figures_of_a_transaction_that_fails_are_not_written(database: Database) -> None:
-    from pipeline.store import counters
+    from pipeline.store.operations import counters
 
     with pytest.raises(ZeroDivisionError), database.tenant(TENANT) as connection:
         connection.execute(text("INSERT INTO tenants (tenant_id) VALUES (:t)"), {"t": TENANT})

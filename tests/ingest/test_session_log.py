@@ -8,7 +8,7 @@ from pipeline.ingest import place as placing
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.operations import sweep
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
 from tests.test_pipeline import place, rows, run, summarizer

@@ -12,8 +12,8 @@ from pipeline.ingest import accept, place, sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.store import sessions
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.sessions import sessions
 from pipeline.text import tokens
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import key_of

@@ -8,8 +8,8 @@ from pipeline.ingest import accept as ingest
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.recall import build_context, query_log
-from pipeline.store import messages as store
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.messages import messages as store
 from schemas.context import Context
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from tests.commands.conftest import CHAT
 from tests.inspector.browser import PROGRAM, Browser, browser
 from tests.inspector.conftest import EVIL, SCRIPT, logged_in

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.ingest import accept
 from pipeline.recall.ask.weights import Weights
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import Block, ChatMessage, Context, ContextItem, Dropped, Explanation, Hit
 from schemas.listing import ChatSummary, SessionSpan
 from schemas.messages import ChatIn

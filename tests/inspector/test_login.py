@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from pipeline.people import api_keys
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.keys import KeyIn, NewKey
 from tests.commands.conftest import CHAT
 from tests.conftest import TENANT

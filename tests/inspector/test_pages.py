@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from pipeline.ingest import accept
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT
 from tests.conftest import TENANT, message

@@ -14,10 +14,10 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.store import claims, jobs
-from pipeline.store.claims import Claimed, Turn, claim
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import claims, jobs
+from pipeline.store.jobs.claims import Claimed, Turn, claim
+from pipeline.store.jobs.jobs import Claim
 from schemas.errors import LeaseLost
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message

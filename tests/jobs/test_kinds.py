@@ -8,8 +8,8 @@ from sqlalchemy import text
 
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
-from pipeline.store import jobs
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
 from schemas.forgetting import Subject
 from schemas.kinds import BACKFILL, EMBED, EXTRACT, FORGET, INGEST, KINDS, ROLLUP, SUMMARIZE, Kind
 from schemas.settings import Settings

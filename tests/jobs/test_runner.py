@@ -8,10 +8,11 @@ from sqlalchemy import text
 
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.store import claims, counters, jobs
-from pipeline.store import claims as store_claims
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import claims, jobs
+from pipeline.store.jobs import claims as store_claims
+from pipeline.store.jobs.jobs import Claim
+from pipeline.store.operations import counters
 from schemas.errors import BudgetSpent, LeaseLost, Permanent, ProviderUnavailable
 from schemas.sessions import Summary
 from tests.conftest import TENANT

@@ -10,9 +10,9 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Call
-from pipeline.store import claims, jobs
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import claims, jobs
+from pipeline.store.jobs.jobs import Claim
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
 from tests.test_pipeline import place

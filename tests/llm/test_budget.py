@@ -11,7 +11,7 @@ from pipeline.clients.protocols import Completion
 from pipeline.llm.budget import Budget
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.llm.prices import load_prices
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.errors import BudgetSpent, ProviderRejected, SettingsError
 from schemas.settings import Settings
 from tests.conftest import TENANT

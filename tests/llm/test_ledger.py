@@ -15,7 +15,7 @@ from pipeline.ingest import chat_moves
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Call, Gateway
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.forgetting import Subject
 from schemas.settings import Settings
@@ -96,7 +96,7 @@ KILLED = """
     import os, signal, sys
     from pipeline.jobs.runner import Claim
     from pipeline.llm.gateway import Call, Gateway
-    from pipeline.store.database import Database
+    from pipeline.store.connections.database import Database
     from tests.llm.chat_models import ScriptedModel, asking
 
     database = Database(sys.argv[1])
@@ -233,7 +233,7 @@ def test_forgetting_leaves_no_answer_and_finds_none_when_it_verifies(
 
 
 def test_verification_finds_a_text_in_an_answer(database: Database, call: Call) -> None:
-    from pipeline.store import derived
+    from pipeline.store.erasure import derived
 
     quoting = Completion(text='{"summary": "she said \\"come\\nin\\""}', input_tokens=1, output_tokens=1)
     Gateway(database, ScriptedModel(quoting)).complete(call, asking(), timeout_seconds=5)

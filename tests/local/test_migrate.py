@@ -10,8 +10,8 @@ from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest.accept import accept
-from pipeline.store import chats
-from pipeline.store.database import Database
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.messages import ChatIn
 from schemas.settings import Settings

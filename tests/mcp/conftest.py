@@ -18,7 +18,7 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.api.conftest import served

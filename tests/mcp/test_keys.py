@@ -8,7 +8,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from pipeline.people import api_keys
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.keys import KeyIn
 from schemas.settings import Settings
 from tests.api.conftest import problem_of, served

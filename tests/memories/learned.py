@@ -9,11 +9,11 @@ from uuid import UUID
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
+from pipeline.enrich.vectors import embed
 from pipeline.jobs import runner
 from pipeline.memories.statements import new_id
-from pipeline.store import jobs
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
 from schemas.facts import RULES
 from tests.conftest import POLICY, TENANT
 

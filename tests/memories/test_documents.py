@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
+from pipeline.enrich.vectors import embed
 from pipeline.erasure import export, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
@@ -18,8 +18,8 @@ from pipeline.memories import documents, statements
 from pipeline.memories.documents import CHUNK_TOKENS, OVERLAP_TOKENS, Kept
 from pipeline.people import identities, suppression
 from pipeline.recall import build_context
-from pipeline.store import chats as store_chats
-from pipeline.store.database import Database
+from pipeline.store.chats import chats as store_chats
+from pipeline.store.connections.database import Database
 from pipeline.text.tokens import estimate
 from schemas.context import Context
 from schemas.documents import DocumentFilter, DocumentIn

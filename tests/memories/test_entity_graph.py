@@ -9,7 +9,7 @@ from pipeline.ingest import chat_moves
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories import entities, manual_changes
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.entities import Entity, EntityFilter, EntityPlace
 from schemas.errors import NotFound
 from schemas.forgetting import Subject

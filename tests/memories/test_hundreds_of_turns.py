@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
+from pipeline.enrich.vectors import embed
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.learn import Learning, learner
 from pipeline.operations.retention import prune, retention_of
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from pipeline.text.duplicates import says_the_same
 from schemas.facts import RULES, Fact
 from schemas.messages import ChatIn, MessageIn

@@ -11,15 +11,15 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
 from pipeline.enrich.protocols import People
+from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.learn import Learning, learner
-from pipeline.store import jobs
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
 from schemas.errors import ProviderFailed
 from schemas.facts import RULES, Fact
 from schemas.forgetting import Subject

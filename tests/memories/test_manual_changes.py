@@ -9,15 +9,15 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
+from pipeline.enrich.vectors import embed
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import manual_changes, statements
 from pipeline.people import suppression
-from pipeline.store import memories
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.memories import memories
 from schemas.errors import Conflict, InvalidInput, NotFound
 from schemas.memories import MemoryIn
 from schemas.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from pipeline.ingest import accept
 from pipeline.memories import manual_changes, pages, statements
 from pipeline.people import identities
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.errors import NotFound
 from schemas.memories import MemoryIn
 from schemas.memory_changes import MemoryCorrection

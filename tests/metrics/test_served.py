@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
+from pipeline.enrich.vectors import embed
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
@@ -19,8 +19,8 @@ from pipeline.llm import limits
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.operations import status
 from pipeline.recall import build_context
-from pipeline.store.counters import DayFigure
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.operations.counters import DayFigure
 from schemas.errors import ProviderUnavailable
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery

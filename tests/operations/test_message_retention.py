@@ -16,7 +16,7 @@ from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.retention import Retention, prune, retention_of
 from pipeline.operations.sweep import sweep
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.messages import MessageIn
 from schemas.settings import Settings

@@ -19,8 +19,11 @@ from pipeline.memories.statements import remember
 from pipeline.operations import retention as pruning
 from pipeline.operations.retention import Retention, prune, prune_all, retention_of
 from pipeline.people import suppression
-from pipeline.store import chats, counters, memories, ranges
-from pipeline.store.database import Database
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
+from pipeline.store.memories import memories
+from pipeline.store.operations import counters
+from pipeline.store.sessions import ranges
 from schemas.errors import BackscrollError, DatabaseUnavailable
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn

@@ -10,9 +10,10 @@ from sqlalchemy import Engine, text
 from ops.local import migrate
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.enrich.summary_policy import SummaryPolicy
+from pipeline.enrich.summaries import summarize
+from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summaries.summary_policy import SummaryPolicy
+from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.place import placer
@@ -24,8 +25,9 @@ from pipeline.operations import backfill, space_comparison, spaces
 from pipeline.operations.backfill_kinds import Current
 from pipeline.recall import search
 from pipeline.recall.ask.query_embedder import QueryEmbedder
-from pipeline.store import backfills, vectors
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import backfills
+from pipeline.store.vectors import vectors
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import Busy, InvalidInput, NotFound, ProviderRejected, ProviderUnavailable
 from schemas.memories import MemoryIn

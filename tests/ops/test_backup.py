@@ -20,7 +20,7 @@ from ops.local.stack import LOCK
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import forget, forgotten
 from pipeline.ingest.accept import accept
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.forgetting import Subject
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message

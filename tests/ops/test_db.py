@@ -10,8 +10,8 @@ from psycopg.conninfo import conninfo_to_dict
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import LOGIN_ROLES
 from pipeline.ingest.accept import accept
-from pipeline.store import chats
-from pipeline.store.database import Database
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message

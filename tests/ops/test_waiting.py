@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from ops.console import waiting
 from pipeline.ingest.accept import accept
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
 

@@ -16,7 +16,7 @@ from migrations.concurrently import build, concurrently, drop
 from migrations.partitioning import CannotPartition
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT, Templates, copied, message

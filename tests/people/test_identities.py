@@ -16,8 +16,8 @@ from pipeline.memories import statements
 from pipeline.operations.retention import prune, retention_of
 from pipeline.people import identities, suppression
 from pipeline.recall import build_context, search
-from pipeline.store import identities as store
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.people import identities as store
 from schemas.errors import InvalidInput
 from schemas.forgetting import Subject
 from schemas.memories import MemoryFilter, MemoryIn

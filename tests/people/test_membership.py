@@ -10,7 +10,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.people import membership
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.errors import Retryable
 from schemas.forgetting import Subject
 from schemas.messages import ChatIn, MessageIn

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.people.visibility import Place, may_show, place_of_question, visible
-from pipeline.store.membership import Visible
+from pipeline.store.chats.membership import Visible
 from schemas.memories import VisibilityPolicy
 
 PEOPLE = st.frozensets(st.sampled_from(["ann", "bob", "cy", "zoe"]))

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
+from pipeline.enrich.vectors import embed
 from pipeline.ingest import accept, place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
@@ -23,8 +23,8 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
 from pipeline.people import identities, membership, suppression
 from pipeline.recall import build_context, more, search
-from pipeline.store import chats
-from pipeline.store.database import Database
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery

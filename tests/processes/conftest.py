@@ -21,8 +21,8 @@ from pipeline.ingest import accept as ingest
 from pipeline.ingest import place as placing
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations.status import Progress, progress
-from pipeline.store import jobs
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, copied

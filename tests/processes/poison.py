@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
 from pipeline.ingest import accept, place
 from schemas.sessions import Message, Summary
 from schemas.vectors import Vector

@@ -14,7 +14,7 @@ from celery import Celery
 from ops.dev.scripts import batch
 from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter
-from pipeline.store import jobs
+from pipeline.store.jobs import jobs
 from tests.api.conftest import served
 from tests.conftest import TENANT
 from tests.ops.running import until

@@ -11,7 +11,7 @@ import pytest
 from ops.local import processes
 from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
-from pipeline.store import jobs
+from pipeline.store.jobs import jobs
 from tests.conftest import TENANT
 from tests.ops.running import until
 from tests.processes.conftest import SECONDS, Deployment, deployed, talk

@@ -14,8 +14,8 @@ from sqlalchemy import text
 
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.store import jobs
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import TENANT

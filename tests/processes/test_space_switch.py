@@ -19,7 +19,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import backfill, spaces
 from pipeline.operations.backfill_kinds import Current
-from pipeline.store import backfills
+from pipeline.store.jobs import backfills
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import Busy
 from tests.api.conftest import served

@@ -15,7 +15,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from ops.local import processes
 from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
-from pipeline.store import jobs
+from pipeline.store.jobs import jobs
 from tests.conftest import TENANT
 from tests.ops.running import until
 from tests.processes.conftest import SECONDS, Deployment, deployed, talk

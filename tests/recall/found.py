@@ -19,10 +19,10 @@ from pipeline.recall.find.memory_search import RetrievedMemory
 from pipeline.recall.find.sessions import RetrievedSession
 from pipeline.recall.pack.build import assemble
 from pipeline.recall.rank.ranked import Ranked, Scored
-from pipeline.store.chats import Chat
-from pipeline.store.memory_candidates import FoundMemory
-from pipeline.store.prelude import Prelude
-from pipeline.text import message_cues
+from pipeline.store.chats.chats import Chat
+from pipeline.store.memories.memory_candidates import FoundMemory
+from pipeline.store.search.prelude import Prelude
+from pipeline.text.cues import message_cues
 from schemas.context import BlockKind, Context
 from schemas.payloads import ContextQuery
 from schemas.sessions import Message

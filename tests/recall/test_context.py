@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, event, text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.enrich.summary_policy import SummaryPolicy
+from pipeline.enrich.summaries import summarize
+from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summaries.summary_policy import SummaryPolicy
+from pipeline.enrich.vectors import embed
 from pipeline.ingest import accept, place, session_ranges
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.recall import build_context
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from pipeline.text import fencing, tokens
 from schemas.context import Context
 from schemas.errors import InvalidInput, NotFound, ProviderUnavailable

@@ -15,7 +15,7 @@ from pipeline.recall.ask.weights import Weights
 from pipeline.recall.event_dating import BEST_SCORE_SHARE, MAX_SPREAD, MIN_WORDS_SHARE
 from pipeline.recall.find.candidate import Candidate
 from pipeline.recall.rank.ranked import Scored
-from pipeline.text import message_cues
+from pipeline.text.cues import message_cues
 
 LISBON = ZoneInfo("Europe/Lisbon")
 # a Wednesday

@@ -13,7 +13,7 @@ from pipeline.recall import build_context, hyde, search
 from pipeline.recall.find.candidate import Statistics
 from pipeline.recall.find.candidates import CandidateSet
 from pipeline.recall.rank.ranked import Ranking, Scored
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from pipeline.text import fencing
 from schemas.context import Context
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable

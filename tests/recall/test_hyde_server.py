@@ -10,7 +10,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.factory import make_chat_model
 from pipeline.llm.gateway import Gateway
 from pipeline.recall import build_context, hyde
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings

@@ -6,7 +6,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.memories.statements import remember
 from pipeline.recall import build_context, search
 from pipeline.recall.ask.weights import OTHER_QUERY_WEIGHT
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput
 from schemas.memories import MemoryIn

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
+from pipeline.enrich.vectors import embed
 from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
@@ -12,8 +12,8 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.people import suppression
 from pipeline.recall import build_context, query_log
-from pipeline.store import query_log as store
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.search import query_log as store
 from schemas.context import AnswerIn, Context, LoggedContext
 from schemas.errors import InvalidInput, NotFound
 from schemas.forgetting import Subject

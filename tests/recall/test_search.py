@@ -17,9 +17,9 @@ from pipeline.jobs.runner import Policy
 from pipeline.people.identities import link
 from pipeline.recall import build_context, more, search
 from pipeline.recall import search_modes as modes
-from pipeline.store import vector_search
-from pipeline.store.database import Database
-from pipeline.store.text_search import pattern
+from pipeline.store.connections.database import Database
+from pipeline.store.search import vector_search
+from pipeline.store.search.text_search import pattern
 from schemas.errors import InvalidInput, NotFound
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery, parse_payload

@@ -6,8 +6,8 @@ import pytest
 
 from ops.dev import schema
 from ops.local.embedded.postgres import EmbeddedPostgres
-from pipeline.store import catalog
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.operations import catalog
 from schemas.errors import SchemaOutdated
 from schemas.settings import Settings
 from tests.commands.conftest import Run, run  # noqa: F401 - a fixture

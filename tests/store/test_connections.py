@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from ops.local.embedded.postgres import EmbeddedPostgres
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.conftest import TENANT
 from workers.app import make_app

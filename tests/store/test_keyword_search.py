@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import ProgrammingError
 
-from pipeline.store import arms, keyword_search
-from pipeline.store.database import Database
-from pipeline.store.filters import Scope
-from pipeline.store.keyword_search import KeywordHits
-from pipeline.store.session_search import SessionLimits
+from pipeline.store.connections.database import Database
+from pipeline.store.search import arms, keyword_search
+from pipeline.store.search.filters import Scope
+from pipeline.store.search.keyword_search import KeywordHits
+from pipeline.store.search.session_search import SessionLimits
 from tests.conftest import TENANT
 
 # "simple" stems nothing; some of them are not one word for Postgres, which is why the test reads what it stored.

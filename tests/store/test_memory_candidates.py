@@ -11,11 +11,13 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.memories import documents
-from pipeline.store import memory_candidates, vector_search, vectors
-from pipeline.store.database import Database
-from pipeline.store.filters import Scope
-from pipeline.store.membership import Seen, Visible
-from pipeline.store.memory_candidates import FoundMemory, MemoryScope
+from pipeline.store.chats.membership import Seen, Visible
+from pipeline.store.connections.database import Database
+from pipeline.store.memories import memory_candidates
+from pipeline.store.memories.memory_candidates import FoundMemory, MemoryScope
+from pipeline.store.search import vector_search
+from pipeline.store.search.filters import Scope
+from pipeline.store.vectors import vectors
 from schemas.documents import DocumentIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings

@@ -21,8 +21,8 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import LOGIN_ROLES, LoginRole, provision
 from pipeline.ingest.accept import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.store import poolers
-from pipeline.store.database import Database
+from pipeline.store.connections import poolers
+from pipeline.store.connections.database import Database
 from schemas.errors import SettingsError
 from schemas.messages import ChatIn
 from schemas.settings import Settings

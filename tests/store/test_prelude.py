@@ -6,8 +6,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from pipeline.ingest import accept
-from pipeline.store import keyword_search, prelude
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.search import keyword_search, prelude
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
 

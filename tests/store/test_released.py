@@ -10,7 +10,7 @@ from migrations import REVISION
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.conftest import NEXT, next_release
 from tests.store.released import FOLDER, VERSIONS, answers, known, load

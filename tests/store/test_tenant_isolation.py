@@ -6,7 +6,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.errors import SchemaOutdated, SettingsError
 from schemas.settings import Settings
 from tests.hostile.victims import fill

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from ops.dev.scripts import SENTENCES, of_bytes
 from ops.local.embedded.postgres import EmbeddedPostgres
-from pipeline.store import trips
+from pipeline.store.connections import trips
 
 SMALL_BUFFER = 4096
 MEGABYTE = 1024 * 1024

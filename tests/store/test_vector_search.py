@@ -9,10 +9,11 @@ from sqlalchemy import NullPool, create_engine, text
 from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.store import vector_search, vectors
-from pipeline.store.database import Database
-from pipeline.store.filters import Scope
-from pipeline.store.vector_search import VectorHits
+from pipeline.store.connections.database import Database
+from pipeline.store.search import vector_search
+from pipeline.store.search.filters import Scope
+from pipeline.store.search.vector_search import VectorHits
+from pipeline.store.vectors import vectors
 from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import TENANT

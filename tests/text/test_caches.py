@@ -15,7 +15,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.recall import build_context
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from pipeline.text import caches
 from schemas.forgetting import Subject
 from schemas.payloads import ContextQuery
@@ -119,17 +119,17 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
         # a path of the settings
         "workers.signals._heartbeat_file",
         # the vectors of the last 32 questions
-        "pipeline.store.vectors._literal",
+        "pipeline.store.vectors.vectors._literal",
         # an embedding space, limits, a statement of ours
-        "pipeline.store.arms._statement",
-        "pipeline.store.candidate_rows._candidates",
-        "pipeline.store.catalog.expected",
-        "pipeline.store.memory_candidates._statement",
-        "pipeline.store.narrowed_search._statement",
-        "pipeline.store.prelude._statement",
-        "pipeline.store.statements._for_psycopg",
-        "pipeline.store.trips._numbered",
-        "pipeline.store.vector_search._nearest",
+        "pipeline.store.search.arms._statement",
+        "pipeline.store.search.candidate_rows._candidates",
+        "pipeline.store.operations.catalog.expected",
+        "pipeline.store.memories.memory_candidates._statement",
+        "pipeline.store.search.narrowed_search._statement",
+        "pipeline.store.search.prelude._statement",
+        "pipeline.store.connections.statements._for_psycopg",
+        "pipeline.store.connections.trips._numbered",
+        "pipeline.store.search.vector_search._nearest",
     }
 
 

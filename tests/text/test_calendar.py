@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from pipeline.text.calendar import days
+from pipeline.text.calendars.calendar import days
 
 SAID = date(2023, 5, 8)  # a Monday
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text import calendar, languages
-from pipeline.text.calendars import calendars_of
+from pipeline.text import languages
+from pipeline.text.calendars import calendar, calendars_of
 from schemas.languages import LANGUAGES
 
 EARLIEST = datetime(2025, 6, 10, tzinfo=UTC)

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.recall.ask import followup, parse
-from pipeline.text import answer_types, dialogue_acts, message_cues
-from pipeline.text.cues import ANSWER_TYPES, cues_of, plain, stop_words
+from pipeline.text.cues import (
+    ANSWER_TYPES,
+    answer_types,
+    cues_of,
+    dialogue_acts,
+    message_cues,
+    plain,
+    stop_words,
+)
 from pipeline.text.languages import LANGUAGES
 from pipeline.text.sentences import is_content, sentences, terms, words
 

@@ -15,7 +15,7 @@ from pipeline.recall.ask import parse
 from pipeline.recall.ask.parse import Question
 from pipeline.recall.find import arms
 from pipeline.recall.search_modes import search
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from pipeline.text import exact_match
 from pipeline.text.exact_match import Verbatim
 from schemas.context import Context, Hit

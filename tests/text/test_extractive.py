@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.enrich.extractive import summarize
+from pipeline.enrich.summaries.extractive import summarize
 from schemas.sessions import Summary
 from tests.text.builders import conversation, message
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.clients import onnx, onnx_bundled, sentence_transformers
+from pipeline.clients import sentence_transformers
 from pipeline.clients.factory import default_provider, make_embedder
+from pipeline.clients.onnx import onnx, onnx_bundled
 from pipeline.clients.protocols import Embedder
-from pipeline.enrich.summarizers import make_summarizer
+from pipeline.enrich.summaries.summarizers import make_summarizer
 from schemas.errors import SettingsError
 from schemas.settings import Settings
 

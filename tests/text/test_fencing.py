@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.enrich import extractive, prompts
+from pipeline.enrich.summaries import extractive, prompts
 from pipeline.recall.choose.speech import head_of
 from pipeline.recall.choose.wording import wording_of
 from pipeline.text import fencing, truncate

@@ -11,27 +11,18 @@ import pytest
 
 from ops.dev.bench import worst
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import extractive, fact_answers, fact_grounding
-from pipeline.enrich.answers import InvalidAnswer
-from pipeline.enrich.kept_on_request import RequestExtractor
+from pipeline.enrich.facts import fact_answers, fact_grounding
+from pipeline.enrich.facts.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import People
+from pipeline.enrich.summaries import extractive
+from pipeline.enrich.summaries.answers import InvalidAnswer
 from pipeline.platforms.slack import slack_text
 from pipeline.platforms.whatsapp import export as whatsapp
 from pipeline.platforms.whatsapp import whatsapp_text, whatsapp_time
 from pipeline.recall.ask import followup, names, parse, temporal_anchor
-from pipeline.text import (
-    answer_types,
-    calendar,
-    chunking,
-    entity_names,
-    exact_match,
-    excerpt,
-    fencing,
-    message_cues,
-    sentences,
-    tokens,
-    truncate,
-)
+from pipeline.text import chunking, entity_names, exact_match, excerpt, fencing, sentences, tokens, truncate
+from pipeline.text.calendars import calendar
+from pipeline.text.cues import answer_types, message_cues
 from schemas import messages
 from schemas.sessions import Message
 from tests.text.builders import message

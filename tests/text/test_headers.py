@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from pipeline.enrich.embedding_text import message_document, session_document
+from pipeline.enrich.vectors.embedding_text import message_document, session_document
 from schemas.sessions import Session, Summary
 from tests.text.builders import message
 

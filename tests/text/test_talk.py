@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text import answer_types, message_cues
+from pipeline.text.cues import answer_types, message_cues
 
 
 @pytest.mark.parametrize(

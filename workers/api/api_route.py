@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import Match
 from starlette.types import Scope
 
-from pipeline.store.transactions import persistently
+from pipeline.store.connections.transactions import persistently
 from workers.api.admission import admit
 from workers.api.bodies import BodyReader
 from workers.api.errors import responses as described

@@ -18,8 +18,8 @@ from starlette.types import Receive, Scope, Send
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.factory import make_embedder, make_embedder_for, make_reranker
 from pipeline.recall.hyde import make_gateway
-from pipeline.store import vectors
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.vectors import vectors
 from schemas.errors import BackscrollError, Retryable, SettingsError
 from schemas.load_settings import load_settings
 from schemas.settings import Settings

@@ -5,8 +5,8 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from pipeline.store import messages
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.messages import messages
 from workers.api.errors import HttpError
 
 COUNT_SECONDS = 1.0

@@ -18,8 +18,8 @@ import structlog
 from anyio import CapacityLimiter, to_thread
 
 from pipeline.people.api_keys import PREFIX, digest_of
-from pipeline.store import api_keys
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.people import api_keys
 from schemas.errors import BackscrollError
 from schemas.keys import SCOPES, CurrentKey
 

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from pipeline.store import api_keys
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
+from pipeline.store.people import api_keys
 from schemas.keys import CurrentKey
 from workers.api.errors import HttpError
 

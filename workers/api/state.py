@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.protocols import Reranker
 from pipeline.llm.gateway import Gateway
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from workers.api.admission import Caller, RequestRates, caller_of
 from workers.api.backlog import BacklogLimit

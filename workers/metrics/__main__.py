@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.load_settings import load_settings
 from workers.logging import configure_logging
 from workers.metrics.collector import DOCTOR_SECONDS, READ_SECONDS, Figured

@@ -18,7 +18,7 @@ from pipeline.operations.doctor.diagnose import diagnose
 from pipeline.operations.doctor.facts import Facts, Login
 from pipeline.operations.doctor.finding import Finding
 from pipeline.operations.figures import Figures
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.errors import DatabaseUnavailable
 from schemas.settings import Settings
 from workers import broker

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pipeline.recall.context_figures import SOURCES, STAGES
-from pipeline.store.counters import DayFigure
+from pipeline.store.operations.counters import DayFigure
 from schemas.kinds import KINDS
 
 

@@ -17,8 +17,10 @@ from pydantic import TypeAdapter, ValidationError
 from pipeline.ingest import accept as pipeline_ingest
 from pipeline.ingest.pruned import MessageLimits
 from pipeline.jobs.failures import reason_of
-from pipeline.store import chats, counters, quarantine
-from pipeline.store.database import Database
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import quarantine
+from pipeline.store.operations import counters
 from schemas.errors import InvalidInput, JobsFailed, PayloadRefused, Retryable, SettingsError
 from schemas.messages import clean_text
 from schemas.payloads import QueuedIngest, TenantId, parse_payload

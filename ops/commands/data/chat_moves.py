@@ -14,8 +14,8 @@ from schemas.errors import InvalidInput, NotFound
 from schemas.payloads import NewId, parse_payload
 
 if TYPE_CHECKING:
-    from pipeline.store.chats import Chat
-    from pipeline.store.database import Database
+    from pipeline.store.chats.chats import Chat
+    from pipeline.store.connections.database import Database
 
 EXAMPLE_CHARS = 80
 
@@ -55,7 +55,7 @@ def merge(
 
 def _move(call: Call, chat: str, to: str, *, yes: bool, is_new: bool, keep_copies: bool = False) -> None:
     from pipeline.ingest import chat_moves
-    from pipeline.store import chats as store
+    from pipeline.store.chats import chats as store
 
     wanted = parse_payload(NewId, {"to": to})
     with call.opened() as opened:
@@ -83,7 +83,7 @@ def _move(call: Call, chat: str, to: str, *, yes: bool, is_new: bool, keep_copie
 def _refuse_copies(database: Database, tenant_id: str, chat: Chat, into: str) -> None:
     """Raise `InvalidInput` if both chats have the same messages."""
     from pipeline.platforms.identity import PREFIX
-    from pipeline.store import chat_moves as store
+    from pipeline.store.chats import chat_moves as store
 
     with database.tenant(tenant_id) as connection:
         found = store.copies(connection, chat.chat_id, into, PREFIX)

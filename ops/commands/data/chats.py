@@ -28,7 +28,7 @@ SESSIONS = 5
 @command(app, "backscroll chats list --json", name="list")
 def list_(call: Call) -> None:
     """List the chats, the latest active first, in their local time."""
-    from pipeline.store import chats as store
+    from pipeline.store.chats import chats as store
 
     with call.transaction() as (_, connection):
         found = [dict(row._mapping) for row in store.overview(connection)]
@@ -52,8 +52,9 @@ def list_(call: Call) -> None:
 def show(call: Call, chat: ChatArgument) -> None:
     """Show a chat: its settings, who speaks, its sessions by status, and the latest sessions."""
     from pipeline.operations import lookup
-    from pipeline.store import chats as store
-    from pipeline.store import sessions, stats
+    from pipeline.store.chats import chats as store
+    from pipeline.store.operations import stats
+    from pipeline.store.sessions import sessions
 
     with call.transaction() as (_, connection):
         found = lookup.find_chat(connection, chat)
@@ -130,7 +131,7 @@ def memory(
     messages. On again: backfills of its sessions and vectors make up for the time between.
     """
     from pipeline.operations import lookup
-    from pipeline.store import chats as store
+    from pipeline.store.chats import chats as store
 
     with call.transaction() as (settings, connection):
         found = lookup.find_chat(connection, chat)
@@ -189,7 +190,7 @@ def language(
     """
     from pipeline.ingest import languages
     from pipeline.ingest.policy import SessionPolicy
-    from pipeline.store import chats as store
+    from pipeline.store.chats import chats as store
 
     try:
         to = to if to == AUTO else normal(to)

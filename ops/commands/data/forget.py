@@ -23,7 +23,7 @@ from schemas.forgetting import Subject
 from schemas.payloads import parse_payload
 
 if TYPE_CHECKING:
-    from pipeline.store.database import Database
+    from pipeline.store.connections.database import Database
 
 app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
 
@@ -79,7 +79,7 @@ def tenant_(
 @command(app, "backscroll forget receipts --json")
 def receipts(call: Call) -> None:
     """List the newest receipts: how much was forgotten and when, not whom."""
-    from pipeline.store import erasure as store
+    from pipeline.store.erasure import erasure as store
 
     with call.transaction() as (_, connection):
         found = store.list_receipts(connection, LISTED)

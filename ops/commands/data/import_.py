@@ -29,7 +29,7 @@ from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from pipeline.ingest.import_tally import Stored, Tally
-    from pipeline.store.database import Database
+    from pipeline.store.connections.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -135,7 +135,7 @@ def import_(
 
 
 def _stored_zone(database: Database, tenant_id: str, chat_id: str) -> str | None:
-    from pipeline.store import chats
+    from pipeline.store.chats import chats
 
     with database.tenant(tenant_id) as opened:
         chat = chats.followed(opened, chat_id)

@@ -40,8 +40,8 @@ def list_(
 ) -> None:
     """List the latest sessions, in their chat's local time."""
     from pipeline.operations import lookup
-    from pipeline.store import chats
-    from pipeline.store import sessions as store
+    from pipeline.store.chats import chats
+    from pipeline.store.sessions import sessions as store
 
     with call.transaction() as (_, connection):
         only = lookup.find_chat(connection, chat).chat_id if chat is not None else None
@@ -89,7 +89,7 @@ def show(
     The number of a session that was joined into another shows the other one, and says so.
     """
     from pipeline.operations import lookup
-    from pipeline.store import messages
+    from pipeline.store.messages import messages
 
     with call.transaction() as (_, connection):
         found = lookup.find_session(connection, session)

@@ -32,7 +32,7 @@ def audience(
     learned in a direct chat; for tenants that are one team. `chat`: nobody.
     """
     from pipeline.people.visibility import policy_of
-    from pipeline.store import chats
+    from pipeline.store.chats import chats
 
     with call.transaction() as (settings, connection):
         if policy is not None:

@@ -26,7 +26,7 @@ from schemas.settings import Settings
 if TYPE_CHECKING:
     from pipeline.operations import costs
     from pipeline.operations.backfill_kinds import Current
-    from pipeline.store.database import Database
+    from pipeline.store.connections.database import Database
 
 app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
@@ -101,7 +101,7 @@ def start(
 @command(app, "backscroll backfills list --json", name="list")
 def list_(call: Call) -> None:
     """List the newest backfills."""
-    from pipeline.store import backfills as store
+    from pipeline.store.jobs import backfills as store
 
     with call.transaction() as (_, as_tenant):
         found = [store.with_pending(as_tenant, each) for each in store.listing(as_tenant, LISTED)]
@@ -126,7 +126,7 @@ def status(
     watching: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s until it has ended.")] = False,
 ) -> None:
     """Show the progress of a backfill, and how long the rest takes."""
-    from pipeline.store import backfills as store
+    from pipeline.store.jobs import backfills as store
 
     with call.opened() as (settings, database):
         if backfill_id is None:
@@ -169,7 +169,7 @@ def _change(call: Call, wish: str, backfill_id: int) -> None:
 
 
 def _get(database: Database, tenant_id: str, backfill_id: int) -> Backfill:
-    from pipeline.store import backfills as store
+    from pipeline.store.jobs import backfills as store
 
     with database.tenant(tenant_id) as as_tenant:
         found = store.get(as_tenant, backfill_id) if abs(backfill_id) < 2**63 else None
@@ -227,7 +227,7 @@ def _as_dict(found: Backfill) -> dict[str, Any]:
 
 def _estimate(opened: Opened, request: BackfillRequest, current: Current) -> costs.Estimate:
     """Estimate the time and money that summaries or learning take."""
-    from pipeline.enrich.summarizers import ExtractiveSummarizer
+    from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
     from pipeline.llm.limits import Limits
     from pipeline.llm.prices import load_prices
     from pipeline.operations import backfill, costs
@@ -260,7 +260,7 @@ def _estimate_embedding(
     """Estimate the money that vectors cost, if servers make them."""
     from pipeline.llm.prices import load_prices
     from pipeline.operations import backfill, costs
-    from pipeline.store import vectors
+    from pipeline.store.vectors import vectors
 
     settings, database = opened
     with database.tenant(settings.tenant) as as_tenant:

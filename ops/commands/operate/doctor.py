@@ -26,7 +26,7 @@ from pipeline.clients.factory import (
     settings_for,
     space_by_name,
 )
-from pipeline.clients.openai_endpoint import LEARNED
+from pipeline.clients.openai.openai_endpoint import LEARNED
 from pipeline.operations.doctor.diagnose import diagnose, not_running
 from pipeline.operations.doctor.facts import Facts, Login
 from pipeline.operations.doctor.finding import Finding, Severity, worst
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from pipeline.operations.doctor.collect import Sample
-    from pipeline.store.database import Database
+    from pipeline.store.connections.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -71,7 +71,7 @@ def doctor(
     model; it says what their endpoints turned out not to take of OpenAI's protocol. It also says what the settings
     send to another machine.
     """
-    from pipeline.store.database import Database
+    from pipeline.store.connections.database import Database
 
     try:
         settings = connection.open_stack(call.data_dir, call.tenant)
@@ -148,8 +148,8 @@ def _login(setting: str, url: SecretStr) -> Login:
     from sqlalchemy.exc import InterfaceError, OperationalError
 
     from pipeline.operations.doctor import collect
-    from pipeline.store import poolers
-    from pipeline.store.engines import driver_of
+    from pipeline.store.connections import poolers
+    from pipeline.store.connections.engines import driver_of
 
     try:
         with _connected(url) as opened:
@@ -201,7 +201,7 @@ def _try_model(settings: Settings, active: EmbeddingSpace | None) -> str | None:
 
 def _summary_problem(settings: Settings, *, ask: bool) -> str | None:
     """Say why a language model that is to summarize or to learn cannot be asked; None if each can, or there is none."""
-    from pipeline.enrich.language_model import try_model
+    from pipeline.enrich.summaries.language_model import try_model
 
     try:
         clients = {

@@ -54,7 +54,7 @@ def export(
     and refused with 5 when the mean cosine of their vectors is too low. Then set
     `BACKSCROLL_EMBEDDING_PROVIDER=onnx` and `BACKSCROLL_EMBEDDING_MODEL` to the folder.
     """
-    from pipeline.clients import onnx_export, onnx_folder
+    from pipeline.clients.onnx import onnx_export, onnx_folder
     from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 
     if folder.exists():

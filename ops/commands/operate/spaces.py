@@ -110,7 +110,7 @@ def compare(
     from pipeline.clients.by_space import SpaceEmbedders
     from pipeline.clients.factory import make_embedder_for
     from pipeline.operations import space_comparison, spaces
-    from pipeline.store import vectors
+    from pipeline.store.vectors import vectors
 
     with call.opened() as opened:
         with opened.database.tenant(opened.settings.tenant) as as_tenant:
@@ -215,7 +215,7 @@ def _tenants(opened: Opened) -> list[str]:
 
 
 def _named(model: str) -> dict[str, str]:
-    from pipeline.clients import onnx, onnx_bundled
+    from pipeline.clients.onnx import onnx, onnx_bundled
 
     bundled = {"multilingual": onnx_bundled.MULTILINGUAL, "english": onnx_bundled.ENGLISH}
     if model in bundled:

@@ -23,7 +23,7 @@ from ops.dev.embedders import WordMeansEmbedder
 from ops.dev.shipped import Shipped
 from ops.local import processes
 from pipeline.recall import build_context
-from pipeline.store import trips
+from pipeline.store.connections import trips
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 

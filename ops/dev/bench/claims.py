@@ -11,10 +11,10 @@ import psycopg
 from ops.dev import shipped
 from ops.dev.bench.figures import Figure
 from ops.dev.observe import Say, count, timed
-from pipeline.store import jobs
-from pipeline.store.claims import Turn, claim
-from pipeline.store.database import Database
-from pipeline.store.jobs import Claim, NewJob
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.claims import Turn, claim
+from pipeline.store.jobs.jobs import Claim, NewJob
 from workers.queues import EMBED
 
 KIND = "embed"

@@ -31,7 +31,7 @@ from pipeline.clients.factory import make_embedder
 from pipeline.ingest import accept
 from pipeline.operations import backfill, spaces
 from pipeline.operations.backfill_kinds import Current
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.context import Context
 from schemas.errors import Busy, SettingsError

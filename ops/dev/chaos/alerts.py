@@ -29,7 +29,7 @@ from ops.dev.observe import Say, count, wait
 from ops.local import processes
 from ops.local.embedded.ports import free_port
 from pipeline.ingest import accept
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.errors import NotFound
 from schemas.messages import ChatIn, MessageIn

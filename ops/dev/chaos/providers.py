@@ -14,7 +14,7 @@ from typing import Any, cast
 from ops.dev.embedders import WrappedEmbedder
 from pipeline.clients.factory import make_embedder_for
 from pipeline.enrich.protocols import Summarizer
-from pipeline.enrich.summarizers import make_summarizer
+from pipeline.enrich.summaries.summarizers import make_summarizer
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.load_settings import load_settings
 from schemas.sessions import Message, Summary

@@ -17,7 +17,7 @@ from ops.dev.observe import Say, wait
 from pipeline.erasure import forget
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.backfills import BackfillKind, BackfillRequest
 from schemas.errors import Retryable
 from schemas.forgetting import Subject

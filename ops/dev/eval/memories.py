@@ -19,8 +19,8 @@ from ops.dev.eval.memory_sample import MemoryQuestion, MemorySample, PlantedFact
 from ops.dev.eval.recorded_facts import RecordedModel
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
-from pipeline.enrich.fact_model import LanguageModelExtractor
-from pipeline.enrich.kept_on_request import RequestExtractor
+from pipeline.enrich.facts.fact_model import LanguageModelExtractor
+from pipeline.enrich.facts.kept_on_request import RequestExtractor
 from pipeline.jobs.runner import Handler
 from pipeline.llm.gateway import Gateway
 from pipeline.memories.learn import Learning, learner

@@ -22,7 +22,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from psycopg.errors import InsufficientPrivilege
 
-from pipeline.store import poolers
+from pipeline.store.connections import poolers
 from schemas.errors import DatabaseUnavailable, Permanent
 
 LoginRole = Literal["owner", "app", "maintenance", "backup"]

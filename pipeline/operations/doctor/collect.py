@@ -16,20 +16,16 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import FOREVER
 from pipeline.operations import names, status
 from pipeline.operations.doctor.facts import LateJobs, Server, Spaces, TenantData
-from pipeline.store import (
-    catalog,
-    chat_languages,
-    chats,
-    checks,
-    llm_limits,
-    messages,
-    sessions,
-    vector_search,
-    vectors,
-)
-from pipeline.store import ranges as stored_ranges
-from pipeline.store.chats import tenant_ids
-from pipeline.store.database import Database
+from pipeline.store.chats import chat_languages, chats
+from pipeline.store.chats.chats import tenant_ids
+from pipeline.store.connections.database import Database
+from pipeline.store.messages import messages
+from pipeline.store.models import llm_limits
+from pipeline.store.operations import catalog, checks
+from pipeline.store.search import vector_search
+from pipeline.store.sessions import ranges as stored_ranges
+from pipeline.store.sessions import sessions
+from pipeline.store.vectors import vectors
 from schemas.vectors import EmbeddingSpace
 
 # No transaction of ours waits for more than the next statement.

@@ -8,9 +8,12 @@ from sqlalchemy import Connection
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations.doctor.facts import TenantData
-from pipeline.store import chats, checks, jobs, vectors
-from pipeline.store.database import Database
-from pipeline.store.jobs import NewJob
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.jobs import NewJob
+from pipeline.store.operations import checks
+from pipeline.store.vectors import vectors
 
 JOBS_PER_TRANSACTION = 5000
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from pipeline.store.prelude import Shared
+from pipeline.store.search.prelude import Shared
 
 # A lift of this is an affinity of 1.
 FULL_LIFT = 4.0

@@ -11,7 +11,7 @@ from pipeline.recall.ask.parse import Question
 from pipeline.recall.ask.questions import Questions
 from pipeline.recall.ask.request import QueryTerms, RetrievalRequest, SearchTerms
 from pipeline.recall.ask.temporal_anchor import Mention
-from pipeline.store.prelude import lexemes_of
+from pipeline.store.search.prelude import lexemes_of
 
 
 @dataclass(frozen=True, kw_only=True)

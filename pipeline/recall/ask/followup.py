@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from pipeline.recall.ask.parse import Question
-from pipeline.text import addressing
-from pipeline.text.cues import cues_of, plain
+from pipeline.text.cues import addressing, cues_of, plain
 from pipeline.text.scripts import FIRST_UNSPACED
 from pipeline.text.sentences import is_content, stem, words
 from schemas.sessions import Message

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Collection
 
-from pipeline.text.answer_types import words_of
 from pipeline.text.cues import common_words, plain
+from pipeline.text.cues.answer_types import words_of
 from pipeline.text.languages import LANGUAGES
 from pipeline.text.scripts import UNSPACED
 

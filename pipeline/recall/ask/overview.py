@@ -1,9 +1,9 @@
 """Tell whether a question asks for an overview of a time ("summarize last week"), and not for something in it."""
 
-from pipeline.text.answer_types import asked
 from pipeline.text.calendars import calendars_of
+from pipeline.text.calendars.moments import moments
 from pipeline.text.cues import cues_of, plain
-from pipeline.text.moments import moments
+from pipeline.text.cues.answer_types import asked
 from pipeline.text.sentences import is_content, words
 
 

@@ -11,11 +11,12 @@ from datetime import datetime
 
 from pipeline.recall.ask import languages, names, overview
 from pipeline.recall.ask.time_preference import Timed
-from pipeline.text import answer_types, calendar, exact_match, figures
-from pipeline.text.cues import AnswerType
+from pipeline.text import exact_match
+from pipeline.text.calendars import calendar, figures
+from pipeline.text.calendars.spans import Span
+from pipeline.text.cues import AnswerType, answer_types
 from pipeline.text.exact_match import Verbatim
 from pipeline.text.sentences import is_content
-from pipeline.text.spans import Span
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 # The most times of one question that count, the first ones named: each is compared with every candidate.

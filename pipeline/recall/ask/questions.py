@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from operator import itemgetter
 
-from pipeline.text import answer_types
-from pipeline.text.addressing import ASKS, said, written_apart
+from pipeline.text.cues import answer_types
+from pipeline.text.cues.addressing import ASKS, said, written_apart
 
 # A bot asks for a context when it has seen the message.
 ABOUT_THEN = timedelta(hours=1)

@@ -14,11 +14,14 @@ from pipeline.recall.ask.affinity import affinities
 from pipeline.recall.ask.profiles import PROFILES, Parameters, parameters_of
 from pipeline.recall.ask.questions import Questions
 from pipeline.recall.ask.weights import Weights
-from pipeline.store import chats, identities, prelude, sessions
-from pipeline.store.chats import Chat
-from pipeline.store.filters import Inside, MessageFilter, Scope
-from pipeline.store.memory_candidates import MemoryScope
-from pipeline.store.prelude import Prelude
+from pipeline.store.chats import chats
+from pipeline.store.chats.chats import Chat
+from pipeline.store.memories.memory_candidates import MemoryScope
+from pipeline.store.people import identities
+from pipeline.store.search import prelude
+from pipeline.store.search.filters import Inside, MessageFilter, Scope
+from pipeline.store.search.prelude import Prelude
+from pipeline.store.sessions import sessions
 from pipeline.text.exact_match import Verbatim
 from schemas.errors import NotFound
 from schemas.payloads import ContextQuery

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from pipeline.text.calendar import MONTHS
 from pipeline.text.calendars import Calendar, calendars_of
-from pipeline.text.moments import moments
+from pipeline.text.calendars.calendar import MONTHS
+from pipeline.text.calendars.moments import moments
 
 Relation = Literal["before", "after", "since", "during", "between"]
 

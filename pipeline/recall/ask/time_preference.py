@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from math import inf
 
 from pipeline.recall.ask.temporal_anchor import Mention
-from pipeline.text.calendar import written
+from pipeline.text.calendars.calendar import written
 
 # Outside the time asked for, the preference halves after this many days. What was before an event may be long before;
 # what came after it, soon after; its own days are known but for a few; and nothing on the wrong side of it was meant.

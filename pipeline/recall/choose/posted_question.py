@@ -6,8 +6,8 @@ from functools import cached_property
 from pipeline.recall.ask.questions import Questions
 from pipeline.recall.find.candidate import Candidate
 from pipeline.recall.rank.ranked import Ranked
-from pipeline.store.prelude import Prelude
-from pipeline.text import addressing
+from pipeline.store.search.prelude import Prelude
+from pipeline.text.cues import addressing
 from schemas.sessions import Message
 
 

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from pipeline.recall.ask.request import QueryTerms, RetrievalRequest, SearchTerms
-from pipeline.store import arms, text_search
-from pipeline.store.arms import NOTHING, Arms, Asked
-from pipeline.store.filters import MessageFilter
-from pipeline.store.memory_candidates import MemoryScope
-from pipeline.store.session_search import SessionLimits
+from pipeline.store.memories.memory_candidates import MemoryScope
+from pipeline.store.search import arms, text_search
+from pipeline.store.search.arms import NOTHING, Arms, Asked
+from pipeline.store.search.filters import MessageFilter
+from pipeline.store.search.session_search import SessionLimits
 
 
 class ArmLimits(NamedTuple):

@@ -6,8 +6,8 @@ from operator import attrgetter
 
 from pipeline.recall.ask.questions import Questions
 from pipeline.recall.find.candidate import Candidate, QueryMatch
-from pipeline.text.addressing import ASKS, called_bots, is_put_to_a_bot, names_of, said
 from pipeline.text.cues import plain
+from pipeline.text.cues.addressing import ASKS, called_bots, is_put_to_a_bot, names_of, said
 
 
 def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:

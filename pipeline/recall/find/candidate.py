@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from pipeline.recall.ask.weights import OTHER_QUERY_WEIGHT
-from pipeline.text.message_cues import MessageCues
+from pipeline.text.cues.message_cues import MessageCues
 from schemas.sessions import RepliedTo
 
 

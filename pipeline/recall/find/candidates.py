@@ -16,12 +16,12 @@ from pipeline.recall.ask.request import RetrievalRequest, SearchTerms
 from pipeline.recall.find import arms, asides
 from pipeline.recall.find.arms import BEHIND_ASIDES, limits_of
 from pipeline.recall.find.candidate import Candidate, QueryMatch, Statistics
-from pipeline.store import candidate_rows
-from pipeline.store.candidate_rows import CandidateRow
-from pipeline.store.keyword_search import KeywordHits, KeywordSearch
-from pipeline.store.memory_candidates import MemoryHits
-from pipeline.store.narrowed_search import Narrowed
-from pipeline.text.message_cues import stored_or_read
+from pipeline.store.memories.memory_candidates import MemoryHits
+from pipeline.store.search import candidate_rows
+from pipeline.store.search.candidate_rows import CandidateRow
+from pipeline.store.search.keyword_search import KeywordHits, KeywordSearch
+from pipeline.store.search.narrowed_search import Narrowed
+from pipeline.text.cues.message_cues import stored_or_read
 from schemas.languages import parts_of
 from schemas.sessions import RepliedTo, number_of
 from schemas.vectors import VectorSearch

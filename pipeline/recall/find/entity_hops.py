@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from sqlalchemy import Connection
 
 from pipeline.recall.ask.ask import Ask
-from pipeline.store import entity_graph
-from pipeline.store.memory_candidates import MemoryScope
+from pipeline.store.memories import entity_graph
+from pipeline.store.memories.memory_candidates import MemoryScope
 from pipeline.text import entity_names
 
 MAX_NAMED, MAX_NEAR = 8, 12

@@ -15,9 +15,9 @@ from pipeline.recall.ask import parse
 from pipeline.recall.ask.ask import Ask
 from pipeline.recall.ask.request import RetrievalRequest
 from pipeline.recall.ask.weights import OTHER_QUERY_WEIGHT
-from pipeline.store import memory_candidates
-from pipeline.store.membership import Seen
-from pipeline.store.memory_candidates import FoundMemory, MemoryHits, MemoryScope
+from pipeline.store.chats.membership import Seen
+from pipeline.store.memories import memory_candidates
+from pipeline.store.memories.memory_candidates import FoundMemory, MemoryHits, MemoryScope
 
 
 @dataclass(frozen=True, kw_only=True)

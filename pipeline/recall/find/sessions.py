@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline.recall.ask.ask import Ask
-from pipeline.store import sessions as stored_sessions
+from pipeline.store.sessions import sessions as stored_sessions
 from schemas.sessions import EXTRACTIVE
 
 # Of a time that a question asks to sum up, the latest sessions: more than a context has room for.

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from sqlalchemy import Connection
 
 from pipeline.recall.ask.ask import Ask
-from pipeline.store import rollups
+from pipeline.store.sessions import rollups
 
 
 @dataclass(frozen=True, kw_only=True)

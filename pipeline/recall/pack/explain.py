@@ -12,7 +12,7 @@ from pipeline.recall.pack.hits import message_hits, preview, rounded
 from pipeline.recall.rank import features, kernel, rank, rerank
 from pipeline.recall.rank.ranked import Ranked
 from pipeline.text import bm25
-from pipeline.text.calendar import written
+from pipeline.text.calendars.calendar import written
 from schemas.context import Block, BlockKind, Dropped, DropReason, Explanation, Hit
 from schemas.payloads import ContextQuery
 

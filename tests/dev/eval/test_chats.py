@@ -20,7 +20,7 @@ from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.eval.report import chats_tables
 from ops.dev.eval.samples import SampleQuestion
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.onnx import is_installed
+from pipeline.clients.onnx.onnx import is_installed
 from pipeline.text.tokens import estimate
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn

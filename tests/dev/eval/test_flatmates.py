@@ -16,7 +16,7 @@ from ops.dev import shipped
 from ops.dev.eval.samples import SAMPLES, read
 from ops.dev.shipped import Shipped
 from ops.local import demo
-from pipeline.clients.onnx import is_installed
+from pipeline.clients.onnx.onnx import is_installed
 from pipeline.recall import build_context
 from schemas.context import Context
 from schemas.messages import MessageIn

@@ -15,7 +15,7 @@ from ops.dev.eval.samples import (
     read_chat,
     samples,
 )
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from tests.conftest import TENANT
 
 SAMPLES = list(samples())

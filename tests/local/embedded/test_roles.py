@@ -22,7 +22,7 @@ from ops.local.embedded.roles import (
 )
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.errors import DatabaseUnavailable
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.recall.ask.affinity import FULL_LIFT, affinities
-from pipeline.store.prelude import Shared
+from pipeline.store.search.prelude import Shared
 
 PEOPLE = "Ana Ben Cy Dora Eve".split()
 SESSIONS = st.lists(st.sets(st.sampled_from(PEOPLE), min_size=1), min_size=1, max_size=30)

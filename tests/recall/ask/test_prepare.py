@@ -9,7 +9,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.recall.ask.ask import ParsedQuestion, parse_question
 from pipeline.recall.ask.request import Stopwatch, for_context, for_search
 from pipeline.recall.prepare import prepare_query
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.errors import NotFound, ProviderUnavailable
 from schemas.payloads import ContextQuery
 from schemas.search import SearchQuery

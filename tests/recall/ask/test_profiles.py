@@ -24,7 +24,7 @@ from pipeline.recall import build_context
 from pipeline.recall.ask.profiles import PROFILES, Parameters, parameters_of
 from pipeline.recall.choose.wording import wording_of
 from pipeline.recall.rank.similarity import Scale
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput
 from schemas.memories import MemoryIn

@@ -19,7 +19,7 @@ from pipeline.people import identities
 from pipeline.recall import build_context
 from pipeline.recall.find import arms
 from pipeline.recall.find.arms import ArmLimits
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from pipeline.text import fencing, tokens
 from schemas.context import ChatMessage, Context
 from schemas.memories import MemoryIn

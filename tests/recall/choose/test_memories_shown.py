@@ -13,7 +13,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.people import identities
 from pipeline.recall import build_context
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn

@@ -9,7 +9,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.recall import build_context
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery

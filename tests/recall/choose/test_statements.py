@@ -14,8 +14,8 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.memories import documents
 from pipeline.memories.statements import remember
 from pipeline.recall import build_context
-from pipeline.store import trips
-from pipeline.store.database import Database
+from pipeline.store.connections import trips
+from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.documents import DocumentIn
 from schemas.memories import MemoryIn

@@ -10,7 +10,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.recall import build_context
 from pipeline.recall.choose.wording import Wording, wording_of
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from pipeline.text.fencing import TAG
 from schemas.context import Context
 from schemas.messages import ChatIn, MessageIn

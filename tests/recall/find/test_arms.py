@@ -15,7 +15,7 @@ from pipeline.recall.ask.request import SearchTerms, Stopwatch, for_context
 from pipeline.recall.find import arms, candidates
 from pipeline.recall.find.candidates import CandidateSet
 from pipeline.recall.prepare import prepare_query
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import Context, Hit
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery

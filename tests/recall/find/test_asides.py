@@ -11,7 +11,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.recall.find import arms
 from pipeline.recall.search_modes import search
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn

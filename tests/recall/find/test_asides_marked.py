@@ -7,8 +7,8 @@ import pytest
 from pipeline.recall.ask.questions import Questions
 from pipeline.recall.find.asides import marked
 from pipeline.recall.find.candidate import Candidate
-from pipeline.text import message_cues
-from pipeline.text.addressing import is_put_to_a_bot, names_of, said, says_nothing
+from pipeline.text.cues import message_cues
+from pipeline.text.cues.addressing import is_put_to_a_bot, names_of, said, says_nothing
 
 NOW = datetime(2026, 4, 1, 20, 0, tzinfo=UTC)
 

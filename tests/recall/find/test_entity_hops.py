@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.recall import build_context
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import ContextItem
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery

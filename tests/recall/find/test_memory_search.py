@@ -10,7 +10,7 @@ from pipeline.ingest import accept
 from pipeline.memories import statements
 from pipeline.people import identities
 from pipeline.recall.memory_query import search_memories
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.errors import NotFound, ProviderUnavailable
 from schemas.memories import MemoryFilter, MemoryQuery, MemoryResult
 from schemas.messages import ChatIn

@@ -14,7 +14,7 @@ from pipeline.recall.ask.weights import Weights
 from pipeline.recall.find.candidate import Candidate, QueryMatch, Statistics
 from pipeline.recall.rank import rank
 from pipeline.recall.rank.ranked import Scored
-from pipeline.text import message_cues
+from pipeline.text.cues import message_cues
 from schemas.sessions import RepliedTo
 
 START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)

@@ -12,7 +12,7 @@ from pipeline.recall.ask.profiles import PROFILES
 from pipeline.recall.choose.summaries import RELATED_CHARS
 from pipeline.recall.rank import rerank
 from pipeline.recall.rank.ranked import Scored
-from pipeline.store.database import Database
+from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings

@@ -9,7 +9,11 @@ from pydantic import Field
 
 from pipeline.operations import lookup, status
 from pipeline.people import membership
-from pipeline.store import chat_moves, chats, edits, inspection, messages, sessions, spaces, vectors
+from pipeline.store.chats import chat_moves, chats
+from pipeline.store.messages import edits, messages
+from pipeline.store.operations import inspection
+from pipeline.store.sessions import sessions
+from pipeline.store.vectors import spaces, vectors
 from schemas.errors import NotFound
 from schemas.listing import ChatFilter, SessionFilter
 from schemas.messages import Id

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from pipeline.memories import pages
-from pipeline.store import inspection
+from pipeline.store.operations import inspection
 from schemas.messages import Id
 from schemas.user_pages import UserFilter
 from workers.api.inspector.chats import ROWS

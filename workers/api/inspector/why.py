@@ -9,8 +9,8 @@ from pydantic import Field
 
 from pipeline.operations import lookup, status
 from pipeline.recall import build_context, query_log
-from pipeline.store import query_log as log_rows
-from pipeline.store.chats import Chat
+from pipeline.store.chats.chats import Chat
+from pipeline.store.search import query_log as log_rows
 from schemas.base import Closed
 from schemas.context import LoggedContext
 from schemas.errors import NotFound

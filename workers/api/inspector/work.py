@@ -11,8 +11,8 @@ from pipeline.jobs.dead_letters import JobFilter, ListedJob
 from pipeline.llm.budget import Budget
 from pipeline.operations import backfill, costs, lookup, status
 from pipeline.operations.backfill_kinds import Current
-from pipeline.store import backfills as stored
-from pipeline.store import spaces, vectors
+from pipeline.store.jobs import backfills as stored
+from pipeline.store.vectors import spaces, vectors
 from schemas.backfills import BackfillKind, BackfillRequest
 from schemas.base import Closed
 from schemas.errors import InvalidInput, NotFound

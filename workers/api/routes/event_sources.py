@@ -5,8 +5,8 @@ import secrets
 from fastapi import APIRouter
 
 from pipeline.platforms import proofs
-from pipeline.store import chats
-from pipeline.store import event_sources as store
+from pipeline.store.chats import chats
+from pipeline.store.people import event_sources as store
 from schemas.errors import InvalidInput, NotFound
 from schemas.event_sources import NewSource, Source, SourceIn, SourceList
 from schemas.messages import Id

@@ -21,8 +21,8 @@ from pipeline.ingest.pruned import MessageLimits
 from pipeline.platforms import events as platform_events
 from pipeline.platforms import proofs
 from pipeline.platforms.records import Broken, Event, Record
-from pipeline.store import event_sources
-from pipeline.store.event_sources import SecretSource
+from pipeline.store.people import event_sources
+from pipeline.store.people.event_sources import SecretSource
 from schemas.base import Frozen
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, clean_text

@@ -13,8 +13,8 @@ from pipeline.erasure import export, forget
 from pipeline.ingest import chat_moves
 from pipeline.operations import lookup
 from pipeline.people import suppression
-from pipeline.store import chats
-from pipeline.store.chat_languages import DECLARED
+from pipeline.store.chats import chats
+from pipeline.store.chats.chat_languages import DECLARED
 from schemas.base import Frozen
 from schemas.forgetting import Receipt, Subject
 from schemas.messages import ChatIn, Id

@@ -9,7 +9,9 @@ from pipeline.operations import lookup, status
 from pipeline.operations.status import Status
 from pipeline.recall import query_log
 from pipeline.recall.ask.request import find_chat
-from pipeline.store import chats, messages, sessions
+from pipeline.store.chats import chats
+from pipeline.store.messages import messages
+from pipeline.store.sessions import sessions
 from schemas.listing import (
     ChatFilter,
     ChatList,

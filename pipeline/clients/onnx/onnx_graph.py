@@ -1,0 +1,226 @@
+"""Write the encoder of a BERT-like model as an ONNX graph in int8 or 4 bits, from its weights only.
+
+Linear layers multiply bytes, whose scale each block of weights and of input has for itself: a text has the same vector
+whatever stands beside it in a batch. Weights that come in 4 bits stay so; of others embeddings are bytes with a scale
+for each word piece. Everything else is float32. The operators of the domain `com.microsoft` are ONNX Runtime's own.
+The weights lie in a file of their own, which processes that run the model map together.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from pipeline.clients.onnx.onnx_folder import INPUT, LENGTHS, OUTPUT, WEIGHTS
+
+BLOCKS = (64, 32, 16)
+"""How many inputs of a linear layer share a scale: the first of these that divides their number."""
+_BYTE = 127
+_OURS = "com.microsoft"
+# `accuracy_level` of MatMulNBits that multiplies bytes
+_BYTES = 4
+_OPSET, _IR_VERSION = 17, 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """A matrix of whole numbers in which the values of a block share a scale."""
+
+    # of a value
+    bits: Literal[4, 8]
+    # values in a block
+    size: int
+    # bytes `(rows, blocks, size * bits / 8)` of values whose zero is in the middle; the lower half byte comes first
+    values: NDArray[Any]
+    # `(rows, blocks)`
+    scales: NDArray[Any]
+
+
+Weights = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What the weights of an encoder do not say about it."""
+
+    layers: int
+    heads: int
+    # of the norms
+    epsilon: float
+    # the row of the position embeddings that the first word piece has
+    first_position: int = 0
+
+
+def write(
+    path: Path,
+    weights: Weights,
+    shape: Shape,
+    distances: NDArray[Any] | None = None,
+    blocks: Mapping[str, Blocks] | None = None,
+) -> None:
+    """Write the graph of an encoder whose weights have the names of BERT's, with GELU between its linear layers.
+
+    Those of `blocks` are taken as they are; of `weights` linear layers and words become bytes.
+    `distances` is what attention adds by the distance of two word pieces, `(2 * pieces - 1, heads)`, the most negative
+    first, as MPNet has it.
+    """
+    graph = _Graph(weights, blocks or {}, shape.epsilon)
+    state = graph.embedded(shape.first_position)
+    bias = graph.distance_bias(distances) if distances is not None else ""
+    for number in range(shape.layers):
+        layer = f"encoder.layer.{number}"
+        query, key, value = (
+            graph.linear(f"{layer}.attention.self.{part}", state) for part in ("query", "key", "value")
+        )
+        heard = graph.add(
+            "MultiHeadAttention",
+            [query, key, value, "", LENGTHS, bias],
+            domain=_OURS,
+            num_heads=shape.heads,
+        )
+        heard = graph.linear(f"{layer}.attention.output.dense", heard)
+        state = graph.norm(f"{layer}.attention.output.LayerNorm", graph.add("Add", [state, heard]))
+        inner = graph.linear(f"{layer}.intermediate.dense", state)
+        inner = graph.add("Gelu", [inner], domain=_OURS)
+        inner = graph.linear(f"{layer}.output.dense", inner)
+        state = graph.norm(f"{layer}.output.LayerNorm", graph.add("Add", [state, inner]))
+    graph.save(path, state)
+
+
+class _Graph:
+    """Nodes and weights, added from the input to the output; methods return the name of what they compute."""
+
+    def __init__(self, weights: Weights, blocks: Mapping[str, Blocks], epsilon: float) -> None:
+        self._weights = weights
+        self._blocks = blocks
+        self._epsilon = epsilon
+        self._nodes: list[onnx.NodeProto] = []
+        self._constants: dict[str, onnx.TensorProto] = {}
+
+    def add(self, operator: str, inputs: Sequence[str], *, domain: str = "", **attributes: Any) -> str:
+        """Add a node with one output."""
+        name = f"{operator}_{len(self._nodes)}"
+        self._nodes.append(helper.make_node(operator, inputs, [name], domain=domain, **attributes))
+        return name
+
+    def constant(self, name: str, value: NDArray[Any]) -> str:
+        self._constants[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
+        return name
+
+    def embedded(self, first_position: int) -> str:
+        """Look up word pieces, and add the embeddings of their positions."""
+        said = self._words("embeddings.word_embeddings.weight")
+        positions = self._weights["embeddings.position_embeddings.weight"][first_position:]
+        if (types := self._weights.get("embeddings.token_type_embeddings.weight")) is not None:
+            positions = positions + types[0]
+        said = self.add("Add", [said, self._first_of(self.constant("positions", positions), axes=1)])
+        return self.norm("embeddings.LayerNorm", said)
+
+    def _words(self, name: str) -> str:
+        if (blocks := self._blocks.get(name)) is not None:
+            values = self.constant("words", blocks.values.reshape(len(blocks.values), -1))
+            return self.add(
+                "GatherBlockQuantized",
+                [values, INPUT, self.constant("word_scales", blocks.scales)],
+                domain=_OURS,
+                bits=blocks.bits,
+                block_size=blocks.size,
+                gather_axis=0,
+                quantize_axis=1,
+            )
+        words = self._weights[name]
+        scales = _scales(np.abs(words).max(axis=1, keepdims=True))
+        table, scale = (
+            self.add("Gather", [self.constant(name, value), INPUT])
+            for name, value in (("words", _rounded(words / scales)), ("word_scales", scales))
+        )
+        return self.add("Mul", [self.add("Cast", [table], to=TensorProto.FLOAT), scale])
+
+    def distance_bias(self, distances: NDArray[Any]) -> str:
+        """Add what attention adds for each two word pieces: `(1, heads, pieces, pieces)`."""
+        reach = (len(distances) + 1) // 2
+        # of a word piece as seen from another one, as rows of `distances`
+        rows = np.arange(reach)[None, :] - np.arange(reach)[:, None] + reach - 1
+        near = self._first_of(self.constant("distance_rows", rows.astype(np.int32)), axes=2)
+        given = self.constant("distances", distances.astype(np.float32))
+        by_head = self.add("Transpose", [self.add("Gather", [given, near])], perm=[2, 0, 1])
+        return self.add("Unsqueeze", [by_head, self.constant("zero", np.array([0]))])
+
+    def linear(self, name: str, given: str) -> str:
+        """Add a linear layer with a scale for each block of weights and of input."""
+        blocks = self._blocks.get(f"{name}.weight") or _in_bytes(self._weights[f"{name}.weight"])
+        outputs, count = blocks.scales.shape
+        return self.add(
+            "MatMulNBits",
+            [
+                given,
+                self.constant(f"{name}.weight", blocks.values),
+                self.constant(f"{name}.scale", blocks.scales),
+                *("", "", self.constant(f"{name}.bias", self._weights[f"{name}.bias"])),
+            ],
+            domain=_OURS,
+            K=count * blocks.size,
+            N=outputs,
+            bits=blocks.bits,
+            block_size=blocks.size,
+            accuracy_level=_BYTES,
+        )
+
+    def norm(self, name: str, given: str) -> str:
+        inputs = [
+            given,
+            *(
+                self.constant(f"{name}.{part}", self._weights[f"{name}.{part}"])
+                for part in ("weight", "bias")
+            ),
+        ]
+        return self.add("LayerNormalization", inputs, epsilon=self._epsilon)
+
+    def save(self, path: Path, output: str) -> None:
+        """Write the model, with `output` as what it computes."""
+        dimensions = len(self._weights["embeddings.LayerNorm.bias"])
+        self._nodes.append(helper.make_node("Identity", [output], [OUTPUT]))
+        texts, pieces = "texts", "pieces"
+        inputs = [
+            helper.make_tensor_value_info(INPUT, TensorProto.INT64, [texts, pieces]),
+            helper.make_tensor_value_info(LENGTHS, TensorProto.INT32, [texts]),
+        ]
+        outputs = [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [texts, pieces, dimensions])]
+        graph = helper.make_graph(self._nodes, "encoder", inputs, outputs, list(self._constants.values()))
+        opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_OURS, 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+        onnx.save(model, str(path), save_as_external_data=True, location=WEIGHTS)
+
+    def _first_of(self, table: str, axes: int) -> str:
+        """Cut a table to as many rows, and columns with two `axes`, as there are word pieces."""
+        count = self.add("Gather", [self.add("Shape", [INPUT]), self.constant("pieces_axis", np.array([1]))])
+        for axis in range(axes):
+            start = self.constant("zero", np.array([0]))
+            table = self.add("Slice", [table, start, count, self.constant(f"axis_{axis}", np.array([axis]))])
+        return table
+
+
+def _in_bytes(weight: NDArray[Any]) -> Blocks:
+    block = next(size for size in BLOCKS if not weight.shape[1] % size)
+    parts = weight.reshape(len(weight), -1, block)
+    scales = _scales(np.abs(parts).max(axis=2, keepdims=True))
+    # unsigned, around the middle
+    whole = (_rounded(parts / scales).astype(np.int16) + 128).astype(np.uint8)
+    return Blocks(bits=8, size=block, values=whole, scales=scales[:, :, 0])
+
+
+def _scales(largest: NDArray[Any]) -> NDArray[Any]:
+    """Return what one step of a byte stands for, where the largest value is this."""
+    scales = (largest / _BYTE).astype(np.float32)
+    scales[scales == 0] = 1
+    return scales
+
+
+def _rounded(values: NDArray[Any]) -> NDArray[Any]:
+    rounded: NDArray[Any] = np.clip(np.rint(values), -_BYTE, _BYTE).astype(np.int8)
+    return rounded

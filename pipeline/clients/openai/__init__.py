@@ -1,0 +1,1 @@
+"""OpenAI's protocol: language models, embeddings, and what an endpoint cannot do."""

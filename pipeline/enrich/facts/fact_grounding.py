@@ -1,0 +1,68 @@
+"""Hold a fact that a model noted against the transcript: is it of what was said there?"""
+
+import re
+from collections.abc import Sequence
+from itertools import chain
+
+from pipeline.enrich.summaries.answers import foreign_link, stems
+from pipeline.text.calendars import calendar
+from pipeline.text.sentences import words
+from schemas.sessions import Message
+
+MIN_FOUND_SHARE = 0.3
+"""Share of the content words of a fact that its messages and those beside them must have: about two thirds in a
+model's own words, and hardly any where it is of something else."""
+# Messages of fewer content words answer the one before them.
+_TELLING_TERMS = 3
+_YEARS = range(1900, 2201)
+# A number up to this may have been said in words, or be a part of a date.
+_MAX_UNSAID_NUMBER = 31
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_TIME = re.compile(r"\d{1,2}:\d{2}")
+# A Latin name in a script without spaces is a word of its own.
+_SCRIPTS_MEET = re.compile("(?<=[A-Za-z0-9])(?=[\u0e00-\u9fff])")
+
+
+class Said:
+    """What the messages of a transcript say, in order."""
+
+    def __init__(self, messages: Sequence[Message], language: str = "english") -> None:
+        self._language = language
+        self._messages = messages
+        self._lines = [f"{message.speaker}: {message.content}" for message in messages]
+        self._words = _folded("\n".join(self._lines))
+
+    def names(self, name: str) -> bool:
+        """Tell whether all words of a name occur, whatever their case."""
+        found = _folded(name)
+        return bool(found) and found <= self._words
+
+    def states(self, content: str, subject: str, evidence: Sequence[int]) -> bool:
+        """Tell whether a fact has its words, numbers and links from these messages and those beside them."""
+        near = sorted({index for each in evidence for index in (each - 1, each, each + 1)})
+        lines = [self._lines[index] for index in near if 0 <= index < len(self._lines)]
+        said = "\n".join(lines)
+        numbers = frozenset(_NUMBER.findall(said))
+        unsaid = frozenset(_NUMBER.findall(content)) - numbers
+        if foreign_link(content, said) or not all(map(_may_be_unsaid, unsaid)):
+            return False
+        at = self._messages[evidence[0]].sent_at
+        _, undated = calendar.dates(content, at, at, self._language)
+        names = (subject, *(self._messages[index].speaker for index in evidence))
+        told = stems(_SCRIPTS_MEET.sub(" ", undated)).difference(unsaid, *map(stems, names))
+        found = told & (stems(said) | numbers)
+        if not found or len(found) < MIN_FOUND_SHARE * len(told):
+            return False
+        own = frozenset(chain.from_iterable(stems(self._messages[index].content) for index in evidence))
+        return bool(told & own) or len(own) < _TELLING_TERMS
+
+
+def _may_be_unsaid(number: str) -> bool:
+    """Tell whether a number may be of a date or a time that was worked out, or was said in words."""
+    if _TIME.fullmatch(number):
+        return True
+    return number.isdecimal() and (int(number) <= _MAX_UNSAID_NUMBER or int(number) in _YEARS)
+
+
+def _folded(text: str) -> frozenset[str]:
+    return frozenset(word.casefold().replace("\u2019", "'").removesuffix("'s") for word in words(text))

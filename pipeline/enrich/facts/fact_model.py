@@ -1,0 +1,78 @@
+"""Learn facts by a language model: one call, or several for what is longer than the model's window."""
+
+from collections.abc import Sequence
+from datetime import UTC, tzinfo
+from functools import partial
+
+from sqlalchemy import Connection
+
+from pipeline.enrich.facts import fact_answers, fact_prompts
+from pipeline.enrich.model_calls import ModelCaller, call_of
+from pipeline.enrich.protocols import NOWHERE, People, Source
+from pipeline.enrich.summaries import prompts
+from schemas.facts import Fact, KnownFact
+from schemas.sessions import Message
+
+
+class LanguageModelExtractor(ModelCaller):
+    """Ask the model, repair an answer once, and drop what the transcript does not say."""
+
+    def extract(
+        self,
+        messages: Sequence[Message],
+        *,
+        people: People,
+        known: Sequence[KnownFact] = (),
+        time_zone: tzinfo = UTC,
+        source: Source = NOWHERE,
+        most: int = 3,
+    ) -> list[Fact]:
+        """Return facts as `FactExtractor` says; what does not fit into the window is read in parts."""
+        answer_tokens = max(fact_prompts.answer_tokens(self._context_tokens, most), self._answer_tokens)
+        room = fact_prompts.room_for_data(self._context_tokens, answer_tokens)
+        known = fact_prompts.fitting(known, time_zone, room)
+        room -= fact_prompts.known_tokens(known, time_zone)
+        runs = prompts.divided([prompts.clipped(message, room // 2) for message in messages], room)
+        facts: list[Fact] = []
+        for run in runs:
+            # a bot's words are never learned, so that a part with nothing else need not be read
+            if any(message.role == fact_prompts.PERSON for message in run):
+                facts += self._ask(run, people, known, time_zone, source, most, answer_tokens)
+        return fact_answers.chosen(facts, messages, most)
+
+    def forget_answers(self, connection: Connection, source: Source) -> None:
+        """Delete the answers kept for a job, in the transaction that saves its result and before its other statements.
+
+        The next try asks anew.
+        """
+        self._gateway.forget_answers(connection, call_of("extract", source))
+
+    def _ask(
+        self,
+        run: Sequence[Message],
+        people: People,
+        known: Sequence[KnownFact],
+        time_zone: tzinfo,
+        source: Source,
+        most: int,
+        answer_tokens: int,
+    ) -> list[Fact]:
+        """Ask for the facts of messages, and once more if the answer cannot be used. Raises `InvalidAnswer`."""
+        prompt = fact_prompts.fact_prompt(
+            run,
+            known,
+            people=people,
+            time_zone=time_zone,
+            language=source.language,
+            most=most,
+            max_tokens=answer_tokens,
+        )
+        read = partial(
+            fact_answers.read,
+            messages=run,
+            people=people,
+            known=known,
+            time_zone=time_zone,
+            language=source.language,
+        )
+        return self._answer(prompt, read, purpose="extract", source=source)

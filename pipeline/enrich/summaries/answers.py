@@ -1,0 +1,140 @@
+"""Read a model's answer as a summary, or say in words what is wrong with it."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline.enrich.summaries.prompts import MAX_ENTITIES, MAX_ITEMS
+from pipeline.text.fencing import visible
+from pipeline.text.languages import ANY_LANGUAGE
+from pipeline.text.sentences import sentences, terms, words
+from pipeline.text.truncate import shortened
+from schemas.errors import ProviderFailed
+from schemas.sessions import Summary
+
+MAX_SENTENCES = 10
+MAX_SUMMARY_CHARS = 2400
+MAX_ITEM_CHARS = 300
+MIN_FOUND_SHARE = 0.25
+"""Share of the content words of a summary that its transcript must have: about half in a model's own words, and an
+eighth where it is of something else."""
+# What is too short to be judged by its words.
+_MIN_TERMS = 4
+# Words beyond their beginning are inflected.
+_STEM_CHARS = 5
+# A message of so many content words says something; from so many such messages on a summary needs more than one.
+_TELLING_TERMS, _TELLING_MESSAGES = 2, 3
+
+_LISTS = {
+    "topics": MAX_ITEMS,
+    "decisions": MAX_ITEMS,
+    "open_questions": MAX_ITEMS,
+    "action_items": MAX_ITEMS,
+    "entities": MAX_ENTITIES,
+}
+_END_OF_THOUGHTS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+# Models write line ends into strings as they are.
+_DECODER = json.JSONDecoder(strict=False)
+_LINK = re.compile(r"(?:https?://|www\.)[^\s\"'<>)\]]+", re.IGNORECASE)
+
+
+class InvalidAnswer(ProviderFailed):
+    """An answer that is not what was asked for; the message tells the model why."""
+
+
+def read(answer: str, said: Sequence[str]) -> Summary:
+    """Read the summary of `said`, the texts of the messages (or of their summaries). Raises `InvalidAnswer`."""
+    summary = parse(answer)
+    _require_grounded(summary, said)
+    return summary
+
+
+def parse(answer: str) -> Summary:
+    """Read the JSON object of an answer, with or without text or code fences around it. Raises `InvalidAnswer`.
+
+    >>> parse('Sure! {"summary": "Ann fixed it.", "topics": "boiler", "entities": null} Anything else?').topics
+    ['boiler']
+    """
+    found = json_object(answer, "summary")
+    text = found.get("summary")
+    if not isinstance(text, str) or not visible(text).strip():
+        raise InvalidAnswer('"summary" must be a text of 3 to 6 sentences')
+    text = " ".join(visible(text).split())
+    if len(text) > MAX_SUMMARY_CHARS or len(sentences(text)) > MAX_SENTENCES:
+        raise InvalidAnswer(
+            f'"summary" has {len(sentences(text))} sentences and {len(text)} characters: write 3 to 6 short sentences'
+        )
+    lists = {name: _lines(found, name, limit) for name, limit in _LISTS.items()}
+    return Summary(summary=text, **lists)
+
+
+def json_object(answer: str, key: str) -> Mapping[str, Any]:
+    """Return the first JSON object of an answer that has this key. Raises `InvalidAnswer`."""
+    thoughts_end = max((mark.end() for mark in _END_OF_THOUGHTS.finditer(answer)), default=0)
+    # behind the last mark, or around it: a text of the answer may quote one, and what ends before it was a thought
+    for begin in dict.fromkeys((thoughts_end, 0)):
+        start, tried = answer.find("{", begin), 0
+        problem = "there is no JSON object in it"
+        while start >= 0 and tried < 50:
+            tried += 1
+            try:
+                found, end = _DECODER.raw_decode(answer, start)
+            except (ValueError, RecursionError) as error:
+                if tried == 1:
+                    problem = f"its JSON is broken or incomplete ({str(error)[:80]})"
+            else:
+                if isinstance(found, dict) and key in found and end > thoughts_end:
+                    return found
+                # what is whole inside of a broken one is a part of it
+                if tried == 1:
+                    problem = f'its JSON object has no "{key}"'
+            start = answer.find("{", start + 1)
+    raise InvalidAnswer(problem)
+
+
+def _lines(found: Mapping[str, Any], name: str, limit: int) -> list[str]:
+    """Return a list of lines, shortened to their limits; a single text is one line."""
+    given = found.get(name)
+    if given is None:
+        return []
+    if isinstance(given, str):
+        given = [given]
+    if not isinstance(given, list) or not all(isinstance(line, str) for line in given):
+        raise InvalidAnswer(f'"{name}" must be a list of strings')
+    lines = (shortened(" ".join(visible(line).split()), MAX_ITEM_CHARS) for line in given)
+    return list(dict.fromkeys(line for line in lines if line))[:limit]
+
+
+def _require_grounded(summary: Summary, said: Sequence[str]) -> None:
+    """Refuse what does not tell what was said: words of somebody else, links of nobody, an order that was obeyed."""
+    all_said = "\n".join(said)
+    text = summary.search_text()
+    if link := foreign_link(text, all_said):
+        raise InvalidAnswer(f"it has a link that is not in the transcript ({link[:80]})")
+    of_messages = [stems(message) for message in said]
+    known = frozenset[str]().union(*of_messages)
+    told = stems(summary.summary)
+    everything = stems(text)
+    if len(everything) >= _MIN_TERMS and len(everything & known) < MIN_FOUND_SHARE * len(everything):
+        raise InvalidAnswer("it does not tell what the transcript says: too few of its words are from there")
+    telling = [each for each in of_messages if len(each) >= _TELLING_TERMS]
+    if len(telling) < _TELLING_MESSAGES:
+        return
+    # who says the same words over and over is told in no more
+    if len(told) < min(_MIN_TERMS, len(known)):
+        raise InvalidAnswer('"summary" is too short: say in 3 to 6 sentences what was said, and by whom')
+    if sum(1 for each in telling if each & told) < 2:
+        raise InvalidAnswer('"summary" tells of one message: summarize all of the transcript')
+
+
+def foreign_link(text: str, said: str) -> str:
+    """Return the first link of a text that was not said, or nothing."""
+    low = said.lower()
+    links = (link for link in _LINK.findall(text) if link.lower().rstrip(".,;:!?") not in low)
+    return next(links, "")
+
+
+def stems(text: str) -> frozenset[str]:
+    """Return the content words of a text, cut so that inflected forms are alike."""
+    return frozenset(term[:_STEM_CHARS] for term in terms(words(text), ANY_LANGUAGE))

@@ -1,0 +1,132 @@
+"""Summarize by a language model: one call, or several for what is longer than the model's window."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
+
+from sqlalchemy import Connection
+
+from pipeline.clients.protocols import ChatModel, Prompt
+from pipeline.enrich import model_calls
+from pipeline.enrich.model_calls import ModelCaller, call_of
+from pipeline.enrich.protocols import NOWHERE, Source
+from pipeline.enrich.summaries import answers, prompts
+from schemas.sessions import Message, Summary
+
+SAMPLE = (
+    ("Zoë", "We rented the harbour hall for the concert on 5 June."),
+    ("Jürgen", "Good. The hall costs 340 € and they want the money by the 15th of May."),
+    ("Zoë", "I pay it tomorrow. Who brings the lights?"),
+    ("Jürgen", "I bring the lights and two loudspeakers, the doors open at eight."),
+)
+"""A chat that a model is tried with."""
+
+
+class LanguageModelSummarizer(ModelCaller):
+    """Ask the model, repair an answer once, and refuse what is no summary of the transcript."""
+
+    def summarize(
+        self,
+        messages: Sequence[Message],
+        previous: Summary | None = None,
+        *,
+        time_zone: tzinfo = UTC,
+        source: Source = NOWHERE,
+    ) -> Summary:
+        """Summarize as `Summarizer` says; what does not fit into the window in parts, then these together."""
+        write = partial(prompts.summary_prompt, time_zone=time_zone, language=source.language)
+        room = self._room_for_data()
+        if previous is not None:
+            previous = prompts.condensed(previous, room // 2)
+            room = self._room_for_data(previous)
+        runs = prompts.divided([prompts.clipped(message, room // 2) for message in messages], room)
+        if len(runs) == 1:
+            return self._ask(write(runs[0], previous), _said(runs[0], previous), source)
+        parts = [self._ask(write(run, None), _said(run), source) for run in runs]
+        return self.combine(parts, previous, time_zone=time_zone, source=source)
+
+    def combine(
+        self,
+        parts: Sequence[Summary],
+        previous: Summary | None = None,
+        *,
+        time_zone: tzinfo = UTC,
+        source: Source = NOWHERE,
+    ) -> Summary:
+        """Summarize at least one summary, in order of time, as one; raises as `summarize` does.
+
+        `previous` is the summary of what was said before all of them.
+        """
+        room = self._room_for_data(previous)
+        left = [prompts.condensed(part, room // 2) for part in parts]
+        while len(left) > 1:
+            groups = prompts.divided_parts(left, room)
+            before = previous if len(groups) == 1 else None
+            left = [self._combine(group, before, time_zone, source) for group in groups]
+        return left[0]
+
+    def forget_answers(self, connection: Connection, source: Source) -> None:
+        """Delete the answers kept for a job, in the transaction that saves its result and before its other statements.
+
+        The next try asks anew.
+        """
+        self._gateway.forget_answers(connection, call_of("summary", source))
+
+    def _room_for_data(self, previous: Summary | None = None) -> int:
+        return prompts.room_for_data(self._context_tokens, previous, answer_tokens=self._answer_tokens)
+
+    def _combine(
+        self, parts: Sequence[Summary], previous: Summary | None, time_zone: tzinfo, source: Source
+    ) -> Summary:
+        if len(parts) == 1:
+            return parts[0]
+        prompt = prompts.combining_prompt(parts, previous, time_zone=time_zone, language=source.language)
+        said = [part.search_text() for part in (*([previous] if previous else []), *parts)]
+        return self._ask(prompt, said, source)
+
+    def _ask(self, prompt: Prompt, said: Sequence[str], source: Source) -> Summary:
+        """Ask for the summary of what was said, and once more if the answer cannot be used. Raises `InvalidAnswer`."""
+        prompt = replace(prompt, max_tokens=self._answer_tokens)
+        return self._answer(prompt, partial(answers.read, said=said), purpose="summary", source=source)
+
+
+def try_model(
+    client: ChatModel, *, timeout_seconds: float, context_tokens: int, answer_tokens: int
+) -> Summary:
+    """Ask a model for the summary of a short chat as it is asked for a session's, whether or not it may be asked now.
+
+    The call is in no ledger. Raises as `Summarizer.summarize` does.
+    """
+    began = datetime(2026, 5, 1, 10, tzinfo=UTC)
+    messages = [
+        Message(
+            id=number,
+            chat_id="",
+            external_id=str(number),
+            sender_id=name,
+            sender_name=name,
+            role="user",
+            content=content,
+            sent_at=began + timedelta(minutes=number),
+            position=0,
+            session_key="",
+            agent_id=None,
+            metadata={},
+        )
+        for number, (name, content) in enumerate(SAMPLE)
+    ]
+    prompt = prompts.summary_prompt(messages, None, time_zone=UTC, language="english")
+    return model_calls.ask(
+        lambda _purpose, prompt: client.complete(prompt, timeout_seconds=timeout_seconds),
+        replace(prompt, max_tokens=answer_tokens),
+        partial(answers.read, said=_said(messages)),
+        model=client.model,
+        purpose="doctor",
+        context_tokens=context_tokens,
+    )
+
+
+def _said(messages: Sequence[Message], previous: Summary | None = None) -> list[str]:
+    """Return all texts that a summary of these messages may tell of."""
+    return [*([previous.search_text()] if previous else []), *(f"{m.speaker}: {m.content}" for m in messages)]

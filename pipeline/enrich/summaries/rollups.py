@@ -1,0 +1,140 @@
+"""Roll up the weeks of a chat: summarize the summaries of a week's sessions.
+
+A job is due once its week is over, and again whenever one of its sessions is summarized later. A language model writes
+the summary; where there is none, or it gives no usable answer, or the week has one session only, whose summary says as
+much, there is no rollup. What is saved is made of the sessions' summaries as they are then: if one has changed
+meanwhile, the job is done again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import structlog
+from sqlalchemy import Connection, Row
+
+from pipeline.enrich.protocols import Source
+from pipeline.enrich.summaries import weeks
+from pipeline.enrich.summaries.language_model import LanguageModelSummarizer
+from pipeline.enrich.summaries.session_summary import stored_summary
+from pipeline.jobs import runner
+from pipeline.store.chats import chats
+from pipeline.store.chats.chats import Chat
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.jobs import Claim
+from pipeline.store.sessions import rollups as store
+from pipeline.store.sessions.rollups import MIN_SESSIONS, Week
+from schemas.errors import LeaseLost
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _How:
+    """How weeks are rolled up."""
+
+    client: LanguageModelSummarizer | None
+    version: int
+    model_chats: frozenset[str]
+    lease_seconds: float
+
+
+def roller(
+    database: Database,
+    client: LanguageModelSummarizer | None,
+    *,
+    version: int,
+    model_chats: frozenset[str] = frozenset(),
+    lease_seconds: float = 120,
+) -> runner.Handler:
+    """Make the handler of `rollup` jobs: each claim is a week of a chat; without a `client` none is made.
+
+    The model is asked only about `model_chats`, if there are any. Nothing is done for a week whose rollup is made of
+    the same summaries by the same model and of this `version`.
+    """
+    how = _How(client=client, version=version, model_chats=model_chats, lease_seconds=lease_seconds)
+
+    def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
+        for claim in claims:
+            try:
+                made = _roll_up(database, tenant_id, claim, how)
+            except LeaseLost:
+                # erased or moved meanwhile, or slower than its lease: no failure
+                log.info("rollup_overtaken", key=claim.key, trace_id=claim.trace_id)
+                made = False
+            if not made:
+                runner.pass_over(claim)
+        return set()
+
+    return handle
+
+
+def _roll_up(database: Database, tenant_id: str, claim: Claim, how: _How) -> bool:
+    """Do one week, and return whether it has a new rollup."""
+    week, client = Week.of_key(claim.key), how.client
+    with database.tenant(tenant_id) as connection:
+        chat = chats.get(connection, week.chat_id)
+        if client is None or (how.model_chats and week.chat_id not in how.model_chats):
+            jobs.finish(connection, [claim])
+            return False
+        read = _read(connection, week, chat) if chat is not None and chat.memory else []
+        if chat is None or len(read) < MIN_SESSIONS:
+            store.drop(connection, week)
+            jobs.finish(connection, [claim])
+            return False
+        if _is_current(store.get(connection, week), read, client.model, how):
+            jobs.finish(connection, [claim])
+            return False
+    source = Source(
+        tenant_id=tenant_id,
+        chat_id=week.chat_id,
+        language=chat.language,
+        claim=claim,
+        before_call=partial(runner.renew, database, claim, how.lease_seconds),
+    )
+    in_order = sorted(read, key=lambda row: (row.started_at, row.id))
+    parts = [summary for row in in_order if (summary := stored_summary(row)) is not None]
+    summary = client.combine(parts, time_zone=ZoneInfo(chat.time_zone), source=source)
+    with database.tenant(tenant_id) as connection:
+        client.forget_answers(connection, source)
+        # locked: an erasure waits, and then finds the rollup
+        unchanged = _hash(_read(connection, week, chat, held=True)) == _hash(read)
+        if unchanged:
+            store.save(
+                connection,
+                tenant_id,
+                week,
+                read,
+                _hash(read),
+                summary,
+                model=client.model,
+                version=how.version,
+            )
+            jobs.finish(connection, [claim])
+        else:
+            jobs.finish(connection, [claim], again_in=0)
+    return unchanged
+
+
+def _read(connection: Connection, week: Week, chat: Chat, *, held: bool = False) -> Sequence[Row[Any]]:
+    """Return the summarized sessions of a week."""
+    return store.summaries(
+        connection, week.chat_id, *weeks.bounds(week.monday, ZoneInfo(chat.time_zone)), held=held
+    )
+
+
+def _is_current(known: Row[Any] | None, read: Sequence[Row[Any]], model: str, how: _How) -> bool:
+    """Tell whether a week's rollup is what would be made of these sessions now."""
+    if known is None:
+        return False
+    return (bytes(known.source_hash), known.model, known.version) == (_hash(read), model, how.version)
+
+
+def _hash(read: Sequence[Row[Any]]) -> bytes:
+    """Hash which summaries these are (BLAKE2b, 16 bytes)."""
+    made_of = [(row.id, row.summary_revision, row.summary_created_at.timestamp()) for row in read]
+    return blake2b(repr(made_of).encode(), digest_size=16).digest()

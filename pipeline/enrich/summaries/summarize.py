@@ -1,0 +1,211 @@
+"""Summarize sessions: load, call, save; the call is outside any transaction.
+
+A closed session is summarized whole, one that stays open too long as it goes on: from the summary so far and the
+messages since. A language model, which costs something, also goes on where only later messages came. Where it gives no
+usable answer the session gets an extractive summary, and the model is asked again later.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta, tzinfo
+from functools import partial
+from time import monotonic
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import structlog
+from sqlalchemy import Connection, Row
+
+from pipeline.enrich.protocols import Source, Summarizer
+from pipeline.enrich.summaries import weeks
+from pipeline.enrich.summaries.language_model import LanguageModelSummarizer
+from pipeline.enrich.summaries.session_summary import summarize_session
+from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summaries.summary_policy import SummaryPolicy, is_due, is_for_model
+from pipeline.jobs import runner
+from pipeline.store.chats import chats
+from pipeline.store.connections import committed
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.jobs import Claim
+from pipeline.store.memories import summary_memories
+from pipeline.store.messages import messages
+from pipeline.store.operations import counters
+from pipeline.store.sessions import sessions
+from schemas.errors import (
+    BudgetSpent,
+    LeaseLost,
+    Permanent,
+    ProviderFailed,
+    ProviderRejected,
+)
+from schemas.sessions import EXTRACTIVE, Summary, is_named
+
+log = structlog.get_logger(__name__)
+
+FAILED = {"session_summary_failures": 1}
+"""Counted for each try of a session that brought no summary of the model that was asked, whatever comes of it then."""
+EARLIER_MESSAGES = 300
+"""Messages before a session that its words are compared with, to tell what sets it apart."""
+
+
+def summarizer(database: Database, client: Summarizer, policy: SummaryPolicy) -> runner.Handler:
+    """Make the handler of `summarize` jobs: each claim is a session."""
+
+    def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
+        saved = False
+        for claim in claims:
+            try:
+                made = _summarize(database, tenant_id, claim, client, policy)
+            except LeaseLost:
+                # deleted, changed or joined meanwhile, or slower than its lease: no failure
+                log.info("summarize_overtaken", key=claim.key, trace_id=claim.trace_id)
+                made = False
+            saved |= made
+            if not made:
+                runner.pass_over(claim)
+        return {"embed"} if saved else set()
+
+    return handle
+
+
+def _summarize(
+    database: Database, tenant_id: str, claim: Claim, client: Summarizer, policy: SummaryPolicy
+) -> bool:
+    """Do one claim, and return whether there is a new summary to embed."""
+    session_id = int(claim.key.removeprefix("session:"))
+    with database.tenant(tenant_id) as connection:
+        row = sessions.find(connection, session_id)
+        if (
+            row is not None
+            and client.model != EXTRACTIVE
+            and not is_for_model(connection, row, policy.rollout)
+        ):
+            client = ExtractiveSummarizer()
+        if (
+            row is None
+            or row.id != session_id
+            or not is_due(connection, tenant_id, row, policy, client.model)
+        ):
+            jobs.finish(connection, [claim])
+            return False
+        chat = chats.get(connection, row.chat_id)
+        earlier = messages.said_before(connection, row.chat_id, row.started_at, limit=EARLIER_MESSAGES)
+    source = Source(
+        tenant_id=tenant_id,
+        chat_id=row.chat_id,
+        language=chat.language if chat else "simple",
+        earlier=earlier,
+        claim=claim,
+        before_call=partial(runner.renew, database, claim, policy.lease_seconds),
+    )
+    started = monotonic()
+    try:
+        made = _make(database, row, client, source, ZoneInfo(chat.time_zone if chat else "UTC"), policy)
+    except Permanent as error:
+        with database.tenant(tenant_id) as connection:
+            sessions.set_status(connection, session_id, row.revision, "failed", str(error))
+            counters.add(connection, tenant_id, FAILED)
+            runner.give_up(connection, claim, error)
+        return False
+    except (BudgetSpent, LeaseLost):
+        raise
+    except Exception:
+        with database.tenant(tenant_id) as connection:
+            counters.add(connection, tenant_id, FAILED)
+        raise
+    with database.tenant(tenant_id) as connection:
+        if isinstance(client, LanguageModelSummarizer):
+            client.forget_answers(connection, source)
+        saved = sessions.save_summary(connection, row, made.summary, model=made.model, version=policy.version)
+        if saved:
+            jobs.enqueue(
+                connection,
+                tenant_id,
+                "embed",
+                [f"session:{session_id}"],
+                lane=row.chat_id,
+                priority=claim.priority,
+                trace_id=claim.trace_id,
+            )
+            if policy.session_lifetime is not None and row.status == "open" and is_named(row.session_key):
+                _remember(connection, claim, row, made.summary, source.language, policy.session_lifetime)
+            if policy.rollup_after_seconds is not None:
+                weeks.enqueue(
+                    connection,
+                    tenant_id,
+                    row.chat_id,
+                    row.started_at,
+                    ZoneInfo(chat.time_zone if chat else "UTC"),
+                    settle_seconds=policy.rollup_after_seconds,
+                    priority=claim.priority,
+                    trace_id=claim.trace_id,
+                )
+            committed.tell(
+                connection,
+                "session_summarized",
+                tenant=tenant_id,
+                session_id=session_id,
+                chat_id=row.chat_id,
+                model=made.model,
+                messages=row.message_count,
+                seconds=round(seconds := monotonic() - started, 2),
+                trace_id=claim.trace_id,
+            )
+            counters.add(
+                connection,
+                tenant_id,
+                {"session_summaries_created": 1, "session_summary_seconds": seconds},
+            )
+        if made.failure is not None:
+            _note_fallback(connection, claim, row, made.failure)
+        runner.finish_with_fallback(connection, claim, made.failure)
+    return saved
+
+
+def _remember(
+    connection: Connection, claim: Claim, row: Row[Any], summary: Summary, language: str, lives_for: timedelta
+) -> None:
+    """Keep what an open session has been about as a memory of it."""
+    made = summary_memories.put(connection, claim.tenant_id, row, summary.summary, language, lives_for)
+    if made is not None:
+        jobs.enqueue(connection, claim.tenant_id, "embed", [f"memory:{made}"], lane=row.chat_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """A summary, and by which model."""
+
+    summary: Summary
+    model: str
+    # why it is extracted, where a language model was asked
+    failure: Exception | None = None
+
+
+def _make(
+    database: Database,
+    row: Row[Any],
+    client: Summarizer,
+    source: Source,
+    time_zone: tzinfo,
+    policy: SummaryPolicy,
+) -> _Made:
+    """Summarize a session, by extraction where the language model gives no usable answer."""
+    try:
+        summary = summarize_session(database, row, client, source, time_zone, policy.version)
+        return _Made(summary=summary, model=client.model)
+    except (ProviderFailed, ProviderRejected, BudgetSpent) as error:
+        waits = isinstance(error, BudgetSpent) and not policy.extracts_when_spent
+        if client.model == EXTRACTIVE or waits:
+            raise
+        summary = summarize_session(database, row, ExtractiveSummarizer(), source, time_zone, policy.version)
+        return _Made(summary=summary, model=EXTRACTIVE, failure=error)
+
+
+def _note_fallback(connection: Connection, claim: Claim, row: Row[Any], failure: Exception) -> None:
+    """Note why the model's summary is missing."""
+    reason = runner.fail(claim, failure)
+    log.warning("summary_extracted", key=claim.key, trace_id=claim.trace_id, error=reason)
+    sessions.set_status(connection, row.id, row.revision, "summarized", reason)
+    failed = {} if isinstance(failure, BudgetSpent) else FAILED
+    counters.add(connection, claim.tenant_id, {"session_summary_fallbacks": 1, **failed})

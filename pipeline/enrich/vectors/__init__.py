@@ -1,0 +1,1 @@
+"""Vectors of messages, sessions and memories."""

@@ -1,0 +1,222 @@
+"""Embed messages as they come, sessions when they are summarized, memories when they are written.
+
+Each is embedded into every space that is written: the active one, one that is being built, one that stands by; its
+vectors of all of them appear at once. A text that is longer than a model reads has a vector for each of its chunks.
+Those of a message text that was embedded before are copied. While a provider is away the jobs stay due for its space
+only, and search goes by keywords if that is the active one.
+"""
+
+from collections.abc import Mapping, Sequence
+from time import monotonic
+
+import structlog
+from sqlalchemy import Connection
+
+from pipeline.clients.by_space import Embedding
+from pipeline.enrich.vectors import embed_spaces, embedding_text
+from pipeline.enrich.vectors.embed_spaces import SpaceWriting
+from pipeline.enrich.vectors.embedding_text import OwnedText
+from pipeline.jobs import failures, runner
+from pipeline.jobs.batches import batched
+from pipeline.llm import ledger
+from pipeline.llm.prices import Prices, load_prices
+from pipeline.store.connections.database import Database
+from pipeline.store.jobs import jobs
+from pipeline.store.jobs.jobs import Claim
+from pipeline.store.memories import learned
+from pipeline.store.operations import counters
+from pipeline.store.vectors import vectors
+from schemas.errors import LeaseLost, ProviderUnavailable
+
+log = structlog.get_logger(__name__)
+
+PORTION, PORTION_CHARS = 256, 16_000
+"""Chunks and characters that a model is given at once; their vectors are saved before it is given the next.
+
+So few that a machine that is ten times as busy saves them before the time of a task is over.
+"""
+MAX_CHARS = 16_000
+"""Characters of a text that are embedded, unless a setting says so."""
+TURN_SECONDS = 15.0
+"""When claims that are not embedded yet are released: others wait for the model."""
+
+
+def embedder(
+    database: Database, embedding: Embedding, *, max_chars: int = MAX_CHARS, prices: Prices | None = None
+) -> runner.Handler:
+    """Make the handler of `embed` jobs: each claim is a message, a session or a memory.
+
+    What a server is asked is noted with its price, by default one of those that are built in.
+    """
+    prices = prices or load_prices()
+    # spaces by id whose models are away, and until when they are not asked again
+    resting: dict[int | None, tuple[float, ProviderUnavailable]] = {}
+    # spaces of which it is known what their cosines stand for, or that they tell nothing
+    measured: set[int | None] = set()
+
+    def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
+        deadline = monotonic() + TURN_SECONDS
+        with database.tenant(tenant_id) as connection:
+            written = vectors.written_spaces(connection)
+        clients = [(space, *embed_spaces.client_of(embedding, space)) for space in written]
+        with database.tenant(tenant_id) as connection:
+            texts = {text.key: text for text in embedding_text.load(connection, [c.key for c in claims])}
+            spaces = [
+                embed_spaces.begin(connection, space, client, away, list(texts.values()))
+                for space, client, away in clients
+            ]
+        if not spaces:
+            raise ProviderUnavailable("there is no embedding space: run `backscroll db upgrade`")
+        for each in spaces:
+            each.away = each.away or embed_spaces.why_resting(each, resting if len(spaces) > 1 else {})
+            embed_spaces.cut(each, max_chars, resting)
+        urgent = {
+            texts[claim.key].hash for claim in claims if claim.priority == jobs.LIVE and claim.key in texts
+        }
+        # the most chunks that a text has in any space
+        sizes: dict[bytes, int] = {}
+        for each in spaces:
+            for hash_ in each.unknown:
+                sizes[hash_] = max(sizes.get(hash_, 1), len(each.chunks.get(hash_, ())))
+        length = {hash_: len(text.text) for each in spaces for hash_, text in each.unknown.items()}
+        # what a server has answered is saved before it is asked again: a model's server may be slow, or go away
+        size = min([PORTION, *(getattr(each.client, "batch_size", PORTION) for each in spaces)])
+        # Live messages first; then by length, so that little is padded, the longest first, as they take most memory.
+        rest = sorted(sizes, key=lambda each: (each not in urgent, -min(length[each], max_chars)))
+        left = list(claims)
+        while left:
+            portion = _portion(rest, sizes, length, size)
+            rest = rest[len(portion) :]
+            started = monotonic()
+            for each in spaces:
+                if (asked := embed_spaces.embed(each, portion, resting)) is not None:
+                    ledger.note_embedding(database, tenant_id, asked, prices)
+            if portion and not any(each.away is None for each in spaces):
+                raise next(each.away for each in spaces if each.away is not None)
+            seconds = monotonic() - started
+            waiting = set(rest)
+            later = {key for key, text in texts.items() if text.hash in waiting}
+            done, left = [c for c in left if c.key not in later], [c for c in left if c.key in later]
+            is_over = monotonic() > deadline
+            given = {claim: texts.get(claim.key) for claim in done}
+            _keep(database, spaces, given, seconds, left if is_over else ())
+            for each in spaces:
+                if (
+                    each.made
+                    and each.space.id not in measured
+                    and embed_spaces.calibrate(database, tenant_id, each)
+                ):
+                    measured.add(each.space.id)
+            if is_over and left:
+                return {"embed"}
+        return set()
+
+    return handle
+
+
+def _portion(
+    rest: Sequence[bytes], sizes: Mapping[bytes, int], length: Mapping[bytes, int], size: int
+) -> list[bytes]:
+    """Return the first of the texts that are left, up to `size` chunks and `PORTION_CHARS`, but one at least."""
+    by_chunks = next(batched(rest, len(rest) + 1, size, sizes.__getitem__), [])
+    return next(batched(by_chunks, len(by_chunks) + 1, PORTION_CHARS, length.__getitem__), [])
+
+
+def _keep(
+    database: Database,
+    spaces: Sequence[SpaceWriting],
+    done: Mapping[Claim, OwnedText | None],
+    seconds: float,
+    left: Sequence[Claim],
+) -> None:
+    """Save the vectors of one tenant's claims that are still held, and release those in `left`.
+
+    One that was deleted, edited or merged while the model worked, or took longer than its lease, is no failure.
+    """
+    claims = [*done, *left]
+    while claims:
+        try:
+            with database.tenant(claims[0].tenant_id) as connection:
+                _save(connection, spaces, {c: done[c] for c in claims if c in done}, seconds)
+                if untried := [c for c in claims if c not in done]:
+                    jobs.release(connection, untried, delay_seconds=0, error=None)
+                    for claim in untried:
+                        runner.pass_over(claim)
+        except LeaseLost:
+            with database.tenant(claims[0].tenant_id) as connection:
+                held = jobs.still_held(connection, claims)
+            log.info("embed_overtaken", rows=len(claims) - len(held))
+            for claim in claims:
+                if claim not in held:
+                    runner.pass_over(claim)
+            claims = held
+        else:
+            return
+
+
+def _save(
+    connection: Connection,
+    spaces: Sequence[SpaceWriting],
+    done: Mapping[Claim, OwnedText | None],
+    seconds: float,
+) -> None:
+    """Finish one tenant's claims: write their texts' vectors, and give up those that have none.
+
+    Vectors that were not made now are copied from an equal text's. A claim whose text waits for the model of some space
+    keeps its job. Raises `LeaseLost`.
+    """
+    if not done:
+        return
+    tenant_id = next(iter(done)).tenant_id
+    waiting = [claim for claim, text in done.items() if any(each.waits(text) for each in spaces)]
+    refused = {
+        claim: error
+        for claim, text in done.items()
+        if claim not in waiting
+        and (error := next(filter(None, (each.refused(text) for each in spaces)), None))
+    }
+    written, open_ids = 0, {space.id for space in vectors.written_spaces(connection)}
+    for each in spaces:
+        if each.space.id not in open_ids:
+            # retired meanwhile
+            continue
+        vectors_of = each.vectors()
+        kept = [
+            text
+            for text in done.values()
+            if text is not None
+            and not each.waits(text)
+            and not each.refused(text)
+            and text.key not in each.current
+        ]
+        for kind in vectors.OWNERS:
+            if rows := [(d.id, d.hash, vectors_of.get(d.hash)) for d in kept if d.owner == kind]:
+                vectors.put(connection, tenant_id, kind, each.space.id or 0, rows)
+        written += len(kept)
+    counters.add(
+        connection,
+        tenant_id,
+        {
+            "embedding_writes": written,
+            "embeddings_made": sum(len(found) for each in spaces for found in each.vectors().values()),
+            "embedding_seconds": seconds,
+        },
+    )
+    for claim, error in refused.items():
+        runner.give_up(connection, claim, error)
+    vectored = [d.id for d in done.values() if d is not None and d.owner == "memory"]
+    if found := learned.learned(connection, vectored):
+        # whether it says what another one says can be seen now
+        jobs.enqueue(connection, tenant_id, "extract", [f"memory:{each}" for each in found])
+    jobs.finish(connection, [claim for claim in done if claim not in refused and claim not in waiting])
+    for claim, given in done.items():
+        if given is None:
+            # deleted or forgotten, or without words
+            runner.pass_over(claim)
+    if waiting:
+        away = [each for each in spaces if each.away is not None]
+        reasons = "; ".join(f"{each.space.name}: {each.away}" for each in away)
+        log.warning("space_waits", rows=len(waiting), error=reasons)
+        for claim in waiting:
+            runner.fail(claim, away[0].away or ProviderUnavailable(reasons))
+        jobs.finish(connection, waiting, again_in=failures.OUTAGE_SECONDS)

@@ -1,0 +1,181 @@
+"""Embed texts into each written space: find what it lacks, cut that into chunks for its model, make the vectors."""
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from time import monotonic
+from urllib.parse import urlsplit
+
+import structlog
+from sqlalchemy import Connection
+
+from pipeline.clients import calibration, deterministic
+from pipeline.clients.by_space import Embedding, embedder_of
+from pipeline.clients.http_embedder import HttpEmbedder
+from pipeline.clients.protocols import Embedder
+from pipeline.enrich.vectors.embed_texts import embed_all
+from pipeline.enrich.vectors.embedding_text import OwnedText
+from pipeline.jobs import failures
+from pipeline.llm.ledger import EmbeddingCall
+from pipeline.store.connections.database import Database
+from pipeline.store.vectors import spaces, vectors
+from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
+from schemas.vectors import EmbeddingSpace, Vector
+
+log = structlog.get_logger(__name__)
+
+Made = Mapping[bytes, Sequence[Vector] | ProviderRejected]
+"""The vectors of each chunk of a text, or why it has none, by the text's hash."""
+
+
+@dataclass(kw_only=True)
+class SpaceWriting:
+    """What is embedded into one space, for one tenant's claims."""
+
+    space: EmbeddingSpace
+    client: Embedder | None
+    # by hash, the texts that it has no vector of
+    unknown: Mapping[bytes, OwnedText]
+    # keys of the jobs whose vector it has
+    current: frozenset[str]
+    # of these, what its model reads whole; none while it is away
+    chunks: Mapping[bytes, Sequence[str]] = field(default_factory=dict)
+    # of the portion that is being done
+    made: Made = field(default_factory=dict)
+    # why it gets nothing now
+    away: ProviderUnavailable | None = None
+
+    def vectors(self) -> dict[bytes, Sequence[Vector]]:
+        """Return the vectors that were made now."""
+        return {each: found for each, found in self.made.items() if not isinstance(found, ProviderRejected)}
+
+    def refused(self, text: OwnedText | None) -> ProviderRejected | None:
+        """Return why a text has no vector, if the model refused it."""
+        found = None if text is None else self.made.get(text.hash)
+        return found if isinstance(found, ProviderRejected) else None
+
+    def waits(self, text: OwnedText | None) -> bool:
+        """Tell whether a text has to wait for the model."""
+        return self.away is not None and text is not None and text.hash in self.unknown
+
+
+def client_of(
+    embedding: Embedding, space: EmbeddingSpace
+) -> tuple[Embedder | None, ProviderUnavailable | None]:
+    """Return what embeds into a space, or why nothing does now."""
+    try:
+        client = embedder_of(embedding, space)
+    except ProviderUnavailable as error:
+        return None, error
+    if client is None:
+        return None, ProviderUnavailable(f"nothing here embeds into the space {space.name}")
+    return client, None
+
+
+def calibrate(database: Database, tenant_id: str, writing: SpaceWriting) -> bool:
+    """Measure a space that nobody has measured yet, with its model that has just answered; False: try again later."""
+    space, client = writing.space, writing.client
+    if client is None or space.questions is not None or space.provider == deterministic.PROVIDER:
+        return True
+    try:
+        measured = calibration.calibrate(client)
+    except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
+        log.warning("space_not_calibrated", space=space.name, error=str(error))
+        return False
+    if measured is not None:
+        with database.tenant(tenant_id) as connection:
+            spaces.calibrate(connection, space, *measured)
+    return True
+
+
+def begin(
+    connection: Connection,
+    space: EmbeddingSpace,
+    client: Embedder | None,
+    away: ProviderUnavailable | None,
+    texts: Sequence[OwnedText],
+) -> SpaceWriting:
+    """Find out which of these texts a space has a vector of."""
+    space_id = space.id or 0
+    current = set[str]()
+    for kind in ("session", "memory"):
+        hashes = {text.id: text.hash for text in texts if text.owner == kind}
+        if hashes:
+            current |= {f"{kind}:{each}" for each in vectors.current(connection, kind, space_id, hashes)}
+    known = vectors.known_hashes(
+        connection, space_id, [text.hash for text in texts if text.owner == "message"]
+    )
+    unknown = {
+        text.hash: text
+        for text in texts
+        if text.key not in current and (text.owner != "message" or text.hash not in known)
+    }
+    return SpaceWriting(space=space, client=client, unknown=unknown, current=frozenset(current), away=away)
+
+
+def why_resting(
+    writing: SpaceWriting, resting: Mapping[int | None, tuple[float, ProviderUnavailable]]
+) -> ProviderUnavailable | None:
+    """Return why a space's model is not asked now, so that one which is away does not keep the others waiting."""
+    until, error = resting.get(writing.space.id, (0.0, None))
+    return error if monotonic() < until else None
+
+
+def cut(
+    writing: SpaceWriting,
+    max_chars: int,
+    resting: MutableMapping[int | None, tuple[float, ProviderUnavailable]],
+) -> None:
+    """Cut the texts that a space lacks into what its model reads; this may load the model, or ask a server."""
+    client = writing.client
+    if client is None or writing.away is not None:
+        return
+    try:
+        writing.chunks = {
+            hash_: text.chunks(max_tokens=client.max_tokens, count=client.count_tokens, max_chars=max_chars)
+            for hash_, text in writing.unknown.items()
+        }
+    except ProviderUnavailable as error:
+        writing.away = error
+        resting[writing.space.id] = (monotonic() + failures.OUTAGE_SECONDS, error)
+
+
+def embed(
+    writing: SpaceWriting,
+    portion: Sequence[bytes],
+    resting: MutableMapping[int | None, tuple[float, ProviderUnavailable]],
+) -> EmbeddingCall | None:
+    """Embed what a space lacks of a portion; return what a server was asked for that, if one was."""
+    writing.made = {}
+    lacking = {each: writing.chunks[each] for each in portion if each in writing.chunks}
+    client, started = writing.client, monotonic()
+    if client is None or writing.away is not None or not lacking:
+        return None
+    try:
+        writing.made = _made(client, lacking)
+    except ProviderUnavailable as error:
+        writing.away = error
+        resting[writing.space.id] = (monotonic() + failures.OUTAGE_SECONDS, error)
+    if not isinstance(client, HttpEmbedder):
+        return None
+    return EmbeddingCall(
+        model=writing.space.model,
+        provider=urlsplit(client.url).netloc,
+        tokens=sum(client.count_tokens(chunk) for chunks in lacking.values() for chunk in chunks),
+        seconds=monotonic() - started,
+        answered=writing.away is None,
+    )
+
+
+def _made(client: Embedder, texts: Mapping[bytes, Sequence[str]]) -> Made:
+    """Embed the chunks of texts; a text has those vectors that the model makes, and is refused if there is none."""
+    answers = iter(embed_all(client, [chunk for chunks in texts.values() for chunk in chunks]))
+    made: dict[bytes, Sequence[Vector] | ProviderRejected] = {}
+    for hash_, chunks in texts.items():
+        answered = list(islice(answers, len(chunks)))
+        found = [each for each in answered if not isinstance(each, ProviderRejected)]
+        refused = [each for each in answered if isinstance(each, ProviderRejected)]
+        if refused and found:
+            log.warning("chunks_without_vector", chunks=len(refused), error=str(refused[0]))
+        made[hash_] = found or refused[0]
+    return made

@@ -1,0 +1,136 @@
+"""Load and write the texts that are embedded: a short header that says where they come from, and the content.
+
+A message's header is only its speaker, and a question is embedded without the names of people in the chat
+(`pipeline.recall.ask.parse`): a name in the question ranks short messages with little else than that name first, and
+words that all headers share make messages more alike. A session, one in place of many messages, has the whole header.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from hashlib import blake2b
+
+from sqlalchemy import Connection
+
+from pipeline.enrich.summaries.session_summary import stored_summary
+from pipeline.store.chats import chats
+from pipeline.store.memories import memories
+from pipeline.store.messages import messages
+from pipeline.store.sessions import sessions
+from pipeline.text import chunking
+from schemas.sessions import Message, Session, Summary
+
+_MAX_PARTICIPANTS = 8
+_MAX_TOPICS = 6  # more would take the place of sentences in the 256 word pieces that MiniLM reads
+_MAX_VALUE_CHARS = 80
+
+MAX_CHUNKS = 32
+"""Chunks of one text that are embedded at most; its end beyond them is not."""
+# of a chunk's tokens, those that repeat the end of the chunk before
+_OVERLAP_SHARE = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnedText:
+    """A text to embed, and the row whose vector it becomes."""
+
+    # `message`, `session` or `memory`
+    owner: str
+    id: str
+    text: str
+    # the header, with which `text` begins
+    header: str = ""
+
+    @property
+    def key(self) -> str:
+        """Return its job's key."""
+        return f"{self.owner}:{self.id}"
+
+    @cached_property
+    def hash(self) -> bytes:
+        """Hash the text (BLAKE2b, 16 bytes)."""
+        return blake2b(self.text.encode(), digest_size=16).digest()
+
+    def chunks(self, *, max_tokens: int, count: Callable[[str], int], max_chars: int) -> list[str]:
+        """Cut the first `max_chars` characters into at most `MAX_CHUNKS` texts that a model reads whole.
+
+        Each has the header, if that leaves it room for at least as much again.
+        """
+        text = self.text[:max_chars]
+        # a character is hardly more than a token, and most messages are not counted for this
+        if len(text) <= max_tokens or count(text) <= max_tokens:
+            return [text]
+        header, room = self.header, max_tokens - count(self.header)
+        if room < max_tokens // 2:
+            header, room = "", max_tokens
+        parts = chunking.split(text[len(header) :], limit=room, overlap=room // _OVERLAP_SHARE, count=count)
+        return [header + part.text for part in parts[:MAX_CHUNKS]] or [text]
+
+
+def load(connection: Connection, keys: Iterable[str]) -> list[OwnedText]:
+    """Load the texts behind `owner:id` keys, with their headers; skip rows that are gone or have no text."""
+    ids: dict[str, list[str]] = {"message": [], "session": [], "memory": []}
+    for key in keys:
+        owner, _, identity = key.partition(":")
+        ids[owner].append(identity)
+    texts = [
+        _owned("message", str(message.id), *message_document(message))
+        for message in messages.by_id(connection, map(int, ids["message"]))
+        if message.content
+    ]
+    titles: dict[str, str] = {}
+    for identity in ids["session"]:
+        row = sessions.find(connection, int(identity))
+        summary = stored_summary(row) if row is not None and row.id == int(identity) else None
+        if row is None or summary is None:
+            continue
+        if row.chat_id not in titles:
+            chat = chats.get(connection, row.chat_id)
+            titles[row.chat_id] = chat.title if chat else ""
+        document = session_document(sessions.as_session(row), titles[row.chat_id], summary)
+        texts.append(_owned("session", identity, *document))
+    if ids["memory"]:
+        rows = memories.contents(connection, ids["memory"])
+        texts += [OwnedText(owner="memory", id=str(identity), text=content) for identity, content in rows]
+    return texts
+
+
+def _owned(owner: str, identity: str, header: str, body: str) -> OwnedText:
+    return OwnedText(owner=owner, id=identity, text=header + body, header=header)
+
+
+def session_document(session: Session, title: str, summary: Summary) -> tuple[str, str]:
+    """Write a session: the header `group: … | time: … to … | participants: … | topics: …` and the summary.
+
+    The header has what is known; `title` is the chat's. Times are UTC, participants the first 8.
+    """
+    parts = [
+        ("group", _value(title)),
+        ("time", f"{_utc(session.started_at)} to {_utc(session.ended_at)}"),
+        ("participants", ", ".join(_value(name) for name in session.participants[:_MAX_PARTICIPANTS])),
+        ("topics", ", ".join(_value(topic) for topic in summary.topics[:_MAX_TOPICS])),
+    ]
+    return _document(parts, summary.summary)
+
+
+def message_document(message: Message) -> tuple[str, str]:
+    """Write a message: the header `participants: …` with its speaker, and its text.
+
+    Only the message's own fields, so that no later message changes what was embedded.
+    """
+    return _document([("participants", _value(message.speaker))], message.content)
+
+
+def _document(parts: Iterable[tuple[str, str]], text: str) -> tuple[str, str]:
+    header = " | ".join(f"{name}: {value}" for name, value in parts if value)
+    return (f"{header}\n" if header else "", text)
+
+
+def _value(text: str) -> str:
+    """Put a name or title on one line, without the header's separator."""
+    return " ".join(text.replace("|", " ").split())[:_MAX_VALUE_CHARS]
+
+
+def _utc(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"

@@ -1,0 +1,1 @@
+"""SQL of tenants, chats and who is in them."""

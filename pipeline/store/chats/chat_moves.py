@@ -1,0 +1,279 @@
+"""SQL that moves a chat's messages, and all that was made of them, to another chat."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, TextClause, text
+
+from pipeline.store.chats import chat_languages
+from pipeline.store.chats.chats import CHAT_COLUMNS, Chat
+from pipeline.store.connections.statements import arrays, column, holds, run
+from pipeline.store.jobs import jobs
+from pipeline.store.sessions import rollups
+from pipeline.store.vectors import vectors
+from schemas.kinds import FORGET, INGEST, LANGUAGE
+from schemas.sessions import Session
+
+_ADDRESS = text("""
+    SELECT moved_to FROM chats c WHERE chat_id = :chat AND moved_to IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM messages m
+        WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id AND m.external_id = :external)
+""")
+_CHAT_OF = text("SELECT chat_id FROM messages WHERE id = :id")
+_STILL_THERE = text(
+    "SELECT external_id FROM messages WHERE chat_id = :chat AND external_id = ANY(:externals)"
+)
+_FORMER = text("SELECT chat_id FROM chats WHERE moved_to = :chat ORDER BY chat_id")
+_UNDER_WAY = text(f"""
+    SELECT EXISTS (SELECT 1 FROM forget_receipts r WHERE kind = 'move' AND finished_at IS NULL
+        AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = r.tenant_id AND w.kind = '{FORGET}'
+            AND w.key = CAST(r.id AS text) AND w.dead_at IS NOT NULL))
+""")
+_UNFINISHED = text("SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE finished_at IS NULL)")
+_LOCK = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR UPDATE")
+_ARRIVALS = text("SELECT message_id FROM arrivals WHERE chat_id = :chat ORDER BY message_id LIMIT :limit")
+_SESSIONS = text("""
+    SELECT id FROM (
+        SELECT id, sum(message_count) OVER (ORDER BY session_key, started_at) AS held,
+            row_number() OVER (ORDER BY session_key, started_at) AS place
+        FROM (SELECT id, session_key, started_at, message_count FROM conversation_sessions
+            WHERE chat_id = :chat AND status <> 'merged'
+            ORDER BY session_key, started_at LIMIT :limit) earliest) counted
+    WHERE held <= :messages OR place = 1
+""")
+_INSIDE = text("""
+    SELECT m.id FROM unnest(CAST(:keys AS text[]), CAST(:starts AS timestamptz[]),
+        CAST(:ends AS timestamptz[])) AS session (key, start, until)
+    JOIN messages m ON m.chat_id = :chat AND m.session_key = session.key
+        AND m.sent_at BETWEEN session.start AND session.until
+""")
+_LEFT = text("SELECT id FROM messages WHERE chat_id = :chat ORDER BY id LIMIT :limit")
+_COPIES = text("""
+    SELECT counted.messages, counted.copies, m.sender_name, m.content, m.sent_at FROM (
+        SELECT count(*) AS messages, count(there.id) AS copies,
+            min(here.id) FILTER (WHERE there.id IS NOT NULL) AS first
+        FROM messages here LEFT JOIN LATERAL (
+            -- one by one, by the whole key: of chats just imported the planner knows no numbers
+            SELECT * FROM messages m WHERE m.chat_id = :into AND m.external_id = here.external_id OFFSET 0
+        ) there ON there.content = here.content AND (starts_with(here.external_id, :derived)
+            OR there.sender_id = here.sender_id AND there.sent_at = here.sent_at)
+        WHERE here.chat_id = :chat) counted
+    LEFT JOIN messages m ON m.id = counted.first
+""")
+_MOVE_VECTORS = """, embedded AS (
+    UPDATE message_vectors v SET chat_id = :into FROM moved
+    WHERE v.tenant_id = moved.tenant_id AND v.message_id = moved.id)"""
+_MOVE_SESSIONS = text("UPDATE conversation_sessions SET chat_id = :into WHERE id = ANY(:ids)")
+_MOVE_SESSION_VECTORS = text("UPDATE session_vectors SET chat_id = :into WHERE session_id = ANY(:ids)")
+_CLEAR = (
+    text("DELETE FROM chat_members WHERE chat_id = :chat AND tenant_id = :tenant"),
+    text("DELETE FROM session_closes WHERE chat_id = :chat AND tenant_id = :tenant"),
+    text("DELETE FROM llm_answers WHERE chat_id = :chat AND tenant_id = :tenant"),
+)
+
+
+def named(external_id: str) -> str:
+    """Return SQL for what a message of `:chat` is called in `:into`, from what it is called there."""
+    # another chat may have the same ids, so that the former chat comes first: `telegram:-100/5`
+    return f"""CASE
+        WHEN starts_with({external_id}, :into || '/') THEN substr({external_id}, length(:into) + 2)
+        WHEN EXISTS (SELECT 1 FROM chats former WHERE former.moved_to = :into
+            AND starts_with({external_id}, former.chat_id || '/')) THEN {external_id}
+        ELSE :chat || '/' || {external_id} END"""
+
+
+def address(connection: Connection, chat_id: str, external_id: str) -> tuple[str, str]:
+    """Return where a message is now, from a chat that may have another id and the message's id there."""
+    into = connection.scalar(_ADDRESS, {"chat": chat_id, "external": external_id})
+    if into is None:
+        return chat_id, external_id
+    return into, names(connection, chat_id, into, [external_id])[0]
+
+
+def chat_of(connection: Connection, message_id: int) -> str | None:
+    """Return the chat that a message is in now, or None if it is gone."""
+    found: str | None = connection.scalar(_CHAT_OF, {"id": message_id})
+    return found
+
+
+_NAMES = text(f"""
+    SELECT {named("external_id")} FROM unnest(CAST(:externals AS text[])) WITH ORDINALITY
+        AS given (external_id, place) ORDER BY place
+""")
+
+
+def names(connection: Connection, chat_id: str, into: str, external_ids: Sequence[str]) -> list[str]:
+    """Return what messages that have these ids in a chat are called where it was moved to."""
+    return column(connection, _NAMES, chat=chat_id, into=into, externals=external_ids)
+
+
+def still_there(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> set[str]:
+    """Return those of these messages that have not been moved yet."""
+    return set(column(connection, _STILL_THERE, chat=chat_id, externals=external_ids))
+
+
+def former(connection: Connection, chat_id: str) -> list[str]:
+    """Return the ids that a chat had before."""
+    return column(connection, _FORMER, chat=chat_id)
+
+
+def under_way(connection: Connection) -> bool:
+    """Tell whether a chat is being moved; a move that was given up does not count."""
+    return holds(connection, _UNDER_WAY)
+
+
+def unfinished(connection: Connection) -> bool:
+    """Tell whether something is being forgotten, removed or moved."""
+    return holds(connection, _UNFINISHED)
+
+
+_LEAD = (
+    "UPDATE chats SET moved_to = NULL WHERE chat_id = :into",
+    "UPDATE chats SET moved_to = :into WHERE chat_id = :chat OR moved_to = :chat AND chat_id <> :into",
+    """
+    INSERT INTO chat_members (tenant_id, chat_id, sender_id)
+    SELECT tenant_id, :into, sender_id FROM chat_members WHERE chat_id = :chat ON CONFLICT DO NOTHING
+    """,
+    # not seen yet: whether they cut a session there is to be looked at
+    """
+    INSERT INTO session_closes (tenant_id, chat_id, session_key, closed_at)
+    SELECT tenant_id, :into, session_key, closed_at FROM session_closes WHERE chat_id = :chat ON CONFLICT DO NOTHING
+    """,
+    f"UPDATE pending_changes SET chat_id = :into, external_id = {named('external_id')} WHERE chat_id = :chat",
+    """
+    UPDATE backfills SET filter = filter || jsonb_build_object('chat_id', CAST(:into AS text))
+    WHERE filter->>'chat_id' = :chat
+    """,
+    # a bot says the new id from now on
+    """
+    UPDATE api_keys SET chats = chats || CAST(:into AS text) WHERE :chat = ANY(chats) AND NOT :into = ANY(chats)
+    """,
+)
+
+
+def lead(connection: Connection, chat_id: str, into: str) -> None:
+    """Redirect a chat, and those redirected to it, to another one, with everything that is small."""
+    for statement in _LEAD:
+        run(connection, text(statement), chat=chat_id, into=into)
+
+
+def lock(connection: Connection, chat_ids: Sequence[str]) -> dict[str, Chat]:
+    """Lock chats against placing and accepting alike; return them by id."""
+    return {row.chat_id: Chat(**row._mapping) for row in run(connection, _LOCK, chats=chat_ids)}
+
+
+def arrivals(connection: Connection, chat_id: str, limit: int) -> list[int]:
+    """Return messages of a chat that wait for their place, those in quarantine among them."""
+    return column(connection, _ARRIVALS, chat=chat_id, limit=limit)
+
+
+def sessions(connection: Connection, chat_id: str, messages: int, limit: int) -> list[int]:
+    """Return a chat's earliest sessions by key, up to both limits, but at least one."""
+    return column(connection, _SESSIONS, chat=chat_id, messages=messages, limit=limit)
+
+
+def inside(connection: Connection, chat_id: str, some: Sequence[Session]) -> list[int]:
+    """Return the messages of these sessions of a chat."""
+    ranges = ((each.session_key, each.started_at, each.ended_at) for each in some)
+    return column(connection, _INSIDE, chat=chat_id, **arrays("keys starts ends", ranges))
+
+
+def left(connection: Connection, chat_id: str, limit: int) -> list[int]:
+    """Return messages of a chat in no session, once there are no others."""
+    return column(connection, _LEFT, chat=chat_id, limit=limit)
+
+
+def copies(connection: Connection, chat_id: str, into: str, derived: str) -> Row[Any]:
+    """Return `(messages, copies, sender_name, content, sent_at)`: counts, and the first message that both chats have.
+
+    Copies have the same id, sender, text and time; an id that starts with `derived` names the sender, and the time as
+    it was read off a clock.
+    """
+    return run(connection, _COPIES, chat=chat_id, into=into, derived=derived).one()
+
+
+class Moved(NamedTuple):
+    """Messages that were moved."""
+
+    messages: int
+    # those that have their place, and their distinct lexemes added up
+    placed: int
+    lexemes: int
+
+
+def _move_messages(also: str) -> TextClause:
+    return text(f"""
+        WITH moved AS (
+            UPDATE messages m SET chat_id = :into, external_id = {named("m.external_id")},
+                reply_to = {named("m.reply_to")}
+            WHERE m.chat_id = :chat AND m.id = ANY(:ids)
+            RETURNING m.tenant_id, m.id, length(m.tsv) AS lexemes
+        ), waiting AS (
+            UPDATE arrivals a SET chat_id = :into FROM moved
+            WHERE a.tenant_id = moved.tenant_id AND a.message_id = moved.id RETURNING a.message_id
+        ), cues AS (
+            UPDATE message_cues c SET chat_id = :into FROM moved
+            WHERE c.tenant_id = moved.tenant_id AND c.message_id = moved.id
+        ){also}
+        SELECT count(*), count(*) FILTER (WHERE placed), coalesce(sum(lexemes) FILTER (WHERE placed), 0)
+        FROM (SELECT lexemes, id NOT IN (SELECT message_id FROM waiting) AS placed FROM moved) counted
+    """)
+
+
+def messages(connection: Connection, chat_id: str, into: str, ids: Sequence[int]) -> Moved:
+    """Move messages with their cues, vectors and arrivals, in one statement: references to partitions name the chat."""
+    statement = _move_messages(_MOVE_VECTORS if vectors.exist(connection) else "")
+    return Moved(*map(int, run(connection, statement, chat=chat_id, into=into, ids=ids).one()))
+
+
+def move_sessions(connection: Connection, into: str, session_ids: Sequence[int]) -> None:
+    """Move sessions with their vectors."""
+    run(connection, _MOVE_SESSIONS, into=into, ids=session_ids)
+    if vectors.exist(connection):
+        run(connection, _MOVE_SESSION_VECTORS, into=into, ids=session_ids)
+
+
+_REST = (
+    # pointers to sessions that were joined
+    """
+    UPDATE conversation_sessions SET chat_id = :into WHERE id = ANY(ARRAY(
+        SELECT id FROM conversation_sessions WHERE chat_id = :chat ORDER BY id LIMIT :limit))
+    """,
+    """
+    UPDATE query_log SET chat_id = :into WHERE context_id = ANY(ARRAY(
+        SELECT context_id FROM query_log WHERE chat_id = :chat ORDER BY context_id LIMIT :limit))
+    """,
+    """
+    UPDATE memories SET learned_in = :into
+    WHERE id = ANY(ARRAY(SELECT id FROM memories WHERE learned_in = :chat ORDER BY id LIMIT :limit))
+    """,
+    """
+    UPDATE memories SET also_in = array_replace(also_in, :chat, :into)
+    WHERE id = ANY(ARRAY(SELECT id FROM memories WHERE :chat = ANY(also_in) ORDER BY id LIMIT :limit))
+    """,
+    """
+    UPDATE memory_evidence SET chat_id = :into WHERE (memory_id, message_id) IN (
+        SELECT memory_id, message_id FROM memory_evidence WHERE chat_id = :chat
+        ORDER BY memory_id, message_id LIMIT :limit)
+    """,
+    """
+    UPDATE llm_calls SET chat_id = :into
+    WHERE id = ANY(ARRAY(SELECT id FROM llm_calls WHERE chat_id = :chat ORDER BY id LIMIT :limit))
+    """,
+)
+
+
+def rest(connection: Connection, chat_id: str, into: str, limit: int) -> bool:
+    """Move up to `limit` rows that name a chat beside its messages and sessions; tell whether there was any."""
+    return any(run(connection, text(each), chat=chat_id, into=into, limit=limit).rowcount for each in _REST)
+
+
+def clear(connection: Connection, tenant_id: str, chat_id: str, into: str) -> None:
+    """Delete the copies that a moved chat leaves behind, and its job; have its weeks rolled up where it is now."""
+    for statement in _CLEAR:
+        run(connection, statement, tenant=tenant_id, chat=chat_id)
+    jobs.drop(connection, tenant_id, [INGEST, LANGUAGE], [chat_id])
+    # what came is in the language of where it was
+    chat_languages.index_all(connection, into)
+    chat_languages.enqueue(connection, tenant_id, into)
+    rollups.drop_of_chat(connection, tenant_id, chat_id, into)

@@ -1,0 +1,295 @@
+"""SQL of tenants and chats."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from pipeline.store.chats import chat_languages
+from pipeline.store.chats.chat_languages import DECLARED
+from pipeline.store.connections.statements import arrays, column, number, run
+from schemas.errors import NotFound
+from schemas.languages import AUTO, DEFAULT_LANGUAGE
+from schemas.messages import ChatIn
+
+_ENSURE_TENANT = text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING")
+_SETTINGS = text("SELECT settings FROM tenants")
+_SET_SETTING = text("UPDATE tenants SET settings = settings || :given WHERE tenant_id = :tenant")
+_TENANT_IDS = text("SELECT tenant_id FROM tenants ORDER BY tenant_id")
+_ENSURE = text("""
+    INSERT INTO chats (tenant_id, chat_id, platform, kind, title, time_zone, language, language_by, memory)
+    VALUES (:tenant, :chat, :platform, :kind, :title, :time_zone, :language, :by, :memory)
+    ON CONFLICT DO NOTHING
+""")
+_EXISTING = text("SELECT chat_id FROM chats WHERE chat_id = ANY(:chats)")
+_COUNT_ALL_PLACED = text("""
+    UPDATE chats c SET message_count = c.message_count + placed.messages,
+        lexeme_count = c.lexeme_count + placed.lexemes
+    FROM unnest(CAST(:chats AS text[]), CAST(:messages AS bigint[]), CAST(:lexemes AS bigint[]))
+        AS placed (chat_id, messages, lexemes)
+    WHERE c.chat_id = placed.chat_id
+""")
+_SETTLE = text("UPDATE chats SET settling_until = now() + :after WHERE chat_id = :chat")
+_SETTLING_SECONDS = text("""
+    SELECT chat_id, extract(epoch FROM settling_until - now()) FROM chats
+    WHERE chat_id = ANY(:chats) AND settling_until > now()
+""")
+_OVERVIEW = text("""
+    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.language_by, c.message_count,
+        coalesce(s.sessions, 0) AS sessions, coalesce(s.summarized, 0) AS summarized,
+        s.first_at, s.last_at
+    FROM chats c LEFT JOIN (
+        SELECT chat_id, count(*) AS sessions, count(*) FILTER (WHERE status = 'summarized') AS summarized,
+            min(started_at) AS first_at, max(ended_at) AS last_at
+        FROM conversation_sessions WHERE status <> 'merged' GROUP BY chat_id
+    ) s USING (chat_id)
+    WHERE c.moved_to IS NULL
+    ORDER BY s.last_at DESC NULLS LAST, c.chat_id
+""")
+_PAGE = """
+    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.language_by, c.memory, c.message_count,
+        s.sessions, s.summarized, s.first_at, s.last_at
+    FROM (
+        SELECT * FROM chats WHERE chat_id > :after AND moved_to IS NULL AND {named}
+        ORDER BY chat_id LIMIT :limit) c
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS sessions, count(*) FILTER (WHERE status = 'summarized') AS summarized,
+            min(started_at) AS first_at, max(ended_at) AS last_at
+        FROM conversation_sessions WHERE chat_id = c.chat_id AND status <> 'merged') s
+    ORDER BY c.chat_id
+"""
+_WHOLE_PAGE = text(_PAGE.format(named="true"))
+# reads the tenant's chats up to the last of the page: 0.1 s of 100,000
+_NAMED_PAGE = text(
+    _PAGE.format(named="(strpos(lower(title), lower(:name)) > 0 OR starts_with(chat_id, :name))")
+)
+_COUNT = text("SELECT count(*) FROM chats WHERE moved_to IS NULL")
+_DATABASE_NOW = text("SELECT now()")
+_CLOCK = text("SELECT clock_timestamp()")
+
+
+def ensure_tenant(connection: Connection, tenant_id: str) -> None:
+    """Create the tenant if it is new."""
+    run(connection, _ENSURE_TENANT, tenant=tenant_id)
+
+
+def tenant_settings(connection: Connection) -> dict[str, Any]:
+    """Return the tenant's settings."""
+    found: dict[str, Any] | None = connection.scalar(_SETTINGS)
+    return found or {}
+
+
+def set_tenant_setting(connection: Connection, tenant_id: str, name: str, value: str) -> None:
+    """Set one setting; create the tenant if it is new."""
+    ensure_tenant(connection, tenant_id)
+    run(connection, _SET_SETTING, tenant=tenant_id, given={name: value})
+
+
+def tenant_ids(connection: Connection) -> list[str]:
+    """Return the id of every tenant (maintenance)."""
+    return column(connection, _TENANT_IDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chat:
+    """A stored chat."""
+
+    chat_id: str
+    platform: str
+    kind: str
+    title: str
+    time_zone: str
+    language: str
+    # placed messages, and their distinct lexemes added up
+    message_count: int
+    lexeme_count: int
+    # off: messages are kept, and nothing is made of them
+    memory: bool
+    # the chat that has its messages now, and is meant where this one is named
+    moved_to: str | None = None
+    # `declared` or `detected`; none: nobody has said its language, which is the default one
+    language_by: str | None = None
+    # how many messages it had when its language was detected last
+    language_at: int = 0
+
+    @property
+    def mean_length(self) -> float:
+        """The mean number of distinct lexemes of its messages."""
+        return self.lexeme_count / max(1, self.message_count)
+
+
+CHAT_COLUMNS = (
+    "chat_id, platform, kind, title, time_zone, language, message_count, lexeme_count, memory, moved_to, "
+    "language_by, language_at"
+)
+
+_GET = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = :chat")
+
+
+def _one(rows: Iterable[Row[Any]]) -> Chat | None:
+    return next((Chat(**row._mapping) for row in rows), None)
+
+
+def get(connection: Connection, chat_id: str) -> Chat | None:
+    """Return a chat, or None if the tenant has none of that id."""
+    return _one(run(connection, _GET, chat=chat_id))
+
+
+def followed(connection: Connection, chat_id: str) -> Chat | None:
+    """Return a chat, or the one that has its messages now; None if the tenant has none of that id."""
+    chat = get(connection, chat_id)
+    return chat if chat is None or chat.moved_to is None else get(connection, chat.moved_to)
+
+
+def require_unmoved(chat: Chat | None) -> None:
+    """Refuse a chat's former id. Raises `NotFound`, which names the new one."""
+    if chat is not None and chat.moved_to is not None:
+        raise NotFound(f"{chat.chat_id} is {chat.moved_to} now: use that id")
+
+
+SAID = ("kind", "title", "time_zone", "language", "platform", "memory")
+"""The columns of which something may be said."""
+
+
+_DEFAULTS = {
+    "kind": "group",
+    "title": "",
+    "time_zone": "UTC",
+    "language": DEFAULT_LANGUAGE,
+    "by": None,
+    "memory": True,
+}
+
+
+def said(chat: ChatIn) -> dict[str, Any]:
+    """Return what a chat's description says, by column, without what it leaves out."""
+    given = {name: getattr(chat, name) for name in SAID} | {"platform": chat.platform or None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def is_as_said(stored: Chat, chat: ChatIn) -> bool:
+    """Tell whether a chat is stored as described."""
+    given = said(chat)
+    language = given.pop("language", None)
+    declared = stored.language_by == DECLARED
+    return all(getattr(stored, name) == value for name, value in given.items()) and (
+        language is None or (not declared if language == AUTO else declared and stored.language == language)
+    )
+
+
+def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
+    """Create a chat or update it to its description; return it as stored. Raises `NotFound` for a former id."""
+    given = said(chat)
+    # an upsert would lock the row, and so wait for the placing of messages in this chat
+    stored = get(connection, chat.chat_id)
+    require_unmoved(stored)
+    if stored is None:
+        ensure_tenant(connection, tenant_id)
+        platform = chat.chat_id.partition(":")[0] if ":" in chat.chat_id else ""
+        language = given.pop("language", AUTO)
+        by = {} if language == AUTO else {"language": language, "by": DECLARED}
+        named = {"tenant": tenant_id, "chat": chat.chat_id, "platform": platform}
+        run(connection, _ENSURE, **(named | _DEFAULTS | given | by))
+    elif not is_as_said(stored, chat):
+        language = given.pop("language", None)
+        if given:
+            assignments = ", ".join(f"{name} = :{name}" for name in given)
+            run(
+                connection,
+                text(f"UPDATE chats SET {assignments} WHERE chat_id = :chat"),
+                chat=chat.chat_id,
+                **given,
+            )
+        if language is not None:
+            chat_languages.say(
+                connection, tenant_id, chat.chat_id, language, differs=language != stored.language
+            )
+    else:
+        return stored
+    found = get(connection, chat.chat_id)
+    if found is None:
+        raise RuntimeError(f"chat {chat.chat_id} vanished while it was written")
+    return found
+
+
+_LOCK = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = :chat FOR NO KEY UPDATE")
+_LOCK_IF_FREE = text(f"{_LOCK.text} SKIP LOCKED")
+
+
+def lock(connection: Connection, chat_id: str, *, wait: bool = True) -> Chat | None:
+    """Lock a chat for placing its messages, while accepting goes on; with `wait=False`, None if it is locked."""
+    return _one(run(connection, _LOCK if wait else _LOCK_IF_FREE, chat=chat_id))
+
+
+_LOCK_FREE = text(f"""
+    SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR NO KEY UPDATE SKIP LOCKED
+""")
+
+
+def lock_free(connection: Connection, chat_ids: Sequence[str]) -> dict[str, Chat]:
+    """Lock those of these chats that nobody has locked, as `lock` does; return them by id."""
+    return {row.chat_id: Chat(**row._mapping) for row in run(connection, _LOCK_FREE, chats=chat_ids)}
+
+
+def existing(connection: Connection, chat_ids: Sequence[str]) -> set[str]:
+    """Return those of these chats that exist."""
+    return set(column(connection, _EXISTING, chats=chat_ids))
+
+
+_LOCK_ALONE = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = :chat FOR UPDATE")
+
+
+def lock_exclusively(connection: Connection, chat_id: str) -> Chat | None:
+    """Lock a chat against placing and accepting alike: its holder sees every message there is."""
+    return _one(run(connection, _LOCK_ALONE, chat=chat_id))
+
+
+def count_placed(connection: Connection, chat_id: str, messages: int, lexemes: int) -> None:
+    """Add to the counters of one chat that BM25 reads."""
+    count_all_placed(connection, {chat_id: (messages, lexemes)})
+
+
+def count_all_placed(connection: Connection, placed: Mapping[str, tuple[int, int]]) -> None:
+    """Add `(messages, lexemes)` to the counters that BM25 reads, by chat."""
+    rows = ((chat_id, *counts) for chat_id, counts in placed.items())
+    run(connection, _COUNT_ALL_PLACED, **arrays("chats messages lexemes", rows))
+
+
+def settle(connection: Connection, chat_id: str, after: timedelta) -> None:
+    """Delay summaries of a chat until that long after its last message, during an import."""
+    run(connection, _SETTLE, chat=chat_id, after=after)
+
+
+def settling_seconds(connection: Connection, chat_ids: Sequence[str]) -> dict[str, float]:
+    """Return how long summaries of these chats must still wait, where a history is being imported."""
+    rows = run(connection, _SETTLING_SECONDS, chats=chat_ids)
+    return {chat_id: float(seconds) for chat_id, seconds in rows}
+
+
+def overview(connection: Connection) -> Sequence[Row[Any]]:
+    """Return every chat of the tenant with its counts, the latest active first."""
+    return run(connection, _OVERVIEW).all()
+
+
+def page(connection: Connection, after: str, limit: int, name: str = "") -> tuple[Sequence[Row[Any]], int]:
+    """Return `(chats, total)`: those with ids after `after`, in order, and how many there are in all.
+
+    With `name` only chats whose title holds it, or whose id begins with it.
+    """
+    given = {"after": after, "limit": limit} | ({"name": name} if name else {})
+    rows = run(connection, _NAMED_PAGE if name else _WHOLE_PAGE, **given).all()
+    return rows, number(connection, _COUNT)
+
+
+def database_now(connection: Connection) -> datetime:
+    """Return the database's time, which leases, due times and closing go by."""
+    now: datetime = run(connection, _DATABASE_NOW).scalar_one()
+    return now
+
+
+def clock(connection: Connection) -> datetime:
+    """Return the database's time at this very moment, also after a long wait for a lock."""
+    at: datetime = run(connection, _CLOCK).scalar_one()
+    return at

@@ -1,0 +1,260 @@
+"""SQL of who is in a chat, and in which other chats all of them are."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, text
+
+from pipeline.store.connections.statements import column, number, run
+
+UNKNOWN = ""
+
+_NOTE_UNKNOWN = text("""
+    INSERT INTO chat_members (tenant_id, chat_id, sender_id)
+    SELECT :tenant, chat_id, :unknown FROM chats WHERE chat_id = :chat ON CONFLICT DO NOTHING
+""")
+_DROP_OTHERS = text("DELETE FROM chat_members WHERE chat_id = :chat AND NOT sender_id = ANY(:senders)")
+_ADD = text("""
+    INSERT INTO chat_members (tenant_id, chat_id, sender_id)
+    SELECT :tenant, :chat, sender FROM unnest(CAST(:senders AS text[])) AS sender ORDER BY sender
+    ON CONFLICT DO NOTHING
+""")
+_REMOVE = text("""
+    DELETE FROM chat_members c WHERE chat_id = :chat AND sender_id = ANY(:senders) AND NOT EXISTS (
+        SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id
+            AND m.sender_id = c.sender_id AND m.sent_at > :at)
+""")
+_OF_CHAT = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat ORDER BY sender_id")
+_AMONG = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat AND sender_id = ANY(:senders)")
+_CHATS_OF = text("SELECT DISTINCT chat_id FROM chat_members WHERE sender_id = ANY(:senders) ORDER BY chat_id")
+_CHATS_TO_UNNAME = text("""
+    SELECT DISTINCT chat_id FROM chat_members c WHERE sender_id = ANY(:senders)
+        AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id
+            AND m.chat_id = c.chat_id AND m.sender_id = c.sender_id)
+    ORDER BY chat_id
+""")
+_UNNAME = text("""
+    WITH gone AS (
+        DELETE FROM chat_members c WHERE sender_id <> :unknown AND chat_id = :chat
+            AND (CAST(:senders AS text[]) IS NULL OR sender_id = ANY(:senders))
+            AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id
+                AND m.chat_id = c.chat_id AND m.sender_id = c.sender_id)
+        RETURNING tenant_id, chat_id
+    ), noted AS (
+        INSERT INTO chat_members (tenant_id, chat_id, sender_id)
+        SELECT DISTINCT tenant_id, chat_id, CAST(:unknown AS text) FROM gone ON CONFLICT DO NOTHING
+    )
+    SELECT count(*) FROM gone
+""")
+# Of those who are here somebody with few chats is taken, and each of these chats is left at the first who is not
+# there. Without `OFFSET 0` Postgres reads all members of all chats instead.
+PRESENT = """
+    WITH policy AS (
+        SELECT settings->>'audience' AS audience FROM tenants
+    ), asker AS (
+        SELECT coalesce((SELECT user_id FROM user_senders WHERE sender_id = :asker), :asker) AS person
+        WHERE CAST(:asker AS text) IS NOT NULL
+    ), members AS MATERIALIZED (
+        SELECT DISTINCT coalesce(s.user_id, m.sender_id) AS person
+        FROM chat_members m LEFT JOIN user_senders s ON s.sender_id = m.sender_id
+        WHERE m.chat_id = :chat AND m.sender_id <> ''
+    ), present AS MATERIALIZED (
+        SELECT person FROM members UNION SELECT person FROM asker
+    ), ids AS MATERIALIZED (
+        SELECT person, person AS sender_id FROM present
+        UNION ALL SELECT p.person, s.sender_id FROM present p JOIN user_senders s ON s.user_id = p.person
+    ), unnamed AS (
+        SELECT EXISTS (SELECT 1 FROM chat_members WHERE chat_id = :chat AND sender_id = '') AS there
+    ), start AS MATERIALIZED (
+        SELECT i.person FROM ids i JOIN chat_members m ON m.sender_id = i.sender_id
+        WHERE i.person IN (SELECT person FROM present LIMIT 8)
+        GROUP BY i.person ORDER BY count(*), i.person LIMIT 1
+    ), candidates AS MATERIALIZED (
+        SELECT DISTINCT m.chat_id FROM ids i JOIN chat_members m ON m.sender_id = i.sender_id
+        WHERE i.person = (SELECT person FROM start) AND m.chat_id <> :chat
+            AND coalesce((SELECT audience FROM policy), 'strict') = 'strict'
+    ), places AS (
+        SELECT c.chat_id, c.kind, EXISTS (SELECT 1 FROM chat_members m
+                WHERE m.chat_id = c.chat_id AND m.sender_id <> ''
+                    AND m.sender_id NOT IN (SELECT sender_id FROM ids)) AS others,
+            ARRAY(SELECT i.person FROM ids i
+                JOIN chat_members m ON m.chat_id = c.chat_id AND m.sender_id = i.sender_id) AS persons
+        FROM chats c WHERE c.chat_id IN (SELECT chat_id FROM candidates) AND NOT EXISTS (
+            SELECT 1 FROM present p
+            WHERE NOT EXISTS (SELECT 1 FROM chat_members m
+                    WHERE m.chat_id = c.chat_id AND m.sender_id = p.person OFFSET 0)
+                AND NOT EXISTS (SELECT 1 FROM user_senders s
+                    JOIN chat_members m ON m.chat_id = c.chat_id AND m.sender_id = s.sender_id
+                    WHERE s.user_id = p.person OFFSET 0)
+            OFFSET 0)
+    )
+    SELECT (SELECT audience FROM policy) AS policy,
+        (SELECT person FROM asker) AS asker,
+        ARRAY(SELECT sender_id FROM ids WHERE person = (SELECT person FROM asker)) AS asker_ids,
+        ARRAY(SELECT person FROM members) AS members,
+        (SELECT there FROM unnamed) AS unnamed,
+        (SELECT coalesce(jsonb_agg(to_jsonb(places)), '[]') FROM places) AS places
+"""
+"""SQL of `Present`: who is in `:chat` beside `:asker`, by any of their ids, and the other chats with all of them."""
+_PRESENT = text(PRESENT)
+MEMBERS_NAMED = 500
+"""Members of all chats together whose names are looked up."""
+
+
+def named(chats: str) -> str:
+    """Return SQL of `Member`: those of the chats that are an expression, those of `:chat` first.
+
+    A name of each, whichever, and all that the latest messages of `:chat` show: people seldom change theirs. Who is in
+    `:chat` is not looked up in the other chats, where all of them are.
+    """
+    return f"""
+        WITH here AS (
+            SELECT chat_id, sender_id FROM chat_members WHERE chat_id = ANY({chats}) AND sender_id <> ''
+                AND (chat_id = :chat OR sender_id NOT IN (SELECT sender_id FROM chat_members WHERE chat_id = :chat))
+            ORDER BY chat_id <> :chat, chat_id, sender_id LIMIT {MEMBERS_NAMED}
+        ), spoken AS (
+            SELECT DISTINCT sender_id, sender_name FROM (
+                SELECT sender_id, sender_name FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT 200
+            ) latest
+        ), members AS (
+            SELECT m.chat_id, coalesce(s.user_id, m.sender_id) AS person, m.sender_id, of.sender_name
+            FROM here m LEFT JOIN user_senders s ON s.sender_id = m.sender_id
+            LEFT JOIN LATERAL (SELECT sender_name FROM messages
+                WHERE sender_id = m.sender_id AND chat_id = m.chat_id LIMIT 1) of ON true
+        )
+        SELECT named.*, ARRAY(SELECT sender_id FROM user_senders s WHERE s.user_id = named.person) AS linked FROM (
+            SELECT chat_id, person, sender_id, sender_name FROM members
+            UNION SELECT :chat, person, sender_id, spoken.sender_name FROM members JOIN spoken USING (sender_id)
+        ) named
+        ORDER BY person, sender_id, chat_id <> :chat, sender_name, chat_id
+    """
+
+
+_NAMED = text(named("ARRAY[:chat]"))
+
+
+def note_unknown(connection: Connection, tenant_id: str, chat_id: str) -> None:
+    """Record that somebody whose name is not kept is in a chat, if the chat exists."""
+    run(connection, _NOTE_UNKNOWN, tenant=tenant_id, chat=chat_id, unknown=UNKNOWN)
+
+
+def replace(connection: Connection, tenant_id: str, chat_id: str, senders: Sequence[str]) -> None:
+    """Replace the members of a chat; `UNKNOWN` may be among them."""
+    run(connection, _DROP_OTHERS, chat=chat_id, senders=senders)
+    add(connection, tenant_id, chat_id, senders)
+
+
+def add(connection: Connection, tenant_id: str, chat_id: str, senders: Sequence[str]) -> None:
+    """Add members to a chat; `UNKNOWN` may be among them."""
+    run(connection, _ADD, tenant=tenant_id, chat=chat_id, senders=senders)
+
+
+def remove(connection: Connection, chat_id: str, senders: Sequence[str], at: datetime) -> None:
+    """Remove these members of a chat who have said nothing there after a time."""
+    run(connection, _REMOVE, chat=chat_id, senders=senders, at=at)
+
+
+def of_chat(connection: Connection, chat_id: str) -> list[str]:
+    """Return the senders that are in a chat."""
+    return column(connection, _OF_CHAT, chat=chat_id)
+
+
+def among(connection: Connection, chat_id: str, senders: Sequence[str]) -> set[str]:
+    """Return which of these senders are in a chat."""
+    return set(column(connection, _AMONG, chat=chat_id, senders=senders))
+
+
+def chats_of(connection: Connection, senders: Sequence[str]) -> list[str]:
+    """Return the chats that these senders are in."""
+    return column(connection, _CHATS_OF, senders=senders)
+
+
+def chats_to_unname(connection: Connection, senders: Sequence[str]) -> list[str]:
+    """Return the chats that name these senders though no message of theirs is left there."""
+    return column(connection, _CHATS_TO_UNNAME, senders=senders)
+
+
+def unname(connection: Connection, chat_id: str, senders: Sequence[str] | None = None) -> int:
+    """Remove members, among these senders or all, of whom no message of a chat is left; return how many.
+
+    They may be there still, so that the chat records somebody unknown instead. To be called while nothing is accepted
+    in the chat.
+    """
+    return number(connection, _UNNAME, unknown=UNKNOWN, senders=senders, chat=chat_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visible:
+    """The chats whose memories may be shown in one place."""
+
+    everywhere: bool
+    chats: frozenset[str]
+
+    def shows(self, learned_in: str | None, also_in: Collection[str] = ()) -> bool:
+        """Return whether what was learned there, or in one of the others, may be shown.
+
+        None was learned in no chat, and is anybody's.
+        """
+        return self.everywhere or learned_in is None or not self.chats.isdisjoint({learned_in, *also_in})
+
+    def source(self, learned_in: str | None, also_in: Collection[str], here: str | None) -> str | None:
+        """Return the chat that what was learned may be said to be from: this one, else the first that may be shown."""
+        if here is not None and here in {learned_in, *also_in}:
+            return here
+        places = (place for place in (learned_in, *also_in) if place is not None)
+        return next((place for place in places if self.everywhere or place in self.chats), None)
+
+
+EVERYWHERE = Visible(everywhere=True, chats=frozenset())
+"""All chats of the tenant."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What may be shown to whom."""
+
+    visible: Visible
+    # every id of the person who asks; none when nobody is named
+    asker_ids: list[str]
+    # nobody else is there, in a direct chat or a thread
+    alone: bool = False
+
+
+class Present(NamedTuple):
+    """Who is in a chat beside the asker, and the other chats with all of them."""
+
+    # of the tenant's settings
+    policy: str | None
+    # the asker as a person, with all their ids
+    asker: str | None
+    asker_ids: Sequence[str]
+    # persons
+    members: Sequence[str]
+    # whether somebody is there whose name is not kept
+    unnamed: bool
+    # of each its `chat_id`, `kind`, `persons`, and whether there are `others`
+    places: Sequence[Mapping[str, Any]]
+
+
+class Member(NamedTuple):
+    """Somebody in a chat, by one of their names."""
+
+    chat_id: str
+    # the user, with the senders that are linked to it
+    person: str
+    sender_id: str
+    # none or empty for who has never written, or under no name
+    sender_name: str | None
+    linked: Sequence[str]
+
+
+def names(connection: Connection, chat_id: str) -> list[Member]:
+    """Return the members of a chat by each of their names."""
+    return [Member(*row) for row in run(connection, _NAMED, chat=chat_id)]
+
+
+def present(connection: Connection, chat_id: str, user_id: str | None) -> Present:
+    """Return who is in a chat beside the asker, by any of their ids, and the other chats with all of them."""
+    return Present(*run(connection, _PRESENT, chat=chat_id, asker=user_id or None).one())

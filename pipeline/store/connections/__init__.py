@@ -1,0 +1,1 @@
+"""How Postgres is reached: pools, transactions, statements and what is said after a commit."""

@@ -1,0 +1,242 @@
+"""Connections to Postgres: of one tenant as the app role, of all of them as maintenance.
+
+A transaction says first which tenant it serves; one that has not said so sees nothing (row-level security).
+No transaction is held across a call to a model or to Redis.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any, Self, TypeVar
+
+import psycopg
+import structlog
+from sqlalchemy import Connection, Engine, PoolProxiedConnection
+from sqlalchemy.exc import InvalidatePoolError, ProgrammingError
+
+from migrations import REVISION
+from pipeline.store.connections import committed, trips
+from pipeline.store.connections.engines import make_engine, still_there
+from pipeline.store.connections.transactions import sqlstate_of, transaction, translating
+from pipeline.store.operations import catalog, checks, counters
+from pipeline.store.vectors import vectors
+from schemas.errors import SchemaOutdated, SettingsError, WritesRefused
+from schemas.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+C = TypeVar("C")
+
+# There is no such table or column.
+_MISSING = {"42P01", "42703"}
+
+_AS_TENANT = "SELECT set_config('app.tenant_id', %s, true)"
+# To plan a statement of a question takes as long as to run it, and five plans would be made before Postgres keeps one.
+# Kept from a moment when a table was all but empty, it must not be one that reads the table.
+_WITH_PLANS = f"""{_AS_TENANT},
+    set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true)"""
+
+
+class Database:
+    """Two pools on one database.
+
+    `app_url` logs in as the role that row-level security binds to one tenant; `maintenance_url` as the role
+    that may claim jobs of all tenants (workers and the operator's commands only; the HTTP API has none).
+    """
+
+    def __init__(
+        self, app_url: str, maintenance_url: str | None = None, *, pool_size: int = 5, ready: int = 0
+    ) -> None:
+        self._app = make_engine(app_url, pool_size)
+        self._maintenance = make_engine(maintenance_url, 2) if maintenance_url else None
+        # the login and the tables were as they must be: neither changes behind a running program's back,
+        # but for a reset, which `_fitting` finds out
+        self._fits = False
+        self._compared = False
+        # connections that `one_trip` has made for `try_trip`, up to `ready`; the event loop and threads share them
+        self._ready: list[PoolProxiedConnection] = []
+        self._ready_at_most = ready
+
+    @classmethod
+    def from_settings(cls, settings: Settings, *, pool_size: int = 5, ready: int = 0) -> Self:
+        """Return pools on the databases that the settings name; `ready` connections are kept for `try_trip`."""
+        if settings.database_url is None:
+            raise SettingsError(
+                "BACKSCROLL_DATABASE_URL is not set and no embedded Postgres runs: start one with `backscroll up`"
+            )
+        maintenance = settings.maintenance_database_url
+        return cls(
+            settings.database_url.get_secret_value(),
+            maintenance.get_secret_value() if maintenance else None,
+            pool_size=pool_size,
+            ready=ready,
+        )
+
+    @contextmanager
+    def tenant(self, tenant_id: str, *, keeps_plans: bool = False) -> Iterator[Connection]:
+        """Begin a transaction of one tenant's rows; commit at the end. Raises as `check` does.
+
+        With `keeps_plans` each statement is planned once, for any parameters, by indexes: for those that are looked up
+        in one chat, and not where the planner has to see how large that is.
+        """
+        lines: list[committed.Line] = []
+        with self._fitting(self._app, transaction) as connection:
+            trips.begin(_driver(connection.connection), _WITH_PLANS if keeps_plans else _AS_TENANT, tenant_id)
+            with committed.lines_of(connection, lines), counters.collected(connection):
+                yield connection
+        committed.write(lines)
+
+    @contextmanager
+    def undecided(self) -> Iterator[Connection]:
+        """Begin a transaction whose first statement names the tenant, together with more (`accepting.begin`)."""
+        with self._fitting(self._app, transaction) as connection:
+            yield connection
+
+    def one_trip(
+        self, statements: Sequence[trips.Statement], *, keeps_ready: bool = False
+    ) -> tuple[Any, ...] | None:
+        """Run statements that are sent together, the first of which says the tenant: one transaction.
+
+        Returns the last one's first row when that is committed. With `keeps_ready` the connection is kept for
+        `try_trip`, if there is need of one. Raises as `check` does, and `psycopg.Error`.
+        """
+        with self._fitting(self._app, partial(self._idle, keeps_ready=keeps_ready)) as pooled:
+            return trips.send(_driver(pooled), _prepared(pooled), statements)
+
+    async def try_trip(self, statements: Sequence[trips.Statement]) -> tuple[Any, ...] | None:
+        """Run small statements as `one_trip` does, from the event loop; None if `one_trip` is to run them.
+
+        It is where no connection is ready, and after any error: the same statements must be harmless when run twice.
+        """
+        if not (self._fits and self._ready):
+            return None
+        pooled = self._ready.pop()
+        try:
+            still_there(_driver(pooled))
+            row = await trips.send_from_loop(_driver(pooled), _prepared(pooled), statements)
+        except BaseException as error:
+            pooled.invalidate()
+            pooled.close()
+            if isinstance(error, psycopg.Error | InvalidatePoolError):
+                log.info("trip_repeated", error=type(error).__name__)
+                return None
+            raise
+        self._ready.append(pooled)
+        return row
+
+    @contextmanager
+    def _idle(self, engine: Engine, *, keeps_ready: bool) -> Iterator[PoolProxiedConnection]:
+        """Take a pooled connection without a transaction; close it after an error, else give it back or keep it."""
+        with translating():
+            pooled = engine.raw_connection()
+            try:
+                yield pooled
+            except BaseException:
+                pooled.invalidate()
+                pooled.close()
+                raise
+            if keeps_ready and len(self._ready) < self._ready_at_most:
+                self._ready.append(pooled)
+            else:
+                pooled.close()
+
+    @contextmanager
+    def maintenance(self) -> Iterator[Connection]:
+        """Begin a transaction over all tenants' jobs, not their texts; commit at the end. Raises as `check` does."""
+        if self._maintenance is None:
+            raise SettingsError(
+                "BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: jobs are claimed as that role"
+            )
+        with self._fitting(self._maintenance, transaction) as connection:
+            yield connection
+
+    @contextmanager
+    def unscoped(self) -> Iterator[Connection]:
+        """Begin a transaction of no tenant, on tables of whatever migration."""
+        with transaction(self._app) as connection:
+            yield connection
+
+    def check(self) -> None:
+        """Refuse a login that bypasses tenant isolation, and tables of an earlier migration than this program's.
+
+        Raises `SettingsError`, `SchemaOutdated` or `DatabaseUnavailable`.
+        """
+        self._fits = False
+        with transaction(self._app) as connection:
+            role, unbound = checks.login(connection)
+            if unbound:
+                raise SettingsError(
+                    f"BACKSCROLL_DATABASE_URL logs in as {role}, which row-level security does not bind: "
+                    "use the role backscroll_app"
+                )
+            if not checks.server(connection).migrated:
+                raise SchemaOutdated("the database has no tables yet: run `backscroll db upgrade`")
+            found = checks.migration(connection)
+            checks.require_upgradable(found)
+            # of a fixed width, so that they compare as text
+            if found is None or found < REVISION:
+                raise SchemaOutdated(
+                    f"the database is at migration {found or 'none'}, this program needs {REVISION}: "
+                    "run `backscroll db upgrade`"
+                )
+            if found == REVISION and not self._compared:
+                checks.require_seen_vectors(connection)
+                catalog.require(connection)
+                self._compared = True
+        self._fits = True
+
+    def require_writes(self) -> None:
+        """Raise `WritesRefused` where Postgres is a standby, or was set to be read-only; else raise as `check` does."""
+        self.check()
+        with transaction(self._app) as connection:
+            if checks.is_read_only(connection):
+                raise WritesRefused(
+                    "Postgres takes no writes: it is a standby, or default_transaction_read_only is on"
+                )
+
+    def has_vectors(self) -> bool:
+        """Tell whether the vector tables exist; without pgvector everything works on keywords."""
+        with self._fitting(self._app, transaction) as connection:
+            return vectors.exist(connection)
+
+    def close(self) -> None:
+        """Close all connections."""
+        while self._ready:
+            self._ready.pop().close()
+        self._app.dispose()
+        if self._maintenance is not None:
+            self._maintenance.dispose()
+
+    @contextmanager
+    def _fitting(self, engine: Engine, begin: Callable[[Engine], AbstractContextManager[C]]) -> Iterator[C]:
+        """Begin a transaction on tables that this program can work on."""
+        if not self._fits:
+            self.check()
+        try:
+            with begin(engine) as connection:
+                yield connection
+        except (ProgrammingError, psycopg.ProgrammingError) as error:
+            if sqlstate_of(error) in _MISSING:
+                self._blame_the_tables(error)
+            raise
+
+    def _blame_the_tables(self, error: Exception) -> None:
+        """Raise `SchemaOutdated` where a table or column is missing because of the database's migration."""
+        self.check()
+        with self.unscoped() as connection:
+            found = checks.migration(connection)
+        if found != REVISION:
+            raise SchemaOutdated(
+                f"the database is at migration {found}, which no longer has what this program (of {REVISION}) "
+                "needs: update the program"
+            ) from error
+
+
+def _driver(pooled: PoolProxiedConnection) -> "psycopg.Connection[Any]":
+    driver: psycopg.Connection[Any] = pooled.driver_connection  # type: ignore[assignment]
+    return driver
+
+
+def _prepared(pooled: PoolProxiedConnection) -> trips.Prepared:
+    prepared: trips.Prepared = pooled.info.setdefault("prepared", {})
+    return prepared

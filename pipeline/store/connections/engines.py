@@ -1,0 +1,102 @@
+"""Pools of connections to Postgres, in which none waits for ever or for a server that is gone."""
+
+import select
+from functools import partial
+from typing import Any
+
+import psycopg
+from psycopg.types.json import set_json_dumps
+from pydantic_core import from_json, to_json
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event
+from sqlalchemy.exc import InvalidatePoolError
+
+from pipeline.store.connections import poolers, trips
+from pipeline.store.connections.transactions import READ_ONLY, sqlstate_of
+from schemas.server_urls import postgres_parameters
+
+# Where a server is, libpq reads from its URL (`postgres_parameters`), which may name what SQLAlchemy does not know.
+DRIVER = "postgresql+psycopg://"
+
+# A network that goes away without a word: after 25 s without an answer, or 20 s (in milliseconds) with something sent
+# and not acknowledged, a connection is given up. By default TCP asks for the first time after two hours.
+_KEEPALIVE = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+
+# as UTF-8: the standard library's `\uXXXX` makes a text that is not Latin three times as long on its way
+set_json_dumps(to_json)
+
+
+def make_engine(url: str, pool_size: int) -> Engine:
+    """Make a pool of a login; no connection is opened yet."""
+    engine = create_engine(
+        DRIVER,
+        pool_size=pool_size,
+        max_overflow=5,
+        pool_timeout=10,
+        # the last one used next: its statements are prepared and planned, and its server process is warm
+        pool_use_lifo=True,
+        # five times as fast as the standard library's, without its cache of strings, which people wrote
+        json_deserializer=partial(from_json, cache_strings="none"),
+        # an error's text goes into logs, and what people wrote must not
+        hide_parameters=True,
+        connect_args={
+            **postgres_parameters(url),
+            "connect_timeout": 5,
+            "application_name": "backscroll",
+            # until it is known that no pooler is between
+            "prepare_threshold": None,
+            **_KEEPALIVE,
+        },
+    )
+
+    @event.listens_for(engine, "connect")
+    def _keep_for_the_session(driver: psycopg.Connection[object], _record: object) -> None:
+        if not poolers.is_pooled(driver):
+            driver.execute(poolers.settings_of("session"))
+            # psycopg waits for five uses by default; nearly every statement is one of a few that come again and again
+            driver.prepare_threshold = 1
+        driver.commit()
+
+    @event.listens_for(engine, "begin")
+    def _set_for_the_transaction(connection: Connection) -> None:
+        if (driver := driver_of(connection)).prepare_threshold is None:
+            trips.begin(driver, poolers.settings_of("transaction"))
+
+    @event.listens_for(engine, "checkout")
+    def _look(connection: psycopg.Connection[object], _record: object, _proxy: object) -> None:
+        still_there(connection)
+
+    @event.listens_for(engine, "handle_error")
+    def _leave(context: ExceptionContext) -> None:
+        # what was the primary when the pool connected may be a standby now, and another server the primary
+        if sqlstate_of(context.original_exception) == READ_ONLY:
+            context.is_disconnect = True
+
+    return engine
+
+
+def driver_of(connection: Connection) -> psycopg.Connection[Any]:
+    """Return psycopg's connection below one of SQLAlchemy's."""
+    driver: psycopg.Connection[Any] = connection.connection.driver_connection  # type: ignore[assignment]
+    return driver
+
+
+def still_there(connection: psycopg.Connection[Any]) -> None:
+    """Raise `InvalidatePoolError` for an idle connection that was ended.
+
+    A restarted Postgres costs one connection attempt then, not one failed request for each pooled one. A server says
+    nothing to an idle connection but that it ends, so this asks the socket and not, as `pool_pre_ping` would at every
+    transaction, the server.
+    """
+    if connection.closed or _has_something_to_read(connection.fileno()):
+        raise InvalidatePoolError("the server has ended this connection")
+
+
+def _has_something_to_read(descriptor: int) -> bool:
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(0))

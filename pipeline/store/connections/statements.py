@@ -1,0 +1,63 @@
+"""Run statements with parameters by their names: mappings are passed as JSON, other collections as arrays."""
+
+import re
+from array import array
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from psycopg.types.json import Jsonb
+from sqlalchemy import Connection, CursorResult, TextClause
+
+from pipeline.store.connections.trips import Statement
+
+# A parameter as SQLAlchemy has it: a colon and a name, and no cast.
+_PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
+_AS_THEY_ARE = (str, bytes, list, array)
+
+
+def run(connection: Connection, statement: TextClause, /, **given: Any) -> CursorResult[*tuple[Any, ...]]:
+    """Execute a statement."""
+    return connection.execute(statement, {name: _bound(value) for name, value in given.items()})
+
+
+def column(connection: Connection, statement: TextClause, /, **given: Any) -> list[Any]:
+    """Return the first column of all rows."""
+    return list(run(connection, statement, **given).scalars())
+
+
+def number(connection: Connection, statement: TextClause, /, **given: Any) -> int:
+    """Return the first column of the first row as a number; without a row, or if it is null, 0."""
+    return int(run(connection, statement, **given).scalar() or 0)
+
+
+def holds(connection: Connection, statement: TextClause, /, **given: Any) -> bool:
+    """Tell whether the first column of the first row is true."""
+    return bool(run(connection, statement, **given).scalar())
+
+
+def in_trip(statement: TextClause, /, **given: Any) -> Statement:
+    """Return a statement as `Database.one_trip` takes it."""
+    return _for_psycopg(statement.text), {name: _bound(value) for name, value in given.items()}
+
+
+@cache
+def _for_psycopg(sql: str) -> str:
+    return _PARAMETER.sub(r"%(\1)s", sql)
+
+
+def arrays(names: str, rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
+    """Return rows as parallel arrays by name, which `unnest` makes rows again.
+
+    >>> arrays("keys places", [("a", 1), ("b", 2)])
+    {'keys': ['a', 'b'], 'places': [1, 2]}
+    """
+    table = list(rows)
+    return {name: [row[place] for row in table] for place, name in enumerate(names.split())}
+
+
+def _bound(value: Any) -> Any:
+    """Return a parameter as psycopg takes it: a tuple would be a composite, a set or a dict is nothing to it."""
+    if isinstance(value, Mapping):
+        return Jsonb(dict(value))
+    return list(value) if isinstance(value, Collection) and not isinstance(value, _AS_THEY_ARE) else value

@@ -1,0 +1,132 @@
+"""Send several statements in one write, as one transaction, and read their answers at once.
+
+psycopg's own pipeline makes a cursor for each statement and waits for each answer: three times the processor time. Only
+that is left out here; what writes, reads and waits is psycopg's.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from itertools import count
+from typing import Any
+
+import psycopg
+from psycopg import generators, waiting
+from psycopg.abc import PQGen
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.sql import Literal
+
+from pipeline.store.connections.poolers import settings_of
+
+Statement = tuple[str, Mapping[str, Any]]
+"""SQL with `%(name)s` for each parameter, and the parameters."""
+Prepared = dict[tuple[str, tuple[int, ...]], bytes]
+"""The names of the statements that a connection has prepared, by their text and the types of their parameters."""
+Row = tuple[Any, ...] | None
+
+TRIP_SECONDS = 60.0
+"""Time for all answers: two locks are waited for at most 15 s each, and the statements take under a second."""
+
+# How often a wait looks for Ctrl-C, in seconds.
+_INTERVAL = 0.1
+_NUMBERS = count()
+_PARAMETER = re.compile(r"%\((\w+)\)s")
+
+
+def begin(driver: "psycopg.Connection[Any]", command: str, *values: Any) -> None:
+    """Begin a transaction, unless one has begun, with a command that is sent together, `%s` in it for each value.
+
+    Raises `psycopg.Error`, after `TRIP_SECONDS` at the latest; the connection is closed then.
+    """
+    literals = (Literal(value).as_string(driver) for value in values)
+    first = "BEGIN; " if driver.info.transaction_status == TransactionStatus.IDLE else ""
+    driver.pgconn.send_query(f"{first}{command % tuple(literals)}".encode(driver.info.encoding))
+    try:
+        results = driver.wait(generators.execute(driver.pgconn), timeout=TRIP_SECONDS)
+    except psycopg.OperationalError:
+        # the answer may still come, and would be taken for that of the next command
+        driver.close()
+        raise
+    for result in results:
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise error_from_result(result)
+
+
+def send(driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequence[Statement]) -> Row:
+    """Run statements in one transaction, committed when this returns; the last one's first row.
+
+    The connection must be idle; after an error it must be closed. Raises `psycopg.Error`, after `TRIP_SECONDS` at the
+    latest.
+    """
+    try:
+        return driver.wait(_exchange(driver, prepared, statements), timeout=TRIP_SECONDS)
+    except psycopg.errors.InvalidSqlStatementName:
+        # psycopg has deallocated all statements, as it does after a rollback; of this transaction nothing was done
+        driver.pgconn.exit_pipeline_mode()
+        prepared.clear()
+        return driver.wait(_exchange(driver, prepared, statements), timeout=TRIP_SECONDS)
+
+
+async def send_from_loop(
+    driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequence[Statement]
+) -> Row:
+    """Run small statements as `send` does, from the event loop, which goes on meanwhile.
+
+    The connection must serve nothing else, ever; after an error, or when this is cancelled, it must be closed.
+    """
+    exchange = _exchange(driver, prepared, statements)
+    return await waiting.wait_async(exchange, driver.pgconn.socket, _INTERVAL, TRIP_SECONDS)
+
+
+def _exchange(
+    driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequence[Statement]
+) -> PQGen[Row]:
+    """Send statements and read their answers, as psycopg's waits want it: what it yields is to be waited for."""
+    connection = driver.pgconn
+    new: Prepared = {}
+    commands: list[Callable[[], None]] = []
+    # through a pooler nothing is kept in a session
+    keeps = driver.prepare_threshold is not None
+    for sql, values in statements if keeps else [(settings_of("transaction"), {}), *statements]:
+        text, names = _numbered(sql)
+        adapt = Transformer(driver)
+        parameters = adapt.dump_sequence([values[name] for name in names], [PyFormat.AUTO] * len(names))
+        key = sql, adapt.types or ()
+        if not keeps:
+            given = parameters, key[1], adapt.formats
+            commands.append(partial(connection.send_query_params, text, *given))
+            continue
+        name = prepared.get(key) or new.get(key)
+        if name is None:
+            name = new[key] = b"trip%d" % next(_NUMBERS)
+            commands.append(partial(connection.send_prepare, name, text, key[1]))
+        commands.append(partial(connection.send_query_prepared, name, parameters, adapt.formats))
+    commands.append(connection.pipeline_sync)
+    connection.enter_pipeline_mode()
+    for command in commands:
+        command()
+    # nothing is awaited before all is written, and what is answered meanwhile is read: neither side blocks the other
+    yield from generators.send(connection)
+    answers = []
+    for _ in commands:
+        answer = yield from generators.fetch_many(connection)
+        answers.append(answer)
+    for answer in answers:
+        if answer and answer[0].status == ExecStatus.FATAL_ERROR:
+            raise error_from_result(answer[0])
+    if not answers[-1] or answers[-1][0].status != ExecStatus.PIPELINE_SYNC:
+        raise psycopg.OperationalError("the connection was lost before the commit was answered")
+    connection.exit_pipeline_mode()
+    prepared |= new
+    adapt.set_pgresult(answers[-2][0])
+    return adapt.load_row(0, tuple)
+
+
+@cache
+def _numbered(sql: str) -> tuple[bytes, list[str]]:
+    """SQL with `$1` for its first parameter and so on, and the parameters' names."""
+    names: dict[str, int] = {}
+    text = _PARAMETER.sub(lambda found: f"${names.setdefault(found[1], len(names) + 1)}", sql)
+    return text.encode(), list(names)

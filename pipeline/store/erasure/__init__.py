@@ -1,0 +1,1 @@
+"""SQL of forgetting, retention and what must not come back."""

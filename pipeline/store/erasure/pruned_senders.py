@@ -1,0 +1,100 @@
+"""SQL of whose messages retention has removed from sessions, which may still speak of them.
+
+As long as a session has all its messages, they say whose it is. One that lacks some, with nobody noted, was pruned
+before that was noted.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection, text
+
+from pipeline.store.connections.statements import arrays, column, run
+from pipeline.store.sessions.sessions import COLUMNS, as_session
+from schemas.sessions import Session
+
+# Without `OFFSET 0` Postgres reads all that is noted of the tenant instead.
+_IS_NOTED = """EXISTS (
+    SELECT 1 FROM pruned_senders noted WHERE noted.tenant_id = s.tenant_id AND noted.session_id = s.id OFFSET 0)"""
+_PLACED = """(
+    SELECT count(*) FROM messages m
+    WHERE m.chat_id = s.chat_id AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at
+        AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id))"""
+# The session of a message is the last one of its key that began by then. Where others are missing already, with nobody
+# noted, nobody is noted now: these would pass for all.
+_NOTE = text(f"""
+    WITH doomed AS MATERIALIZED (
+        SELECT DISTINCT session.id, m.sender_id FROM messages m CROSS JOIN LATERAL (
+            SELECT s.id, s.ended_at FROM conversation_sessions s
+            WHERE s.chat_id = m.chat_id AND s.session_key = m.session_key AND s.status <> 'merged'
+                AND s.started_at <= m.sent_at
+            ORDER BY s.started_at DESC LIMIT 1) session
+        WHERE m.id = ANY(:messages) AND session.ended_at >= m.sent_at
+    ), known AS MATERIALIZED (
+        SELECT s.tenant_id, s.id FROM conversation_sessions s
+        WHERE s.id = ANY(ARRAY(SELECT id FROM doomed)) AND ({_IS_NOTED} OR s.message_count = {_PLACED})
+    )
+    INSERT INTO pruned_senders (tenant_id, session_id, sender_id)
+    SELECT known.tenant_id, known.id, doomed.sender_id FROM known JOIN doomed USING (id)
+    ORDER BY doomed.sender_id, known.id ON CONFLICT DO NOTHING
+""")
+_MERGE = text("""
+    INSERT INTO pruned_senders (tenant_id, session_id, sender_id)
+    SELECT p.tenant_id, joined.survivor, p.sender_id
+    FROM unnest(CAST(:losers AS bigint[]), CAST(:survivors AS bigint[])) AS joined (loser, survivor)
+        JOIN pruned_senders p ON p.session_id = joined.loser
+    ORDER BY p.sender_id, joined.survivor ON CONFLICT DO NOTHING
+""")
+_CLEAR = text("DELETE FROM pruned_senders WHERE session_id = ANY(:sessions)")
+_NOTED = "s.id IN (SELECT session_id FROM pruned_senders WHERE sender_id = ANY(:senders))"
+# Of those with nobody noted, in the person's chats, these that name the person, or all where nobody else is.
+_UNKNOWN = f"""
+    s.chat_id = ANY(:chats) AND s.status <> 'merged'
+        AND (s.participants && CAST(:names AS text[]) OR s.chat_id NOT IN (
+            SELECT chat_id FROM chat_members WHERE chat_id = ANY(:chats) AND NOT sender_id = ANY(:senders)))
+        AND NOT {_IS_NOTED} AND s.message_count <> {_PLACED}
+"""
+_CHATS_OF = text(f"""
+    SELECT chat_id FROM conversation_sessions s WHERE {_NOTED}
+    UNION SELECT chat_id FROM conversation_sessions s WHERE {_UNKNOWN} ORDER BY chat_id
+""")
+_SESSIONS_OF = text(f"""
+    SELECT {COLUMNS} FROM conversation_sessions s WHERE chat_id = :chat AND ({_NOTED} OR {_UNKNOWN})
+    ORDER BY id LIMIT :limit FOR NO KEY UPDATE
+""")
+
+
+class PrunedPerson(NamedTuple):
+    """Somebody whose messages retention may have removed from sessions."""
+
+    senders: Sequence[str]
+    # names that they went by, and chats that they are or were in: where nobody is noted, these tell
+    names: Sequence[str]
+    chats: Sequence[str]
+
+
+def note(connection: Connection, message_ids: Sequence[int]) -> None:
+    """Note in their sessions whose these placed messages are, which retention is about to remove."""
+    run(connection, _NOTE, messages=message_ids)
+
+
+def merge(connection: Connection, into: Mapping[int, int]) -> None:
+    """Move what is noted of sessions `{loser: survivor}` to their survivors."""
+    run(connection, _MERGE, **arrays("losers survivors", into.items()))
+    clear(connection, list(into))
+
+
+def clear(connection: Connection, session_ids: Sequence[int]) -> None:
+    """Delete what is noted of sessions from which nothing is left that was made of their pruned messages."""
+    run(connection, _CLEAR, sessions=session_ids)
+
+
+def chats_of(connection: Connection, person: PrunedPerson) -> list[str]:
+    """Return the chats with sessions from which retention has removed a person's messages."""
+    return column(connection, _CHATS_OF, **person._asdict())
+
+
+def sessions_of(connection: Connection, chat_id: str, person: PrunedPerson, limit: int) -> list[Session]:
+    """Lock and return sessions of a chat from which retention has removed a person's messages."""
+    rows = run(connection, _SESSIONS_OF, chat=chat_id, limit=limit, **person._asdict())
+    return [as_session(row) for row in rows]

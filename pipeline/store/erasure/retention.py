@@ -1,0 +1,230 @@
+"""SQL that finds and deletes what has expired, a bounded batch at a time."""
+
+from sqlalchemy import Connection, text
+
+from pipeline.store.connections.statements import number, run
+from pipeline.store.erasure import pruned_senders
+from schemas.kinds import EMBED, EXTRACT, SUMMARIZE
+
+# Each statement finds at most :batch rows of one tenant; `WITH doomed AS (…)` serves counting and deleting.
+HELD_DAYS = 7
+"""Since it was received, a message waits for its session at most: some never end, and budgets are spent every day."""
+
+
+def _is_placed(message: str) -> str:
+    """Return the condition that a message has its place. The others would stand before all that may go."""
+    return f"""NOT EXISTS (
+        SELECT 1 FROM arrivals a WHERE a.tenant_id = {message}.tenant_id AND a.message_id = {message}.id)"""
+
+
+def _may_go(message: str) -> str:
+    """Return the condition that a message has its place, and its session is summarized and learned from.
+
+    Sessions of a key do not overlap: the last one that begins before a message is its own. (Of jobs the latest time is
+    asked for, as `EXISTS` would be planned as a hash of all jobs, made again for each message.)
+    """
+    return f"""{_is_placed(message)}
+        AND NOT ({message}.received_at > now() - interval '{HELD_DAYS} days' AND EXISTS (
+            SELECT 1 FROM (
+                SELECT s.id, s.status, s.ended_at FROM conversation_sessions s
+                WHERE s.tenant_id = {message}.tenant_id AND s.chat_id = {message}.chat_id
+                    AND s.session_key = {message}.session_key AND s.status <> 'merged'
+                    AND s.started_at <= {message}.sent_at
+                ORDER BY s.started_at DESC LIMIT 1) own
+            WHERE own.ended_at >= {message}.sent_at AND (own.status = 'open' OR (
+                SELECT max(j.due_at) FROM jobs j
+                WHERE j.tenant_id = {message}.tenant_id AND j.kind IN ('{SUMMARIZE}', '{EXTRACT}')
+                    AND j.key = 'session:' || own.id) IS NOT NULL)))"""
+
+
+# Chat by chat, as the index goes.
+MESSAGES_BY_AGE = f"""
+    SELECT m.id, m.chat_id FROM chats c CROSS JOIN LATERAL (
+        SELECT id, chat_id FROM messages
+        WHERE tenant_id = c.tenant_id AND chat_id = c.chat_id AND sent_at < :before AND {_may_go("messages")}
+        ORDER BY sent_at LIMIT :batch) m
+    LIMIT :batch
+"""
+# The newest message beyond those that are kept, then from the oldest on: what is held is rarely among them.
+MESSAGES_BY_COUNT = f"""
+    SELECT m.id, m.chat_id FROM chats c CROSS JOIN LATERAL (
+        SELECT sent_at, id FROM messages
+        WHERE tenant_id = c.tenant_id AND chat_id = c.chat_id AND {_is_placed("messages")}
+        ORDER BY sent_at DESC, id DESC OFFSET :keep LIMIT 1) beyond
+    CROSS JOIN LATERAL (
+        SELECT id, chat_id FROM messages
+        WHERE tenant_id = c.tenant_id AND chat_id = c.chat_id AND (sent_at, id) <= (beyond.sent_at, beyond.id)
+            AND {_may_go("messages")}
+        ORDER BY sent_at LIMIT :batch) m
+    WHERE c.message_count > :keep LIMIT :batch
+"""
+MEMORIES_EXPIRED = """
+    SELECT id FROM memories WHERE expires_at <= now() ORDER BY expires_at LIMIT :batch
+"""
+MEMORIES_OVER_SESSION_CAP = """
+    SELECT id FROM (
+        SELECT id, row_number() OVER (PARTITION BY session_id ORDER BY created_at DESC, id DESC) AS place
+        FROM memories WHERE scope = 'session') ranked
+    WHERE place > :keep LIMIT :batch
+"""
+# The half-life of a memory's usefulness while it is not shown, and the times that it was shown which count at most.
+# These double it at most, so that what is asked for daily does not drive out what matters.
+HALF_LIFE_DAYS, USES = 90, 15
+USEFULNESS = f"""(1 + m.importance) * (1 + ln(1 + least(m.access_count, {USES})) / ln({USES + 1})) * power(0.5::float8,
+    greatest(0, extract(epoch FROM now() - coalesce(m.last_accessed_at, m.created_at)) / 86400) / {HALF_LIFE_DAYS})"""
+# History for everybody: known to be wrong, or superseded wherever it may be shown. What only some may see as superseded
+# is what the others know.
+_SUPERSEDED = """
+    memory_supersessions e JOIN memories n ON n.tenant_id = e.tenant_id AND n.id = e.superseded_by
+        AND coalesce(n.said_at, n.created_at) <= now()
+"""
+_EVERYWHERE = "(n.learned_in IS NULL OR m.learned_in || m.also_in <@ (n.learned_in || n.also_in))"
+# By hand come last, history first, the oldest of it before what superseded that: nothing is believed again by pruning.
+MEMORIES_OVER_USER_CAP = f"""
+    WITH owned AS MATERIALIZED (
+        SELECT m.id, coalesce(s.user_id, m.user_id) AS person
+        FROM memories m LEFT JOIN user_senders s ON s.tenant_id = m.tenant_id AND s.sender_id = m.user_id
+        WHERE m.scope = 'user' AND m.type <> 'document'
+    ), crowded AS MATERIALIZED (
+        SELECT person FROM owned GROUP BY person HAVING count(*) > :keep
+    ), judged AS MATERIALIZED (
+        SELECT m.id, owned.person, coalesce(m.said_at, m.created_at) AS since, {USEFULNESS} AS usefulness,
+            m.type = 'manual' OR m.source = 'correction' OR m.edited_at IS NOT NULL AS by_hand,
+            m.retracted_at IS NOT NULL OR EXISTS (
+                SELECT 1 FROM {_SUPERSEDED}
+                WHERE e.tenant_id = m.tenant_id AND e.memory_id = m.id AND {_EVERYWHERE}) AS is_history
+        FROM owned JOIN crowded USING (person) JOIN memories m ON m.id = owned.id
+    )
+    SELECT id FROM (
+        SELECT id, row_number() OVER (PARTITION BY person ORDER BY is_history, NOT is_history AND by_hand DESC,
+            CASE WHEN is_history THEN since END DESC, usefulness DESC, id DESC) AS place
+        FROM judged) ranked
+    WHERE place > :keep ORDER BY place DESC LIMIT :batch
+"""
+MEMORIES_HISTORY = f"""
+    SELECT id FROM (
+        SELECT m.id, coalesce(m.said_at, m.created_at) AS since FROM memories m WHERE m.retracted_at < :before
+        UNION
+        SELECT m.id, coalesce(m.said_at, m.created_at) FROM {_SUPERSEDED}
+        JOIN memories m ON m.tenant_id = e.tenant_id AND m.id = e.memory_id
+        WHERE n.created_at < :before AND {_EVERYWHERE}) history
+    ORDER BY since, id LIMIT :batch
+"""
+MEMORIES_UNUSED_ANSWERS = """
+    SELECT id FROM memories WHERE type = 'qa_turn' AND coalesce(last_accessed_at, created_at) < :before
+    ORDER BY id LIMIT :batch
+"""
+MERGED_SESSIONS = """
+    SELECT id FROM conversation_sessions WHERE status = 'merged'
+        AND coalesce(merged_at, created_at) < now() - interval '30 days'
+    ORDER BY id LIMIT :batch
+"""
+# Closes with no message of their key before them cut nothing any more. The others stay: a late message between two
+# sessions must not join what an agent has closed.
+SESSION_CLOSES = """
+    SELECT tenant_id, chat_id, session_key, closed_at FROM session_closes c
+    WHERE seen AND closed_at < now() - interval '30 days' AND NOT EXISTS (
+        SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id
+            AND m.session_key = c.session_key AND m.sent_at <= c.closed_at)
+    ORDER BY chat_id, session_key, closed_at LIMIT :batch
+"""
+RECEIPTS = """
+    SELECT tenant_id, id FROM forget_receipts WHERE finished_at < :before ORDER BY id LIMIT :batch
+"""
+BACKFILLS = """
+    SELECT tenant_id, id FROM backfills WHERE finished_at < :before ORDER BY id LIMIT :batch
+"""
+COUNTERS = """
+    SELECT tenant_id, day, name, slot FROM daily_counters
+    WHERE day < CAST(:before AS timestamptz)::date ORDER BY day, name, slot LIMIT :batch
+"""
+# Days that nobody adds to any more, told apart by slot: only the sum counts.
+COUNTERS_APART = """
+    SELECT tenant_id, day, name, slot FROM daily_counters
+    WHERE slot > 0 AND day < (now() AT TIME ZONE 'UTC')::date - 1 ORDER BY day, name, slot LIMIT :batch
+"""
+QUERY_LOG = """
+    SELECT tenant_id, context_id FROM query_log WHERE asked_at < :before ORDER BY asked_at LIMIT :batch
+"""
+LLM_CALLS = """
+    SELECT tenant_id, id FROM llm_calls WHERE called_at < :before ORDER BY called_at LIMIT :batch
+"""
+LLM_ANSWERS = """
+    SELECT tenant_id, model, prompt_hash FROM llm_answers WHERE kept_at < :before ORDER BY kept_at LIMIT :batch
+"""
+PENDING_EDITS = """
+    SELECT tenant_id, chat_id, external_id FROM pending_changes WHERE received_at < :before
+    ORDER BY chat_id, external_id LIMIT :batch
+"""
+REFUSED_PAYLOADS = """
+    SELECT tenant_id, key FROM refused_payloads WHERE refused_at < :before ORDER BY refused_at LIMIT :batch
+"""
+# What a row is known by, where that is not its `id`.
+_KEYS = {
+    "query_log": ("tenant_id", "context_id"),
+    "llm_calls": ("tenant_id", "id"),
+    "llm_answers": ("tenant_id", "model", "prompt_hash"),
+    "pending_changes": ("tenant_id", "chat_id", "external_id"),
+    "refused_payloads": ("tenant_id", "key"),
+    "session_closes": ("tenant_id", "chat_id", "session_key", "closed_at"),
+    "daily_counters": ("tenant_id", "day", "name", "slot"),
+}
+_LOCK_CHATS = text("SELECT 1 FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR NO KEY UPDATE")
+_DELETE_MESSAGES = text(f"""
+    WITH gone AS (
+        DELETE FROM messages t WHERE t.id = ANY(:ids) AND {_may_go("t")}
+        RETURNING t.tenant_id, t.chat_id, t.id, length(t.tsv) AS lexemes
+    ), dropped_jobs AS (
+        DELETE FROM jobs w USING gone
+        WHERE w.tenant_id = gone.tenant_id AND w.kind = '{EMBED}' AND w.key = 'message:' || gone.id
+    ), counted AS (
+        UPDATE chats c SET message_count = message_count - g.messages,
+            lexeme_count = lexeme_count - g.lexemes
+        FROM (SELECT chat_id, count(*) AS messages, sum(lexemes) AS lexemes FROM gone GROUP BY chat_id) g
+        WHERE c.chat_id = g.chat_id
+    )
+    SELECT count(*) FROM gone
+""")
+
+
+def count(connection: Connection, doomed: str, **given: object) -> int:
+    """Count the rows that one of the statements finds, up to its batch."""
+    return number(connection, text(f"SELECT count(*) FROM ({doomed}) doomed"), **given)
+
+
+def delete(connection: Connection, table: str, doomed: str, **given: object) -> int:
+    """Delete the rows that one of the statements finds; their vectors go with them."""
+    same = " AND ".join(f"t.{name} = doomed.{name}" for name in _KEYS.get(table, ("id",)))
+    statement = text(f"DELETE FROM {table} t USING ({doomed}) doomed WHERE {same}")
+    return run(connection, statement, **given).rowcount
+
+
+def fold_counters(connection: Connection, doomed: str, **given: object) -> int:
+    """Add the figures that the statement finds to those of their day's slot 0; return how many rows went."""
+    statement = text(f"""
+        WITH gone AS (
+            DELETE FROM daily_counters t USING ({doomed}) doomed
+            WHERE t.tenant_id = doomed.tenant_id AND t.day = doomed.day AND t.name = doomed.name
+                AND t.slot = doomed.slot
+            RETURNING t.tenant_id, t.day, t.name, t.value
+        ), folded AS (
+            INSERT INTO daily_counters (tenant_id, day, name, slot, value)
+            SELECT tenant_id, day, name, 0, sum(value) FROM gone GROUP BY tenant_id, day, name
+            ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
+        )
+        SELECT count(*) FROM gone
+    """)
+    return number(connection, statement, **given)
+
+
+def delete_messages(connection: Connection, doomed: str, **given: object) -> int:
+    """Delete placed raw messages, and subtract them from their chats' counters.
+
+    Sessions and summaries keep what they say of them, and revisions are not raised: the past has not changed. Whose
+    they were is noted. Chats are locked before their messages, as everywhere.
+    """
+    found = run(connection, text(doomed), **given).all()
+    run(connection, _LOCK_CHATS, chats=sorted({row.chat_id for row in found}))
+    ids = [row.id for row in found]
+    pruned_senders.note(connection, ids)
+    return number(connection, _DELETE_MESSAGES, ids=ids)

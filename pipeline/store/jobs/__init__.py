@@ -1,0 +1,1 @@
+"""SQL of durable work: jobs, their claims, dead letters, backfills."""

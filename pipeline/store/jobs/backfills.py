@@ -1,0 +1,283 @@
+"""SQL of backfills: what they are asked, how far they are, and the windows of rows they look at."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, text
+
+from pipeline.store.connections.statements import number, run
+from pipeline.store.operations.checks import EMBEDDABLE
+from pipeline.store.sessions.rollups import MIN_SESSIONS
+from schemas.backfills import Backfill, BackfillRequest
+from schemas.facts import RULES
+from schemas.sessions import EXTRACTIVE
+
+# One whose own job was given up has failed.
+_DEAD = """SELECT 1 FROM jobs j WHERE j.tenant_id = backfills.tenant_id AND j.kind = 'backfill'
+    AND j.key = CAST(backfills.id AS text) AND j.dead_at IS NOT NULL"""
+_COLUMNS = f"""id, filter, "cursor", total, seen, raised, created_at, updated_at, finished_at,
+    CASE WHEN state = 'running' AND EXISTS ({_DEAD}) THEN 'failed' ELSE state END AS state,
+    CASE WHEN state = 'running' THEN ({_DEAD.replace("SELECT 1", "SELECT j.last_error")}) ELSE error END AS error"""
+_INSERT = text(f"""
+    INSERT INTO backfills (tenant_id, kind, filter, batch_size, rate_per_second, total)
+    VALUES (:tenant, :kind, :filter, :batch_size, :rate, :total) RETURNING {_COLUMNS}
+""")
+_GET = text(f"SELECT {_COLUMNS} FROM backfills WHERE id = :id")
+_LOCK = text(f"{_GET.text} FOR UPDATE")
+_LISTING = text(f"SELECT {_COLUMNS} FROM backfills ORDER BY id DESC LIMIT :limit")
+_SET_STATE = text("""
+    UPDATE backfills SET state = :state, error = :error, updated_at = now(),
+        finished_at = CASE WHEN :state IN ('running', 'paused') THEN NULL ELSE now() END
+    WHERE id = :id
+""")
+# all that it has enqueued and the workers have still to do
+_PENDING = text("SELECT count(*) FROM jobs WHERE due_at IS NOT NULL AND trace_id = 'backfill:' || :id")
+_RUNNING = text(f"""
+    SELECT id, kind, total, seen, raised, created_at, updated_at,
+        (SELECT count(*) FROM jobs w WHERE w.tenant_id = backfills.tenant_id AND w.due_at IS NOT NULL
+            AND w.trace_id = 'backfill:' || backfills.id) AS pending
+    FROM backfills WHERE state = 'running' AND NOT EXISTS ({_DEAD}) ORDER BY id
+""")
+_RATE = text("""
+    SELECT raised / extract(epoch FROM finished_at - created_at) FROM backfills
+    WHERE kind = :kind AND state = 'completed' AND raised > 0 AND finished_at > created_at ORDER BY id DESC LIMIT 1
+""")
+_ADVANCE = text("""
+    UPDATE backfills SET "cursor" = :cursor, seen = seen + :seen, raised = raised + :raised,
+        updated_at = now()
+    WHERE id = :id
+""")
+# What each kind looks at: a table with its keyset, the job's key of a row, its chat, whether it is missing something.
+_OF_CHAT = "(CAST(:chat AS text) IS NULL OR t.{chat} = :chat)"
+_SINCE = "(CAST(:since AS timestamptz) IS NULL OR t.{time} >= :since)"
+_UNTIL = "(CAST(:until AS timestamptz) IS NULL OR t.{time} < :until)"
+# A model does not summarize what retention has left of a session that has a summary.
+_WHOLE = """t.message_count <= (
+    SELECT count(*) FROM messages m WHERE m.tenant_id = t.tenant_id AND m.chat_id = t.chat_id
+        AND m.session_key = t.session_key AND m.sent_at BETWEEN t.started_at AND t.ended_at)"""
+
+
+def _as_backfill(row: Row[Any]) -> Backfill:
+    fields = dict(row._mapping)
+    return Backfill(request=BackfillRequest.model_validate(fields.pop("filter")), **fields)
+
+
+def insert(connection: Connection, tenant_id: str, request: BackfillRequest, total: int) -> Backfill:
+    """Begin a backfill."""
+    given = {"kind": request.kind, "batch_size": request.batch_size, "rate": request.rate_per_second}
+    wanted = request.model_dump(mode="json")
+    return _as_backfill(run(connection, _INSERT, tenant=tenant_id, filter=wanted, total=total, **given).one())
+
+
+def get(connection: Connection, backfill_id: int, *, lock: bool = False) -> Backfill | None:
+    """Return a backfill, or None if the tenant has none of that id."""
+    row = run(connection, _LOCK if lock else _GET, id=backfill_id).one_or_none()
+    return _as_backfill(row) if row else None
+
+
+def listing(connection: Connection, limit: int) -> list[Backfill]:
+    """Return the newest backfills."""
+    return [_as_backfill(row) for row in run(connection, _LISTING, limit=limit)]
+
+
+def running(connection: Connection) -> list[Backfill]:
+    """Return the running backfills of all tenants, without what they are limited to (maintenance)."""
+    return [
+        Backfill(
+            request=BackfillRequest(kind=row.kind),
+            state="running",
+            cursor=None,
+            error=None,
+            finished_at=None,
+            **{name: value for name, value in row._mapping.items() if name != "kind"},
+        )
+        for row in run(connection, _RUNNING)
+    ]
+
+
+def with_pending(connection: Connection, backfill: Backfill) -> Backfill:
+    """Return a backfill with the number of jobs that it waits for."""
+    return backfill.model_copy(update={"pending": number(connection, _PENDING, id=str(backfill.id))})
+
+
+def rate(connection: Connection, kind: str) -> float | None:
+    """Return the rows that the last complete backfill of a kind did in a second; None without one."""
+    found = connection.scalar(_RATE, {"kind": kind})
+    return None if found is None else float(found)
+
+
+def set_state(connection: Connection, backfill_id: int, state: str, *, error: str | None = None) -> None:
+    """Pause, resume, cancel or end a backfill."""
+    run(connection, _SET_STATE, id=backfill_id, state=state, error=error)
+
+
+def advance(connection: Connection, backfill_id: int, cursor: dict[str, Any], seen: int, raised: int) -> None:
+    """Record how far a backfill has come."""
+    run(connection, _ADVANCE, id=backfill_id, cursor=cursor, seen=seen, raised=raised)
+
+
+def _filters(time: str, chat: str = "chat_id") -> str:
+    return f"{_OF_CHAT.format(chat=chat)} AND {_SINCE.format(time=time)} AND {_UNTIL.format(time=time)}"
+
+
+def _lacks(table: str, owner: str) -> str:
+    """Return the condition that a row has no vector in some of the written spaces."""
+    return f"""EXISTS (SELECT 1 FROM unnest(CAST(:spaces AS integer[])) AS space (id) WHERE NOT EXISTS (
+                SELECT 1 FROM {table} v WHERE v.tenant_id = t.tenant_id AND v.{owner} = t.id
+                    AND v.space_id = space.id))"""
+
+
+SOURCES = {
+    "embed_sessions": f"""
+        SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat, length(t.summary_text) / 4 AS tokens,
+            {_lacks("session_vectors", "session_id")} AS missing
+        FROM {EMBEDDABLE["session"][0]} AND {_filters("ended_at")}
+    """,
+    "embed_messages": f"""
+        SELECT t.id AS position, 'message:' || t.id AS key, t.chat_id AS chat, t.token_count AS tokens,
+            {_lacks("message_vectors", "message_id")} AS missing
+        FROM {EMBEDDABLE["message"][0]} AND {_filters("sent_at")}
+    """,
+    "embed_memories": f"""
+        SELECT t.id AS position, 'memory:' || t.id AS key, t.learned_in AS chat, length(t.content) / 4 AS tokens,
+            {_lacks("memory_vectors", "memory_id")} AS missing
+        FROM {EMBEDDABLE["memory"][0]} AND {_filters("created_at", "learned_in")}
+    """,
+    "summarize": f"""
+        SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat, t.token_count AS tokens,
+            (t.status = 'failed' OR t.summary_revision IS DISTINCT FROM t.revision
+                OR t.summary_version IS DISTINCT FROM :version
+                OR (:by_model AND t.summary_model = '{EXTRACTIVE}' AND (
+                    t.chat_id = ANY(CAST(:model_chats AS text[])) OR cardinality(CAST(:model_chats AS text[])) = 0)
+                    AND {_WHOLE})
+            ) AS missing
+        FROM conversation_sessions t
+        WHERE t.status IN ('closed', 'summarized', 'failed', 'skipped') AND t.message_count >= :min_messages
+            AND {_filters("ended_at")}
+    """,
+    "rollup": f"""
+        SELECT key AS position, key, chat, tokens, NOT EXISTS (
+            SELECT 1 FROM rollups r WHERE r.chat_id = week.chat AND r.week = week.monday) AS missing
+        FROM (
+            SELECT to_char(monday, 'YYYY-MM-DD:') || t.chat_id AS key, t.chat_id AS chat, monday,
+                sum(length(t.summary_text)) / 4 AS tokens
+            FROM conversation_sessions t JOIN chats c ON c.tenant_id = t.tenant_id AND c.chat_id = t.chat_id
+                CROSS JOIN LATERAL (
+                    SELECT date_trunc('week', t.started_at AT TIME ZONE c.time_zone)::date AS monday) began
+            WHERE t.status <> 'merged' AND t.summary_text IS NOT NULL AND c.memory
+                AND monday + 7 <= now() AT TIME ZONE c.time_zone
+                AND (t.chat_id = ANY(CAST(:model_chats AS text[])) OR cardinality(CAST(:model_chats AS text[])) = 0)
+                AND {_filters("ended_at")}
+            GROUP BY t.chat_id, monday HAVING count(*) >= {MIN_SESSIONS}
+        ) week
+    """,
+    "extract": f"""
+        SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat, t.token_count AS tokens,
+            (t.facts_revision IS DISTINCT FROM t.revision OR (:by_model AND t.facts_model = '{RULES}' AND (
+                t.chat_id = ANY(CAST(:model_chats AS text[])) OR cardinality(CAST(:model_chats AS text[])) = 0))
+            ) AS missing
+        FROM conversation_sessions t
+        WHERE t.status IN ('closed', 'summarized', 'failed', 'skipped') AND {_filters("ended_at")}
+    """,
+    "answers": f"""
+        SELECT t.context_id AS position, t.context_id AS key, t.chat_id AS chat, t.memory_id IS NULL AS missing
+        FROM query_log t
+        WHERE t.answer IS NOT NULL AND t.query IS NOT NULL AND t.user_id IS NOT NULL AND t.redacted_at IS NULL
+            AND {_filters("asked_at")}
+    """,
+    "sessionize": """
+        SELECT t.chat_id AS position, t.chat_id AS key, t.chat_id AS chat, true AS missing FROM chats t
+        WHERE (CAST(:chat AS text) IS NULL OR t.chat_id = :chat)
+    """,
+}
+
+
+def _type(source: str) -> str:
+    """Return the type of a source's positions."""
+    types = {"sessionize": "text", "answers": "text", "rollup": "text", "embed_memories": "uuid"}
+    return types.get(source, "bigint")
+
+
+def window(
+    connection: Connection, source: str, after: str | int | None, limit: int, **given: Any
+) -> Sequence[Row[Any]]:
+    """Return the next rows `(position, key, chat, missing)` of a source after a position, in order."""
+    kind = _type(source)
+    statement = text(f"""
+        SELECT * FROM ({SOURCES[source]}) s
+        WHERE CAST(:after AS {kind}) IS NULL OR position > CAST(:after AS {kind})
+        ORDER BY position LIMIT :batch
+    """)
+    return run(connection, statement, after=after, batch=limit, **given).all()
+
+
+def count(connection: Connection, source: str, **given: Any) -> tuple[int, int]:
+    """Count `(all, missing)` rows of a source."""
+    statement = text(f"SELECT count(*), count(*) FILTER (WHERE missing) FROM ({SOURCES[source]}) s")
+    there, missing = run(connection, statement, **given).one()
+    return there, missing
+
+
+class Tokens(NamedTuple):
+    """Rows of a source, and the tokens of their texts."""
+
+    rows: int
+    tokens: int
+
+
+def count_tokens(
+    connection: Connection, source: str, *, missing_only: bool, limit: int | None, **given: Any
+) -> Tokens:
+    """Count up to `limit` rows of a source that says `tokens`, and those."""
+    statement = text(f"""
+        SELECT count(*), coalesce(sum(tokens), 0) FROM (
+            SELECT tokens FROM ({SOURCES[source]}) s WHERE missing OR NOT :missing_only
+            ORDER BY position LIMIT :most) chosen
+    """)
+    rows, tokens = run(connection, statement, missing_only=missing_only, most=limit, **given).one()
+    return Tokens(rows=int(rows), tokens=int(tokens))
+
+
+def unfinished(connection: Connection, source: str, upto: str, **given: Any) -> int:
+    """Count the rows up to a position that still lack something, but for those that were given up."""
+    kind = source.partition("_")[0]
+    statement = text(f"""
+        SELECT count(*) FROM ({SOURCES[source]}) s WHERE missing AND position <= CAST(:upto AS {_type(source)})
+            AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.kind = '{kind}' AND w.key = s.key
+                AND (w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))
+    """)
+    return number(connection, statement, upto=upto, **given)
+
+
+def outstanding(
+    connection: Connection,
+    source: str,
+    upto: str | None,
+    *,
+    raised_until: datetime,
+    missing_only: bool,
+    **given: Any,
+) -> tuple[bool, int]:
+    """Tell whether jobs up to a position of a source are pending, and count those of its rows that were given up.
+
+    With `missing_only`, only of rows that are missing something; without, only jobs pending since `raised_until`.
+    """
+    kind, _, _ = source.partition("_")
+    prefixes = {"embed_messages": "message:", "embed_memories": "memory:", "rollup": ""}
+    prefix = prefixes.get(source, "session:")
+    # from the job to its object: the other way round all that is stored would be looked at
+    asked = f"""
+        FROM (SELECT *, CASE WHEN starts_with(key, '{prefix}')
+                THEN CAST(substr(key, {len(prefix) + 1}) AS {_type(source)}) END AS position
+            FROM jobs WHERE kind = '{kind}') w
+        JOIN ({SOURCES[source]}) s ON s.position = w.position
+        WHERE s.position <= CAST(:upto AS {_type(source)}) AND (s.missing OR NOT :missing_only)
+    """
+    statement = text(f"""
+        SELECT EXISTS (SELECT 1 {asked} AND w.due_at IS NOT NULL AND (:missing_only OR w.pending_since <= :moment)),
+            (SELECT count(*) {asked} AND w.due_at IS NULL AND (w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))
+    """)
+    given |= {"upto": upto, "moment": raised_until, "missing_only": missing_only}
+    pending, given_up = run(connection, statement, **given).one()
+    return pending, given_up

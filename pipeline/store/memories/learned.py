@@ -1,0 +1,191 @@
+"""SQL of learned memories: whose they are, what they say, and what supersedes them."""
+
+from collections.abc import Container, Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+from pipeline.store.connections import committed
+from pipeline.store.connections.statements import arrays, column, run
+from pipeline.store.operations import counters
+from pipeline.store.vectors.vectors import cosine, in_space
+from schemas.vectors import EmbeddingSpace
+
+# Any constant will do; with tenant and owner it makes one advisory lock for each owner.
+LEARNING = 0x6C6561726E
+_LOCK_OWNER = text(f"SELECT pg_advisory_xact_lock(hashtextextended(:name, {LEARNING}))")
+# Documents, questions with answers and summaries are no statements.
+_STATEMENTS = "type NOT IN ('document', 'qa_turn', 'summary', 'scratchpad', 'state')"
+_COLUMNS = """id, scope, user_id, agent_id, content, content_hash, subject, attribute, value, learned_in, learned_by,
+    also_in, confidence, holds_from, holds_until,
+    retracted_at, edited_at IS NOT NULL AS edited, coalesce(said_at, created_at) AS said_at,
+    EXISTS (SELECT 1 FROM memory_supersessions s
+        WHERE s.tenant_id = memories.tenant_id AND s.memory_id = id) AS superseded"""
+_OF_PERSON = text(
+    f"SELECT {_COLUMNS} FROM memories WHERE scope = 'user' AND user_id = ANY(:ids) AND {_STATEMENTS} ORDER BY id"
+)
+_SHARED = f"SELECT {_COLUMNS} FROM memories WHERE {_STATEMENTS} AND type <> 'document' AND "
+_OF_AGENT = text(f"{_SHARED} scope = 'agent' AND agent_id = :agent ORDER BY id")
+# What two groups decide is theirs.
+_OF_GROUP = text(f"{_SHARED} scope = 'organization' AND learned_in = :chat ORDER BY id DESC LIMIT :limit")
+_BY_ID = text(f"SELECT {_COLUMNS} FROM memories WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id")
+_INSERT = text("""
+    INSERT INTO memories (tenant_id, id, scope, type, user_id, agent_id, content, content_hash, importance, confidence,
+        source, subject, attribute, value, learned_in, learned_by, said_at, holds_from, holds_until, language)
+    VALUES (:tenant, :id, :scope, :type, :user_id, :agent_id, :content, :hash, :importance, :confidence, 'learned',
+        :subject, :attribute, :value, :learned_in, :learned_by, :said_at, :holds_from, :holds_until, :language)
+""")
+_REFRESH = text("""
+    UPDATE memories SET content = :content, content_hash = :hash, confidence = :confidence, said_at = :said_at,
+        learned_in = :learned_in, also_in = :also_in, holds_from = :holds_from, holds_until = :holds_until
+    WHERE id = CAST(:id AS uuid)
+""")
+# Its words and where it was learned are set from its own evidence then.
+_COPY = text("""
+    INSERT INTO memories (tenant_id, id, scope, type, user_id, agent_id, content, content_hash, importance, confidence,
+        source, subject, attribute, value, learned_in, learned_by, said_at, holds_from, holds_until, language, metadata)
+    SELECT tenant_id, CAST(:copy AS uuid), scope, type, user_id, agent_id, content, :hash, importance, confidence,
+        source, subject, attribute, value, learned_in, learned_by, said_at, holds_from, holds_until, language, metadata
+    FROM memories WHERE id = CAST(:id AS uuid)
+""")
+_ADOPT = text("UPDATE memories SET attribute = :attribute, value = :value WHERE id = CAST(:id AS uuid)")
+_RAISE = text(
+    "UPDATE memories SET importance = greatest(importance, :importance) WHERE id = CAST(:id AS uuid)"
+)
+# Those between different attributes are a model's, or somebody's who has corrected a memory.
+_CLEAR_EDGES = text("""
+    DELETE FROM memory_supersessions e USING memories older, memories newer
+    WHERE e.memory_id = ANY(CAST(:ids AS uuid[])) AND e.superseded_by = ANY(CAST(:ids AS uuid[]))
+        AND older.id = e.memory_id AND newer.id = e.superseded_by
+        AND older.attribute <> '' AND older.attribute = newer.attribute
+    RETURNING e.memory_id, e.superseded_by
+""")
+_SUPERSEDE = text("""
+    WITH put AS (
+        INSERT INTO memory_supersessions (tenant_id, memory_id, superseded_by)
+        SELECT :tenant, edge.older, edge.newer
+        FROM unnest(CAST(:older AS uuid[]), CAST(:newer AS uuid[])) AS edge (older, newer)
+        JOIN memories o ON o.id = edge.older JOIN memories n ON n.id = edge.newer
+        WHERE coalesce(o.said_at, o.created_at) <= coalesce(n.said_at, n.created_at) AND o.id <> n.id
+        ON CONFLICT DO NOTHING
+        RETURNING memory_id, superseded_by
+    )
+    SELECT put.memory_id, put.superseded_by, n.learned_in FROM put JOIN memories n ON n.id = put.superseded_by
+""")
+_REVIVED = text("""
+    SELECT DISTINCT memory_id FROM memory_supersessions WHERE superseded_by = ANY(CAST(:ids AS uuid[]))
+""")
+_LEARNED = text("SELECT id FROM memories WHERE id = ANY(CAST(:ids AS uuid[])) AND learned_by <> ''")
+MEMORIES_OF_GROUP = 500
+"""The latest of a group that a new statement is compared with."""
+
+
+def lock_owner(connection: Connection, tenant_id: str, owner: str) -> None:
+    """Wait for and take the lock of an owner, so that two sessions do not learn the same twice."""
+    run(connection, _LOCK_OWNER, name=f"{tenant_id} {owner}")
+
+
+def of_person(connection: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
+    """Return the statements about a person, by any of their ids."""
+    return run(connection, _OF_PERSON, ids=ids).all()
+
+
+def of_agent(connection: Connection, agent_id: str) -> Sequence[Row[Any]]:
+    """Return the statements about an agent."""
+    return run(connection, _OF_AGENT, agent=agent_id).all()
+
+
+def of_group(connection: Connection, chat_id: str) -> Sequence[Row[Any]]:
+    """Return the latest statements of the organization that were learned in a chat."""
+    return run(connection, _OF_GROUP, chat=chat_id, limit=MEMORIES_OF_GROUP).all()
+
+
+def by_id(connection: Connection, ids: Sequence[UUID]) -> Sequence[Row[Any]]:
+    """Return these statements."""
+    return run(connection, _BY_ID, ids=ids).all() if ids else []
+
+
+def nearest(
+    connection: Connection, space: EmbeddingSpace, memory_id: UUID, ids: Sequence[UUID]
+) -> list[tuple[UUID, float]]:
+    """Return `(id, cosine)` of those of these memories that have a vector, the nearest to a memory first."""
+    if not ids:
+        return []
+    away = f"v.embedding::halfvec({space.dimensions}) <=> w.embedding::halfvec({space.dimensions})"
+    statement = text(f"""
+        SELECT v.memory_id, {cosine(space.documents, away)}
+        FROM memory_vectors w JOIN memory_vectors v ON v.tenant_id = w.tenant_id
+        WHERE w.memory_id = CAST(:id AS uuid) AND {in_space(space, "w.")} AND w.chunk_index = 0
+            AND v.memory_id = ANY(CAST(:ids AS uuid[])) AND {in_space(space, "v.")} AND v.chunk_index = 0
+        ORDER BY 2 DESC
+    """)
+    return [(row[0], float(row[1])) for row in run(connection, statement, id=memory_id, ids=ids)]
+
+
+def insert(connection: Connection, tenant_id: str, **values: Any) -> None:
+    """Write a learned memory; `values` are the columns that the statement names."""
+    run(connection, _INSERT, tenant=tenant_id, **values)
+
+
+def copy(connection: Connection, memory_id: UUID | None, into: UUID, content_hash: bytes) -> None:
+    """Write a memory again under another id, without its evidence."""
+    run(connection, _COPY, id=memory_id, copy=into, hash=content_hash)
+
+
+def refresh(connection: Connection, **values: Any) -> None:
+    """Set what a memory has from its evidence; `values` are `id` and the columns that the statement names."""
+    run(connection, _REFRESH, **values)
+
+
+def adopt(connection: Connection, memory_id: UUID, attribute: str, value: str) -> None:
+    """Set what a memory says something about."""
+    run(connection, _ADOPT, id=memory_id, attribute=attribute, value=value)
+
+
+def raise_importance(connection: Connection, memory_id: UUID, importance: float) -> None:
+    """Give a memory at least this importance."""
+    run(connection, _RAISE, id=memory_id, importance=importance)
+
+
+def set_supersessions(
+    connection: Connection, tenant_id: str, among: Sequence[UUID], edges: Iterable[tuple[UUID, UUID]]
+) -> None:
+    """Replace which of these memories supersede each other: `(older, newer)`."""
+    known = {tuple(row) for row in run(connection, _CLEAR_EDGES, ids=among)}
+    supersede(connection, tenant_id, edges, known)
+
+
+def supersede(
+    connection: Connection,
+    tenant_id: str,
+    edges: Iterable[tuple[UUID, UUID]],
+    known: Container[tuple[UUID, ...]] = (),
+) -> None:
+    """Note memories `(older, newer)` that supersede each other, but where the older one was said later.
+
+    Those that are not `known` are told to the log.
+    """
+    given = arrays("older newer", edges)
+    for row in run(connection, _SUPERSEDE, tenant=tenant_id, **given) if given["older"] else ():
+        if (row.memory_id, row.superseded_by) not in known:
+            tell_superseded(connection, tenant_id, row.memory_id, row.superseded_by, row.learned_in)
+
+
+def tell_superseded(
+    connection: Connection, tenant_id: str, older: UUID, newer: UUID, chat_id: str | None
+) -> None:
+    """Log and count, once it is committed, that a memory has taken the place of another one."""
+    ids = {"memory_id": str(older), "superseded_by": str(newer)}
+    committed.tell(connection, "memory_superseded", tenant=tenant_id, chat_id=chat_id, **ids)
+    counters.add(connection, tenant_id, {"memories_superseded": 1})
+
+
+def superseded_by(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:
+    """Return the memories that any of these supersede."""
+    return column(connection, _REVIVED, ids=ids)
+
+
+def learned(connection: Connection, ids: Sequence[str]) -> list[UUID]:
+    """Return those of these memories that were learned from a conversation."""
+    return column(connection, _LEARNED, ids=ids) if ids else []

@@ -1,0 +1,179 @@
+"""SQL of memories and documents: write, delete, note that they were used; `memory_search` finds them."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from pipeline.store.connections.statements import arrays, column, run
+from pipeline.store.jobs import jobs
+from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
+from schemas.kinds import EMBED, FENCED_BY_CHANGE
+from schemas.memories import MemoryIn
+
+_INSERT = text("""
+    INSERT INTO memories (tenant_id, id, scope, type, session_id, user_id, agent_id, content, content_hash,
+        importance, expires_at, lives_for, said_at, source, learned_in, document_id, chunk_index, metadata, language)
+    VALUES (:tenant, :id, :scope, :type, :session_id, :user_id, :agent_id, :content, :hash, :importance,
+        coalesce(:expires_at, now() + :lives_for), :lives_for, :said_at, :source, :learned_in, :document_id,
+        :chunk_index, :metadata, :language)
+    ON CONFLICT (tenant_id, scope, coalesce(session_id, 0), coalesce(user_id, ''), coalesce(agent_id, ''),
+        coalesce(document_id, ''), content_hash)
+    DO UPDATE SET importance = greatest(memories.importance, excluded.importance),
+        expires_at = greatest(memories.expires_at, excluded.expires_at)
+    RETURNING id, (xmax = 0) AS new
+""")
+_DELETE = text("DELETE FROM memories WHERE id = :id")
+_CHAT_OF_SESSION = text("SELECT chat_id FROM conversation_sessions WHERE id = :id AND status <> 'merged'")
+TOUCH = """
+    UPDATE memories SET access_count = access_count + 1, last_accessed_at = now(),
+        expires_at = greatest(expires_at, now() + lives_for)
+    WHERE id = ANY(CAST(:ids AS uuid[]))
+"""
+"""SQL that notes that memories were shown; those that live for some time live on."""
+_TOUCH = text(TOUCH)
+_CONTENTS = text("SELECT id, content FROM memories WHERE id = ANY(CAST(:ids AS uuid[]))")
+_PUT_CHUNKS = text("""
+    INSERT INTO memories (tenant_id, id, scope, type, user_id, content, content_hash, importance, source,
+        document_id, chunk_index, language)
+    SELECT :tenant, chunk.id, CASE WHEN CAST(:user AS text) IS NULL THEN 'organization' ELSE 'user' END, 'document',
+        :user, chunk.content, chunk.hash, :importance, :source, :document, chunk.place - 1, :language
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS bytea[]), CAST(:contents AS text[]))
+        WITH ORDINALITY AS chunk (id, hash, content, place)
+    ON CONFLICT (tenant_id, scope, coalesce(session_id, 0), coalesce(user_id, ''), coalesce(agent_id, ''),
+        coalesce(document_id, ''), content_hash)
+    DO UPDATE SET source = excluded.source, language = excluded.language
+    RETURNING id, (xmax = 0) AS new
+""")
+# the organization's, or a person's by all their ids
+_DOCUMENTS = """type = 'document' AND CASE WHEN CAST(:users AS text[]) IS NULL THEN scope = 'organization'
+    ELSE scope = 'user' AND user_id = ANY(:users) END"""
+_OF_DOCUMENT = f"{_DOCUMENTS} AND document_id = :document"
+_DROP_DOCUMENT = text(
+    f"DELETE FROM memories WHERE {_OF_DOCUMENT} AND NOT content_hash = ANY(:keep) RETURNING id"
+)
+_LIST_DOCUMENTS = text(f"""
+    SELECT document_id, max(user_id) AS user_id, max(source) AS source, max(language) AS language,
+        count(*) AS chunks, max(created_at) AS changed_at
+    FROM memories
+    WHERE {_DOCUMENTS} AND document_id IS NOT NULL
+        AND (CAST(:after AS text) IS NULL OR document_id COLLATE "C" > :after)
+    GROUP BY document_id ORDER BY document_id COLLATE "C" LIMIT :limit
+""")
+_PASSAGES = text(
+    f"SELECT chunk_index, content FROM memories WHERE {_OF_DOCUMENT} ORDER BY user_id, chunk_index"
+)
+_ID_OF_OWNER = text(f"SELECT user_id FROM memories WHERE {_OF_DOCUMENT} ORDER BY user_id LIMIT 1")
+
+
+def insert(
+    connection: Connection,
+    tenant_id: str,
+    identity: UUID,
+    memory: MemoryIn,
+    content_hash: bytes,
+    language: str,
+    lives_for: timedelta | None = None,
+) -> tuple[UUID, bool]:
+    """Write a memory, or keep the one with the same statement and scope; return `(its id, whether it is new)`.
+
+    One that `lives_for` some time expires that long after it was last written or shown.
+    """
+    given = {"tenant": tenant_id, "id": identity, "hash": content_hash, "language": language}
+    row = run(connection, _INSERT, **memory.model_dump(exclude={"v"}), **given, lives_for=lives_for).one()
+    return row.id, bool(row.new)
+
+
+def delete(connection: Connection, tenant_id: str, identity: UUID) -> bool:
+    """Delete a memory with its vectors and its jobs; tell whether there was one."""
+    gone = run(connection, _DELETE, id=identity).rowcount
+    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{identity}"])
+    return bool(gone)
+
+
+def chat_of_session(connection: Connection, session_id: int) -> str | None:
+    """Return the chat of a session, or None if there is no such session."""
+    found: str | None = connection.scalar(_CHAT_OF_SESSION, {"id": session_id})
+    return found
+
+
+def touch(connection: Connection, ids: Sequence[str]) -> None:
+    """Record that these memories were shown; those that live for some time live on."""
+    run(connection, _TOUCH, ids=ids)
+
+
+def contents(connection: Connection, ids: Sequence[str]) -> list[tuple[UUID, str]]:
+    """Return `(id, content)` of those of these memories that exist."""
+    return [(row.id, row.content) for row in run(connection, _CONTENTS, ids=ids)]
+
+
+# Any constant will do; with tenant and document it makes one advisory lock for each document.
+REPLACING = 0x646F6373
+
+_LOCK_DOCUMENT = text(f"SELECT pg_advisory_xact_lock(hashtextextended(:name, {REPLACING}))")
+
+
+def lock_document(
+    connection: Connection, tenant_id: str, document_id: str, users: Sequence[str] | None = None
+) -> None:
+    """Wait for and take the lock of the organization's or a person's document, so that two versions are never mixed."""
+    run(connection, _LOCK_DOCUMENT, name=" ".join([tenant_id, document_id, *(users or ())[:1]]))
+
+
+def id_of_owner(connection: Connection, document_id: str, users: Sequence[str]) -> str | None:
+    """Return the id of a person under which they have a document; None: they have not."""
+    return next(iter(column(connection, _ID_OF_OWNER, document=document_id, users=users)), None)
+
+
+def put_chunks(
+    connection: Connection,
+    tenant_id: str,
+    document: DocumentIn,
+    chunks: Sequence[tuple[UUID, bytes, str]],
+    importance: float,
+) -> list[UUID]:
+    """Write chunks `(id, content hash, text)` in order, but those that exist; return the ids of the new ones."""
+    given = {"document": document.document_id, "source": document.source, "language": document.language}
+    written = arrays("ids hashes contents", chunks)
+    rows = run(
+        connection,
+        _PUT_CHUNKS,
+        tenant=tenant_id,
+        user=document.user_id,
+        importance=importance,
+        **given,
+        **written,
+    )
+    return [row.id for row in rows if row.new]
+
+
+def drop_document(
+    connection: Connection,
+    tenant_id: str,
+    document_id: str,
+    users: Sequence[str] | None = None,
+    *,
+    keep: Sequence[bytes] = (),
+) -> int:
+    """Delete the chunks of a document of the organization or a person but those with these hashes; return how many.
+
+    Their vectors and jobs go with them.
+    """
+    gone = column(connection, _DROP_DOCUMENT, document=document_id, users=users, keep=keep)
+    jobs.drop(connection, tenant_id, [EMBED], [f"memory:{each}" for each in gone])
+    return len(gone)
+
+
+def list_documents(
+    connection: Connection, given: DocumentFilter, users: Sequence[str] | None = None
+) -> list[ListedDocument]:
+    """Return documents of the organization or a person, in the order of their ids."""
+    rows = run(connection, _LIST_DOCUMENTS, users=users, after=given.after, limit=given.limit)
+    return [ListedDocument(**row._mapping) for row in rows]
+
+
+def passages(connection: Connection, document_id: str, users: Sequence[str] | None = None) -> list[Passage]:
+    """Return the chunks of a document of the organization or a person in order; none if there is no such document."""
+    rows = run(connection, _PASSAGES, document=document_id, users=users)
+    return [Passage(chunk_index=row.chunk_index or 0, content=row.content) for row in rows]

@@ -1,0 +1,1 @@
+"""SQL of messages: accepting, reading and changing them."""

@@ -1,0 +1,211 @@
+"""SQL of accepting: one trip to the server if possible, else step by step.
+
+It bypasses SQLAlchemy, which would be most of what a message costs, and uses psycopg on the same connection.
+"""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+from sqlalchemy import Connection
+
+from pipeline.store.chats.chat_languages import DECLARED
+from pipeline.store.chats.chats import SAID, Chat, said
+from pipeline.store.connections.trips import Statement
+from pipeline.store.erasure.suppression import FORGETTING
+from pipeline.store.jobs.jobs import AGAIN
+from pipeline.store.operations.counters import SLOT
+from schemas.errors import Retryable
+from schemas.kinds import INGEST
+from schemas.languages import AUTO
+from schemas.messages import ChatIn, MessageIn
+from schemas.sessions import key_of
+
+AHEAD = timedelta(minutes=5)
+"""How far a sender's clock may run ahead; a later message counts as sent when it came."""
+
+# What `Database.tenant` and `suppression.lock` run one after the other.
+_BEGIN = f"""
+    SELECT set_config('app.tenant_id', %(tenant)s, true),
+        pg_advisory_xact_lock_shared(hashtextextended(%(tenant)s, {FORGETTING})),
+        pg_advisory_xact_lock_shared(hashtextextended(%(chat)s, hashtextextended(%(tenant)s, {FORGETTING})))
+"""
+_CHAT = [field.name for field in fields(Chat)]
+# A statement of its own: it sees what was committed while the locks were waited for.
+_HOLD = f"""
+    SELECT (SELECT key FROM tenant_keys) AS key, c.*
+    FROM (SELECT) always LEFT JOIN LATERAL (
+        SELECT {", ".join(_CHAT)} FROM chats WHERE chat_id = %(chat)s FOR KEY SHARE) c ON true
+"""
+# What a description leaves out is as it is stored.
+_AS_SAID = " AND ".join(
+    f"{name} = coalesce(CAST(%({name})s AS {'boolean' if name == 'memory' else 'text'}), {name})"
+    for name in SAID
+    if name != "language"
+)
+_LANGUAGE_AS_SAID = f"""CASE WHEN CAST(%(language)s AS text) IS NULL THEN true
+    WHEN %(language)s = '{AUTO}' THEN language_by IS DISTINCT FROM '{DECLARED}'
+    ELSE language = %(language)s AND language_by = '{DECLARED}' END"""
+_AHEAD = f"interval '{AHEAD.total_seconds():.0f} seconds'"
+# A clock that runs ahead would keep a session open: such a time is stored as the time of arrival.
+# An edit that came before its message is applied to it; none can come meanwhile, as the chat is held.
+# Jobs, then counters: each reads what the one before it returns, so that rows are locked in this order.
+_PUT = f"""
+    WITH allowed AS MATERIALIZED (
+        SELECT language FROM chats
+        WHERE chat_id = %(chat)s AND moved_to IS NULL AND (%(looked)s OR {_AS_SAID} AND {_LANGUAGE_AS_SAID}
+            AND (SELECT key FROM tenant_keys) IS NOT DISTINCT FROM CAST(%(key)s AS bytea)
+            AND NOT EXISTS (SELECT 1 FROM suppression_list WHERE hash = ANY(CAST(%(hashes)s AS bytea[]))))
+    ), edits AS (
+        DELETE FROM pending_changes USING allowed WHERE chat_id = %(chat)s AND external_id = ANY(%(externals)s)
+        RETURNING external_id, content, token_count, edited_at
+    ), given AS (
+        SELECT m.*, allowed.language, edits.edited_at, coalesce(edits.content, m.said) AS content,
+            coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + {_AHEAD} AS ahead
+        FROM jsonb_to_recordset(%(messages)s) AS m (
+            external_id text, sender_id text, sender_name text, role text, said text, sent_at timestamptz,
+            position integer, agent_id text, session_key text, metadata jsonb, tokens integer, reply_to text,
+            thread text)
+        CROSS JOIN allowed LEFT JOIN edits USING (external_id)
+    ), stored AS (
+        INSERT INTO messages (tenant_id, chat_id, external_id, session_key, sender_id, sender_name, agent_id,
+            role, content, token_count, sent_at, position, edited_at, revision, language, metadata, reply_to, thread)
+        SELECT %(tenant)s, %(chat)s, external_id, session_key, sender_id, sender_name, agent_id,
+            role, content, token_count, CASE WHEN ahead THEN now() ELSE sent_at END, position, edited_at,
+            CASE WHEN edited_at IS NULL THEN 1 ELSE 2 END, language,
+            CASE WHEN ahead THEN metadata || jsonb_build_object('original_sent_at', sent_at) ELSE metadata END,
+            nullif(reply_to, ''), nullif(thread, '')
+        FROM given ORDER BY external_id COLLATE "C"
+        ON CONFLICT (tenant_id, chat_id, external_id) DO NOTHING
+        RETURNING id
+    ), arrived AS (
+        INSERT INTO arrivals (tenant_id, chat_id, message_id, priority)
+        SELECT %(tenant)s, %(chat)s, id, %(priority)s FROM stored
+        RETURNING message_id
+    ), enqueued AS (
+        INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at, trace_id)
+        SELECT %(tenant)s, '{INGEST}', %(chat)s, hashtext(%(chat)s) & 32767, %(priority)s, now(), %(trace)s
+        FROM arrived HAVING count(*) > 0 OR %(closing)s
+        {AGAIN}
+        RETURNING key
+    ), counted AS (
+        INSERT INTO daily_counters (tenant_id, day, name, slot, value)
+        SELECT %(tenant)s, (now() AT TIME ZONE 'UTC')::date, name, {SLOT}, value
+        FROM allowed CROSS JOIN (SELECT count(*) FROM enqueued) AS before
+            CROSS JOIN (SELECT count(*) AS new FROM arrived) AS arrivals
+            CROSS JOIN LATERAL (VALUES ('messages_accepted', new),
+                ('messages_known', cardinality(CAST(%(externals)s AS text[])) - new)) AS figure (name, value)
+        WHERE value > 0 ORDER BY name
+        ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
+    )
+    SELECT (SELECT count(*) FROM arrived), EXISTS (SELECT FROM allowed)
+"""
+
+
+def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes | None, Chat | None]:
+    """Begin to store; return `(key of the tenant's suppression list, chat)`, each None where there is none yet.
+
+    First of a transaction that serves no tenant yet (`Database.undecided`). Forgetting waits from now on, and so does
+    `chats.lock_exclusively`; placing goes on.
+    """
+    driver = _driver(connection)
+    with driver.pipeline():
+        driver.execute(_BEGIN, {"tenant": tenant_id, "chat": chat_id})
+        held = driver.execute(_HOLD, {"chat": chat_id})
+    return _as_held(held)
+
+
+def hold(connection: Connection, chat_id: str) -> Chat | None:
+    """Hold a chat that was made or changed in this transaction as `begin` does; None: there is none."""
+    _, chat = _as_held(_driver(connection).execute(_HOLD, {"chat": chat_id}))
+    return chat
+
+
+def put(
+    connection: Connection,
+    tenant_id: str,
+    chat_id: str,
+    messages: Sequence[tuple[MessageIn, int]],
+    *,
+    closing: bool,
+    priority: int,
+    trace_id: str | None,
+) -> int:
+    """Store messages `(message, tokens)` as arrivals with a job that places them; return how many were new.
+
+    The job is enqueued without any, too, when a session is `closing`. The chat is held, and none of the messages is
+    suppressed; edits that came before their messages are applied to them.
+    """
+    given = _given(tenant_id, ChatIn(chat_id=chat_id), messages, priority, trace_id)
+    given |= {"looked": True, "closing": closing}
+    new, held = _driver(connection).execute(_PUT, given).fetchone() or (0, False)
+    if not held:
+        raise Retryable("the chat was removed while its messages were stored")
+    return int(new)
+
+
+def put_at_once(
+    tenant_id: str,
+    chat: ChatIn,
+    messages: Sequence[tuple[MessageIn, int]],
+    *,
+    key: bytes | None,
+    hashes: Sequence[bytes],
+    priority: int,
+    trace_id: str | None,
+) -> list[Statement]:
+    """Return the statements of `begin` and `put` for one trip (`Database.one_trip`).
+
+    Its row is `(new messages, whether they were stored)`. They are not if there is no such chat, it has another id
+    now, or it is not as described; if the tenant's key is not `key`; if one of the `hashes` is suppressed.
+    """
+    given = _given(tenant_id, chat, messages, priority, trace_id) | {"key": key, "hashes": list(hashes)}
+    return [(_BEGIN, given), (_HOLD, given), (_PUT, given)]
+
+
+def _given(
+    tenant_id: str,
+    chat: ChatIn,
+    messages: Sequence[tuple[MessageIn, int]],
+    priority: int,
+    trace_id: str | None,
+) -> dict[str, Any]:
+    """Return the parameters of `_PUT` for messages that close no session and are not looked at."""
+    rows = [
+        {
+            **message.model_dump(mode="json", exclude=_ELSEWHERE),
+            "session_key": key_of(message.session_key, message.thread),
+            "said": message.content,
+            "tokens": tokens,
+        }
+        for message, tokens in messages
+    ]
+    return {
+        **dict.fromkeys(SAID),
+        **said(chat),
+        "tenant": tenant_id,
+        "chat": chat.chat_id,
+        "messages": Jsonb(rows),
+        "externals": [message.external_id for message, _ in messages],
+        "priority": priority,
+        "trace": trace_id,
+        **_NOT_LOOKED_AT,
+    }
+
+
+_ELSEWHERE = {"closes_session", "content"}
+_NOT_LOOKED_AT: dict[str, Any] = {"looked": False, "key": None, "hashes": [], "closing": False}
+
+
+def _as_held(cursor: "psycopg.Cursor[Any]") -> tuple[bytes | None, Chat | None]:
+    key, *found = cursor.fetchone() or (None, None)
+    chat = None if found[0] is None else Chat(**dict(zip(_CHAT, found, strict=True)))
+    return (None if key is None else bytes(key)), chat
+
+
+def _driver(connection: Connection) -> "psycopg.Connection[Any]":
+    driver: psycopg.Connection[Any] = connection.connection.driver_connection  # type: ignore[assignment]
+    return driver

@@ -1,0 +1,1 @@
+"""SQL of calls to language models: answers, costs, limits."""

@@ -1,0 +1,1 @@
+"""SQL for operators: the catalog, the doctor's checks, counts, the inspector."""

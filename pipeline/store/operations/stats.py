@@ -1,0 +1,170 @@
+"""SQL that looks over everything: counts, lags, what was given up, and how far a history has come."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from pipeline.store.connections.statements import number, run
+from pipeline.store.vectors import vectors
+from schemas.kinds import EMBED, INGEST, SUMMARIZE
+
+_SERVER = text("""
+    SELECT now(), current_setting('server_version'),
+        (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
+        pg_database_size(current_database())
+""")
+_COUNTS = text("""
+    SELECT count(*) AS chats, coalesce(sum(message_count), 0)::bigint AS placed,
+        (SELECT count(*) FROM arrivals WHERE quarantined_at IS NULL) AS waiting,
+        (SELECT count(*) FROM arrivals WHERE quarantined_at IS NOT NULL) AS quarantined,
+        (SELECT count(*) FROM memories) AS memories
+    FROM chats WHERE moved_to IS NULL
+""")
+_SESSIONS_BY_STATUS = text("""
+    SELECT status, count(*) FROM conversation_sessions
+    WHERE status <> 'merged' AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+    GROUP BY status ORDER BY status
+""")
+_VECTORS_BY_SPACE = text("""
+    SELECT e.name AS space, e.status,
+        (SELECT count(*) FROM message_vectors v WHERE v.space_id = e.id AND v.chunk_index = 0) AS messages,
+        (SELECT count(*) FROM session_vectors v WHERE v.space_id = e.id AND v.chunk_index = 0) AS sessions,
+        (SELECT count(*) FROM memory_vectors v WHERE v.space_id = e.id AND v.chunk_index = 0) AS memories
+    FROM embedding_spaces e ORDER BY e.id
+""")
+# Numbers are given in the order of arrival: one message is looked up, however many wait.
+_OLDEST_UNPLACED_SECONDS = text("""
+    SELECT extract(epoch FROM now() - m.received_at)
+    FROM (SELECT tenant_id, message_id FROM arrivals WHERE quarantined_at IS NULL
+        ORDER BY message_id LIMIT 1) oldest
+    JOIN messages m ON m.tenant_id = oldest.tenant_id AND m.id = oldest.message_id
+""")
+_UNPLACED = text("""
+    SELECT count(*) FROM (SELECT FROM arrivals WHERE quarantined_at IS NULL LIMIT :at_most) AS row
+""")
+# Of a partitioned table the sum; rows as they were counted at its last ANALYZE or VACUUM.
+_TABLES = text("""
+    SELECT coalesce(parent.relname, own.relname) AS name, sum(greatest(own.reltuples, 0))::float8 AS rows,
+        sum(pg_total_relation_size(own.oid))::float8 AS bytes
+    FROM pg_class own LEFT JOIN pg_inherits ON inhrelid = own.oid LEFT JOIN pg_class parent ON parent.oid = inhparent
+    WHERE own.relkind = 'r' AND own.relnamespace = current_schema()::regnamespace
+    GROUP BY 1 ORDER BY 1
+""")
+_SPEAKERS = text("""
+    SELECT max(coalesce(nullif(sender_name, ''), sender_id)) AS speaker, sender_id, count(*) AS messages
+    FROM messages WHERE chat_id = :chat GROUP BY sender_id ORDER BY count(*) DESC, sender_id LIMIT :limit
+""")
+_TIMES_OF_OTHERS = text("""
+    SELECT min(sent_at), max(sent_at) FROM messages
+    WHERE chat_id = :chat AND starts_with(external_id, :prefix) = :with_prefix
+""")
+_TIMES = text("""
+    SELECT named.chat_id, c.time_zone, c.language, c.language_by,
+        (SELECT min(sent_at) FROM messages m
+            WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS first_at,
+        (SELECT max(sent_at) FROM messages m
+            WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS last_at
+    FROM chats named JOIN chats c ON c.chat_id = coalesce(named.moved_to, named.chat_id)
+    WHERE named.chat_id = ANY(:chats)
+""")
+# One statement, so that jobs which move from one kind to the next meanwhile are seen exactly once. From the job
+# to its object, by that one's key: the other way round the planner has been seen to compare all with all.
+_PROGRESS = f"""
+    WITH mine AS (SELECT content <> '' AS has_text FROM messages WHERE chat_id = ANY(:chats)),
+    cut AS (SELECT status FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status <> 'merged'),
+    open_jobs AS (
+        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NOT NULL
+        UNION ALL
+        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NULL AND dead_at IS NOT NULL
+    ),
+    pending AS (
+        SELECT w.due_at, w.dead_at, w.last_error FROM open_jobs w WHERE CASE
+            WHEN w.kind = '{INGEST}' THEN w.key = ANY(:chats)
+            WHEN starts_with(w.key, 'session:') THEN EXISTS (
+                SELECT 1 FROM conversation_sessions s WHERE s.tenant_id = w.tenant_id
+                    AND s.id = CAST(substr(w.key, 9) AS bigint) AND s.chat_id = ANY(:chats))
+            WHEN starts_with(w.key, 'message:') THEN EXISTS (
+                SELECT 1 FROM messages m WHERE m.tenant_id = w.tenant_id
+                    AND m.id = CAST(substr(w.key, 9) AS bigint) AND m.chat_id = ANY(:chats))
+            ELSE false END
+    )
+    SELECT (SELECT count(*) FROM mine) AS messages,
+        (SELECT count(*) FROM arrivals WHERE chat_id = ANY(:chats) AND quarantined_at IS NULL) AS waiting,
+        (SELECT count(*) FROM mine WHERE has_text) AS to_embed,
+        {{embedded}} AS embedded,
+        (SELECT count(*) FROM cut WHERE status <> 'open') AS closed,
+        (SELECT count(*) FROM cut WHERE status NOT IN ('open', 'closed')) AS summarized,
+        (SELECT count(*) FROM pending WHERE due_at IS NOT NULL) AS pending,
+        (SELECT count(*) FROM pending WHERE dead_at IS NOT NULL) AS dead,
+        (SELECT last_error FROM pending WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT 1) AS error
+"""
+_EMBEDDED = """
+    (SELECT count(*) FROM message_vectors v JOIN embedding_spaces e ON e.id = v.space_id
+        WHERE e.status = 'active' AND v.chat_id = ANY(:chats) AND v.chunk_index = 0)
+"""
+
+
+def server(connection: Connection) -> tuple[datetime, str, str | None, int]:
+    """Return `(time, version of Postgres, version of pgvector or None, bytes of this database)`."""
+    row = run(connection, _SERVER).one()
+    return row[0], str(row[1]).partition(" ")[0], row[2], int(row[3])
+
+
+def counts(connection: Connection) -> Row[Any]:
+    """Return one tenant's `chats`, `placed`, `waiting` and `quarantined` messages, and `memories`."""
+    return run(connection, _COUNTS).one()
+
+
+def sessions_by_status(connection: Connection, chat_id: str | None = None) -> dict[str, int]:
+    """Count the sessions of a chat, or of all, by status, without merged ones."""
+    return {str(status): int(count) for status, count in run(connection, _SESSIONS_BY_STATUS, chat=chat_id)}
+
+
+def vectors_by_space(connection: Connection) -> Sequence[Row[Any]]:
+    """Return one tenant's vectors: `(space, status, messages, sessions, memories)`; nothing without pgvector."""
+    return run(connection, _VECTORS_BY_SPACE).all() if vectors.exist(connection) else []
+
+
+def oldest_unplaced_seconds(connection: Connection) -> float | None:
+    """Return how long the longest waiting message that the role may see has been accepted; None if none waits."""
+    seconds = connection.scalar(_OLDEST_UNPLACED_SECONDS)
+    return None if seconds is None else float(seconds)
+
+
+def unplaced(connection: Connection, at_most: int) -> int:
+    """Count messages that are accepted and not yet placed, up to `at_most`."""
+    return number(connection, _UNPLACED, at_most=at_most)
+
+
+def tables(connection: Connection) -> Sequence[Row[Any]]:
+    """Return `(name, rows, bytes)` of each table, its indexes included; rows are estimated."""
+    return run(connection, _TABLES).all()
+
+
+def speakers(connection: Connection, chat_id: str, limit: int) -> Sequence[Row[Any]]:
+    """Return `(speaker, sender_id, messages)` of those who said most in a chat."""
+    return run(connection, _SPEAKERS, chat=chat_id, limit=limit).all()
+
+
+def times_of_others(
+    connection: Connection, chat_id: str, prefix: str, *, with_prefix: bool
+) -> tuple[datetime, datetime] | None:
+    """Return `(first, last)` time of the chat's messages with, or without, this prefix of their id, or None."""
+    row = run(connection, _TIMES_OF_OTHERS, chat=chat_id, prefix=prefix, with_prefix=with_prefix).one()
+    return None if row[0] is None else (row[0], row[1])
+
+
+def times(connection: Connection, chat_ids: Sequence[str]) -> Sequence[Row[Any]]:
+    """Return `(chat_id, time_zone, language, language_by, first_at, last_at)` of these chats, where they are now."""
+    return run(connection, _TIMES, chats=chat_ids).all()
+
+
+def progress(connection: Connection, chat_ids: Sequence[str]) -> Row[Any]:
+    """Return how far these chats' messages are on their way into memory; see `pipeline.operations.status.Progress`."""
+    # without pgvector embedding stays pending until it appears, so it does not count
+    able = vectors.exist(connection)
+    kinds = [str(kind) for kind in (INGEST, SUMMARIZE, *([EMBED] if able else []))]
+    statement = text(_PROGRESS.format(embedded=_EMBEDDED if able else "0"))
+    return run(connection, statement, chats=chat_ids, kinds=kinds).one()

@@ -1,0 +1,1 @@
+"""SQL of people, their senders' names, and keys."""

@@ -1,0 +1,95 @@
+"""SQL of API keys: found by the digests of their secrets, and kept for a tenant."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from pipeline.store.connections.statements import column, run
+from schemas.keys import CurrentKey, KeyIn, ListedKey
+
+MAX_LISTED = 1000
+
+_OF = text("SELECT * FROM api_keys_of(CAST(:digests AS bytea[]))")
+_COLUMNS = """id, tenant_id AS tenant, label, scopes, chats, requests_per_second, messages_per_day, created_at,
+    CASE WHEN former_until > now() THEN former_until END AS former_until, expires_at, last_used_at, revoked_at"""
+_INSERT = text(f"""
+    INSERT INTO api_keys (tenant_id, label, digest, scopes, chats, requests_per_second, messages_per_day, expires_at)
+    VALUES (:tenant, :label, :digest, :scopes, :chats, :requests_per_second, :messages_per_day, :expires_at)
+    RETURNING {_COLUMNS}
+""")
+_LISTING = text(f"SELECT {_COLUMNS} FROM api_keys ORDER BY id DESC LIMIT {MAX_LISTED}")
+_HOLD = text(f"SELECT {_COLUMNS} FROM api_keys WHERE id = :id FOR UPDATE")
+_ROTATE = text(f"""
+    UPDATE api_keys SET former_digest = digest, former_until = :until, digest = :digest WHERE id = :id
+    RETURNING {_COLUMNS}
+""")
+_REVOKE = text(f"""
+    UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE id = :id RETURNING {_COLUMNS}
+""")
+_USED = text("""
+    UPDATE api_keys SET last_used_at = now()
+    WHERE id = ANY(:ids) AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')
+""")
+_TODAY = "(now() AT TIME ZONE 'UTC')::date"
+_TAKE = text(f"""
+    UPDATE api_keys SET counted_on = {_TODAY},
+        counted = CASE WHEN counted_on = {_TODAY} THEN counted ELSE 0 END + :messages
+    WHERE id = :id
+        AND CASE WHEN counted_on = {_TODAY} THEN counted ELSE 0 END + :messages <= messages_per_day
+    RETURNING id
+""")
+_FORGET_CHAT = text("UPDATE api_keys SET chats = array_remove(chats, :chat) WHERE :chat = ANY(chats)")
+
+
+def of(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, CurrentKey]:
+    """Find the keys of any tenant that are valid now, by the digests of their secrets."""
+    rows = (row._asdict() for row in run(connection, _OF, digests=list(digests)))
+    return {bytes(row.pop("found")): CurrentKey(**row) for row in rows}
+
+
+def insert(connection: Connection, tenant_id: str, given: KeyIn, digest: bytes) -> ListedKey:
+    """Keep a new key; the tenant exists."""
+    return _listed(run(connection, _INSERT, tenant=tenant_id, digest=digest, **given.model_dump()).one())
+
+
+def listing(connection: Connection) -> list[ListedKey]:
+    """Return the newest keys, revoked and expired ones too."""
+    return [_listed(row) for row in run(connection, _LISTING)]
+
+
+def hold(connection: Connection, key_id: int) -> ListedKey | None:
+    """Return a key, which nobody else changes until the end of the transaction."""
+    row = run(connection, _HOLD, id=key_id).first()
+    return None if row is None else _listed(row)
+
+
+def rotate(connection: Connection, key_id: int, digest: bytes, until: datetime) -> ListedKey:
+    """Give a key another digest; the one until now stays valid until that time."""
+    return _listed(run(connection, _ROTATE, id=key_id, digest=digest, until=until).one())
+
+
+def revoke(connection: Connection, key_id: int) -> ListedKey | None:
+    """Revoke a key for good, or return None if there is none."""
+    row = run(connection, _REVOKE, id=key_id).first()
+    return None if row is None else _listed(row)
+
+
+def note_use(connection: Connection, key_ids: Sequence[int]) -> None:
+    """Write that these keys are in use, at most once a minute each."""
+    run(connection, _USED, ids=key_ids)
+
+
+def take_messages(connection: Connection, key_id: int, messages: int) -> bool:
+    """Count messages of a key with a daily limit, all of them or, beyond the limit, none."""
+    return bool(column(connection, _TAKE, id=key_id, messages=messages))
+
+
+def forget_chat(connection: Connection, chat_id: str) -> None:
+    """Take a chat from the keys that name it; one that was only for this chat may name none then."""
+    run(connection, _FORGET_CHAT, chat=chat_id)
+
+
+def _listed(row: Row[Any]) -> ListedKey:
+    return ListedKey(**row._mapping)

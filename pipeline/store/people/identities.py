@@ -1,0 +1,131 @@
+"""SQL of users: which senders are one person, and since when.
+
+A user's id is never linked itself, so that one look at `user_senders` tells whose a sender is.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from pipeline.store.chats import chats
+from pipeline.store.chats.membership import Visible
+from pipeline.store.connections.statements import column, holds, run
+from pipeline.store.memories.memory_conditions import learned_visibly
+
+_USER_OF = text("SELECT user_id FROM user_senders WHERE sender_id = :id")
+_IDS_OF = text("SELECT sender_id FROM user_senders WHERE user_id = :user ORDER BY sender_id")
+_USERS_OF = text("SELECT DISTINCT user_id FROM user_senders WHERE sender_id = ANY(:ids)")
+_ENSURE_USER = text("INSERT INTO users (tenant_id, user_id) VALUES (:tenant, :user) ON CONFLICT DO NOTHING")
+_MOVE = text("""
+    INSERT INTO user_senders (tenant_id, sender_id, user_id)
+    SELECT :tenant, id, :user FROM unnest(CAST(:ids AS text[])) AS id ORDER BY id
+    ON CONFLICT (tenant_id, sender_id) DO UPDATE SET user_id = excluded.user_id, linked_at = now()
+""")
+_UNLINK = text("DELETE FROM user_senders WHERE sender_id = :id RETURNING user_id")
+_DROP_EMPTY = text("""
+    DELETE FROM users u WHERE user_id = ANY(:users) AND NOT EXISTS (
+        SELECT 1 FROM user_senders s WHERE s.tenant_id = u.tenant_id AND s.user_id = u.user_id)
+""")
+_FORGET_LINKS = text("DELETE FROM user_senders WHERE sender_id = ANY(:ids) OR user_id = ANY(:ids)")
+_FORGET_USERS = text("DELETE FROM users WHERE user_id = ANY(:ids)")
+_LISTING = text("""
+    SELECT u.user_id, u.created_at, array_agg(s.sender_id ORDER BY s.sender_id) AS senders
+    FROM (SELECT * FROM users WHERE user_id > :after ORDER BY user_id LIMIT :limit) u
+    JOIN user_senders s ON s.tenant_id = u.tenant_id AND s.user_id = u.user_id
+    GROUP BY u.user_id, u.created_at ORDER BY u.user_id
+""")
+_KNOWN = text(f"""
+    SELECT (SELECT count(DISTINCT chat_id) FROM chat_members
+            WHERE sender_id = ANY(:ids) AND (:everywhere OR chat_id = ANY(:chats))) AS chats,
+        (SELECT count(*) FROM memories m WHERE scope = 'user' AND user_id = ANY(:ids) AND type <> 'document'
+            AND {learned_visibly("m")}) AS memories
+""")
+_IS_NAMED = text("""
+    SELECT EXISTS (SELECT 1 FROM chat_members WHERE sender_id = :id)
+        OR EXISTS (SELECT 1 FROM user_senders WHERE sender_id = :id OR user_id = :id)
+        OR EXISTS (SELECT 1 FROM memories WHERE scope = 'user' AND user_id = :id)
+        OR EXISTS (SELECT 1 FROM memories WHERE promoted_from = :id)
+        OR EXISTS (SELECT 1 FROM pruned_senders WHERE sender_id = :id)
+""")
+_HAS_WRITTEN = text("SELECT EXISTS (SELECT 1 FROM messages WHERE sender_id = :id)")
+_SEEN = """
+    SELECT sender_id FROM chat_members WHERE sender_id <> '' UNION
+    SELECT sender_id FROM user_senders UNION SELECT user_id FROM users
+"""
+_SOME_SEEN = text(f"{_SEEN} LIMIT :limit")
+# a bot is no member, and a memory may be of somebody who never wrote
+_OF_ALL = text(f"""
+    {_SEEN} UNION SELECT sender_id FROM messages
+    UNION SELECT user_id FROM memories WHERE user_id IS NOT NULL
+""")
+
+
+def user_of(connection: Connection, any_id: str) -> str:
+    """Return the user that a sender or a merged user belongs to; without a link, the id itself."""
+    return next(iter(column(connection, _USER_OF, id=any_id)), any_id)
+
+
+def ids_of(connection: Connection, any_id: str) -> list[str]:
+    """Return every id of the person that has one of them: the user's own first, then the linked ones."""
+    user = user_of(connection, any_id)
+    return [user, *column(connection, _IDS_OF, user=user)]
+
+
+def move(connection: Connection, tenant_id: str, ids: Sequence[str], user: str) -> None:
+    """Link ids to a user, wherever they were linked before; delete users without any."""
+    given = {"tenant": tenant_id, "ids": list(ids), "user": user}
+    before = column(connection, _USERS_OF, **given)
+    chats.ensure_tenant(connection, tenant_id)
+    run(connection, _ENSURE_USER, **given)
+    run(connection, _MOVE, **given)
+    _drop_empty(connection, [*before, *ids])
+
+
+def unlink(connection: Connection, sender_id: str) -> None:
+    """Unlink a sender, who is their own user again."""
+    _drop_empty(connection, column(connection, _UNLINK, id=sender_id))
+
+
+def _drop_empty(connection: Connection, users: Sequence[str]) -> None:
+    run(connection, _DROP_EMPTY, users=users)
+
+
+def forget(connection: Connection, ids: Sequence[str]) -> int:
+    """Delete a person with all their links, by all their ids; return how many rows that took."""
+    given = {"ids": list(ids)}
+    return run(connection, _FORGET_LINKS, **given).rowcount + run(connection, _FORGET_USERS, **given).rowcount
+
+
+def listing(connection: Connection, after: str, limit: int) -> Sequence[Row[Any]]:
+    """Return users with linked senders and ids after `after`, in order: `(user_id, created_at, senders)`."""
+    return run(connection, _LISTING, after=after, limit=limit).all()
+
+
+def known(connection: Connection, ids: Sequence[str], visible: Visible) -> Row[Any]:
+    """Count the `chats` and `memories` of a person that may be shown in a place."""
+    return run(connection, _KNOWN, ids=ids, everywhere=visible.everywhere, chats=sorted(visible.chats)).one()
+
+
+SEEN = 20_000
+"""Ids that a misspelt one is compared with."""
+
+
+def is_named(connection: Connection, any_id: str) -> bool:
+    """Tell whether an id has spoken as a user, was named or linked, or has or had a memory."""
+    return holds(connection, _IS_NAMED, id=any_id)
+
+
+def has_written(connection: Connection, sender_id: str) -> bool:
+    """Tell whether a sender has a message; reads all messages of the tenant if not."""
+    return holds(connection, _HAS_WRITTEN, id=sender_id)
+
+
+def some_seen(connection: Connection) -> list[str]:
+    """Return ids of senders and users, up to `SEEN`."""
+    return column(connection, _SOME_SEEN, limit=SEEN)
+
+
+def of_all(connection: Connection) -> list[str]:
+    """Return every id of a sender or user that something is stored of; reads all messages."""
+    return column(connection, _OF_ALL)

@@ -1,0 +1,1 @@
+"""SQL that finds what a question asks for, and the log of questions."""

@@ -1,0 +1,166 @@
+"""SQL that reads messages for ranking: those around what was found, and what a candidate is made of.
+
+Look-ups over the scope's own indexes, one for each message, or one for all of them where nothing is joined: a join of
+messages, sessions and vectors costs a hundred times as much as soon as the planner's statistics are behind.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Connection, TextClause, text
+
+from pipeline.store.connections.statements import run
+from pipeline.store.messages.messages import answered
+from pipeline.store.search.filters import Scope, affinity_of
+from pipeline.store.search.keyword_search import any_of
+from pipeline.store.vectors.vectors import cosine, distance, in_space, literal
+from schemas.messages import FORWARDED
+from schemas.vectors import EmbeddingSpace, Vector
+
+# A message as ranking reads it. Only where a lexeme of the query is in it are they counted.
+_COLUMNS = """
+    m.id, m.external_id, coalesce(nullif(m.sender_name, ''), m.sender_id) AS speaker, m.role,
+    m.content, m.sent_at, m.position, coalesce(length(m.tsv), 0) AS size,
+    CASE WHEN m.tsv @@ CAST(:any AS tsquery) THEN
+        (SELECT jsonb_object_agg(t.lexeme, cardinality(t.positions)) FROM unnest(m.tsv) t
+            WHERE t.lexeme = ANY(:lexemes)) END AS terms,
+    m.reply_to
+"""
+# Messages that answer one that was found, or that it answers, are as good as found.
+_REPLIES = 3
+# What places a message among those around it.
+_PLACE = "id, sent_at, position, session_key"
+# No window is numbered before its LIMIT, which bounds the sort of messages of one instant: it would read them all.
+_NEAR = f"""
+    given AS MATERIALIZED (
+        SELECT {_PLACE}, external_id, reply_to FROM messages WHERE id = ANY(CAST(:ids AS bigint[])) AND chat_id = :chat
+    ), wanted AS MATERIALIZED (
+        SELECT {_PLACE} FROM given
+        UNION SELECT r.* FROM given g CROSS JOIN LATERAL (
+            SELECT {_PLACE} FROM messages r WHERE r.chat_id = :chat AND r.reply_to = g.external_id
+            ORDER BY r.sent_at LIMIT {_REPLIES}) r WHERE :reach > 0
+        UNION SELECT r.* FROM given g CROSS JOIN LATERAL (
+            SELECT {_PLACE} FROM messages r WHERE r.chat_id = :chat AND r.external_id = g.reply_to) r
+        WHERE g.reply_to IS NOT NULL AND :reach > 0
+    ), found AS MATERIALIZED (
+        SELECT m.id, m.sent_at, m.position, m.session_key, s.id AS session_id, s.started_at, s.ended_at, s.affinity
+        FROM wanted m LEFT JOIN LATERAL (
+            SELECT s.id, s.started_at, s.ended_at, {affinity_of("s.participants")} AS affinity
+            FROM conversation_sessions s
+            WHERE s.chat_id = :chat AND s.session_key = m.session_key AND s.status <> 'merged'
+                AND s.started_at <= m.sent_at
+            ORDER BY s.started_at DESC LIMIT 1) s ON s.ended_at >= m.sent_at
+    ), near AS (
+        SELECT id AS found, id, coalesce(session_id, 0) AS session, affinity, sent_at, position FROM found
+        UNION ALL
+        SELECT f.id, n.id, f.session_id, f.affinity, n.sent_at, n.position FROM found f CROSS JOIN LATERAL (
+            (SELECT n.id, n.sent_at, n.position FROM messages n
+                WHERE n.chat_id = :chat AND n.session_key = f.session_key
+                    AND n.sent_at BETWEEN f.started_at AND f.sent_at
+                    AND (n.sent_at, n.position, n.id) < (f.sent_at, f.position, f.id)
+                ORDER BY n.sent_at DESC, n.position DESC, n.id DESC LIMIT :reach)
+            UNION ALL
+            (SELECT n.id, n.sent_at, n.position FROM messages n
+                WHERE n.chat_id = :chat AND n.session_key = f.session_key
+                    AND n.sent_at BETWEEN f.sent_at AND f.ended_at
+                    AND (n.sent_at, n.position, n.id) > (f.sent_at, f.position, f.id)
+                ORDER BY n.sent_at, n.position, n.id LIMIT :reach)) n
+        WHERE f.session_id IS NOT NULL AND :reach > 0
+    )
+"""
+_AROUND = text(f"WITH {_NEAR} SELECT id, max(session) FROM near GROUP BY id")
+
+
+@lru_cache(maxsize=64)
+def _candidates(spaces: tuple[EmbeddingSpace | None, ...]) -> TextClause:
+    """Return the statement of messages with their cosines to as many queries, each in its space."""
+    numbers = range(len(spaces))
+    columns = ["session", "affinity", "next", "asks", "flags", *(f"cosine_{number}" for number in numbers)]
+
+    def facts(source: str, **values: str) -> str:
+        every = ", ".join(f"{values.get(name, 'NULL')} AS {name}" for name in columns)
+        return f"SELECT {values['id']} AS id, {every} FROM {source}"
+
+    # one look-up in each table for all messages, whatever the planner thinks of the tables, and a group for each
+    these = "ARRAY(SELECT id FROM placed)"
+    parts = [
+        facts(
+            "placed",
+            id="id",
+            session="session",
+            affinity="affinity",
+            next="next",
+            asks="CAST(NULL AS real)",
+            flags="CAST(NULL AS smallint)",
+            **{f"cosine_{number}": "CAST(NULL AS float8)" for number in numbers},
+        ),
+        facts(f"message_cues WHERE message_id = ANY({these})", id="message_id", asks="asks", flags="flags"),
+        *(
+            facts(
+                f"message_vectors WHERE {in_space(space)} AND message_id = ANY({these})",
+                id="message_id",
+                **{f"cosine_{number}": cosine(space.questions, distance(space, given=f":query_{number}"))},
+            )
+            for number, space in enumerate(spaces)
+            if space is not None
+        ),
+    ]
+    cosines = ", ".join(f"f.cosine_{number}" for number in numbers)
+    return text(f"""
+        WITH {_NEAR}, placed AS MATERIALIZED (
+            SELECT id, max(session) AS session, max(affinity) AS affinity, max(next) AS next FROM (
+                SELECT id, session, affinity, lead(id) OVER (PARTITION BY found ORDER BY sent_at, position, id) AS next
+                FROM near) window_of
+            GROUP BY id
+        ), facts AS MATERIALIZED (
+            SELECT id, {", ".join(f"max({name}) AS {name}" for name in columns)}
+            FROM ({" UNION ALL ".join(parts)}) part GROUP BY id
+        )
+        SELECT {_COLUMNS}, {answered("m")} AS answered, ARRAY[{cosines}] AS cosines, f.session, f.next, f.asks, f.flags,
+            coalesce(f.affinity, 0) AS affinity,
+            CASE WHEN m.metadata ? '{FORWARDED}' THEN coalesce(m.metadata->>'{FORWARDED}', '') END AS forwarded_from
+        FROM facts f
+        CROSS JOIN LATERAL (SELECT * FROM messages WHERE id = f.id OFFSET 0) m
+    """)
+
+
+CandidateRow = Sequence[Any]
+"""A message as `with_neighbours` reads it, its columns by position."""
+
+Compared = Sequence[tuple[EmbeddingSpace, Vector] | None]
+"""The vector of each query, the question first, after its space; None: it is not compared by a vector."""
+
+
+def with_neighbours(
+    connection: Connection,
+    scope: Scope,
+    ids: Sequence[int],
+    reach: int,
+    words: Sequence[str],
+    queries: Compared,
+) -> Sequence[CandidateRow]:
+    """Return messages for ranking, with up to `reach` on either side within their sessions and what answers them.
+
+    The last columns are what each answers, its cosines to the queries, its session (0: not placed yet), the message
+    that is known to come right after it there, its cues where they are stored, the asker's mean affinity to those who
+    spoke in that session, and whose words it passes on (empty: nobody knows; NULL: nobody's).
+    """
+    compared = {f"query_{number}": literal(query[1]) for number, query in enumerate(queries) if query}
+    own = {
+        "ids": ids,
+        "chat": scope.chat_id,
+        "affinities": scope.affinities,
+        "reach": reach,
+        "lexemes": words,
+        "any": any_of(words),
+    }
+    return run(
+        connection, _candidates(tuple(query and query[0] for query in queries)), **own, **compared
+    ).all()
+
+
+def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> dict[int, int]:
+    """Return messages with up to `reach` on either side within their sessions: the session (0: none yet) of each."""
+    rows = run(connection, _AROUND, chat=scope.chat_id, affinities=scope.affinities, ids=ids, reach=reach)
+    return {row[0]: row[1] for row in rows}

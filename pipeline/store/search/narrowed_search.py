@@ -1,0 +1,201 @@
+"""SQL of the search that narrows first: the sessions that fit a question, then messages inside the best of them only.
+
+It compares the question with the summaries of a chat's sessions and with the messages of a few, never with all
+messages.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Connection, TextClause, text
+
+from pipeline.store.connections.statements import arrays, run
+from pipeline.store.memories import memory_candidates
+from pipeline.store.memories.memory_candidates import MemoryHits, MemoryScope
+from pipeline.store.search import keyword_search
+from pipeline.store.search.filters import Scope, affinity_of
+from pipeline.store.search.keyword_search import KeywordHits, any_of
+from pipeline.store.vectors.vectors import cosine, distance, in_space, literal
+from schemas.vectors import EmbeddingSpace, Vector
+
+# Sessions that are compared by all the words that were said in them.
+BY_WORDS = 300
+_WHICH = """
+    chat_id = :chat AND status <> 'merged' AND (CAST(:key AS text) IS NULL OR session_key = :key)
+        AND (CAST(:session AS bigint) IS NULL OR id = :session)
+        AND (CAST(:since AS timestamptz) IS NULL OR ended_at >= :since)
+        AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionsAsked:
+    """Which sessions may be found, and which a question prefers."""
+
+    # of one id, or that were going on in a time; None: any
+    session_id: int | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    # times that the question names
+    times: Sequence[tuple[datetime, datetime]] = ()
+    # the most that are found, the best of them that are looked into, and the messages of each
+    most: int
+    looked_into: int
+    messages: int
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether any session may be found."""
+        return self.session_id is None and self.since is None and self.until is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundSession:
+    """A session, with what speaks for it."""
+
+    id: int
+    # what it is found by, each from 0 to 1: `words`, `meaning`, `affinity` and `time`
+    parts: Mapping[str, float]
+    # of its summary to the question; None: it has none
+    cosine: float | None
+    # the question's lexemes in its summary
+    held: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Narrowed:
+    """What was found in a chat for one query."""
+
+    # the best first
+    sessions: Sequence[FoundSession] = ()
+    # the nearest messages of those that are looked into
+    messages: Sequence[int] = ()
+    by_word: KeywordHits = field(default_factory=KeywordHits)
+    # of all summaries, and how many of these and of messages were compared
+    mean_cosine: float = 0.0
+    compared: int = 0
+    memories: MemoryHits = field(default_factory=MemoryHits)
+
+
+@lru_cache(maxsize=32)
+def _statement(
+    space: EmbeddingSpace | None, looked_into: int, messages: int, *, is_open: bool, remembers: bool
+) -> TextClause:
+    # a plan for any numbers would be a bad one, so these limits are parts of the statement
+    looked = int(looked_into)
+    inside = "" if is_open else f"AND session_id IN (SELECT id FROM conversation_sessions WHERE {_WHICH})"
+    near = "SELECT CAST(NULL AS bigint) AS id, CAST(NULL AS float8) AS cosine WHERE false"
+    best = f"""
+        SELECT m.id FROM messages m WHERE m.chat_id = :chat AND m.session_key = looked.session_key
+            AND m.sent_at BETWEEN looked.started_at AND looked.ended_at
+        ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at LIMIT {int(messages)}"""
+    if space is not None:
+        near = f"""
+            SELECT session_id AS id, {cosine(space.questions, f"min({distance(space)})")} AS cosine
+            FROM session_vectors WHERE {in_space(space)} AND chat_id = :chat {inside} GROUP BY session_id"""
+        best = f"""
+            SELECT v.message_id AS id FROM message_vectors v WHERE {in_space(space, "v.")} AND v.chat_id = :chat
+                AND v.sent_at BETWEEN looked.started_at AND looked.ended_at AND v.chunk_index = 0
+            ORDER BY {distance(space, "v.embedding")} LIMIT {int(messages)}"""
+    memories = f", ({memory_candidates.candidates(space)}) AS memories" if remembers else ""
+    return text(f"""
+        WITH by_word AS MATERIALIZED (
+            SELECT * FROM {keyword_search.search(limit="0", sessions=BY_WORDS)} WHERE :any <> ''
+        ), summaries AS MATERIALIZED ({near}), facts AS MATERIALIZED (
+            SELECT avg(cosine) AS mean, max(cosine) AS best, count(*) AS compared FROM summaries
+        ), spoken AS MATERIALIZED (
+            SELECT CAST(key AS bigint) AS id, CAST(value AS float8) AS score
+            FROM by_word CROSS JOIN LATERAL jsonb_each_text(sessions)
+        ), likely AS MATERIALIZED (
+            SELECT * FROM (
+                SELECT coalesce(m.id, w.id) AS id, m.cosine,
+                    coalesce(greatest((m.cosine - mean) / nullif(best - mean, 0), 0), 0) AS meaning,
+                    coalesce(w.score / (SELECT nullif(max(score), 0) FROM spoken), 0) AS words
+                FROM summaries m CROSS JOIN facts FULL JOIN spoken w ON w.id = m.id) parts
+            ORDER BY meaning + words DESC, id DESC LIMIT {BY_WORDS}
+        ), found AS MATERIALIZED (
+            SELECT likely.*, s.*, row_number() OVER (ORDER BY meaning + words + affinity + at DESC, id DESC) AS place
+            FROM likely CROSS JOIN LATERAL (
+                SELECT id AS session, session_key, started_at, ended_at, message_count, tsv,
+                    {affinity_of("participants")} AS affinity, CAST(EXISTS (
+                        SELECT 1 FROM unnest(CAST(:starts AS timestamptz[]), CAST(:ends AS timestamptz[]))
+                            AS span (start, stop)
+                        WHERE started_at < span.stop AND ended_at >= span.start) AS integer) AS at
+                FROM conversation_sessions WHERE id = likely.id AND {_WHICH} OFFSET 0) s
+            ORDER BY place LIMIT :best
+        )
+        SELECT frequencies, exact, mean,
+            compared + (SELECT coalesce(sum(message_count), 0) FROM found WHERE place <= {looked}) AS compared,
+            (SELECT json_agg(json_build_array(id, words, meaning, affinity, at, cosine, (
+                SELECT json_agg(lexeme) FROM unnest(tsv) WHERE lexeme = ANY(:words))) ORDER BY place)
+                FROM found) AS sessions,
+            (SELECT array_agg(hit.id ORDER BY place, hit.id)
+                FROM found looked CROSS JOIN LATERAL ({best}) hit WHERE place <= {looked}) AS messages{memories}
+        FROM facts LEFT JOIN by_word ON true
+    """)
+
+
+def search(
+    connection: Connection,
+    scope: Scope,
+    words: Sequence[str],
+    embedded: tuple[EmbeddingSpace, Vector] | None,
+    asked: SessionsAsked,
+    *,
+    messages: int,
+    mean_size: float,
+    memories: MemoryScope | None = None,
+) -> Narrowed:
+    """Find the sessions of a scope that fit lexemes and a vector best, and messages inside the best of them.
+
+    Sessions are found by the sum of four parts: the share of the best BM25, over all that was said in one; the share of
+    the best cosine above the mean, of its summary; the asker's affinity to those who spoke there; and 1 if the question
+    names its time. The scope has so many `messages`, of `mean_size` distinct lexemes.
+    """
+    space, vector = embedded or (None, None)
+    is_open = asked.is_open and scope.session_key is None
+    statement = _statement(
+        space, asked.looked_into, asked.messages, is_open=is_open, remembers=memories is not None
+    )
+    given: dict[str, Any] = {} if vector is None else {"query": literal(vector)}
+    if memories is not None:
+        given |= memories.given()
+    row = run(
+        connection,
+        statement,
+        **scope.given(),
+        affinities=scope.affinities,
+        words=words,
+        any=any_of(words),
+        session=asked.session_id,
+        since=asked.since,
+        until=asked.until,
+        **arrays("starts ends", asked.times),
+        best=asked.most,
+        **keyword_search.sizes_of(messages, mean_size),
+        **given,
+    ).one()
+    return Narrowed(
+        sessions=[_session(*each) for each in row.sessions or ()],
+        messages=row.messages or [],
+        by_word=keyword_search.as_hits(row.frequencies, {}, row.exact, messages) if words else KeywordHits(),
+        mean_cosine=float(row.mean or 0.0),
+        compared=int(row.compared),
+        memories=memory_candidates.as_hits(row.memories) if memories is not None else MemoryHits(),
+    )
+
+
+def _session(
+    session: int,
+    words: float,
+    meaning: float,
+    affinity: float,
+    time: int,
+    cosine: float | None,
+    held: Sequence[str] | None,
+) -> FoundSession:
+    parts = {"words": words, "meaning": meaning, "affinity": affinity, "time": float(time)}
+    return FoundSession(id=session, parts=parts, cosine=cosine, held=held or ())

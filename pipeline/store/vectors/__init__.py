@@ -1,0 +1,1 @@
+"""SQL of vectors and the spaces that they belong to."""

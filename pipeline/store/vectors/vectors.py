@@ -1,0 +1,306 @@
+"""SQL of vectors: the spaces that they belong to, writing them, and reading them by their owners."""
+
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from struct import pack
+from typing import Any
+
+from psycopg import adapters
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+from sqlalchemy import Connection, Row, TextClause, text
+
+from pipeline.store.connections.statements import arrays, holds, run
+from schemas.vectors import Calibration, EmbeddingSpace, Vector
+
+MAX_INDEXED_DIMENSIONS = 4000
+"""Dimensions that pgvector indexes at most of a `halfvec`."""
+_EXIST = text("SELECT to_regclass('message_vectors') IS NOT NULL")
+_KNOWN_HASHES = text(
+    "SELECT DISTINCT content_hash FROM message_vectors WHERE space_id = :space AND content_hash = ANY(:hashes)"
+)
+_OF_MESSAGES = text("""
+    SELECT message_id, embedding::text FROM message_vectors
+    WHERE space_id = :s AND message_id = ANY(:ids) AND chunk_index = 0
+""")
+_DROP_SESSIONS = text("DELETE FROM session_vectors WHERE session_id = ANY(:ids)")
+COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix, calibration"
+_ACTIVE_SPACE = text(f"SELECT {COLUMNS} FROM embedding_spaces WHERE status = 'active'")
+_SEARCHED_SPACE = text(f"""
+    SELECT {COLUMNS} FROM embedding_spaces
+    WHERE status = 'active' AND to_regclass('message_vectors') IS NOT NULL
+""")
+_WRITTEN_SPACES = text(
+    f"SELECT {COLUMNS} FROM embedding_spaces WHERE status <> 'retired' ORDER BY status <> 'active', id"
+)
+_IS_INDEXED = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
+
+
+def exist(connection: Connection) -> bool:
+    """Tell whether the vector tables exist (they need pgvector)."""
+    return holds(connection, _EXIST)
+
+
+def known_hashes(connection: Connection, space_id: int, hashes: Sequence[bytes]) -> set[bytes]:
+    """Return the hashes of texts that some message of the tenant has a vector for in the space."""
+    return {bytes(row[0]) for row in run(connection, _KNOWN_HASHES, space=space_id, hashes=hashes)}
+
+
+def current(connection: Connection, kind: str, space_id: int, texts: Mapping[str, bytes]) -> set[str]:
+    """Return those owners of a kind, given with their texts' hashes, whose vector in the space is of that text."""
+    rows = run(connection, OWNERS[kind].hashes(), space=space_id, **arrays("ids hashes", texts.items()))
+    return {str(row[0]) for row in rows}
+
+
+def of_messages(connection: Connection, space: EmbeddingSpace, ids: Sequence[int]) -> dict[int, Vector]:
+    """Return the vectors of those of these messages that have one; of a long message that of its beginning."""
+    rows = run(connection, _OF_MESSAGES, s=space.id, ids=ids)
+    return {row[0]: [float(value) for value in row[1].strip("[]").split(",")] for row in rows}
+
+
+def distance(space: EmbeddingSpace, embedding: str = "embedding", given: str = ":query") -> str:
+    """Return SQL of the cosine distance of a column to a parameter; 1 minus it is the cosine.
+
+    The number of dimensions is part of the statement: as a parameter it would lose the index.
+    """
+    size = int(space.dimensions)
+    return f"{embedding}::halfvec({size}) <=> CAST({given} AS halfvec({size}))"
+
+
+def cosine(calibration: Calibration | None, distance: str) -> str:
+    """Return SQL of the cosine that a distance stands for, on the scale that all spaces share."""
+    slope, height = (calibration.slope, calibration.height) if calibration else (1.0, 0.0)
+    return f"({height + slope:.6f}::float8 - {slope:.6f}::float8 * ({distance}))"
+
+
+def in_space(space: EmbeddingSpace, row: str = "") -> str:
+    """Return the SQL condition that a row of a vector table is of this space."""
+    return f"{row}space_id = {int(space.id or 0)}"
+
+
+def literal(vector: Vector) -> str:
+    """Return a vector in pgvector's own notation; the last ones are kept, as several statements ask for each.
+
+    >>> literal([0.5, -1.0])
+    '[0.5,-1.0]'
+    """
+    return _literal(tuple(vector))
+
+
+@lru_cache(maxsize=32)
+def _literal(vector: tuple[float, ...]) -> str:
+    return "[" + ",".join(map(repr, vector)) + "]"
+
+
+class _ArrayDumper(Dumper):
+    """An `array` of floats as `real[]`, in Postgres' binary notation.
+
+    Vectors as text, each a list of numbers of up to twenty digits, took as long to write and read as all the rest
+    that saving one takes.
+    """
+
+    format = Format.BINARY
+    oid = adapters.types["float4"].array_oid
+
+    def dump(self, obj: "array[float]") -> bytes:
+        """Return one dimension without nulls from 1 on; each float after its length, big-endian."""
+        items = array("I", [4]) * (2 * len(obj))
+        items[1::2] = array("I", obj.tobytes())
+        if sys.byteorder == "little":
+            items.byteswap()
+        return pack(">iiIii", 1, 0, adapters.types["float4"].oid, len(obj), 1) + items.tobytes()
+
+
+adapters.register_dumper(array, _ArrayDumper)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorOwner:
+    """Where the vectors of one kind of owner lie, and what is copied from the owner so that no scan needs a join."""
+
+    table: str
+    owner: str
+    # the owner's own table; merged sessions have no vectors
+    source: str
+    id_type: str
+    copied: Sequence[str] = ()
+    live: str = "true"
+
+    @property
+    def index_prefix(self) -> str:
+        """The name of the HNSW index of a space's vectors, without the space's id."""
+        return f"{self.table}_space_"
+
+    def hashes(self) -> TextClause:
+        """Return SQL that finds the owners that have a vector of a text."""
+        return text(f"""
+            SELECT DISTINCT v.{self.owner} FROM {self.table} v
+            JOIN unnest(CAST(:ids AS {self.id_type}[]), CAST(:hashes AS bytea[])) AS given (id, hash)
+                ON v.{self.owner} = given.id AND v.content_hash = given.hash
+            WHERE v.space_id = :space
+        """)
+
+    def insert(self) -> TextClause:
+        """Return SQL that writes the vectors of owners that still exist, one for each chunk."""
+        return self._insert(
+            """
+            unnest(CAST(:ids AS {type}[]), CAST(:hashes AS bytea[]), CAST(:chunks AS smallint[]),
+                CAST(:starts AS integer[])) AS given (id, hash, chunk, start)
+            """,
+            "CAST((CAST(:values AS real[]))[given.start + 1 : given.start + :size] AS halfvec)",
+        )
+
+    def copy(self) -> TextClause:
+        """Return SQL that copies the vectors of all chunks from another owner with the same text."""
+        # without a twin the embedding is null, which the table refuses: it is embedded at the next try
+        return self._insert(
+            f"""
+            (SELECT given.id, given.hash, coalesce(twin.chunk_index, 0) AS chunk, twin.embedding
+            FROM unnest(CAST(:ids AS {{type}}[]), CAST(:hashes AS bytea[])) AS given (id, hash)
+            LEFT JOIN LATERAL (SELECT v.{self.owner} AS id FROM {self.table} v
+                WHERE v.tenant_id = :tenant AND v.space_id = :space AND v.content_hash = given.hash LIMIT 1
+            ) AS found ON true
+            LEFT JOIN {self.table} twin ON twin.tenant_id = :tenant AND twin.space_id = :space
+                AND twin.{self.owner} = found.id AND twin.content_hash = given.hash) AS given
+            """,
+            "given.embedding",
+        )
+
+    def _insert(self, given: str, embedding: str) -> TextClause:
+        copied = "".join(f", {name}" for name in self.copied)
+        own = "".join(f", o.{name}" for name in self.copied)
+        renewed = ", ".join(
+            f"{name} = excluded.{name}" for name in (*self.copied, "content_hash", "embedding")
+        )
+        return text(f"""
+            INSERT INTO {self.table}
+                (tenant_id, {self.owner}, space_id, chunk_index{copied}, content_hash, embedding)
+            SELECT :tenant, o.id, :space, given.chunk{own}, given.hash, {embedding}
+            FROM {given.format(type=self.id_type)}
+            -- one that is being deleted is waited for here: found gone by the foreign key, it would fail all others
+            JOIN (SELECT * FROM {self.source} o WHERE o.tenant_id = :tenant
+                AND o.id = ANY(CAST(:ids AS {self.id_type}[])) AND {self.live} FOR KEY SHARE) o ON o.id = given.id
+            ORDER BY o.id, given.chunk
+            ON CONFLICT (tenant_id, {self.owner}, space_id, chunk_index) DO UPDATE SET {renewed}
+        """)
+
+    def trim(self) -> TextClause:
+        """Return SQL that deletes what is left of a longer text, from the last chunk of the present one on."""
+        return text(f"""
+            DELETE FROM {self.table} v
+            USING unnest(CAST(:ids AS {self.id_type}[]), CAST(:hashes AS bytea[]), CAST(:counts AS integer[]))
+                AS given (id, hash, count)
+            WHERE v.tenant_id = :tenant AND v.space_id = :space AND v.{self.owner} = given.id
+                AND v.chunk_index > 0 AND (v.content_hash <> given.hash OR v.chunk_index >= given.count)
+        """)
+
+
+OWNERS = {
+    "message": VectorOwner(
+        table="message_vectors",
+        owner="message_id",
+        source="messages",
+        id_type="bigint",
+        copied=("chat_id", "sent_at"),
+    ),
+    "session": VectorOwner(
+        table="session_vectors",
+        owner="session_id",
+        source="conversation_sessions",
+        id_type="bigint",
+        copied=("chat_id",),
+        live="o.status <> 'merged'",
+    ),
+    "memory": VectorOwner(table="memory_vectors", owner="memory_id", source="memories", id_type="uuid"),
+}
+INDEXED = ("message", "memory")
+"""Owners whose vectors have an index where there are many; of sessions no chat has as many."""
+
+
+def put(
+    connection: Connection,
+    tenant_id: str,
+    kind: str,
+    space_id: int,
+    rows: Sequence[tuple[str, bytes, Sequence[Vector] | None]],
+) -> None:
+    """Write vectors `(owner's id, content hash, vector of each chunk)` of one kind of owner, in place of earlier ones.
+
+    Owners that are gone are left out. Without vectors, those of another owner with the same text are copied.
+    """
+    owner, of = OWNERS[kind], {"tenant": tenant_id, "space": space_id}
+    made = [(each, hash_, vectors) for each, hash_, vectors in rows if vectors is not None]
+    if made:
+        chunks = [(each, hash_, n, vector) for each, hash_, found in made for n, vector in enumerate(found)]
+        values, starts, size = array("f"), list[int](), 0
+        for _, _, _, vector in chunks:
+            starts.append(len(values))
+            values.extend(vector)
+            size = len(vector)
+        given = {"values": values, "starts": starts, "size": size, **arrays("ids hashes chunks", chunks)}
+        run(connection, owner.insert(), **of, **given)
+    if known := [(each, hash_) for each, hash_, vectors in rows if vectors is None]:
+        run(connection, owner.copy(), **of, **arrays("ids hashes", known))
+    counted = [(each, hash_, len(vectors) if vectors else None) for each, hash_, vectors in rows]
+    run(connection, owner.trim(), **of, **arrays("ids hashes counts", counted))
+
+
+def drop_sessions(connection: Connection, session_ids: Sequence[int]) -> None:
+    """Delete the vectors of sessions that were merged into others."""
+    if exist(connection):
+        run(connection, _DROP_SESSIONS, ids=session_ids)
+
+
+def _one(rows: Iterable[Row[Any]]) -> EmbeddingSpace | None:
+    return next((as_space(row._asdict().items()) for row in rows), None)
+
+
+def as_space(columns: Iterable[tuple[str, Any]]) -> EmbeddingSpace:
+    """Return a row's `COLUMNS` as a value."""
+    known = dict(columns)
+    measured = known.pop("calibration") or {}
+    return EmbeddingSpace(**known | {of: Calibration(**found) for of, found in measured.items()})
+
+
+def active_space(connection: Connection) -> EmbeddingSpace | None:
+    """Return the space that searches compare in, or None before there is one."""
+    return _one(run(connection, _ACTIVE_SPACE))
+
+
+def searched_space(connection: Connection) -> EmbeddingSpace | None:
+    """Return the active space if the vector tables exist, which they do not without pgvector."""
+    return _one(run(connection, _SEARCHED_SPACE))
+
+
+def written_spaces(connection: Connection) -> list[EmbeddingSpace]:
+    """Return the spaces that new vectors go into: all but retired ones, the active one first."""
+    return [as_space(row._asdict().items()) for row in run(connection, _WRITTEN_SPACES)]
+
+
+def index_of(kind: str, space: EmbeddingSpace) -> str:
+    """Return the name of the HNSW index of the space's vectors of a kind of owner."""
+    return f"{OWNERS[kind].index_prefix}{int(space.id or 0)}"
+
+
+def is_indexed(connection: Connection, kind: str, space: EmbeddingSpace) -> bool | None:
+    """Tell whether that index can be used; None: there is none."""
+    valid: bool | None = connection.scalar(_IS_INDEXED, {"name": index_of(kind, space)})
+    return valid
+
+
+def build_index(connection: Connection, kind: str, space: EmbeddingSpace) -> None:
+    """Build that index concurrently (owner, in autocommit); space and size are part of its definition."""
+    statement = text(f"""
+        CREATE INDEX CONCURRENTLY {index_of(kind, space)} ON {OWNERS[kind].table}
+        USING hnsw ((embedding::halfvec({int(space.dimensions)})) halfvec_cosine_ops)
+        WITH (m = 16, ef_construction = 64) WHERE space_id = {int(space.id or 0)}
+    """)
+    run(connection, statement)
+
+
+def drop_index(connection: Connection, kind: str, space: EmbeddingSpace) -> None:
+    """Drop that index concurrently (owner, in autocommit)."""
+    run(connection, text(f"DROP INDEX CONCURRENTLY IF EXISTS {index_of(kind, space)}"))

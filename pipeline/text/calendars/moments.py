@@ -1,0 +1,232 @@
+"""Find the times that a text names, as they are said: what they mean depends on when it was said."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pipeline.text.calendars import KINDS, RELATIONS, Calendar
+from pipeline.text.calendars.figures import figure_dates
+
+MAX_CHARS = 8_000
+"""Of a longer text the beginning is read: no question is longer, and no message is about so many times."""
+# What is said before or after a time is no farther from it.
+_AROUND_CHARS = 40
+_SENTENCE_CHARS = 8
+_TAKEN = "\0"
+# What may be one end of a time from one to another.
+_ENDS = frozenset(("date", "weekday", "step_weekday", "month", "years", "monthday", "day"))
+_SENTENCE_BEFORE = re.compile(r"(?:\A|[.!?:…]\s{0,3})\W{0,3}$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """A time that a text names."""
+
+    # where it is; how long the words before and after it are that relate the text to it
+    start: int
+    end: int
+    before: int = 0
+    after: int = 0
+    # one of `KINDS`
+    kind: str
+    # one of `RELATIONS`; `in` where nothing is said
+    relation: str = "in"
+    # a word, not only an article, says that it is a time
+    led: bool = False
+    article: bool = False
+    # the numbers of it, by the name of what they count: y, n (month), d, e (the last day), w (weekday), step, count
+    numbers: Mapping[str, int]
+    unit: str = ""
+    # written in full, so that it is nothing else: it need not be looked up
+    whole: bool = True
+    # a word before it says that it is a month, and not somebody who is called like one
+    surely_month: bool = False
+    # the text is about the past
+    past: bool = False
+    # the other end, of a time from one to another
+    last: "Moment | None" = None
+
+
+def moments(text: str, calendars: Sequence[Calendar]) -> list[Moment]:
+    """Return the times that a text names in these calendars, in order of the text."""
+    text = left = text[:MAX_CHARS]
+    found: list[_Found] = []
+    for kind in KINDS:
+        if kind == "date":
+            left = _figures(text, left, calendars, found)
+        for calendar in calendars:
+            for form in calendar.forms[kind]:
+                left = _searched(text, left, kind, form, calendar, found)
+    past = any(calendar.past.search(text) for calendar in calendars)
+    joined = _joined(text, sorted(found, key=lambda one: one[0].start))
+    return [replace(moment, past=past) for moment in joined]
+
+
+_Found = tuple[Moment, Calendar]
+"""A moment, and the calendar that it is of."""
+
+
+def _searched(
+    text: str, left: str, kind: str, form: re.Pattern[str], calendar: Calendar, found: list[_Found]
+) -> str:
+    """Add what a pattern finds; return what is left of the text."""
+
+    def taken(match: re.Match[str]) -> str:
+        read = _read(match, kind, calendar)
+        if read is None:
+            return match[0]
+        moment = _related(text, read, calendar)
+        if not _counts(text, match, moment, calendar):
+            return match[0]
+        found.append((moment, calendar))
+        return _TAKEN * len(match[0])
+
+    return form.sub(taken, left)
+
+
+def _figures(text: str, left: str, calendars: Sequence[Calendar], found: list[_Found]) -> str:
+    """Add the dates in figures; return what is left of the text."""
+    characters = list(left)
+    for one in figure_dates(left, calendars):
+        read = Moment(start=one.start, end=one.end, kind="date", numbers=one.numbers)
+        readings = ((_related(text, read, calendar), calendar) for calendar in calendars)
+        moment, calendar = max(readings, key=lambda of: of[0].before + of[0].after)
+        if one.short and not moment.led and not one.dotted:
+            continue
+        # "on 3/5" may be a share as well
+        found.append((replace(moment, whole=one.dotted or not one.short), calendar))
+        characters[one.start : one.end] = _TAKEN * (one.end - one.start)
+    return "".join(characters)
+
+
+def _read(match: re.Match[str], kind: str, calendar: Calendar) -> Moment | None:
+    """Return what a match means; None for letters that only look like those of a word."""
+    given = {key: value.casefold() for key, value in match.groupdict().items() if value}
+    numbers, unit = {}, given.get("unit", "")
+    for key, value in given.items():
+        words: Mapping[str, int] | None = {
+            "m": calendar.months,
+            "w": calendar.weekdays,
+            "step": calendar.steps,
+            "day": calendar.days,
+            "n": calendar.numbers,
+        }.get(key)
+        if key in {"d", "e", "n", "y"} and (value.isdecimal() or value in calendar.numbers):
+            name = "count" if key == "n" else key
+            numbers[name] = int(value) if value.isdecimal() else calendar.numbers[value]
+        elif words is not None:
+            meaning = words.get(" ".join(value.split()))
+            if meaning is None:
+                return None
+            numbers[{"m": "n", "n": "count", "day": "step"}.get(key, key)] = meaning
+        elif key == "period":
+            if value not in calendar.periods:
+                return None
+            unit, numbers["step"] = calendar.periods[value]
+        elif key == "unit":
+            if " ".join(value.split()) not in calendar.units:
+                return None
+            unit = calendar.units[" ".join(value.split())]
+    return Moment(start=match.start(), end=match.end(), kind=kind, numbers=numbers, unit=unit)
+
+
+def _related(text: str, read: Moment, calendar: Calendar) -> Moment:
+    """Return a moment with its relation to the text, as the words before and after it say."""
+
+    def lead_before(end: int) -> re.Match[str] | None:
+        return calendar.lead.search(text[max(0, end - _AROUND_CHARS) : end])
+
+    relation, before, after, article, surely_month = "", 0, 0, False, False
+    lead = lead_before(read.start)
+    if lead:
+        article = bool(lead.groupdict().get("article"))
+        relation, before = _relation(lead), len(lead[0])
+        surely_month = read.kind == "month" and calendar.before_months.search(lead[0]) is not None
+        if relation == "week" and (more := lead_before(read.start - before)):
+            before += len(more[0])
+    trail = calendar.trail.match(text[read.end : read.end + _AROUND_CHARS])
+    if trail and (named := _relation(trail)):
+        relation = named if named != "in" or not relation else relation
+        after = len(trail[0])
+    led = bool(relation)
+    if read.kind == "range" and relation in {"since", "until"}:
+        relation = "in"  # "from" is the first of two words
+    return replace(
+        read,
+        before=before,
+        after=after,
+        relation=relation or "in",
+        led=led,
+        article=article,
+        surely_month=surely_month,
+    )
+
+
+def _relation(match: re.Match[str]) -> str:
+    given = match.groupdict()
+    return next((relation for relation in RELATIONS if given.get(relation)), "")
+
+
+def _counts(text: str, match: re.Match[str], moment: Moment, calendar: Calendar) -> bool:
+    """Tell whether what may be something else is a time here, by the words beside it and its capital."""
+    said = moment.led
+    if moment.relation == "every":
+        return False
+    match moment.kind:
+        case "years":
+            return 1900 <= moment.numbers["y"] < 2100 and (said or not calendar.spaced)
+        case "month" | "weekday":
+            if not calendar.spaced or "y" in moment.numbers:
+                return True
+            word = match["m" if moment.kind == "month" else "w"]
+            if word.casefold() in calendar.short:
+                # "so", "do" and "mi" are words
+                return (
+                    (said or _is_last_of_two(text, match.start(), calendar))
+                    and not moment.article
+                    and (len(word) > 2 or not calendar.capitals or word[0].isupper())
+                )
+            if said or moment.kind == "weekday" or match.groupdict().get("ending"):
+                return True
+            before = text[max(0, match.start() - _SENTENCE_CHARS) : match.start()]
+            return word[0].isupper() and not _SENTENCE_BEFORE.search(before)
+        case "monthday":
+            return bool(moment.before or moment.after) or calendar.alone or not match[0][0].isdigit()
+        case _:
+            return True
+
+
+def _is_last_of_two(text: str, start: int, calendar: Calendar) -> bool:
+    """Tell whether a month or weekday follows the first of two, as in "from Nov to Jan"."""
+    around = text[max(0, start - 2 * _AROUND_CHARS) : start]
+    first = calendar.first.search(around)
+    if first is None:
+        return False
+    lead = calendar.lead.search(around[: first.start()])
+    return lead is not None and bool(_relation(lead))
+
+
+def _joined(text: str, found: Sequence[_Found]) -> list[Moment]:
+    """Join two moments that a text names as the first and the last of one time."""
+    whole: list[_Found] = []
+    for one in found:
+        if whole and (both := _both(text, whole[-1], one)):
+            whole[-1] = both
+        else:
+            whole.append(one)
+    return [moment for moment, _ in whole]
+
+
+def _both(text: str, found: _Found, other: _Found) -> _Found | None:
+    (first, calendar), (last, _) = found, other
+    if first.last or first.relation not in {"in", "since", "between", "around"}:
+        return None
+    # in some languages "from" follows the first
+    joined = calendar.joins.fullmatch(text, first.end, min(last.start, first.end + _AROUND_CHARS))
+    if joined is None or joined.end() != last.start:
+        return None
+    if joined["and"] and "between" not in {first.relation, last.relation}:
+        return None
+    if not {first.kind, last.kind} <= _ENDS:
+        return None
+    return replace(first, end=last.end, after=last.after, relation="in", last=last), calendar

@@ -1,0 +1,207 @@
+"""What the times that a text names mean, for one who asks now and for one who said it on a day."""
+
+from collections.abc import Iterable
+from datetime import MAXYEAR, date, datetime, time
+from typing import TypeVar
+
+from pipeline.text.calendars.moments import Moment
+
+Span = tuple[datetime, datetime]
+"""From … until, the end not included."""
+Day = TypeVar("Day", date, datetime)
+# Days that people round to, the more the longer ago.
+_UNIT_DAYS = {"day": 1, "weekend": 7, "week": 7, "month": 30, "year": 365}
+_AROUND_DAYS = 2
+
+
+def asked(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
+    """Return the times that a question means, the newest first; none for a date that does not exist.
+
+    A date without a year is of every year from `earliest` to `now`. What is open begins at `earliest` or ends `now`.
+    A deadline, as in "what must be ready before Friday?", is still to come.
+    """
+    if _is_deadline(moment):
+        return _open([(earliest, now)])
+    spans = list(_closed(moment, earliest, now))
+    match moment.relation:
+        case "before":
+            return _open((earliest, min(start, now)) for start, _ in spans)
+        case "after":
+            return _open((max(end, earliest), now) for _, end in spans)
+        case "since":
+            return _open((max(start, earliest), now) for start, _ in spans)
+        case "until":
+            return _open((earliest, min(end, now)) for _, end in spans if end <= now or len(spans) == 1)
+        case "around":
+            spans = [(moved(start, -_AROUND_DAYS), moved(end, _AROUND_DAYS)) for start, end in spans]
+    return [(start, end) for start, end in spans if start < end]
+
+
+def said(moment: Moment, day: date) -> tuple[str, date]:
+    """Return what one means who says it on a day: `day`, `weekend`, `week`, `around` (a day), `month` or `year`, and
+    the first day of it.
+    """
+    numbers = moment.numbers
+    match moment.kind:
+        case "day":
+            return "day", moved(day, numbers["step"])
+        case "step_weekday":
+            return "day", moved(day, -((day.weekday() - numbers["w"] - 1) % 7 + 1))
+        case "ago":
+            return _away(day, moment.unit, -numbers["count"])
+    if moment.unit in {"week", "weekend"}:
+        monday = moved(day, -day.weekday() + 7 * numbers["step"])
+        return moment.unit, moved(monday, 5) if moment.unit == "weekend" else monday
+    return _away(day, moment.unit, numbers["step"])
+
+
+def moved(day: Day, days: int) -> Day:
+    """Move a date by a number of calendar days, stopping at the calendar's ends."""
+    # the first and the last day are left out: they may not exist in another time zone
+    ordinal = min(max(day.toordinal() + days, 2), date.max.toordinal() - 1)
+    there = type(day).fromordinal(ordinal)
+    return datetime.combine(there, time(), day.tzinfo) if isinstance(day, datetime) else there
+
+
+def _is_deadline(moment: Moment) -> bool:
+    """Tell whether a weekday or a day of the month is the next one, until which something may happen."""
+    bare = moment.kind in {"weekday", "monthday"} and moment.last is None
+    return bare and moment.relation in {"before", "until"} and not moment.past
+
+
+def _open(spans: Iterable[Span]) -> list[Span]:
+    """Return the first that is one: of a date without a year the last is meant."""
+    return [(start, end) for start, end in spans if start < end][:1]
+
+
+def _closed(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
+    first = _spans(moment, earliest, now)
+    if moment.last is None:
+        return first
+    last = _spans(moment.last, earliest, now)
+    # the nearest end after a start, and of several starts the nearest to it
+    found: dict[datetime, datetime] = {}
+    for start, _ in first:
+        if ends := [end for _, end in last if end > start]:
+            found.setdefault(min(ends), start)
+        elif moment.kind == "weekday" and last:
+            found.setdefault(last[0][1], moved(start, -7))
+    return [(start, end) for end, start in found.items()]
+
+
+def _spans(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
+    numbers, today = moment.numbers, _midnight(now)
+    match moment.kind:
+        case "day":
+            start = moved(today, numbers["step"])
+            return [(start, moved(start, 1))]
+        case "weekday" | "step_weekday":
+            step = numbers.get("step", -1)
+            back = (today.weekday() - numbers["w"] - 1) % 7 + 1
+            weeks = 0 if step == -1 else 1 + step if step < 0 else 1
+            start = moved(today, -back + 7 * weeks)
+            return [(start, moved(start, 1))]
+        case "week_weekday":
+            start = moved(today, -today.weekday() + 7 * numbers["step"] + numbers["w"])
+            return [(start, moved(start, 1))]
+        case "ago":
+            length = _UNIT_DAYS[moment.unit]
+            middle = moved(today, -numbers["count"] * length)
+            return [(moved(middle, -(length // 2)), moved(middle, length // 2 + 1))]
+        case "counted":
+            # "in the last week" is of one
+            return [(moved(today, -numbers.get("count", 1) * _UNIT_DAYS[moment.unit]), moved(today, 1))]
+        case "weekend":
+            return _weekends(today, last_only=moment.past)
+        case "step" if moment.unit == "weekend" and numbers["step"] == 0 and moment.past:
+            return _weekends(today)
+        case "step" | "period":
+            return [_period(moment.unit, numbers["step"], today)]
+        case "monthday":
+            return _days_of_months(numbers["d"], earliest, today)
+        case _:
+            return _dated(moment, earliest, now)
+
+
+def _weekends(today: datetime, *, last_only: bool = False) -> list[Span]:
+    """Return the weekend of this week; before it has begun, also or only the last one."""
+    coming = _period("weekend", 0, today)
+    if coming[0] <= today:
+        return [coming]
+    last = _period("weekend", -1, today)
+    return [last] if last_only else [coming, last]
+
+
+def _period(unit: str, step: int, today: datetime) -> Span:
+    match unit:
+        case "day":
+            start = moved(today, step)
+            return start, moved(start, 1)
+        case "week":
+            start = moved(today, -today.weekday() + 7 * step)
+            return start, moved(start, 7)
+        case "weekend":
+            start = moved(today, 5 - today.weekday() + 7 * step)
+            return start, moved(start, 2)
+        case "month":
+            return _month(today, step), _month(today, step + 1)
+        case _:
+            return _month(today, 12 * step, 1), _month(today, 12 * (step + 1), 1)
+
+
+def _days_of_months(number: int, earliest: datetime, today: datetime) -> list[Span]:
+    """Return the last such day of a month up to today, else the next."""
+    for back in (0, -1, -2, 1, 2):
+        start = moved(_month(today, back), number - 1)
+        if start.day == number and (start <= today or back > 0) and moved(start, 1) > earliest:
+            return [(start, moved(start, 1))]
+    return []
+
+
+def _dated(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
+    """Return the days, months or years of a date."""
+    day, month = moment.numbers.get("d"), moment.numbers.get("n")
+    # the newest first: of a chat of many years the last ones are meant
+    years = [moment.numbers["y"]] if "y" in moment.numbers else range(now.year, earliest.year - 1, -1)
+    spans = []
+    for year in years:
+        if not 1 < year < MAXYEAR - 1 or (month is not None and not 1 <= month <= 12):
+            continue
+        january = datetime(year, 1, 1, tzinfo=now.tzinfo)
+        if month is None:
+            spans.append((january, datetime(year + 1, 1, 1, tzinfo=now.tzinfo)))
+            continue
+        start = january.replace(month=month)
+        if day is None:
+            spans.append((start, _month(start, 1)))
+            continue
+        first, last = moved(start, day - 1), moved(start, moment.numbers.get("e", day) - 1)
+        if day < 1 or first.month != month or last.month != month or last < first:
+            continue
+        if moment.relation == "week":
+            first = moved(first, -first.weekday())
+            last = moved(first, 6)
+        spans.append((first, moved(last, 1)))
+    return spans
+
+
+def _month(day: datetime, months: int, month: int | None = None) -> datetime:
+    """Return the first of the month that many months away, of the year's first one if `month` is 1."""
+    number = day.year * 12 + (month or day.month) - 1 + months
+    year = min(max(number // 12, 2), MAXYEAR - 1)
+    return datetime(year, number % 12 + 1, 1, tzinfo=day.tzinfo)
+
+
+def _away(day: date, unit: str, number: int) -> tuple[str, date]:
+    if unit == "day":
+        return "day", moved(day, number)
+    if unit in {"week", "weekend"}:
+        return "around", moved(day, 7 * number)
+    if unit == "month":
+        months = day.year * 12 + day.month - 1 + number
+        return "month", date(min(max(months // 12, 1), MAXYEAR), months % 12 + 1, 1)
+    return "year", date(min(max(day.year + number, 1), MAXYEAR), 1, 1)
+
+
+def _midnight(now: datetime) -> datetime:
+    return now.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,0 +1,155 @@
+"""Recognize messages put to a bot, and answers that say nothing, by their wording."""
+
+import re
+from collections.abc import Collection, Iterable
+from math import ceil
+
+from pipeline.text.cues import answer_types, cues_of, plain
+
+# Of a message that asks by so much of its length no more than the question is lost.
+ASKS = 0.8
+
+_HANDLE = r"@[\w.-]*\w"
+# At the beginning, perhaps after a greeting: a mention, a command to a bot, or a name with a comma or colon after it.
+_GREETED = re.compile(r"[^\w@/!]*(?P<greeting>[^\W\d_]{1,20})[\s,，、]+")
+_OPENING = re.compile(
+    rf"[^\w@/!]*"
+    rf"(?P<name>{_HANDLE}|[/!][a-z]\w*(?:@\w+)?(?=\s)|[^\W\d_][\w .'’-]{{0,40}}?(?=[,:]\s|[，：、]))[\s,:，：、]*",
+    re.IGNORECASE,
+)
+_CLOSING = re.compile(rf"(?<![\s,])[\s,]++(?P<name>{_HANDLE})[^\w@]*$")
+_LONGEST_NAME = 100
+# Without any of these nobody is named at a beginning.
+_NAMES = re.compile("[/!,:，：、]")
+_COMMAND = re.compile(r"[/!][a-z]", re.IGNORECASE)
+# What a name may hold beside letters and digits, and is compared without.
+_SEPARATORS = str.maketrans("", "", " .'\u2019-_")
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
+_NOT_IN_A_NAME = re.compile(r"[\W_]")
+
+# How many words more such an answer may have: a bot's repeats what it was asked, people go on to say something.
+_MORE_OF_A_BOT, _MORE_OF_PEOPLE = 14, 1
+# A longer message says something.
+_LONGEST_OF_NOTHING = 200
+
+
+def said(text: str, language: str, bots: Collection[str] = ()) -> str:
+    """Return a text's words in lower case, without a mention or a bot's name (of `bots`, in lower case) at either end.
+
+    >>> said("@tripbot When is my  flight", "english"), said("Bot, when is my flight?!", "english")
+    ('when is my flight', 'when is my flight')
+    """
+    rest = _unaddressed(text, language, bots, any_mention=True)
+    return _words(text if rest is None else rest) or _words(text) or text.strip()
+
+
+def is_put_to_a_bot(text: str, language: str, bots: Collection[str] = ()) -> bool:
+    """Tell whether a text asks something of a bot that it names at either end; what informs a bot may be sought later.
+
+    >>> is_put_to_a_bot("@harbourbot who found the key?", "english")
+    True
+    >>> is_put_to_a_bot("@harbourbot the boat is on Sunday now", "english")
+    False
+    """
+    rest = _unaddressed(text, language, bots, any_mention=False)
+    return rest is not None and answer_types.asks(rest, language) >= ASKS
+
+
+def says_nothing(text: str, language: str, *, of_a_bot: bool) -> bool:
+    """Tell whether an answer only says that it has no answer.
+
+    >>> says_nothing("I don't know who found the key.", "english", of_a_bot=True)
+    True
+    >>> says_nothing("I don't know, but Olek has a key.", "english", of_a_bot=True)
+    False
+    """
+    if len(text) > _LONGEST_OF_NOTHING:
+        return False
+    return 0 <= _words_after(text, language) <= (_MORE_OF_A_BOT if of_a_bot else _MORE_OF_PEOPLE)
+
+
+def _words_after(text: str, language: str) -> int:
+    """Count the words after those that say nothing; -1 if there are none of these, or the rest says something."""
+    cues, said = cues_of(language), _words(text)
+    for each in cues.says_nothing:
+        if found := each.fullmatch(said):
+            more = found["more"]
+            words = answer_types.words_of(more)
+            if cues.but.are_in(words, more) or any(map(str.isdigit, more)):
+                return -1
+            return ceil(answer_types.size_of(words, more))
+    return -1
+
+
+def names_of(bots: Iterable[str]) -> frozenset[str]:
+    """Return the bots' names, as displayed and as a mention writes them."""
+    folded = {name.casefold() for name in bots}
+    return frozenset(folded | {_bare(name) for name in folded})
+
+
+def written_apart(people: Iterable[str]) -> frozenset[str]:
+    """Return those names of people and bots that are of several words, in lower case: a mention of them has spaces.
+
+    >>> sorted(written_apart(["Harbour Bot", "Ana"]))
+    ['harbour bot']
+    """
+    return frozenset(name.casefold() for name in people if " " in name.strip())
+
+
+def called_bots(names: Iterable[str]) -> frozenset[str]:
+    """Return those names that say that they are a bot's.
+
+    >>> sorted(called_bots(["harbour bot", "rose t"]))
+    ['harbour bot']
+    """
+    return frozenset(name for name in names if name.endswith("bot"))
+
+
+def _unaddressed(text: str, language: str, bots: Collection[str], *, any_mention: bool) -> str | None:
+    """Return the text without the mention or name at its beginning or end; None if it has neither."""
+    if "@" not in text and not _may_name_a_bot(text[:_LONGEST_NAME], bots):
+        return None
+    start = text.lstrip()[: _LONGEST_NAME + 1].casefold()
+    if start.startswith("@"):
+        # it may be of several words
+        for length in range(len(start), 1, -1):
+            if start[1:length] in bots:
+                return text.lstrip()[length:]
+    greeted = _GREETED.match(text)
+    if greeted is not None and plain(greeted["greeting"]) not in cues_of(language).greetings:
+        greeted = None
+    found = _OPENING.match(text, greeted.end() if greeted else 0)
+    if found is not None and _is_bot(found["name"], bots, any_mention=any_mention):
+        return text[found.end() :]
+    if "@" not in text:
+        return None
+    end = text[-_LONGEST_NAME:]
+    found = _CLOSING.search(end)
+    if found is not None and _is_bot(found["name"], bots, any_mention=any_mention):
+        return text[: len(text) - len(end) + found.start()]
+    return None
+
+
+def _may_name_a_bot(start: str, bots: Collection[str]) -> bool:
+    """Tell whether a beginning can be a command or name a bot; most can be neither, and need not be taken apart."""
+    if not _NAMES.search(start):
+        return False
+    if _COMMAND.search(start):
+        return True
+    low = start.translate(_SEPARATORS).casefold()
+    return "bot" in low or any(name in low for name in bots)
+
+
+def _is_bot(name: str, bots: Collection[str], *, any_mention: bool) -> bool:
+    if name[0] in "/!" or (name[0] == "@" and any_mention):
+        return True
+    bare = _bare(name.casefold())
+    return bare in bots or (bare.endswith("bot") if name[0] == "@" else bare == "bot")
+
+
+def _bare(name: str) -> str:
+    return _NOT_IN_A_NAME.sub("", name)
+
+
+def _words(text: str) -> str:
+    return " ".join(_WORD.findall(plain(text)))
