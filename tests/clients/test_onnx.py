@@ -129,7 +129,7 @@ def test_threads_that_share_it_get_the_same_vectors_as_one(embedder: OnnxEmbedde
 def test_it_brings_neither_torch_nor_the_package_that_made_the_graph(tmp_path: Path) -> None:
     ENGLISH.folder()
     code = (
-        "import sys; from pipeline.clients.onnx import OnnxEmbedder as E; E('all-MiniLM-L6-v2').embed_query('a');"
+        "import sys; from pipeline.clients.onnx.onnx import OnnxEmbedder as E; E('all-MiniLM-L6-v2').embed_query('a');"
         "print({'torch', 'transformers', 'sentence_transformers', 'onnx'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -139,7 +139,7 @@ def test_it_brings_neither_torch_nor_the_package_that_made_the_graph(tmp_path: P
 
 def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path, bundled: Bundled) -> None:
     code = (
-        "import sys; from pipeline.clients.onnx import OnnxEmbedder as E;"
+        "import sys; from pipeline.clients.onnx.onnx import OnnxEmbedder as E;"
         "print(E(sys.argv[1]).embed_query('ein Kessel')[:3])"
     )
     env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}

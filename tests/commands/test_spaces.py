@@ -62,7 +62,7 @@ def test_a_space_that_is_added_is_built_beside_the_active_one_and_a_backfill_fil
 
 
 def test_a_space_is_compared_activated_rolled_back_and_the_old_one_retired(
-    operator: Run, filled: None, database: Database
+    operator: Run, filled: None, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = operator("spaces", "compare", NEW.name, "--samples", 20, "--json").json
     assert found["missing"] == 0
@@ -74,7 +74,11 @@ def test_a_space_is_compared_activated_rolled_back_and_the_old_one_retired(
     # the switch, and back
     assert operator("spaces", "activate", NEW.name, "--json").json["status"] == "active"
     assert statuses(operator) == {OLD.name: "standby", NEW.name: "active"}
-    assert "the settings name the embedder" in operator("doctor").out
+    # settings that name only a provider leave the model to the database
+    assert "the settings name the embedder" not in operator("doctor").out
+    with monkeypatch.context() as named:
+        named.setenv("BACKSCROLL_EMBEDDING_MODEL", OLD.model)
+        assert "the settings name the embedder" in operator("doctor").out
     assert operator("search", "boiler", "--local", "--json").json["degraded"] == []
     back = operator("spaces", "rollback", "--json").json
     assert (back["space"], back["missing"]) == (OLD.name, 0)
