@@ -141,8 +141,10 @@ def get_spaces(request: Request, api: Api, tenant: Tenant) -> Response:
 def get_cost(
     request: Request, api: Api, tenant: Tenant, days: Annotated[int, Field(ge=1, le=90)] = 7
 ) -> Response:
-    """Show what calls to language models cost, by day and by purpose."""
+    """Show what calls to language models cost, by day and by purpose, and which providers do not answer."""
     budget = Budget.of(api.settings)
+    with api.database.tenant(tenant) as connection:
+        stopped = costs.stopped_providers(connection)
     by_day = costs.collect(api.database, tenant, by="day", days=days, budget=budget)
     by_purpose = costs.collect(api.database, tenant, by="purpose", days=days, budget=budget)
-    return page(request, "cost", by_day=by_day, by_purpose=by_purpose, days=days)
+    return page(request, "cost", by_day=by_day, by_purpose=by_purpose, days=days, stopped=stopped)
