@@ -48,7 +48,7 @@ COUNTERS = (
         closed="sessions_closed",
     ),
     _several(
-        *("summaries", "Sessions that were to be summarized, by what became of it.", "outcome"),
+        *("summaries", "Tries to summarize a session, by what became of them.", "outcome"),
         created="session_summaries_created",
         failed="session_summary_failures",
         extracted="session_summary_fallbacks",

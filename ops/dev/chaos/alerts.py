@@ -110,7 +110,7 @@ class Stage:
         what = "Postgres frozen"
         yield Case(what=what, alerts=("SnapshotStale",), provoke=(frozen.start,), remedy=(frozen.join,))
         yield Case(
-            what="a payload that is none",
+            what="a malformed payload",
             alerts=("PayloadsRefused",),
             provoke=(self._send_rubbish,),
             remedy=(partial(sql, "DELETE FROM refused_payloads"),),
