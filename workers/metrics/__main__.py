@@ -18,7 +18,7 @@ from starlette.routing import Route
 from pipeline.store.connections.database import Database
 from schemas.load_settings import load_settings
 from workers.logging import configure_logging
-from workers.metrics.collector import DOCTOR_SECONDS, READ_SECONDS, Figured
+from workers.metrics.collector import DOCTOR_SECONDS, READ_SECONDS, FiguresCollector
 
 MAX_CONNECTIONS = 20
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     configure_logging(settings.log_level)
     database = Database.from_settings(settings, pool_size=2)
-    collector = Figured(settings, database, given.read_seconds, given.doctor_seconds)
+    collector = FiguresCollector(settings, database, given.read_seconds, given.doctor_seconds)
     collector.start()
     uvicorn.run(
         make_app(collector),
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
 
 
-def make_app(collector: Figured) -> Starlette:
+def make_app(collector: FiguresCollector) -> Starlette:
     """Make the application that serves what a collector says."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)

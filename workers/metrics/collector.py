@@ -83,8 +83,8 @@ def examine(settings: Settings, database: Database) -> list[Finding]:
         )
 
 
-class Figured(Collector):
-    """The one collector. It asks nobody: a scrape takes as long as it takes to write some hundred lines."""
+class FiguresCollector(Collector):
+    """The one collector: it renders the last readings, so a scrape never waits for a server."""
 
     def __init__(
         self, settings: Settings, database: Database, read_seconds: float, doctor_seconds: float

@@ -36,7 +36,7 @@ class Reading(Generic[T]):
 
 
 class Source(Generic[T]):
-    """A source, read every so many seconds by a thread of its own: one that hangs holds up no other."""
+    """A source that a thread of its own reads at an interval: one that hangs holds up no other."""
 
     def __init__(
         self, name: str, read: Callable[[], T], every_seconds: float, first_after_seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""A language model's server with OpenAI's protocol that is not there until it is told to answer."""
+"""A fake language model server that speaks OpenAI's protocol; it refuses connections until told to answer."""
 
 import json
 import threading
@@ -26,7 +26,7 @@ class ModelServer:
         }
 
     def answer(self, tokens: int) -> None:
-        """Answer from now on, each time with so many tokens."""
+        """Answer from now on, with `tokens` tokens each time."""
         self._tokens = tokens
         if self._server is not None:
             return
