@@ -91,11 +91,12 @@ class Gateway:
             return begun
         entry, ticket = begun
         at = monotonic()
+        left = timeout_seconds - (at - started)
         try:
-            completion = self._client.complete(prompt, timeout_seconds=timeout_seconds - (at - started))
+            completion = self._ask(prompt, left)
         except Exception as error:
             seconds = monotonic() - at
-            hurried = call.claim is None and seconds > HURRY_SHARE * timeout_seconds
+            hurried = left <= 0 or (call.claim is None and seconds > HURRY_SHARE * timeout_seconds)
             if self._save(entry, self._noting_failure(entry, ticket, error, seconds, hurried=hurried)):
                 raise ProviderFailed(f"this prompt is not answered: {error}") from error
             raise
@@ -107,6 +108,11 @@ class Gateway:
         """Delete the answers kept for a call's job, in the transaction that saves its result."""
         if call.claim is not None:
             ledger.forget_answers(connection, call.chat_id, call.claim)
+
+    def _ask(self, prompt: Prompt, seconds: float) -> Completion:
+        if seconds <= 0:
+            raise ProviderUnavailable("no time was left to ask the model")
+        return self._client.complete(prompt, timeout_seconds=seconds)
 
     def _begin(self, call: Call, prompt: Prompt, timeout_seconds: float) -> tuple[Entry, Ticket] | Completion:
         """Note a call that is made now, waiting for its turn, or return the answer that was kept."""

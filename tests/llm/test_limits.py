@@ -236,6 +236,17 @@ def test_calls_made_before_a_stop_neither_prolong_nor_end_it() -> None:
     assert after_failure(stopped, at(66), at(67), None).stopped_until == at(67) + timedelta(seconds=30)
 
 
+def test_a_question_whose_time_is_over_before_its_call_asks_nobody_and_blames_nobody(
+    database: Database,
+) -> None:
+    model = ScriptedModel()
+    for n in range(limits.FAILURES + 1):
+        with pytest.raises(ProviderUnavailable, match="no time was left"):
+            Gateway(database, model).complete(CALL, asking(f"什么时候 {n}"), timeout_seconds=1e-6)
+    assert model.calls == 0
+    assert ask(Gateway(database, model)) is None
+
+
 def test_a_provider_that_is_too_slow_for_a_question_is_not_down_for_the_summaries(database: Database) -> None:
     slow = Gateway(database, ScriptedModel(DOWN, seconds=5))
     for n in range(limits.FAILURES + 1):

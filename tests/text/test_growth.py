@@ -1,6 +1,7 @@
 """No text that people send takes time that grows with its square: whatever reads texts is tried with the worst."""
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -129,7 +130,5 @@ def test_no_reader_of_text_takes_time_that_grows_with_the_square_of_it(reader: s
 
 
 def test_a_reader_that_takes_time_that_grows_with_the_square_is_found_out() -> None:
-    def quadratic(text: str) -> object:
-        return [text[at:].count("b") for at in range(len(text)) for _ in range(4)]
-
-    assert times_as_long(quadratic, lambda size: "a" * size) >= MOST_TIMES
+    # from each letter it reads to the end, in vain
+    assert times_as_long(re.compile("a+b").findall, lambda size: "a" * size) >= MOST_TIMES
