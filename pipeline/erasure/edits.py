@@ -107,16 +107,14 @@ def edit(
             said = MessageText(message.id, chat_id, message.role, content)
             cues.store_cues(connection, tenant_id, [(said, chat.language)])
         redone = erase.redo_sessions(
-            connection,
-            tenant_id,
-            chat,
-            touched,
-            policy,
-            edited=message,
-            embed=bool(content) and remembered,
-            trace_id=trace_id,
+            connection, tenant_id, chat, touched, policy, edited=message, trace_id=trace_id
         )
-    return Changed(outcome="edited", follows=redone.follows)
+        follows = redone.follows
+        if content and remembered:
+            key = f"message:{message.id}"
+            jobs.enqueue(connection, tenant_id, "embed", [key], lane=chat_id, trace_id=trace_id)
+            follows |= {"embed"}
+    return Changed(outcome="edited", follows=follows)
 
 
 def _lock_address(

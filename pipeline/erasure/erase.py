@@ -64,13 +64,12 @@ def redo_sessions(
     *,
     gone: Sequence[Row[Any]] = (),
     edited: Row[Any] | None = None,
-    embed: bool = False,
     trace_id: str | None = None,
 ) -> Erased:
     """Discard what was made of locked sessions whose messages have changed, and enqueue making it again.
 
     `gone` and `edited` are messages as they were before: `(id, content)`. Without an edit the sessions are split
-    again; with `embed` the edited message's new text is embedded.
+    again.
     """
     session_ids = [session.id for session in sessions]
     changed = [*gone] if edited is None else [edited]
@@ -91,16 +90,14 @@ def redo_sessions(
     # jobs are locked last
     doomed = [f"message:{row.id}" for row in gone]
     dropped = jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, doomed) if gone else 0
-    keys = [f"message:{edited.id}"] if edited is not None else []
-    jobs_of = [*keys, *(f"session:{session_id}" for session_id in session_ids)]
+    jobs_of = [f"session:{session_id}" for session_id in session_ids]
+    if edited is not None:
+        jobs_of.append(f"message:{edited.id}")
     jobs.fence(connection, tenant_id, jobs_of)
     jobs.clear_errors(connection, tenant_id, jobs_of)
     follows: set[str] = set()
-    if embed:
-        jobs.enqueue(connection, tenant_id, "embed", keys, lane=chat.chat_id, trace_id=trace_id)
-        follows.add("embed")
     if session_ranges.close_sessions(connection, tenant_id, chat.chat_id, of_chat, trace_id=trace_id):
-        follows |= {"summarize", "extract"}
+        follows = {"summarize", "extract"}
     return Erased(
         sessions=len(sessions),
         summaries=summaries,

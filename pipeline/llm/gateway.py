@@ -15,11 +15,12 @@ from sqlalchemy import Connection
 from pipeline.clients.protocols import ChatModel, Completion, Prompt
 from pipeline.llm import ledger, limits
 from pipeline.llm.budget import Budget
-from pipeline.llm.ledger import Entry
 from pipeline.llm.limits import Limits, Ticket
 from pipeline.llm.prices import Prices, load_prices
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs.jobs import Claim
+from pipeline.store.models import llm_calls
+from pipeline.store.models.llm_calls import Entry
 from schemas.errors import ProviderFailed, ProviderUnavailable, Retryable, SettingsError
 from schemas.settings import Settings
 
@@ -156,7 +157,7 @@ class Gateway:
             answered = None if away and after is None and hurried else not away
             limits.leave(connection, ticket, self._limits, answered=answered, retry_after=after)
             # who says when to come again does not mean the prompt
-            return away and after is None and ledger.is_to_blame(connection, entry)
+            return away and after is None and llm_calls.is_to_blame(connection, entry)
 
         return note
 

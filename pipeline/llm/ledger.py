@@ -18,30 +18,12 @@ from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import Claim
 from pipeline.store.models import llm_answers, llm_calls
+from pipeline.store.models.llm_answers import Answer
+from pipeline.store.models.llm_calls import Entry
 from pipeline.store.operations import counters
 from pipeline.text import tokens
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.messages import clean_text
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """A call as it is noted."""
-
-    tenant_id: str
-    chat_id: str
-    purpose: str
-    claim: Claim | None
-    model: str
-    provider: str
-    prompt_hash: bytes
-    # as estimated: those of the answer are the most that it may have
-    input_tokens: int
-    output_tokens: int
-    # in US dollars; none: the model's price is not known
-    cost: float | None
-    # once it is noted
-    id: int = 0
 
 
 def entry_of(
@@ -101,17 +83,11 @@ def find_answer(connection: Connection, entry: Entry) -> Completion | None:
     if entry.claim is None:
         return None
     jobs.keep(connection, entry.claim)
-    kept = llm_answers.find(connection, entry.tenant_id, entry.model, entry.prompt_hash)
-    if kept is None:
-        return None
-    _insert(connection, replace(entry, input_tokens=0, output_tokens=0, cost=0.0), reused=True)
-    counters.add(connection, entry.tenant_id, {"model_answers_reused": 1})
-    return Completion(
-        text=kept.answer,
-        truncated=kept.truncated,
-        input_tokens=kept.input_tokens,
-        output_tokens=kept.output_tokens,
-    )
+    kept = llm_answers.find(connection, entry)
+    if kept is not None:
+        llm_calls.insert(connection, replace(entry, input_tokens=0, output_tokens=0, cost=0.0), reused=True)
+        counters.add(connection, entry.tenant_id, {"model_answers_reused": 1})
+    return kept and Completion(**kept._asdict())
 
 
 def begin(connection: Connection, entry: Entry, budget: Budget) -> Entry:
@@ -119,12 +95,7 @@ def begin(connection: Connection, entry: Entry, budget: Budget) -> Entry:
     chats.ensure_tenant(connection, entry.tenant_id)
     asked = entry.input_tokens + entry.output_tokens
     reserve(connection, entry.tenant_id, budget, cost=entry.cost, tokens=asked)
-    return replace(entry, id=_insert(connection, entry))
-
-
-def _insert(connection: Connection, entry: Entry, *, reused: bool = False) -> int:
-    given = {name: value for name, value in vars(entry).items() if name not in {"tenant_id", "claim", "id"}}
-    return llm_calls.insert(connection, entry.tenant_id, **given, reused=reused)
+    return llm_calls.insert(connection, entry)
 
 
 def end_answered(
@@ -134,28 +105,17 @@ def end_answered(
 
     The chat is locked first, as by whoever erases something of it and then fences its jobs.
     """
-    cost = prices.cost(entry.model, completion.input_tokens, completion.output_tokens)
-    used = {"input_tokens": completion.input_tokens, "output_tokens": completion.output_tokens}
+    read, written = completion.input_tokens, completion.output_tokens
+    cost = prices.cost(entry.model, read, written)
     claim = entry.claim
-    if (
-        claim is not None
-        and llm_answers.hold_chat(connection, entry.tenant_id, entry.chat_id)
-        and jobs.holds_claim(connection, claim)
-    ):
+    if claim is not None and llm_answers.hold_chat(connection, entry) and jobs.holds_claim(connection, claim):
         llm_answers.keep(
-            connection,
-            entry.tenant_id,
-            model=entry.model,
-            prompt_hash=entry.prompt_hash,
-            chat_id=entry.chat_id,
-            kind=claim.kind,
-            key=claim.key,
-            answer=completion.text,
-            truncated=completion.truncated,
-            **used,
+            connection, entry, claim, Answer(completion.text, completion.truncated, read, written)
         )
-    llm_calls.settle(connection, entry.tenant_id, entry.id, "answered", **used, cost=cost, seconds=seconds)
-    spent = {"model_tokens": sum(used.values()), "model_cost_usd": cost or 0.0}
+    llm_calls.settle(
+        connection, replace(entry, input_tokens=read, output_tokens=written, cost=cost), "answered", seconds
+    )
+    spent = {"model_tokens": read + written, "model_cost_usd": cost or 0.0}
     counters.add(connection, entry.tenant_id, {"model_calls": 1, "model_seconds": seconds, **spent})
 
 
@@ -166,16 +126,7 @@ def end_failed(connection: Connection, entry: Entry, error: Exception, seconds: 
         outcome = "unavailable"
     elif isinstance(error, ProviderRejected):
         outcome = "rejected"
-    llm_calls.settle(
-        connection,
-        entry.tenant_id,
-        entry.id,
-        outcome,
-        input_tokens=0,
-        output_tokens=0,
-        cost=0.0,
-        seconds=seconds,
-    )
+    llm_calls.settle(connection, replace(entry, input_tokens=0, output_tokens=0, cost=0.0), outcome, seconds)
     counters.add(connection, entry.tenant_id, {"model_calls": 1, "model_failures": 1})
 
 
@@ -196,29 +147,20 @@ def note_embedding(database: Database, tenant_id: str, call: EmbeddingCall, pric
     """Note what a server was asked to embed, and what it cost."""
     tokens = call.tokens if call.answered else 0
     cost = prices.cost(call.model, tokens, 0)
-    outcome = "answered" if call.answered else "unavailable"
+    entry = Entry(
+        tenant_id=tenant_id,
+        purpose="embedding",
+        model=call.model,
+        provider=call.provider,
+        input_tokens=tokens,
+        cost=cost,
+    )
     with database.tenant(tenant_id) as connection:
-        noted = llm_calls.insert(
-            connection, tenant_id, purpose="embedding", model=call.model, provider=call.provider
-        )
-        llm_calls.settle(
-            connection,
-            tenant_id,
-            noted,
-            outcome,
-            input_tokens=tokens,
-            output_tokens=0,
-            cost=cost,
-            seconds=call.seconds,
-        )
+        noted = llm_calls.insert(connection, entry)
+        llm_calls.settle(connection, noted, "answered" if call.answered else "unavailable", call.seconds)
         spent = {"model_tokens": tokens, "model_cost_usd": cost or 0.0, "model_seconds": call.seconds}
         failed = {} if call.answered else {"model_failures": 1}
         counters.add(connection, tenant_id, {"model_calls": 1, **spent, **failed})
-
-
-def is_to_blame(connection: Connection, entry: Entry) -> bool:
-    """Tell whether a prompt was tried several times without an answer while others were answered, or for too long."""
-    return llm_calls.is_to_blame(connection, entry.tenant_id, entry.provider, entry.prompt_hash)
 
 
 def forget_answers(connection: Connection, chat_id: str, claim: Claim) -> None:

@@ -53,16 +53,7 @@ def narrow(
         messages=MESSAGES,
     )
     found = [
-        narrowed_search.search(
-            connection,
-            request.scope,
-            each.lexemes,
-            each.embedded,
-            asked,
-            messages=request.prelude.size,
-            mean_size=request.chat.mean_length,
-            memories=memories,
-        )
+        narrowed_search.search(connection, request.scope, each.lexemes, each.embedded, asked, memories)
         for each in terms.queries
     ]
     ranking = ranking_of(query, narrowed_candidates(connection, request, terms, found))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from pipeline.text.cues import stop_words
-from pipeline.text.scripts import UNSPACED
+from pipeline.text.sentences import UNSPACED
 
 MAX_NAME_CHARS = 80
 _MIN_CHARS = 2

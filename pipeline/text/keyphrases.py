@@ -10,8 +10,7 @@ from itertools import chain
 
 from pipeline.text.calendars import month_names
 from pipeline.text.cues import cues_of, plain, stop_words
-from pipeline.text.scripts import FIRST_UNSPACED, UNSPACED
-from pipeline.text.sentences import is_content, stem, words
+from pipeline.text.sentences import FIRST_UNSPACED, UNSPACED, is_content, stem, words
 
 _MAX_CHARS = 100  # of one topic
 # Words of a phrase; of scripts without spaces, pairs of characters that overlap: up to four characters.

@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 from pipeline.text.calendars import month_names
 from pipeline.text.cues import plain, stop_words
 from pipeline.text.languages import ANY_LANGUAGE
-from pipeline.text.scripts import FIRST_UNSPACED, UNSPACED
 
+FIRST_UNSPACED = "\u0e00"
+"""The first character of a script that puts no space between words: a text without any from here on has none."""
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
+"""A run of Thai, Lao, Burmese, Khmer, kana or Han."""
 # After closing punctuation and a space; after an ideographic full stop; at the end of a line.
 _END = re.compile("(?<=[.!?\u2026\u061f\u0964])[\"'\u201d\u2019\u00bb)]*\\s+|(?<=[\u3002\uff01\uff1f])|\\n+")
 # What looks like an end but is none: abbreviations and initials, of no more characters than these …

@@ -252,12 +252,10 @@ def test_sessions_and_memories_count_by_their_best_chunk_and_are_found_once(
             found = connection.execute(text(f"SELECT {owner}, content_hash FROM {table} ORDER BY 1")).all()
             row = [(str(found[0][0]), bytes(found[0][1]), about)]
             vectors.put(connection, TENANT, kind, space.id or 0, row)
-        scope = Scope(chat_id=CHAT.chat_id, language="simple")
+        scope = Scope(chat_id=CHAT.chat_id, language="simple", messages=6, mean_size=3.0)
         asked = client.embed_query("Beatriz repairs boilers")
         which = SessionsAsked(most=5, looked_into=1, messages=1)
-        fitting = narrowed_search.search(
-            connection, scope, [], (space, asked), which, messages=6, mean_size=3.0
-        )
+        fitting = narrowed_search.search(connection, scope, [], (space, asked), which)
         assert [session.cosine for session in fitting.sessions] == [pytest.approx(1, abs=0.001)]
     query = ContextQuery(chat_id=CHAT.chat_id, query="Beatriz repairs boilers", explain=True)
     context = build_context(database, TENANT, query, embedder=client, settings=settings)

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from time import perf_counter
 
@@ -36,15 +37,11 @@ def search(
 ) -> KeywordHits:
     found = arms.search(
         connection,
-        scope,
+        replace(scope, messages=messages, mean_size=mean_size),
         words,
         None,
-        None,
-        messages=messages,
-        mean_size=mean_size,
         limit=limit,
         sessions=SessionLimits(read=0, nearest=0, looked_into=0, messages=0),
-        indexed=False,
     )
     return found.by_word
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
 from pipeline.store.search import keyword_search, prelude
+from pipeline.store.search.prelude import Latest
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
 
@@ -34,7 +35,7 @@ def test_words_looked_up_one_by_one_are_those_of_the_text(database: Database, la
         @example("Wann ~0")
         @example("Zoë \u0301\u0300 и \u0306 l\u0327eau")
         def same(text: str) -> None:
-            found = prelude.read(connection, chat.chat_id, None, [text], logged=0, recent=0)
+            found = prelude.read(connection, chat.chat_id, None, [text], Latest(questions=0, messages=0))
             assert found is not None
             together = found.lexemes(text)
             assert together is None or together == sorted(

@@ -5,8 +5,7 @@ from datetime import datetime, timedelta
 
 from pipeline.recall.ask.parse import Question
 from pipeline.text.cues import addressing, cues_of, plain
-from pipeline.text.scripts import FIRST_UNSPACED
-from pipeline.text.sentences import is_content, stem, words
+from pipeline.text.sentences import FIRST_UNSPACED, is_content, stem, words
 from schemas.sessions import Message
 
 # What was said longer ago is not what anybody leans on: the gap that ends a session by default.

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pipeline.text.cues import common_words, plain
 from pipeline.text.cues.answer_types import words_of
 from pipeline.text.languages import LANGUAGES
-from pipeline.text.scripts import UNSPACED
+from pipeline.text.sentences import UNSPACED
 
 MIN_WORDS, MIN_SHARE, MIN_LEAD = 2, 0.4, 1.5
 """What a question must have of a language that is not its chat's: common words of it, their share of all words, and how

@@ -20,7 +20,7 @@ from pipeline.store.memories.memory_candidates import MemoryScope
 from pipeline.store.people import identities
 from pipeline.store.search import prelude
 from pipeline.store.search.filters import Inside, MessageFilter, Scope
-from pipeline.store.search.prelude import Prelude
+from pipeline.store.search.prelude import Latest, Prelude
 from pipeline.store.sessions import sessions
 from pipeline.text.exact_match import Verbatim
 from schemas.errors import NotFound
@@ -84,6 +84,9 @@ class RetrievalRequest:
             language=self.chat.language,
             session_key=self.session_key,
             affinities=self.affinities,
+            messages=self.prelude.size,
+            mean_size=self.chat.mean_length,
+            indexed=self.prelude.indexed,
         )
 
     @property
@@ -159,10 +162,9 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
         query.chat_id,
         query.user_id,
         [query.query, *query.queries],
-        logged=LOGGED_QUESTIONS_READ,
-        recent=recent,
-        session_key=query.talk_key,
-        until=query.as_of,
+        Latest(
+            questions=LOGGED_QUESTIONS_READ, messages=recent, session_key=query.talk_key, until=query.as_of
+        ),
         of_key=query.session_key,
         remembers=bool(parameters.memories + parameters.documents),
     )
@@ -191,9 +193,7 @@ def for_search(connection: Connection, query: SearchQuery) -> RetrievalRequest:
         query.chat_id,
         None,
         [query.query, *query.queries],
-        logged=0,
-        recent=followup.LOOKED_AT,
-        session_key=query.session_key,
+        Latest(questions=0, messages=followup.LOOKED_AT, session_key=query.session_key),
         of_key=query.session_key,
     )
     if found is None:

@@ -104,19 +104,14 @@ def _search(
     sessions: SessionLimits | None = None,
     asked: Asked = NOTHING,
 ) -> Arms:
-    space, vector = query.embedded or (None, None)
     return arms.search(
         connection,
         request.scope,
         query.lexemes,
-        space,
-        vector,
-        messages=request.prelude.size,
-        mean_size=request.chat.mean_length,
+        query.embedded,
         limit=limit,
         # messages that a filter leaves out are no candidates
         sessions=sessions or replace(limits_of(request).sessions, looked_into=0, close_sessions=0),
-        indexed=request.prelude.indexed,
         asked=asked,
         memories=memories,
     )

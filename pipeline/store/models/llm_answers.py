@@ -1,10 +1,12 @@
 """SQL of answers of language models that were paid for, kept until the job that asked for them has saved its result."""
 
-from typing import Any
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import holds, run
+from pipeline.store.jobs.jobs import Claim
+from pipeline.store.models.llm_calls import Entry
 
 _FIND = text("""
     SELECT answer, truncated, input_tokens, output_tokens FROM llm_answers
@@ -17,42 +19,48 @@ _HOLD_CHAT = text("""
 _KEEP = text("""
     INSERT INTO llm_answers (tenant_id, model, prompt_hash, chat_id, kind, key, answer, truncated, input_tokens,
         output_tokens)
-    VALUES (:tenant, :model, :prompt_hash, :chat_id, :kind, :key, :answer, :truncated, :input_tokens, :output_tokens)
+    VALUES (:tenant, :model, :prompt_hash, :chat_id, :kind, :key, :text, :truncated, :input_tokens, :output_tokens)
     ON CONFLICT DO NOTHING
 """)
 _DROP_OF_JOB = text("DELETE FROM llm_answers WHERE chat_id = :chat AND kind = :kind AND key = :key")
 _DROP_OF_CHAT = text("DELETE FROM llm_answers WHERE chat_id = :chat")
 
 
-def find(connection: Connection, tenant_id: str, model: str, prompt_hash: bytes) -> Row[Any] | None:
-    """Return the kept answer to a prompt: `(answer, truncated, input_tokens, output_tokens)`."""
-    return run(connection, _FIND, tenant=tenant_id, model=model, hash=prompt_hash).one_or_none()
+class Answer(NamedTuple):
+    """What a model answered, and the tokens that were used."""
+
+    text: str
+    truncated: bool
+    input_tokens: int
+    output_tokens: int
 
 
-def hold_chat(connection: Connection, tenant_id: str, chat_id: str) -> bool:
-    """Keep a chat from being changed by erasure until the transaction ends; False: it is gone or has moved."""
-    return holds(connection, _HOLD_CHAT, tenant=tenant_id, chat=chat_id)
+def find(connection: Connection, entry: Entry) -> Answer | None:
+    """Return the answer that was kept for a call's prompt."""
+    found = run(
+        connection, _FIND, tenant=entry.tenant_id, model=entry.model, hash=entry.prompt_hash
+    ).one_or_none()
+    return None if found is None else Answer(*found)
 
 
-def keep(
-    connection: Connection,
-    tenant_id: str,
-    *,
-    model: str,
-    prompt_hash: bytes,
-    chat_id: str,
-    kind: str,
-    key: str,
-    answer: str,
-    truncated: bool,
-    input_tokens: int,
-    output_tokens: int,
-) -> None:
-    """Keep an answer for the job of this kind and key."""
-    of_job = {"chat_id": chat_id, "kind": kind, "key": key}
-    usage = {"input_tokens": input_tokens, "output_tokens": output_tokens}
-    given = {"model": model, "prompt_hash": prompt_hash, "answer": answer, "truncated": truncated}
-    run(connection, _KEEP, tenant=tenant_id, **of_job, **usage, **given)
+def hold_chat(connection: Connection, entry: Entry) -> bool:
+    """Keep a call's chat from being changed by erasure until the transaction ends; False: it is gone or has moved."""
+    return holds(connection, _HOLD_CHAT, tenant=entry.tenant_id, chat=entry.chat_id)
+
+
+def keep(connection: Connection, entry: Entry, claim: Claim, answer: Answer) -> None:
+    """Keep the answer to a call for the job that asked for it."""
+    run(
+        connection,
+        _KEEP,
+        tenant=entry.tenant_id,
+        model=entry.model,
+        prompt_hash=entry.prompt_hash,
+        chat_id=entry.chat_id,
+        kind=claim.kind,
+        key=claim.key,
+        **answer._asdict(),
+    )
 
 
 def drop_of_job(connection: Connection, chat_id: str, kind: str, key: str) -> None:

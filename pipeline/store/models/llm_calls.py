@@ -1,11 +1,13 @@
 """SQL of the ledger of calls to language models: what each was for, what came of it, and what it cost."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.connections.statements import holds, number, run
+from pipeline.store.jobs.jobs import Claim
 
 UNANSWERED_TRIES = 3
 """Tries of one prompt without an answer after which it may be to blame."""
@@ -74,6 +76,26 @@ _PACE = text("""
 """)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A call as it is noted."""
+
+    tenant_id: str
+    purpose: str
+    model: str
+    provider: str
+    chat_id: str | None = None
+    claim: Claim | None = None
+    prompt_hash: bytes | None = None
+    # as estimated: those of the answer are the most that it may have
+    input_tokens: int = 0
+    output_tokens: int = 0
+    # in US dollars; none: the model's price is not known
+    cost: float | None = 0.0
+    # once it is noted
+    id: int = 0
+
+
 class Spent(NamedTuple):
     """What a tenant's calls of today (UTC) have cost, those that are being made at their estimates."""
 
@@ -94,63 +116,42 @@ def spent_today(connection: Connection, tenant_id: str) -> Spent:
     return Spent(cost=float(row.cost), tokens=int(row.tokens), seconds_left=float(row.seconds_left))
 
 
-def insert(
-    connection: Connection,
-    tenant_id: str,
-    *,
-    purpose: str,
-    model: str,
-    provider: str,
-    chat_id: str | None = None,
-    prompt_hash: bytes | None = None,
-    input_tokens: int = 0,
-    output_tokens: int = 0,
-    cost: float | None = 0.0,
-    reused: bool = False,
-) -> int:
-    """Note a call that is about to be made, with estimates, or the reuse of an answer; return its id."""
-    return number(
+def insert(connection: Connection, entry: Entry, *, reused: bool = False) -> Entry:
+    """Note a call that is about to be made, with estimates, or the reuse of an answer; return it with its id."""
+    noted = number(
         connection,
         _INSERT,
-        tenant=tenant_id,
-        chat=chat_id,
-        purpose=purpose,
-        model=model,
-        provider=provider,
-        hash=prompt_hash,
+        **_parameters(entry),
         outcome="reused" if reused else "pending",
-        input=input_tokens,
-        output=output_tokens,
-        cost=cost,
         latency=0.0 if reused else None,
     )
+    return replace(entry, id=noted)
 
 
-def settle(
-    connection: Connection,
-    tenant_id: str,
-    call_id: int,
-    outcome: str,
-    *,
-    input_tokens: int,
-    output_tokens: int,
-    cost: float | None,
-    seconds: float,
-) -> None:
-    """Note how a call has ended."""
-    figures = {"input": input_tokens, "output": output_tokens, "cost": cost, "latency": seconds * 1000}
-    run(connection, _SETTLE, tenant=tenant_id, id=call_id, outcome=outcome, **figures)
+def settle(connection: Connection, entry: Entry, outcome: str, seconds: float) -> None:
+    """Note how a call has ended, with what it took and cost."""
+    run(connection, _SETTLE, **_parameters(entry), outcome=outcome, latency=seconds * 1000)
 
 
-def is_to_blame(connection: Connection, tenant_id: str, provider: str, prompt_hash: bytes) -> bool:
-    """Tell whether a provider has no answer to this prompt while it answers others of the tenant, or for too long."""
-    given = {
-        "provider": provider,
-        "hash": prompt_hash,
-        "tries": UNANSWERED_TRIES,
-        "seconds": UNANSWERED_SECONDS,
+def _parameters(entry: Entry) -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "tenant": entry.tenant_id,
+        "chat": entry.chat_id,
+        "purpose": entry.purpose,
+        "model": entry.model,
+        "provider": entry.provider,
+        "hash": entry.prompt_hash,
+        "input": entry.input_tokens,
+        "output": entry.output_tokens,
+        "cost": entry.cost,
     }
-    return holds(connection, _IS_TO_BLAME, tenant=tenant_id, **given)
+
+
+def is_to_blame(connection: Connection, entry: Entry) -> bool:
+    """Tell whether a provider has no answer to this prompt while it answers others of the tenant, or for too long."""
+    limits = {"tries": UNANSWERED_TRIES, "seconds": UNANSWERED_SECONDS}
+    return holds(connection, _IS_TO_BLAME, **_parameters(entry), **limits)
 
 
 def forget_chat(connection: Connection, tenant_id: str, chat_id: str) -> None:

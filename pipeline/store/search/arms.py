@@ -169,28 +169,22 @@ def search(
     connection: Connection,
     scope: Scope,
     words: Sequence[str],
-    space: EmbeddingSpace | None,
-    query: Vector | None,
+    embedded: tuple[EmbeddingSpace, Vector] | None,
     *,
-    messages: int,
-    mean_size: float,
     limit: int,
     sessions: SessionLimits,
-    indexed: bool,
     asked: Asked = NOTHING,
     memories: MemoryScope | None = None,
 ) -> Arms:
-    """Search a scope of so many messages, of `mean_size` distinct lexemes, by each arm.
+    """Search a scope by each arm for lexemes and a vector.
 
-    By words and by vector at most `limit` messages are found. `indexed`: the chat's vectors are found by their index.
-    `memories` are those that are searched, too.
+    By words and by vector at most `limit` messages are found. `memories` are those that are searched, too.
     """
-    if query is None:
-        space = None
+    space, query = embedded or (None, None)
     of_key = scope.session_key is not None
-    indexed = indexed and space is not None and not of_key
+    indexed = scope.indexed and space is not None and not of_key
     parts = asked.parts(space, memories is not None)
-    compared = {} if space is None or query is None else {"query": literal(query)}
+    compared = {} if query is None else {"query": literal(query)}
     row = run(
         connection,
         _statement(space, sessions, limit, parts, of_key=of_key, indexed=indexed),
@@ -202,14 +196,14 @@ def search(
         quoted=[quoted(word) for word in words],
         any=any_of(words),
         limit=limit,
-        **keyword_search.sizes_of(messages, mean_size),
+        **keyword_search.sizes_of(scope),
         **compared,
         **(asked.given() if asked is not NOTHING else {}),
         **(memories.given() if memories is not None else {}),
     ).one()
     found: dict[str, Any] = dict(row._mapping)
     return Arms(
-        by_word=keyword_search.as_hits(row.frequencies, row.scores, row.exact, messages)
+        by_word=keyword_search.as_hits(row.frequencies, row.scores, row.exact, scope.messages)
         if words
         else KeywordHits(),
         by_vector=VectorHits() if space is None else vector_search.as_hits(row.near or [], indexed=indexed),

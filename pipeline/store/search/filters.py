@@ -15,6 +15,11 @@ class Scope:
     session_key: str | None = None
     # the asker's affinity to those who speak there, by name
     affinities: Mapping[str, float] = field(default_factory=dict)
+    # how many messages there are, and the mean number of their distinct lexemes
+    messages: int = 0
+    mean_size: float = 0.0
+    # whether the chat's vectors are found by their index
+    indexed: bool = False
 
     def given(self) -> dict[str, Any]:
         """Return the parameters of a statement that searches it."""

@@ -7,6 +7,7 @@ from typing import Literal
 from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import column
+from pipeline.store.search.filters import Scope
 
 KeywordSearch = Literal["exact", "bounded", "off"]
 
@@ -59,11 +60,11 @@ class KeywordHits:
     search: KeywordSearch = "off"
 
 
-def sizes_of(messages: int, mean_size: float) -> dict[str, float]:
+def sizes_of(scope: Scope) -> dict[str, float]:
     """Return the parameters of `search` that say how much there is in scope, and how much may be scored."""
     return {
-        "messages": float(max(messages, 1)),
-        "mean_size": max(mean_size, 1.0),
+        "messages": float(max(scope.messages, 1)),
+        "mean_size": max(scope.mean_size, 1.0),
         "most": CANDIDATES,
     }
 

@@ -144,16 +144,13 @@ def search(
     words: Sequence[str],
     embedded: tuple[EmbeddingSpace, Vector] | None,
     asked: SessionsAsked,
-    *,
-    messages: int,
-    mean_size: float,
     memories: MemoryScope | None = None,
 ) -> Narrowed:
     """Find the sessions of a scope that fit lexemes and a vector best, and messages inside the best of them.
 
     Sessions are found by the sum of four parts: the share of the best BM25, over all that was said in one; the share of
     the best cosine above the mean, of its summary; the asker's affinity to those who spoke there; and 1 if the question
-    names its time. The scope has so many `messages`, of `mean_size` distinct lexemes.
+    names its time.
     """
     space, vector = embedded or (None, None)
     is_open = asked.is_open and scope.session_key is None
@@ -175,13 +172,15 @@ def search(
         until=asked.until,
         **arrays("starts ends", asked.times),
         best=asked.most,
-        **keyword_search.sizes_of(messages, mean_size),
+        **keyword_search.sizes_of(scope),
         **given,
     ).one()
     return Narrowed(
         sessions=[_session(*each) for each in row.sessions or ()],
         messages=row.messages or [],
-        by_word=keyword_search.as_hits(row.frequencies, {}, row.exact, messages) if words else KeywordHits(),
+        by_word=keyword_search.as_hits(row.frequencies, {}, row.exact, scope.messages)
+        if words
+        else KeywordHits(),
         mean_cosine=float(row.mean or 0.0),
         compared=int(row.compared),
         memories=memory_candidates.as_hits(row.memories) if memories is not None else MemoryHits(),

@@ -80,6 +80,18 @@ class Shared(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Latest:
+    """How much of what was said and asked last is read."""
+
+    # the most questions and messages
+    questions: int
+    messages: int
+    # messages of this session key only, and said before this time
+    session_key: str | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Prelude:
     """What a question needs of its chat, as it was when the question came."""
 
@@ -131,32 +143,33 @@ def read(
     chat_id: str,
     asker: str | None,
     texts: Iterable[str],
+    latest: Latest,
     *,
-    logged: int,
-    recent: int,
-    session_key: str | None = None,
-    until: datetime | None = None,
     of_key: str | None = None,
     remembers: bool = False,
 ) -> Prelude | None:
     """Read what questions of these texts need of a chat, or of the one that has its messages now.
 
-    At most `logged` questions and `recent` messages: of one session key, and said before a time, if given. `of_key` is
-    the session key that is asked about, None all the chat; with `remembers` also who is there, if there are memories.
-    None if the tenant has no such chat.
+    `of_key` is the session key that is asked about, None all the chat; with `remembers` also who is there, if there are
+    memories. None if the tenant has no such chat.
     """
     words = _words(texts)
 
     def row_of(chat: str) -> Row[Any]:
-        statement = _statement(of_key=session_key is not None)
-        given: dict[str, Any] = {
-            "asker": asker or None,
-            "within": sessions.NAMES_WITHIN,
-            "key": session_key,
-            "until": until,
-        }
-        given |= {"until": until, "words": words, "logged": logged, "limit": recent}
-        return run(connection, statement, chat=chat, of_key=of_key, remembers=remembers, **given).one()
+        return run(
+            connection,
+            _statement(of_key=latest.session_key is not None),
+            chat=chat,
+            asker=asker or None,
+            within=sessions.NAMES_WITHIN,
+            words=words,
+            logged=latest.questions,
+            limit=latest.messages,
+            key=latest.session_key,
+            until=latest.until,
+            of_key=of_key,
+            remembers=remembers,
+        ).one()
 
     row = row_of(chat_id)
     if row.moved_to is not None:

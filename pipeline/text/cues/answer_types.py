@@ -3,7 +3,7 @@
 import re
 
 from pipeline.text.cues import AnswerType, Cues, cues_of, plain
-from pipeline.text.scripts import FIRST_UNSPACED, UNSPACED
+from pipeline.text.sentences import FIRST_UNSPACED, UNSPACED
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _DIGIT = re.compile(r"\d")
