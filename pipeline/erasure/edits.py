@@ -19,7 +19,7 @@ from pipeline.store.connections import committed
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import erasure
 from pipeline.store.erasure import suppression as suppression_list
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import jobs, outdated
 from pipeline.store.messages import edits as store
 from pipeline.store.messages.message_cues import MessageText
 from pipeline.store.operations import counters
@@ -206,7 +206,7 @@ def delete(
                 kind="message",
                 counts=counts,
             )
-        jobs.drop(connection, tenant_id, [FORGET], [key_of_job])
+        outdated.drop(connection, tenant_id, [FORGET], [key_of_job])
         erasure.drop_receipt(connection, receipt_id)
     return Changed(outcome="deleted", follows=erased.follows)
 

@@ -11,7 +11,7 @@ from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.store.chats import chats
 from pipeline.store.erasure import pruned_senders
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import outdated
 from pipeline.store.messages import edits
 from schemas.kinds import FENCED_BY_CHANGE
 from schemas.sessions import Session
@@ -89,12 +89,12 @@ def redo_sessions(
             session_ranges.split_anew(connection, tenant_id, session, chat.language, of_chat)
     # jobs are locked last
     doomed = [f"message:{row.id}" for row in gone]
-    dropped = jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, doomed) if gone else 0
+    dropped = outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, doomed) if gone else 0
     jobs_of = [f"session:{session_id}" for session_id in session_ids]
     if edited is not None:
         jobs_of.append(f"message:{edited.id}")
-    jobs.fence(connection, tenant_id, jobs_of)
-    jobs.clear_errors(connection, tenant_id, jobs_of)
+    outdated.fence(connection, tenant_id, jobs_of)
+    outdated.clear_errors(connection, tenant_id, jobs_of)
     follows: set[str] = set()
     if session_ranges.close_sessions(connection, tenant_id, chat.chat_id, of_chat, trace_id=trace_id):
         follows = {"summarize", "extract"}

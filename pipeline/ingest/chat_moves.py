@@ -25,7 +25,7 @@ from pipeline.store.chats.chats import Chat, clock
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import erasure
 from pipeline.store.erasure import suppression as suppression_list
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import jobs, outdated
 from pipeline.store.sessions import ranges as store_ranges
 from pipeline.store.sessions import sessions
 from pipeline.store.sessions.ranges import Shape, Window
@@ -216,7 +216,7 @@ class _Step:
         ids = [session.id for session in some]
         store.move_sessions(connection, into, ids)
         # jobs that are reading them have read a part
-        jobs.fence(connection, self.tenant_id, [f"session:{each}" for each in ids])
+        outdated.fence(connection, self.tenant_id, [f"session:{each}" for each in ids])
         for session in store_ranges.of_ids(connection, cut):
             session_ranges.split_anew(connection, self.tenant_id, session, self.into.language, self.policy)
         return bool(rewrite.grown) and self._close()

@@ -19,7 +19,7 @@ from pipeline.store.chats.chat_languages import DECLARED, DETECTED, IndexedSessi
 from pipeline.store.chats.chats import Chat
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import persistently
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import jobs, outdated
 from pipeline.store.jobs.jobs import Claim
 from pipeline.store.messages import message_cues
 from pipeline.store.sessions import sessions
@@ -162,7 +162,7 @@ def _redo(
     """Have sessions summarized again that were in another language, if that is switched on."""
     if not policy.memory:
         return
-    jobs.fence(connection, tenant_id, [f"session:{each}" for each in indexed.changed])
+    outdated.fence(connection, tenant_id, [f"session:{each}" for each in indexed.changed])
     if policy.summaries and indexed.summarized:
         sessions.outdate_summaries(connection, indexed.summarized)
         keys = [f"session:{each}" for each in indexed.summarized]

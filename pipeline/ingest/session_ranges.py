@@ -12,7 +12,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.store.chats import chats
 from pipeline.store.connections import committed
 from pipeline.store.erasure import pruned_senders
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import jobs, outdated
 from pipeline.store.jobs.jobs import LATER, LIVE, NewJob
 from pipeline.store.memories import evidence
 from pipeline.store.messages import edits, messages
@@ -88,7 +88,7 @@ def _join(
     evidence.merge_sessions(connection, list(into), list(into.values()))
     vectors.drop_sessions(connection, list(into))
     rollups.clear(connection, tenant_id, list(into))
-    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{loser}" for loser in into])
+    outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{loser}" for loser in into])
     return brought
 
 

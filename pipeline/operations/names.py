@@ -23,7 +23,7 @@ from pipeline.store.chats import chat_moves, chats
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import persistently
 from pipeline.store.erasure import suppression as suppression_list
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import jobs, outdated
 from pipeline.store.memories import learned
 from pipeline.store.memories.memory_ids import new_id
 from pipeline.store.people import identities as stored_identities
@@ -138,7 +138,7 @@ class _Step:
             identities.follow(connection, self.tenant_id, self.old, new)
             self._memories(connection)
             # a job that is under way has read the former id
-            jobs.fence(connection, self.tenant_id, store.rename_made(connection, chat_id, self.old, new))
+            outdated.fence(connection, self.tenant_id, store.rename_made(connection, chat_id, self.old, new))
         return False
 
     def _memories(self, connection: Connection) -> None:

@@ -12,8 +12,8 @@ from sqlalchemy import Connection, Engine
 
 from pipeline.store.connections.database import Database
 from pipeline.store.operations import stats
+from pipeline.store.vectors import indexes, vectors
 from pipeline.store.vectors import spaces as store
-from pipeline.store.vectors import vectors
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.vectors import EmbeddingSpace, StoredSpace
 
@@ -41,7 +41,7 @@ def listing(database: Database, tenant_ids: Sequence[str]) -> list[SpaceState]:
     with database.tenant("") as connection:
         found = store.listing(connection) if vectors.exist(connection) else []
         indexed = {
-            each.space.id: any(vectors.is_indexed(connection, kind, each.space) for kind in vectors.INDEXED)
+            each.space.id: any(indexes.is_indexed(connection, kind, each.space) for kind in indexes.INDEXED)
             for each in found
         }
     counts = {each.space.name: [0, 0, 0, 0, 0] for each in found}
@@ -150,8 +150,8 @@ def retire(owner: Engine, name: str) -> EmbeddingSpace:
             )
         store.set_status(connection, found.space, "retired")
     with _autocommit(owner) as connection:
-        for kind in vectors.INDEXED:
-            vectors.drop_index(connection, kind, found.space)
+        for kind in indexes.INDEXED:
+            indexes.drop_index(connection, kind, found.space)
     return found.space
 
 
@@ -200,14 +200,14 @@ def _index(owner: Engine, space: EmbeddingSpace) -> None:
     """Build, concurrently, those indexes of a space that the active one has."""
     with _autocommit(owner) as connection:
         active = vectors.active_space(connection)
-        for kind in vectors.INDEXED:
-            if active is None or not vectors.is_indexed(connection, kind, active):
+        for kind in indexes.INDEXED:
+            if active is None or not indexes.is_indexed(connection, kind, active):
                 continue
-            if vectors.is_indexed(connection, kind, space) is False:
+            if indexes.is_indexed(connection, kind, space) is False:
                 # left by an interrupted build
-                vectors.drop_index(connection, kind, space)
-            if not vectors.is_indexed(connection, kind, space):
-                vectors.build_index(connection, kind, space)
+                indexes.drop_index(connection, kind, space)
+            if not indexes.is_indexed(connection, kind, space):
+                indexes.build_index(connection, kind, space)
 
 
 @contextmanager

@@ -9,13 +9,13 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from pipeline.platforms import attachments
 from pipeline.platforms.records import (
     MAX_LINE_CHARS,
     Broken,
     Edit,
     Event,
     ImportOptions,
-    MediaKind,
     Record,
     Skipped,
     Times,
@@ -86,7 +86,7 @@ def read_message(
     **fields: Any,
 ) -> Record | Skipped | Broken:
     """Return the message with this text and these attachments, as far as it is one; `fields` as in `MessageIn`."""
-    if not (content := with_media(text, media)):
+    if not (content := attachments.with_media(text, media)):
         return Skipped(where=where, reason="message without text")
     kept = {"media": list(media), **metadata} if media else metadata
     try:
@@ -250,58 +250,3 @@ def labelled(label: str, value: object, shown: str = "") -> str:
     parts = words(value, "" if isinstance(value, dict | list) else "text").split("\n")
     said = ": ".join(filter(None, (head, " / ".join(filter(None, parts)))))
     return f"[{label}] {said}" if said else shown
-
-
-def attachment(kind: str, name: str) -> dict[str, str]:
-    """Return an attachment, as metadata has it."""
-    return {"kind": kind, "name": name} if name else {"kind": kind}
-
-
-def files(names: Iterable[object]) -> list[dict[str, str]]:
-    """Return attachments by their paths or media types; of what has neither it is only known that there was something.
-
-    >>> files(["media/Lease.pdf", "image/jpeg", None])
-    [{'kind': 'document', 'name': 'Lease.pdf'}, {'kind': 'image'}, {'kind': 'media'}]
-    """
-    parts = [text_of(name).rpartition("/") for name in names]
-    return [
-        attachment(media_kind(file), file)
-        if "." in file
-        else attachment(above if above in ("image", "video", "audio") else "media", "")
-        for above, _, file in parts
-    ]
-
-
-def with_media(text: str, media: Iterable[dict[str, Any]]) -> str:
-    """Prefix the text with a word in brackets for each attachment, and a document's name, so that it can be found.
-
-    >>> with_media("look", [{"kind": "image", "name": "IMG-20231231-WA0001.jpg"}])
-    '[image] look'
-    >>> with_media("", [{"kind": "document", "name": "Lease.pdf"}])
-    '[document Lease.pdf]'
-    """
-    words = [
-        f"[document {item['name']}]"
-        if item["kind"] == "document" and item.get("name")
-        else f"[{item['kind']}]"
-        for item in media
-    ]
-    return " ".join([*words, text]).strip()
-
-
-_KIND_BY_SUFFIX: dict[str, MediaKind] = {
-    **dict.fromkeys(("jpg", "jpeg", "png", "gif", "heic", "bmp", "avif"), "image"),
-    "webp": "sticker",
-    **dict.fromkeys(("mp4", "mov", "webm", "3gp", "mkv", "avi"), "video"),
-    **dict.fromkeys(("opus", "ogg", "oga", "mp3", "m4a", "aac", "wav", "amr", "flac"), "audio"),
-    "vcf": "contact",
-}
-
-
-def media_kind(file_name: str) -> MediaKind:
-    """Return what kind of media a file is, by its suffix.
-
-    >>> media_kind("PTT-20231231-WA0007.opus"), media_kind("Lease.pdf")
-    ('audio', 'document')
-    """
-    return _KIND_BY_SUFFIX.get(file_name.rpartition(".")[2].lower(), "document")

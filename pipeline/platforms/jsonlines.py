@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from pipeline.platforms import fields
+from pipeline.platforms import attachments, fields
 from pipeline.platforms.identity import ImportIds, Positions
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, Skipped, Times
 from schemas.messages import MAX_TITLE_CHARS, ChatIn, MessageIn
@@ -99,7 +99,7 @@ class Reader:
         self, where: str, *, text: str, media: list[dict[str, str]], **message: Any
     ) -> Iterator[Parsed]:
         """Read another platform's message, as far as it is one; `message` are its other fields."""
-        if content := fields.with_media(text, media):
+        if content := attachments.with_media(text, media):
             said = {"content": content, "metadata": {"media": media} if media else {}}
             yield from self.read(message | said, where)
         else:

@@ -6,7 +6,7 @@ People have only names. Meta writes each byte of UTF-8 as a character of its own
 from collections.abc import Iterator
 from typing import IO, Any
 
-from pipeline.platforms import fields, json_stream, jsonlines, kinds
+from pipeline.platforms import attachments, fields, json_stream, jsonlines, kinds
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Broken, ImportOptions, Parsed
 
@@ -48,13 +48,15 @@ def parse(stream: IO[bytes], options: ImportOptions, platform: str = "messenger"
         unknown = next((field for field in raw if field not in _KINDS.fates), None)
         name = fields.name_of(raw.get("sender_name"), raw.get("senderName"))
         media = [
-            fields.attachment(kind, "") for field, kind in _MEDIA.items() for _ in _listed(raw.get(field))
+            attachments.attachment(kind, "")
+            for field, kind in _MEDIA.items()
+            for _ in _listed(raw.get(field))
         ]
         files = [item.get("uri") for field in ("files", "media") for item in _listed(raw.get(field))]
         message = reader.read_message(
             where,
             text=_text(raw),
-            media=media + fields.files(files),
+            media=media + attachments.files(files),
             sender_id=name and sender_by_name(platform, chat_id, name),
             sender_name=name,
             sent_at=raw.get("timestamp_ms", raw.get("timestamp")),

@@ -20,7 +20,7 @@ from pipeline.llm.gateway import Gateway
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import outdated
 from schemas.backfills import BackfillRequest
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
@@ -471,7 +471,7 @@ def test_a_session_that_changed_meanwhile_is_not_paid_for_further(
     def fenced(request: Request) -> Reply:
         if len(server.requests) == 2:
             with database.tenant(TENANT) as connection:
-                jobs.fence(connection, TENANT, ["session:1"])
+                outdated.fence(connection, TENANT, ["session:1"])
         return well(request)
 
     server.answer = fenced

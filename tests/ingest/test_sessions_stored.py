@@ -13,7 +13,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
-from pipeline.store.sessions import sessions
+from pipeline.store.sessions import cards
 from pipeline.text import tokens
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import key_of
@@ -143,7 +143,7 @@ def test_the_sessions_of_a_time_are_those_with_a_part_in_it_in_order(
     def days(start: float, until: float, session_key: str | None = None, limit: int = 10) -> list[int]:
         times = [EPOCH + timedelta(days=day) for day in (start, until)]
         with database.tenant(TENANT) as connection:
-            found = sessions.of_time(connection, CHAT.chat_id, *times, session_key=session_key, limit=limit)
+            found = cards.of_time(connection, CHAT.chat_id, *times, session_key=session_key, limit=limit)
         assert all(row.message_count == 3 and row.summary_text is None for row in found)
         return [(row.started_at - EPOCH).days for row in found]
 

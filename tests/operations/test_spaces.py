@@ -27,7 +27,7 @@ from pipeline.recall import search
 from pipeline.recall.ask.query_embedder import QueryEmbedder
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import backfills
-from pipeline.store.vectors import vectors
+from pipeline.store.vectors import indexes, vectors
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import Busy, InvalidInput, NotFound, ProviderRejected, ProviderUnavailable
 from schemas.memories import MemoryIn
@@ -353,16 +353,16 @@ def test_the_indexes_that_the_active_space_has_are_built_before_the_switch(deplo
         active = vectors.active_space(connection)
         assert active is not None
         for kind in ("message", "memory"):
-            vectors.build_index(connection, kind, active)
+            indexes.build_index(connection, kind, active)
     deployment.add()
     deployment.fill()
     deployment.work()
     switched = deployment.activate()
     with deployment.owner.connect() as connection:
-        assert all(vectors.is_indexed(connection, kind, switched.space) for kind in ("message", "memory"))
+        assert all(indexes.is_indexed(connection, kind, switched.space) for kind in ("message", "memory"))
     spaces.retire(deployment.owner, OLD.name)
     with deployment.owner.connect() as connection:
-        assert [vectors.is_indexed(connection, kind, active) for kind in ("message", "memory")] == [
+        assert [indexes.is_indexed(connection, kind, active) for kind in ("message", "memory")] == [
             None,
             None,
         ]

@@ -22,7 +22,7 @@ from pipeline.ingest import place as placing
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations.status import Progress, progress
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import outdated
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, copied
@@ -120,7 +120,7 @@ class Deployment:
         self.accept(chat, messages)
         with self.database.tenant(TENANT) as connection:
             placing.place(connection, TENANT, {chat: None}, SessionPolicy.of(self.settings))
-            jobs.drop(connection, TENANT, ["ingest"], [chat])
+            outdated.drop(connection, TENANT, ["ingest"], [chat])
             connection.execute(
                 text("UPDATE jobs SET due_at = due_at + interval '1 day' WHERE due_at IS NOT NULL")
             )

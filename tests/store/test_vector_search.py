@@ -13,7 +13,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
 from pipeline.store.search.vector_search import VectorHits
-from pipeline.store.vectors import vectors
+from pipeline.store.vectors import indexes, vectors
 from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import TENANT
@@ -59,7 +59,7 @@ def build_index(settings: Settings, kind: str = "message") -> None:
     )
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         (space,) = vectors.written_spaces(connection)
-        vectors.build_index(connection, kind, space)
+        indexes.build_index(connection, kind, space)
 
 
 def search(

@@ -25,7 +25,7 @@ from pipeline.store.operations import catalog, checks
 from pipeline.store.search import vector_search
 from pipeline.store.sessions import ranges as stored_ranges
 from pipeline.store.sessions import sessions
-from pipeline.store.vectors import vectors
+from pipeline.store.vectors import indexes, vectors
 from schemas.vectors import EmbeddingSpace
 
 # No transaction of ours waits for more than the next statement.
@@ -118,15 +118,15 @@ def embedding(
             return None
         statuses = dict(checks.space_statuses(connection))
         written = vectors.written_spaces(connection)
-        indexes = [(kind, space) for kind in vectors.INDEXED for space in written]
-        built = {each for each in indexes if vectors.is_indexed(connection, *each) is not None}
-        everywhere = {kind: vector_search.everywhere(connection, kind) for kind in vectors.INDEXED}
+        wanted = [(kind, space) for kind in indexes.INDEXED for space in written]
+        built = {each for each in wanted if indexes.is_indexed(connection, *each) is not None}
+        everywhere = {kind: vector_search.everywhere(connection, kind) for kind in indexes.INDEXED}
         searched = vectors.searched_space(connection)
     largest: Counter[str] = Counter()
     languages: Counter[str] = Counter()
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as connection:
-            largest |= Counter({kind: checks.most_searched(connection, kind) for kind in vectors.INDEXED})
+            largest |= Counter({kind: checks.most_searched(connection, kind) for kind in indexes.INDEXED})
             languages.update(chat_languages.shares(connection))
     status = statuses.get(embedder.name)
     if status in {"active", "building", "standby"} and not any(space.same_as(embedder) for space in written):
@@ -144,16 +144,16 @@ def embedding(
         embedder=embedder.name if embedder.dimensions else f"{embedder.provider}/{embedder.model}",
         embedder_status=status,
         missing_indexes=[
-            vectors.index_of(kind, space)
-            for kind, space in indexes
+            indexes.index_of(kind, space)
+            for kind, space in wanted
             if is_worth_it(kind)
             and (kind, space) not in built
-            and space.dimensions <= vectors.MAX_INDEXED_DIMENSIONS
+            and space.dimensions <= indexes.MAX_INDEXED_DIMENSIONS
         ],
         # not built today and dropped tomorrow, while chats grow at different speeds
         unread_indexes=[
-            vectors.index_of(kind, space)
-            for kind, space in indexes
+            indexes.index_of(kind, space)
+            for kind, space in wanted
             if everybody and (kind, space) in built and not is_worth_it(kind, 2)
         ],
         retired_vectors=retired,

@@ -13,7 +13,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import NewJob
 from pipeline.store.operations import checks
-from pipeline.store.vectors import vectors
+from pipeline.store.vectors import indexes, vectors
 
 JOBS_PER_TRANSACTION = 5000
 
@@ -30,13 +30,13 @@ def mend_tenant(database: Database, tenant: TenantData, rules: SessionPolicy) ->
 
 def mend_indexes(connection: Connection, missing: Sequence[str], unread: Sequence[str]) -> Iterator[str]:
     """Build missing, drop unread and rebuild invalid indexes (owner, in autocommit); yields what was done."""
-    for kind, space in product(vectors.INDEXED, vectors.written_spaces(connection)):
-        name = vectors.index_of(kind, space)
+    for kind, space in product(indexes.INDEXED, vectors.written_spaces(connection)):
+        name = indexes.index_of(kind, space)
         if name in missing:
-            vectors.build_index(connection, kind, space)
+            indexes.build_index(connection, kind, space)
             yield f"built the index {name}"
         elif name in unread:
-            vectors.drop_index(connection, kind, space)
+            indexes.drop_index(connection, kind, space)
             yield f"dropped the index {name}"
     for name in checks.invalid_indexes(connection):
         checks.rebuild(connection, name)

@@ -6,7 +6,7 @@ Discord's webhooks over HTTP bring no messages of servers: a bot passes on what 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipeline.platforms import fields, kinds
+from pipeline.platforms import attachments, fields, kinds
 from pipeline.platforms.discord.export import KINDS, embed_texts, written_out
 from pipeline.platforms.records import (
     Broken,
@@ -160,6 +160,6 @@ def _media(raw: Mapping[str, Any]) -> list[dict[str, str]]:
     files = [fields.name_of(each.get("filename"), "file") for each in fields.dicts_of(raw.get("attachments"))]
     stickers = [fields.name_of(each.get("name")) for each in fields.dicts_of(raw.get("sticker_items"))]
     return [
-        *(fields.attachment(fields.media_kind(name), name) for name in files),
-        *(fields.attachment("sticker", name) for name in stickers),
+        *(attachments.attachment(attachments.media_kind(name), name) for name in files),
+        *(attachments.attachment("sticker", name) for name in stickers),
     ]

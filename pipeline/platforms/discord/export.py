@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from pydantic import ValidationError
 
-from pipeline.platforms import fields, json_stream, kinds
+from pipeline.platforms import attachments, fields, json_stream, kinds
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, Skipped, Times
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
@@ -136,8 +136,8 @@ def _media(raw: Mapping[str, Any]) -> list[dict[str, str]]:
     files = [fields.name_of(item.get("fileName"), "file") for item in fields.dicts_of(raw.get("attachments"))]
     stickers = [fields.name_of(item.get("name")) for item in fields.dicts_of(raw.get("stickers"))]
     return [
-        *(fields.attachment(fields.media_kind(name), name) for name in files),
-        *(fields.attachment("sticker", name) for name in stickers),
+        *(attachments.attachment(attachments.media_kind(name), name) for name in files),
+        *(attachments.attachment("sticker", name) for name in stickers),
     ]
 
 

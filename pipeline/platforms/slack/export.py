@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.platforms import fields, kinds
+from pipeline.platforms import attachments, fields, kinds
 from pipeline.platforms.identity import sender_by_name
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Record, Skipped, Times
 from pipeline.platforms.slack import slack_text
@@ -280,4 +280,4 @@ def _files(raw: dict[str, Any]) -> list[dict[str, str]]:
         for file in files
         if file.get("mode") != "tombstone"
     ]
-    return [fields.attachment(fields.media_kind(name) if name else "media", name) for name in names]
+    return [attachments.attachment(attachments.media_kind(name) if name else "media", name) for name in names]

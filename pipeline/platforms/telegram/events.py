@@ -7,7 +7,7 @@ Telegram does not deliver a bot's own messages: what it returns for them is take
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.platforms import fields, kinds
+from pipeline.platforms import attachments, fields, kinds
 from pipeline.platforms.records import (
     Broken,
     Deletion,
@@ -189,12 +189,12 @@ def _text(raw: dict[str, Any]) -> str:
 
 def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
     if contact := fields.dict_of(raw.get("contact")):
-        return [fields.attachment("contact", _name(contact))]
+        return [attachments.attachment("contact", _name(contact))]
     # an animation comes as a document, too
     for field, kind in _MEDIA.items():
         if held := raw.get(field):
             file = fields.dict_of(held)
-            item = fields.attachment(kind, fields.name_of(file.get("file_name")))
+            item = attachments.attachment(kind, fields.name_of(file.get("file_name")))
             emoji = fields.name_of(file.get("emoji"))
             return [item | {"emoji": emoji} if emoji else item]
     return []

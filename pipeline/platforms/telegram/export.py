@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from pipeline.platforms import fields, json_stream, kinds
+from pipeline.platforms import attachments, fields, json_stream, kinds
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped, Times
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
@@ -267,7 +267,7 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
 def _named(kind: str, path: object) -> dict[str, str]:
     # "(File not included. Change data exporting settings to download.)" stands in place of a path
     name = path.rpartition("/")[2].strip() if isinstance(path, str) and not path.startswith("(") else ""
-    return fields.attachment(kind, name)
+    return attachments.attachment(kind, name)
 
 
 def _metadata(raw: dict[str, Any]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.platforms import fields, kinds
+from pipeline.platforms import attachments, fields, kinds
 from pipeline.platforms.records import (
     Broken,
     Deletion,
@@ -138,7 +138,7 @@ def _deletion(key: dict[str, Any], where: str) -> Deletion:
 def _edit(key: dict[str, Any], where: str, content: Any, at: object) -> Edit:
     external_id = fields.id_of(key.get("id"), "key.id")
     kind, held = _content(content)
-    content = fields.with_media(_text(kind, held), _media(kind, held))
+    content = attachments.with_media(_text(kind, held), _media(kind, held))
     return fields.edit_alone(where, _chat_id(key), external_id, content, _seconds(at))
 
 
@@ -230,10 +230,12 @@ def _content(message: Any) -> tuple[str, dict[str, Any]]:
 def _media(kind: str, held: dict[str, Any]) -> list[dict[str, str]]:
     if kind == "contactsArrayMessage":
         names = [fields.name_of(each.get("displayName")) for each in fields.dicts_of(held.get("contacts"))]
-        return [fields.attachment("contact", name) for name in names]
+        return [attachments.attachment("contact", name) for name in names]
     if kind not in _MEDIA:
         return []
-    return [fields.attachment(_MEDIA[kind], fields.name_of(held.get("fileName"), held.get("displayName")))]
+    return [
+        attachments.attachment(_MEDIA[kind], fields.name_of(held.get("fileName"), held.get("displayName")))
+    ]
 
 
 def _text(kind: str, held: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ A direct chat is called by the customer's number, which a person has in exports,
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.platforms import fields, kinds
+from pipeline.platforms import attachments, fields, kinds
 from pipeline.platforms.records import (
     Broken,
     Deletion,
@@ -82,7 +82,7 @@ def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, own: boo
             yield Deletion(where=where, chat_id=chat.chat_id, external_id=changed)
         else:
             new = fields.dict_of(held.get("message"))
-            content = fields.with_media(_text(new), _media(new))
+            content = attachments.with_media(_text(new), _media(new))
             yield fields.edit_alone(where, chat.chat_id, changed, content, at)
     elif kind in (*_NOT_KEPT, "system"):
         yield Skipped(where=where, reason=kind)
@@ -115,9 +115,11 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
     kind = str(raw.get("type"))
     if kind == "contacts":
         people = [fields.dict_of(each.get("name")) for each in fields.dicts_of(raw.get("contacts"))]
-        return [fields.attachment("contact", fields.name_of(each.get("formatted_name"))) for each in people]
+        return [
+            attachments.attachment("contact", fields.name_of(each.get("formatted_name"))) for each in people
+        ]
     file = fields.dict_of(raw.get(kind))
-    return [fields.attachment(kind, fields.name_of(file.get("filename")))] if kind in _MEDIA else []
+    return [attachments.attachment(kind, fields.name_of(file.get("filename")))] if kind in _MEDIA else []
 
 
 def _text(raw: dict[str, Any]) -> str:

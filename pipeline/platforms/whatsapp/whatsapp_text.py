@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-from pipeline.platforms.fields import attachment, media_kind
+from pipeline.platforms.attachments import attachment, media_kind
 
 LTR = "\u200e"
 """The iPhone puts this mark in front of whatever nobody has typed."""

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline.recall.ask.ask import Ask
-from pipeline.store.sessions import sessions as stored_sessions
+from pipeline.store.sessions import cards
 from schemas.sessions import EXTRACTIVE
 
 # Of a time that a question asks to sum up, the latest sessions: more than a context has room for.
@@ -43,7 +43,7 @@ def load_sessions(
     connection: Connection, scored: Sequence[tuple[int, float, Mapping[str, float]]]
 ) -> list[RetrievedSession]:
     """Load the sessions of each `(id, score, components)`."""
-    rows = {row.id: row for row in stored_sessions.cards(connection, [session for session, _, _ in scored])}
+    rows = {row.id: row for row in cards.of_sessions(connection, [session for session, _, _ in scored])}
     return [
         _retrieved(row, score, components)
         for session, score, components in scored
@@ -55,7 +55,7 @@ def of_time(connection: Connection, query: Ask) -> list[RetrievedSession]:
     """Load the sessions of the time that a question is about, in order; what was said later is left out."""
     request, spans = query.request, query.question.spans
     start, until = min(start for start, _ in spans), max(end for _, end in spans)
-    rows = stored_sessions.of_time(
+    rows = cards.of_time(
         connection,
         request.chat.chat_id,
         start,

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, TextClause, text
 from pipeline.store.chats import chat_languages
 from pipeline.store.chats.chats import CHAT_COLUMNS, Chat
 from pipeline.store.connections.statements import arrays, column, holds, run
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import outdated
 from pipeline.store.sessions import rollups
 from pipeline.store.vectors import vectors
 from schemas.kinds import FORGET, INGEST, LANGUAGE
@@ -272,7 +272,7 @@ def clear(connection: Connection, tenant_id: str, chat_id: str, into: str) -> No
     """Delete the copies that a moved chat leaves behind, and its job; have its weeks rolled up where it is now."""
     for statement in _CLEAR:
         run(connection, statement, tenant=tenant_id, chat=chat_id)
-    jobs.drop(connection, tenant_id, [INGEST, LANGUAGE], [chat_id])
+    outdated.drop(connection, tenant_id, [INGEST, LANGUAGE], [chat_id])
     # what came is in the language of where it was
     chat_languages.index_all(connection, into)
     chat_languages.enqueue(connection, tenant_id, into)

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.connections.statements import column, number, run
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import outdated
 from pipeline.store.vectors import vectors
 from schemas.kinds import FENCED_BY_CHANGE
 
@@ -115,7 +115,7 @@ def drop(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> 
     if not memory_ids:
         return []
     gone = column(connection, _DROP, ids=memory_ids)
-    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{each}" for each in gone])
+    outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{each}" for each in gone])
     return [*gone, *drop_recalling(connection, tenant_id, gone)]
 
 

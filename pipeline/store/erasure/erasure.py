@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.connections.statements import column, number, run
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import outdated
 from pipeline.store.models import llm_calls
 from pipeline.store.sessions import rollups
 from schemas.forgetting import Receipt
@@ -168,7 +168,7 @@ def delete_memories(
 ) -> Sequence[Row[Any]]:
     """Delete up to `limit` memories of a person, a chat or all; return what suppression hashes are made of."""
     gone = run(connection, _DELETE_MEMORIES, until=until, senders=senders, chat=chat_id, limit=limit).all()
-    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{row.id}" for row in gone])
+    outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{row.id}" for row in gone])
     return gone
 
 
@@ -184,7 +184,7 @@ def delete_chat(connection: Connection, tenant_id: str, chat_id: str) -> int:
         run(connection, _DELETE_BACKFILLS, tenant=tenant_id, chat=chat_id)
         llm_calls.forget_chat(connection, tenant_id, chat_id)
         rollups.drop_of_chat(connection, tenant_id, chat_id)
-        jobs.drop(connection, tenant_id, [INGEST, LANGUAGE], [chat_id])
+        outdated.drop(connection, tenant_id, [INGEST, LANGUAGE], [chat_id])
     return gone
 
 
@@ -192,7 +192,7 @@ def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> Non
     """Delete what belongs to the tenant but to none of its chats: settings, backfills, figures, calls, jobs."""
     for statement in _EMPTY_TENANT:
         run(connection, statement, tenant=tenant_id, until=until)
-    jobs.drop_old(connection, tenant_id, BACKFILL, until)
+    outdated.drop_old(connection, tenant_id, BACKFILL, until)
 
 
 def plan(

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, text
 
 from pipeline.store.chats import chats
 from pipeline.store.connections.statements import column, number, run
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import outdated
 
 _COUNT_TRY = text("""
     INSERT INTO jobs (tenant_id, kind, key, due_at, attempts) VALUES (:tenant, :kind, :key, NULL, 1)
@@ -32,7 +32,7 @@ def count_try(connection: Connection, tenant_id: str, suspect: str) -> int:
 
 def clear_tries(connection: Connection, tenant_id: str, suspect: str) -> None:
     """Forget the tries of a suspect."""
-    jobs.drop(connection, tenant_id, [_KIND], [suspect])
+    outdated.drop(connection, tenant_id, [_KIND], [suspect])
 
 
 def tries(connection: Connection, suspects: Sequence[str]) -> dict[str, int]:

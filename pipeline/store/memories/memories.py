@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import arrays, column, run
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import outdated
 from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
 from schemas.kinds import EMBED, FENCED_BY_CHANGE
 from schemas.memories import MemoryIn
@@ -88,7 +88,7 @@ def insert(
 def delete(connection: Connection, tenant_id: str, identity: UUID) -> bool:
     """Delete a memory with its vectors and its jobs; tell whether there was one."""
     gone = run(connection, _DELETE, id=identity).rowcount
-    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{identity}"])
+    outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{identity}"])
     return bool(gone)
 
 
@@ -161,7 +161,7 @@ def drop_document(
     Their vectors and jobs go with them.
     """
     gone = column(connection, _DROP_DOCUMENT, document=document_id, users=users, keep=keep)
-    jobs.drop(connection, tenant_id, [EMBED], [f"memory:{each}" for each in gone])
+    outdated.drop(connection, tenant_id, [EMBED], [f"memory:{each}" for each in gone])
     return len(gone)
 
 

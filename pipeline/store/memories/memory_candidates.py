@@ -11,13 +11,12 @@ from sqlalchemy import Connection, TextClause, text
 
 from pipeline.store.chats.membership import Seen
 from pipeline.store.connections.statements import run
+from pipeline.store.memories import documents_by_index
 from pipeline.store.memories.memory_conditions import BELIEVED, LIVE, SAID, place, since, visible
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
 from pipeline.store.search.keyword_search import any_of
-from pipeline.store.vectors import vectors
 from pipeline.store.vectors.vectors import cosine, distance, in_space, literal
-from schemas.kinds import EMBED
 from schemas.memories import MemoryType
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -53,8 +52,6 @@ _SHARE_OF_WORDS = """CASE WHEN m.tsv @@ CAST(:any AS tsquery) THEN (
 _COLUMNS = """m.id, m.scope, m.type, m.content, m.user_id, m.learned_in, m.also_in, m.importance, m.access_count,
     m.last_accessed_at, m.subject, m.confidence, m.holds_from, m.holds_until, m.document_id, m.chunk_index,
     m.content_hash, m.created_at"""
-# Parts of documents that the index is asked for; a plan for any number would pass the index by.
-_BY_INDEX = 256
 _TIMES = ("last_accessed_at", "holds_from", "holds_until", "created_at", "since")
 
 
@@ -152,7 +149,10 @@ def candidates(space: EmbeddingSpace | None, *, of_ids: bool = False) -> str:
     by_index, in_scope, more = "", _in_scope(named), ""
     if space is not None and not of_ids:
         near = cosine(space.questions, "min(distance)")
-        by_index, in_scope = _documents_by_index(space), _in_scope(named, _COMPARED)
+        by_index, in_scope = (
+            documents_by_index.documents_by_index(space),
+            _in_scope(named, documents_by_index.COMPARED),
+        )
         more = f"""UNION ALL (SELECT id, {near}, {near} FROM indexed WHERE (SELECT is_enough FROM found_by_index)
             GROUP BY id ORDER BY min(distance), id DESC LIMIT :reach)"""
     # Vectors are looked up by all ids of a kind at once: a join would look up each, or all of the tenant. Only the
@@ -176,50 +176,6 @@ def candidates(space: EmbeddingSpace | None, *, of_ids: bool = False) -> str:
             (SELECT json_object_agg(chat_id, title) FROM chats WHERE title <> '' AND chat_id IN (
                 SELECT unnest(array_append(also_in, learned_in)) FROM memory)),
             CASE WHEN :counts_hidden THEN ({_HIDDEN}) END)
-    """
-
-
-# Documents of the organization that are compared one by one: all, or those that the index does not have yet. An empty
-# scope, as a key of the search, costs nothing, where a condition would read them all.
-_COMPARED = """((m.scope = CASE WHEN (SELECT is_enough FROM found_by_index) THEN '' ELSE 'organization' END)
-    OR (m.scope = 'organization' AND m.id = ANY(ARRAY(SELECT id FROM not_indexed))))"""
-
-
-def _documents_by_index(space: EmbeddingSpace) -> str:
-    """Return SQL after WITH: the parts of the organization's documents nearest by the index, as `indexed`.
-
-    None where comparing all is faster. `found_by_index` tells whether they are of `:reach` documents' chunks, as they
-    are not where nearly all that is near is another tenant's; `not_indexed` are those that wait for their vectors.
-    """
-    away = distance(space, "v.embedding")
-    of_documents = (
-        f"m.scope = 'organization' AND m.type = 'document' AND {LIVE} AND {visible('m')} AND {SAID}"
-    )
-    # Statements are counted with documents, which an index does without reading the table. The conditions are looked
-    # up for what the index of vectors brings, until there are enough: the planner may not turn it round.
-    return f"""
-        many AS MATERIALIZED (
-            SELECT greatest(:exact_up_to, reltuples / {vector_search.TIMES_AS_MANY})::bigint AS documents
-            FROM pg_class WHERE oid = to_regclass('memory_vectors')
-        ), is_worth_it AS MATERIALIZED (
-            SELECT count(*) > (SELECT documents FROM many) AS is_worth_it FROM (
-                SELECT FROM memories WHERE scope = 'organization' AND EXISTS (
-                    SELECT 1 FROM pg_index WHERE indisvalid
-                        AND indexrelid = to_regclass('{vectors.index_of("memory", space)}'))
-                LIMIT (SELECT documents + 1 FROM many)) counted
-        ), indexed AS MATERIALIZED (
-            SELECT v.memory_id AS id, {away} AS distance FROM memory_vectors v CROSS JOIN LATERAL (
-                SELECT FROM memories m WHERE m.id = v.memory_id AND {of_documents} OFFSET 0) m
-            WHERE {in_space(space, "v.")} AND (SELECT is_worth_it FROM is_worth_it)
-            ORDER BY {away} LIMIT {_BY_INDEX}
-        ), found_by_index AS MATERIALIZED (
-            SELECT count(DISTINCT id) >= :reach AS is_enough FROM indexed
-        ), not_indexed AS MATERIALIZED (
-            SELECT m.id FROM jobs w JOIN memories m ON m.id = CAST(substr(w.key, {len("memory:") + 1}) AS uuid)
-            WHERE (SELECT is_enough FROM found_by_index) AND w.kind = '{EMBED.name}' AND starts_with(w.key, 'memory:')
-                AND NOT EXISTS (SELECT 1 FROM memory_vectors v WHERE v.tenant_id = m.tenant_id AND v.memory_id = m.id
-                    AND {in_space(space, "v.")})
-        ),
     """
 
 

@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.connections.statements import arrays, number, run
-from pipeline.store.jobs import jobs
+from pipeline.store.jobs import outdated
 from pipeline.store.jobs.jobs import LATER
 from pipeline.store.messages.messages import Arrival
 from pipeline.store.sessions.sessions import COLUMNS, as_session
@@ -206,7 +206,7 @@ def drop_message_vectors(connection: Connection, ids: Sequence[int]) -> int:
 def drop_session(connection: Connection, tenant_id: str, session_id: int) -> None:
     """Delete an empty session with its vectors, its memories and its jobs."""
     run(connection, _DROP_SESSION, id=session_id)
-    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{session_id}"])
+    outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{session_id}"])
 
 
 class StoredMessage(NamedTuple):

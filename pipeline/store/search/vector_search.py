@@ -14,7 +14,7 @@ from sqlalchemy import Connection, TextClause, text
 
 from pipeline.store.connections.statements import run
 from pipeline.store.search.filters import Scope
-from pipeline.store.vectors import vectors
+from pipeline.store.vectors import indexes, vectors
 from pipeline.store.vectors.vectors import cosine, distance, in_space, literal
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
@@ -120,7 +120,7 @@ def nearest(
     given = {**scope.given(), "query": literal(query), "limit": limit}
     of_key = scope.session_key is not None
     worth_it = not of_key and is_worth_an_index(messages, everywhere(connection, "message"))
-    indexed = worth_it and bool(vectors.is_indexed(connection, "message", space))
+    indexed = worth_it and bool(indexes.is_indexed(connection, "message", space))
     return as_hits(
         run(connection, _nearest(space, of_key=of_key, indexed=indexed), **given).all(), indexed=indexed
     )

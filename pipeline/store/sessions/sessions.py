@@ -143,21 +143,6 @@ _BEFORE = text("""
     FROM conversation_sessions
     WHERE chat_id = :chat AND status <> 'merged' AND (started_at, id) < (CAST(:start AS timestamptz), :id)
 """)
-_CARD = """id, session_key, started_at, ended_at, message_count, participants, summary_text, summary_model, topic_tags,
-    entities"""
-_CARDS = text(f"""
-    SELECT {_CARD} FROM conversation_sessions WHERE id = ANY(:ids) AND status <> 'merged'
-""")
-_OF_TIME = text(f"""
-    SELECT * FROM (
-        SELECT {_CARD}
-        FROM conversation_sessions
-        WHERE chat_id = :chat AND (CAST(:key AS text) IS NULL OR session_key = :key) AND status <> 'merged'
-            AND started_at < :until AND ended_at >= :start
-        ORDER BY ended_at DESC, id DESC LIMIT :limit
-    ) latest
-    ORDER BY started_at, id
-""")
 _OUTDATE = text("UPDATE conversation_sessions SET summary_revision = NULL WHERE id = ANY(:ids)")
 
 _SET_FACTS = text("""
@@ -286,28 +271,6 @@ def count_before(
     given = {"chat": chat_id, "start": started_at, "id": session_id, "within": within}
     row = run(connection, _BEFORE, **given).one()
     return int(row.all_before), int(row.lately)
-
-
-def cards(connection: Connection, session_ids: Sequence[int]) -> Sequence[Row[Any]]:
-    """Return what a context shows of these sessions."""
-    return run(connection, _CARDS, ids=session_ids).all()
-
-
-def of_time(
-    connection: Connection,
-    chat_id: str,
-    start: datetime,
-    until: datetime,
-    *,
-    session_key: str | None = None,
-    limit: int,
-) -> Sequence[Row[Any]]:
-    """Return the sessions of a chat, or of one key in it, that have a part in this time, in its order.
-
-    Each has its summary and topics, if it is summarized. Of more than `limit` the latest are returned.
-    """
-    given = {"chat": chat_id, "key": session_key, "start": start, "until": until, "limit": limit}
-    return run(connection, _OF_TIME, **given).all()
 
 
 def set_facts(connection: Connection, session_id: int, revision: int, model: str) -> None:

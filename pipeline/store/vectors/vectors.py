@@ -16,8 +16,6 @@ from sqlalchemy import Connection, Row, TextClause, text
 from pipeline.store.connections.statements import arrays, holds, run
 from schemas.vectors import Calibration, EmbeddingSpace, Vector
 
-MAX_INDEXED_DIMENSIONS = 4000
-"""Dimensions that pgvector indexes at most of a `halfvec`."""
 _EXIST = text("SELECT to_regclass('message_vectors') IS NOT NULL")
 _KNOWN_HASHES = text(
     "SELECT DISTINCT content_hash FROM message_vectors WHERE space_id = :space AND content_hash = ANY(:hashes)"
@@ -36,7 +34,6 @@ _SEARCHED_SPACE = text(f"""
 _WRITTEN_SPACES = text(
     f"SELECT {COLUMNS} FROM embedding_spaces WHERE status <> 'retired' ORDER BY status <> 'active', id"
 )
-_IS_INDEXED = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
 
 
 def exist(connection: Connection) -> bool:
@@ -216,8 +213,6 @@ OWNERS = {
     ),
     "memory": VectorOwner(table="memory_vectors", owner="memory_id", source="memories", id_type="uuid"),
 }
-INDEXED = ("message", "memory")
-"""Owners whose vectors have an index where there are many; of sessions no chat has as many."""
 
 
 def put(
@@ -278,29 +273,3 @@ def searched_space(connection: Connection) -> EmbeddingSpace | None:
 def written_spaces(connection: Connection) -> list[EmbeddingSpace]:
     """Return the spaces that new vectors go into: all but retired ones, the active one first."""
     return [as_space(row._asdict().items()) for row in run(connection, _WRITTEN_SPACES)]
-
-
-def index_of(kind: str, space: EmbeddingSpace) -> str:
-    """Return the name of the HNSW index of the space's vectors of a kind of owner."""
-    return f"{OWNERS[kind].index_prefix}{int(space.id or 0)}"
-
-
-def is_indexed(connection: Connection, kind: str, space: EmbeddingSpace) -> bool | None:
-    """Tell whether that index can be used; None: there is none."""
-    valid: bool | None = connection.scalar(_IS_INDEXED, {"name": index_of(kind, space)})
-    return valid
-
-
-def build_index(connection: Connection, kind: str, space: EmbeddingSpace) -> None:
-    """Build that index concurrently (owner, in autocommit); space and size are part of its definition."""
-    statement = text(f"""
-        CREATE INDEX CONCURRENTLY {index_of(kind, space)} ON {OWNERS[kind].table}
-        USING hnsw ((embedding::halfvec({int(space.dimensions)})) halfvec_cosine_ops)
-        WITH (m = 16, ef_construction = 64) WHERE space_id = {int(space.id or 0)}
-    """)
-    run(connection, statement)
-
-
-def drop_index(connection: Connection, kind: str, space: EmbeddingSpace) -> None:
-    """Drop that index concurrently (owner, in autocommit)."""
-    run(connection, text(f"DROP INDEX CONCURRENTLY IF EXISTS {index_of(kind, space)}"))

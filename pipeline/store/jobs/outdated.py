@@ -1,0 +1,57 @@
+"""SQL of jobs whose object has changed or is gone."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from pipeline.store.connections.statements import run
+from schemas.kinds import FENCED_BY_CHANGE, Kind
+
+_DROP = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys)")
+
+
+_DROP_OLD = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND pending_since <= :until")
+
+
+_CLEAR_ERRORS = text("""
+    UPDATE jobs SET last_error = NULL
+    WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND last_error IS NOT NULL
+""")
+
+
+_FENCE = text("""
+    WITH locked AS MATERIALIZED (
+        SELECT kind, key FROM jobs
+        WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND claimed IS NOT NULL
+        ORDER BY kind, key FOR UPDATE
+    )
+    UPDATE jobs w SET token = nextval('job_token'), claimed = NULL, attempts = 0, due_at = now()
+    FROM locked WHERE w.tenant_id = :tenant AND w.kind = locked.kind AND w.key = locked.key
+""")
+
+
+def drop(connection: Connection, tenant_id: str, kinds: Iterable[Kind | str], keys: Iterable[str]) -> int:
+    """Delete jobs whose object is gone, so that results in flight are discarded; return how many."""
+    return run(
+        connection, _DROP, tenant=tenant_id, kinds=[str(kind) for kind in kinds], keys=list(keys)
+    ).rowcount
+
+
+def drop_old(connection: Connection, tenant_id: str, kind: Kind, until: datetime) -> None:
+    """Delete a tenant's jobs of one kind that were pending by then."""
+    run(connection, _DROP_OLD, tenant=tenant_id, kind=str(kind), until=until)
+
+
+def clear_errors(connection: Connection, tenant_id: str, keys: Iterable[str]) -> None:
+    """Delete the errors of jobs whose object has changed: a model's words may quote what it was sent."""
+    run(connection, _CLEAR_ERRORS, **_of_changed(tenant_id, keys))
+
+
+def fence(connection: Connection, tenant_id: str, keys: Iterable[str]) -> None:
+    """Discard results in flight of objects that have changed; their jobs may be claimed at once."""
+    run(connection, _FENCE, **_of_changed(tenant_id, keys))
+
+
+def _of_changed(tenant_id: str, keys: Iterable[str]) -> dict[str, object]:
+    return {"tenant": tenant_id, "kinds": [str(kind) for kind in FENCED_BY_CHANGE], "keys": list(keys)}
