@@ -39,10 +39,10 @@ TURN_SECONDS = 45.0
 """How long one job goes on; the rest is claimed again."""
 
 
-def looks_between(before: int, now: int) -> bool:
-    """Tell whether a chat's language is to be detected that had so many messages before and has so many now.
+def detection_due(before: int, now: int) -> bool:
+    """Tell whether detection is due for a chat that had `before` messages and has `now`.
 
-    >>> [looks_between(*counts) for counts in ((0, 19), (19, 20), (20, 99), (20, 700), (500, 2499), (2499, 2500))]
+    >>> [detection_due(*counts) for counts in ((0, 19), (19, 20), (20, 99), (20, 700), (500, 2499), (2499, 2500))]
     [False, True, False, True, False, True]
     """
     look = FIRST_LOOK
@@ -100,7 +100,7 @@ def detect(database: Database, tenant_id: str, chat_id: str) -> None:
         chat = chats.get(connection, chat_id)
         if chat is None or chat.language_by == DECLARED:
             return
-        if not looks_between(chat.language_at, chat.message_count):
+        if not detection_due(chat.language_at, chat.message_count):
             return
         sample = store.sample(connection, chat_id, SAMPLE_TEXTS, SAMPLE_CHARS)
     found = texts.detect(sample)

@@ -205,7 +205,7 @@ def _leave_the_queue(connection: Connection, of: Mapping[str, Chat], arrived: Se
         chat_id
         for chat_id, (count, _) in placed.items()
         if of[chat_id].language_by != DECLARED
-        and languages.looks_between(of[chat_id].message_count, of[chat_id].message_count + count)
+        and languages.detection_due(of[chat_id].message_count, of[chat_id].message_count + count)
     ]
 
 

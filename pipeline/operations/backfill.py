@@ -34,7 +34,7 @@ TURN_SECONDS = 10.0
 # A window that waited for a sweep is made up for, so that the mean rate is kept; a longer delay is not.
 MADE_UP_SECONDS = 10.0
 
-# A backfill of vectors that finds rows without one at its end begins again, so many times in all.
+# A backfill of vectors that finds rows without one at its end begins again, at most this many times.
 PASSES = 3
 RATE_DAYS = 7
 

@@ -48,7 +48,7 @@ class RequestRates:
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
-        # tokens, and since when there are so many; only of keys that there are
+        # tokens, and since when; only of existing keys
         self._buckets: dict[int, tuple[float, float]] = {}
 
     def take(self, key: CurrentKey) -> None:

@@ -21,7 +21,7 @@ _COLUMNS = [
 _HEADS = {"turn": "R@", "session": "S@", "coverage": "C "}
 _LEVELS_EXPLAINED = (
     "R, S: of the evidence among the first messages, of its sessions among the first sessions.\n"
-    "C: of the answer's pieces in a context of so many tokens."
+    "C: of the answer's pieces in a context of that many tokens."
 )
 
 

@@ -23,7 +23,7 @@ eighth where it is of something else."""
 _MIN_TERMS = 4
 # Words beyond their beginning are inflected.
 _STEM_CHARS = 5
-# A message of so many content words says something; from so many such messages on a summary needs more than one.
+# Content words with which a message says something; number of such messages from which a summary needs several.
 _TELLING_TERMS, _TELLING_MESSAGES = 2, 3
 
 _LISTS = {

@@ -52,7 +52,7 @@ class Spaces:
     embedder: str
     # the embedder's space as stored; `other` where only the name fits
     embedder_status: str | None
-    # of vectors: missing though searches compare so many, and unread because none does
+    # of vectors: missing where searches compare many, and unread where none does
     missing_indexes: Sequence[str] = ()
     unread_indexes: Sequence[str] = ()
     # rows in retired spaces, by the space's name

@@ -10,9 +10,9 @@ from schemas.sessions import Message
 
 # What was said longer ago is not what anybody leans on: the gap that ends a session by default.
 JUST_NOW = timedelta(minutes=30)
-# So many messages at most are looked at.
+# Number of latest messages examined.
 LOOKED_AT = 8
-# Of these, so many words at most are taken over.
+# Most words taken over from them.
 MOST_TAKEN_OVER = 12
 # A question with more words of its own than this needs no context, whatever it refers to.
 MOST_OWN = 2

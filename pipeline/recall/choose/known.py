@@ -18,8 +18,8 @@ from pipeline.text.excerpt import Wanted
 from pipeline.text.sentences import words
 from schemas.context import Dropped, DropReason
 
-# A statement or passage takes at most one in so many tokens of the budget, and is not cut to less than these: a few
-# words of a statement say nothing, and a short passage says most as a whole.
+# The budget divided by `SHARES` is the most tokens of a statement or passage, and none is cut to less than the others:
+# a few words of a statement say nothing, and a short passage says most as a whole.
 SHARES, LEAST, PASSAGE_LEAST = 4, 24, 128
 ANSWERED = " → "
 """What stands between a question and its answer, in every language."""

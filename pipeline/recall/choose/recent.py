@@ -12,9 +12,9 @@ NEWEST_SHARES, OTHER_SHARES, LEAST = 5, 10, 24
 # The latest messages may be shown whatever the question, so that a bot knows what is going on: this many, and what was
 # said within this time. They take their tokens by `BASE`, behind the best hits.
 KEPT, GOING_ON = 3, timedelta(minutes=10)
-# Between messages that have to do with the question, so many that have not.
+# Most irrelevant messages between two relevant ones.
 MAX_GAP = 3
-# Recent talk is relevant if it contains a hit among so many of the best.
+# Recent talk is relevant if it contains one of this many top hits.
 BEST = 10
 BASE = 0.8
 """What a recent message is worth that has nothing to do with the question."""

@@ -19,8 +19,8 @@ from pipeline.text import duplicates, truncate
 from pipeline.text.duplicates import Bag
 from schemas.context import Dropped, DropReason
 
-# A message takes at most one in so many tokens of the budget, one beside it fewer; of a longer one the part that the
-# question is about is shown. No message is cut to less than the second number.
+# The budget divided by the first number is the most tokens of a message, fewer for a neighbour; of a longer one the
+# part that the question is about is shown. No message is cut to less than the second number.
 MATCH_SHARES, MATCH_LEAST = 5, 64
 BESIDE_SHARES, BESIDE_LEAST = 10, 32
 BESIDE_WORTH = 0.7

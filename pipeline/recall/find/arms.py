@@ -47,7 +47,7 @@ AMONG_PEOPLE = ArmLimits(
 BEHIND_ASIDES = 400
 # Messages that each other arm finds.
 CANDIDATES_PER_SIDE_ARM = 30
-# Of somebody named, the best are looked for among so many of the nearest messages.
+# Number of nearest messages in which those of somebody named are looked for.
 NAMED_WITHIN = 3000
 # Of each time that a question names, messages that are looked at.
 TIME_READ = 2000

@@ -153,7 +153,7 @@ MAX_ACCESSES = 20
 """Times that a memory was shown which raise its score; more raise it no further."""
 
 QA_HALF_LIFE_DAYS = 30
-"""After so many days a question with its answer that is not shown again counts half."""
+"""Days after which a question with its answer that is not shown again counts half."""
 
 
 def worth(memory: Any, now: datetime) -> dict[str, float]:

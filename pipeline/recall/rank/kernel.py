@@ -72,7 +72,7 @@ def words(ordered: Sequence[Candidate], kernel: Kernel, substance: Array, statis
     attainable = float(tells.sum()) * (K1 + 1)
     times = np.array([[c.terms.get(term, 0) for c in ordered] for term in terms], np.float64)
     lengths = np.fromiter((c.length for c in ordered), np.float64, len(ordered))
-    # a message amid neighbours gathers so many times the mean length
+    # a message amid neighbours gathers this multiple of the mean length
     reach = 1 + sum(LATER**step + EARLIER**step for step in range(1, STEPS + 1))
     near = saturated(kernel.around(times), kernel.around(lengths), statistics.mean_length * reach, tells)
     return shares(near * substance, attainable)

@@ -140,7 +140,7 @@ def words_after(connection: Connection, chat_id: str) -> str | None:
 
 
 def sample(connection: Connection, chat_id: str, limit: int, chars: int) -> list[str]:
-    """Return the first and the last texts of a chat, each up to so many characters."""
+    """Return the first and the last texts of a chat, each cut to `chars` characters."""
     return column(connection, _SAMPLE, chat=chat_id, half=limit // 2, chars=chars)
 
 

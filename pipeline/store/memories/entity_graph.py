@@ -71,7 +71,7 @@ _RELATED = text(f"""
     ) shown LEFT JOIN LATERAL {_CHATS}
     GROUP BY user_id, entity, relation, inverse ORDER BY memories DESC, last_at DESC, name, relation LIMIT :limit
 """)
-# Of what thousands of memories name only the latest are read, and beyond so many it is all the same how many there are.
+# Of what thousands of memories name only the latest are read, and beyond this limit their number does not matter.
 _READ = 100
 # Whatever is said of somebody has their name: only what is said of others leads on.
 _REACHED = text(f"""

@@ -68,7 +68,7 @@ class MemoryScope:
     min_importance: float
     # what was believed then; None: now
     as_of: datetime | None = None
-    # at most so many of each of the four scopes, and as many chunks of documents
+    # most memories of each of the four scopes, and most chunks of documents
     limit: int
     # whether those are counted that are hidden because of where they were learned, whatever is asked
     counts_hidden: bool = False

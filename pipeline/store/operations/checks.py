@@ -80,7 +80,7 @@ def server(connection: Connection) -> Row[Any]:
 
 
 def held_up(connection: Connection, seconds: float) -> int:
-    """Return how many transactions of this role, older than so many seconds, wait for their client."""
+    """Return how many transactions of this role, older than `seconds`, wait for their client."""
     return number(connection, _HELD_UP, seconds=seconds)
 
 

@@ -8,7 +8,7 @@ from pipeline.text.calendars import KINDS, RELATIONS, Calendar
 from pipeline.text.calendars.figures import figure_dates
 
 MAX_CHARS = 8_000
-"""Of a longer text the beginning is read: no question is longer, and no message is about so many times."""
+"""Characters that are read of a text: no question is longer, and no message names more times."""
 # What is said before or after a time is no farther from it.
 _AROUND_CHARS = 40
 _SENTENCE_CHARS = 8
