@@ -52,7 +52,7 @@ class Calls:
         self._thread: threading.Thread | None = None
 
     def run(self, call: Callable[[], Awaitable[T]], seconds: float) -> T:
-        """Return what a call returns. Raises `TimeoutError` after the seconds allowed in all, or what the call raises."""
+        """Return what a call returns. Raises `TimeoutError` after `seconds` in all, or what the call raises."""
 
         async def within() -> T:
             async with asyncio.timeout(seconds):
