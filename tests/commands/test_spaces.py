@@ -14,6 +14,7 @@ from tests.conftest import TENANT
 from tests.operations.test_spaces import owner_of
 
 OLD, NEW = (DeterministicEmbedder(dimensions=size).space for size in (256, 384))
+MULTILINGUAL = "onnx/multilingual-e5-small/384"
 LOCAL = "sentence-transformers/all-MiniLM-L6-v2/384"
 
 
@@ -59,6 +60,18 @@ def test_a_space_that_is_added_is_built_beside_the_active_one_and_a_backfill_fil
     assert operator("spaces", "retire", LOCAL, "--json").code == 2
     assert operator("spaces", "retire", LOCAL, "--yes", "--json").json == {"space": LOCAL, "deleted": 0}
     assert statuses(operator)[LOCAL] == "retired"
+
+
+def test_the_multilingual_model_is_added_by_that_word_and_other_prefixes_than_its_own_are_found(
+    operator: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added = operator("spaces", "add", "multilingual", "--json").json
+    assert (added["space"], added["status"]) == (MULTILINGUAL, "building")
+    monkeypatch.setenv("BACKSCROLL_EMBEDDING_PROVIDER", "onnx")
+    monkeypatch.setenv("BACKSCROLL_EMBEDDING_MODEL", "multilingual-e5-small")
+    assert "other prefixes" not in operator("doctor").out
+    monkeypatch.setenv("BACKSCROLL_EMBEDDING_QUERY_PREFIX", "вопрос: ")
+    assert f"the settings give {MULTILINGUAL} other prefixes" in " ".join(operator("doctor").out.split())
 
 
 def test_a_space_is_compared_activated_rolled_back_and_the_old_one_retired(
