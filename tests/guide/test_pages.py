@@ -222,13 +222,22 @@ def test_every_queue_is_explained_and_no_other() -> None:
     assert named == {queue.full_name for queue in queues.QUEUES.values()}
 
 
-def test_every_route_is_listed_and_no_other() -> None:
+def test_every_route_that_is_named_is_one() -> None:
     nowhere = {"database_url": "postgresql://127.0.0.1:1/none", "redis_url": "redis://127.0.0.1:1"}
     app = make_web_app(Settings(_env_file=None, api_key="key", **nowhere))
     paths = app.openapi()["paths"]
-    real = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
-    told = {code for row in page("bots").table("route") for code in re.findall(r"`([^`]+)`", row[0])}
-    assert told == real
+    real = {f"{method.upper()} {_shape(path)}" for path, methods in paths.items() for method in methods}
+    named = re.compile(r"(?:GET|POST|PUT|PATCH|DELETE) /(?:v1|healthz|readyz|mcp)[^ ?]*")
+    told = {
+        found[0] for page in PAGES for code in page.code if (found := named.match(" ".join(code.split())))
+    }
+    assert len(told) > 15
+    assert {_shape(route) for route in told} <= real
+
+
+def _shape(path: str) -> str:
+    """Return a path without the names of its parameters."""
+    return re.sub(r"\{\w+\}", "{}", path)
 
 
 def test_the_map_names_every_package_of_the_pipeline() -> None:
