@@ -30,7 +30,7 @@ from schemas.errors import LeaseLost, ProviderUnavailable
 
 log = structlog.get_logger(__name__)
 
-PORTION, PORTION_CHARS = 256, 16_000
+PORTION, PORTION_CHARS = 128, 8_000
 """Chunks and characters that a model is given at once; their vectors are saved before it is given the next.
 
 So few that a machine that is ten times as busy saves them before the time of a task is over.
