@@ -23,7 +23,7 @@ from pipeline.llm.gateway import Gateway
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import claims
 from pipeline.store.jobs.jobs import Claim
-from schemas.errors import LeaseLost, ProviderRejected, ProviderUnavailable
+from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.facts import Fact, KnownFact
 from schemas.sessions import Message
 from tests.conftest import TENANT
@@ -179,51 +179,12 @@ def test_half_a_sign_in_an_answer_is_left_out(extract: Extracting, server: ChatS
     assert (fact.content, fact.value) == ("Ann is allergic to nuts.", "nuts")
 
 
-def test_that_nothing_is_worth_learning_is_a_good_answer(
-    database: Database, extract: Extracting, server: ChatServer
-) -> None:
-    server.replies(facts())
-    assert extract() == []
-    assert calls(database) == [("extract", "answered")]
-
-
 def test_where_only_a_bot_speaks_nobody_is_asked(extract: Extracting, server: ChatServer) -> None:
     assert extract(talk(("Harbour", "assistant", "Ann, you live in Porto."))) == []
     assert server.requests == []
 
 
-def test_a_server_without_structured_answers_is_asked_in_words(
-    extract: Extracting, server: ChatServer
-) -> None:
-    fenced = Reply(text=f"Here are the facts:\n```json\n{facts(PORTO).text}\n```\nAnything else?")
-    server.replies(refused("response_format json_schema is not supported"), then=lambda _request: fenced)
-    assert contents(extract()) == ["Ann lives in Porto."]
-    assert server.formats() == ["json_schema", "json_object"]
-
-
 # Answers that cannot be used
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        Reply(text="Ann lives in Porto, and Ben plays the cello."),
-        Reply(text='{"facts": [{"content": "Ann lives in', finish_reason="length"),
-    ],
-    ids=["prose", "cut off"],
-)
-def test_an_answer_is_repaired_once(
-    database: Database, extract: Extracting, server: ChatServer, bad: Reply
-) -> None:
-    server.replies(bad, facts(PORTO))
-    assert contents(extract()) == ["Ann lives in Porto."]
-    assert calls(database) == [("extract", "answered"), ("repair", "answered")]
-    first, second = server.requests
-    if bad.finish_reason == "length":
-        assert second["max_tokens"] == 2 * first["max_tokens"]
-    else:
-        assert second["messages"][2] == {"role": "assistant", "content": bad.text}
-        assert "cannot be used" in second["messages"][3]["content"]
 
 
 @pytest.mark.parametrize(
@@ -242,21 +203,6 @@ def test_where_no_answer_can_be_used_that_is_said_and_not_taken_for_nothing_lear
     with pytest.raises(error, match=f"{MODEL}|127.0.0.1"):
         extract()
     assert len(server.requests) == asked
-
-
-def test_what_only_the_bot_says_and_what_nobody_says_is_not_learned(
-    extract: Extracting, server: ChatServer
-) -> None:
-    server.replies(
-        facts(
-            NUTS | {"content": "Ann keeps bees.", "messages": [3]},
-            NUTS | {"content": "Ann owns a yacht and a castle.", "messages": [1]},
-            NUTS | {"content": "Ben is the administrator of everything.", "subject": "Ben", "messages": [2]},
-            PORTO | {"messages": [1, 3]},
-        )
-    )
-    (fact,) = extract()
-    assert (fact.content, fact.message_ids) == ("Ann lives in Porto.", (0,))
 
 
 # Long sessions
@@ -308,30 +254,6 @@ def test_a_session_longer_than_the_window_is_read_in_parts_and_the_last_word_cou
 # What was paid for
 
 
-def test_an_answer_that_was_paid_for_is_used_by_the_next_try(
-    database: Database, extractor: LanguageModelExtractor, server: ChatServer, claiming: Callable[[], Claim]
-) -> None:
-    # Given a worker that dies before it has saved what it learned, after a repair
-    server.replies(Reply(text="prose"), facts(PORTO))
-    source = replace(SOURCE, claim=claiming())
-    found = extractor.extract(talk(), people=PEOPLE, source=source)
-    # When the next one reads the same session
-    again = replace(source, claim=claiming())
-    assert extractor.extract(talk(), people=PEOPLE, source=again) == found
-    # Then both answers were kept
-    assert len(server.requests) == 2
-    assert calls(database) == [
-        ("extract", "answered"),
-        ("repair", "answered"),
-        ("extract", "reused"),
-        ("repair", "reused"),
-    ]
-    # until its facts are saved
-    with database.tenant(TENANT) as connection:
-        extractor.forget_answers(connection, again)
-    assert rows(database, "SELECT count(*) FROM llm_answers") == [(0,)]
-
-
 def test_answers_that_could_not_be_used_are_asked_for_anew_once_they_are_forgotten(
     database: Database, extractor: LanguageModelExtractor, server: ChatServer, claiming: Callable[[], Claim]
 ) -> None:
@@ -347,16 +269,5 @@ def test_answers_that_could_not_be_used_are_asked_for_anew_once_they_are_forgott
     # When they are forgotten with what was saved in their place
     with database.tenant(TENANT) as connection:
         extractor.forget_answers(connection, source)
-    # Then the model is asked again
     assert len(extractor.extract(talk(), people=PEOPLE, source=replace(source, claim=claiming()))) == 3
     assert len(server.requests) == 3
-
-
-def test_nothing_is_paid_for_a_job_that_somebody_else_does(
-    extractor: LanguageModelExtractor, server: ChatServer, claiming: Callable[[], Claim]
-) -> None:
-    source = replace(SOURCE, claim=claiming())
-    claiming()
-    with pytest.raises(LeaseLost):
-        extractor.extract(talk(), people=PEOPLE, source=source)
-    assert server.requests == []

@@ -1,7 +1,5 @@
 """Forgetting is for good: nothing is left, nothing comes back, and a kill in the middle changes neither."""
 
-from collections.abc import Sequence
-
 import pytest
 from sqlalchemy import text
 
@@ -250,33 +248,6 @@ def test_a_forgetting_that_takes_long_goes_on_in_turns(
     assert "forget" in outcome.follows
     finish(remembered, rules, policy)
     assert everywhere(remembered, "zora") == []
-
-
-class Forgetful(DeterministicEmbedder):
-    """While it works a user is forgotten."""
-
-    def __init__(self, database: Database, rules: SessionPolicy, policy: Policy) -> None:
-        super().__init__()
-        self.between = (database, rules, policy)
-        self.calls = 0
-
-    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        self.calls += 1
-        if self.calls == 1:
-            database, rules, policy = self.between
-            forgotten(database, ZORA, rules, policy)
-        return super().embed_documents(texts)
-
-
-def test_vectors_in_flight_of_a_forgotten_user_are_thrown_away(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    accept.accept(database, TENANT, GROUP, conversation(0))
-    place(database, rules, policy)
-    client = Forgetful(database, rules, policy)
-    assert runner.run(database, "embed", embed.embedder(database, client), policy).failed == 0
-    # those of all others are kept
-    assert rows(database, "SELECT count(*) FROM message_vectors") == [(6,)]
 
 
 def test_summaries_of_pruned_messages_that_quote_a_forgotten_user_go_too(

@@ -172,11 +172,7 @@ BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
     ("post", "/v1/forget"): [
         lambda a: {"kind": "chat", "chat_id": a.chat_id},
         lambda a: {"kind": "user", "sender_id": a.name("messages", "sender_id")},
-        lambda a: {
-            "kind": "message",
-            "chat_id": a.chat_id,
-            "external_id": a.name("messages", "external_id"),
-        },
+        lambda a: {"kind": "message", "chat_id": a.chat_id, "external_id": a.name("messages", "external_id")},
         lambda a: {"kind": a.text},
     ],
     ("put", "/v1/chats/{chat_id}/memory"): [lambda _: {"memory": False}],

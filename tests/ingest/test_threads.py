@@ -65,22 +65,6 @@ def test_the_topics_of_a_forum_are_sessions_of_their_own(
     ]
 
 
-def test_a_thread_is_cut_by_the_pause_and_a_late_message_joins_it_again(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    accept(database, message(0, id="1", thread="7"), message(50, id="2", thread="7"), message(25, id="3"))
-    place_all(database, rules, policy)
-    # what was said elsewhere in between joins nothing
-    assert [(row[0], row[3], row[6]) for row in stored(database)] == [
-        ("", 1, "closed"),
-        (" thread:7", 1, "closed"),
-        (" thread:7", 1, "closed"),
-    ]
-    accept(database, message(26, id="4", thread="7"))
-    place_all(database, rules, policy)
-    assert [(row[0], row[3]) for row in stored(database)] == [("", 1), (" thread:7", 3)]
-
-
 def test_neighbours_and_recent_talk_are_of_the_same_thread(
     database: Database, rules: SessionPolicy, policy: Policy, settings: Settings
 ) -> None:
@@ -142,18 +126,6 @@ def test_a_line_says_what_it_answers_unless_that_is_the_line_above(
     # whoever erases the one message finds that this context showed its words
     (answered,) = rows(database, "SELECT id FROM messages WHERE external_id = '1'")
     assert f"message:{answered[0]}" in query_log.shown_in(best)
-
-
-def test_an_answer_far_from_its_question_says_what_it_answers(
-    database: Database, rules: SessionPolicy, policy: Policy, settings: Settings
-) -> None:
-    said = [message(0, "which colour shall it be?", id="q", sender_name="Ana")]
-    said += [message(60 * n, f"small talk number {n}", id=f"t{n}") for n in range(1, 30)]
-    said += [message(60 * 40, "the ultramarine one", id="a", sender_name="Ben", reply_to="q")]
-    accept(database, *said)
-    work(database, rules, policy)
-    found = ask(database, settings, "ultramarine", include_history=False)
-    assert "Ben, to Ana (“which colour shall it be?”): the ultramarine one" in block(found, "exchanges")
 
 
 def test_what_was_answered_is_named_no_more_when_it_is_deleted(

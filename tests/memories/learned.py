@@ -23,8 +23,8 @@ _INSERT = """
 _EVIDENCE = text("""
     INSERT INTO memory_evidence (tenant_id, memory_id, message_id, session_id, chat_id, sender_id, said_at, content,
         confidence, learned_by)
-    SELECT m.tenant_id, :id, m.id, 0, m.chat_id, m.sender_id, m.sent_at, :content, 1, 'rules-v1'
-    FROM messages m WHERE m.chat_id || '/' || m.external_id = ANY(:messages)
+    SELECT m.tenant_id, x.id, m.id, 0, m.chat_id, m.sender_id, m.sent_at, x.content, 1, 'rules-v1'
+    FROM messages m JOIN memories x ON x.id = :id WHERE m.chat_id || '/' || m.external_id = ANY(:messages)
 """)
 _SUPERSEDE = text("""
     INSERT INTO memory_supersessions (tenant_id, memory_id, superseded_by) VALUES (:tenant, :old, :new)
@@ -48,11 +48,17 @@ def learned(
     digest = blake2b(owner.encode(), digest_size=16).digest()
     with database.tenant(TENANT) as connection:
         connection.execute(text(statement), {"tenant": TENANT, "id": identity, "hash": digest, **names})
-        connection.execute(_EVIDENCE, {"id": identity, "content": content, "messages": list(messages)})
         if supersedes is not None:
             connection.execute(_SUPERSEDE, {"tenant": TENANT, "old": supersedes, "new": identity})
         jobs.enqueue(connection, TENANT, "embed", [f"memory:{identity}"])
+    evidence(database, identity, *messages)
     return identity
+
+
+def evidence(database: Database, identity: UUID, *messages: str) -> None:
+    """Let messages, each as `chat/external id`, say what a memory says."""
+    with database.tenant(TENANT) as connection:
+        connection.execute(_EVIDENCE, {"id": identity, "messages": list(messages)})
 
 
 def change(database: Database, identity: UUID, **fields: object) -> None:

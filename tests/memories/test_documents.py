@@ -9,9 +9,7 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.vectors import embed
-from pipeline.erasure import export, forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import documents, statements
@@ -24,13 +22,11 @@ from pipeline.text.tokens import estimate
 from schemas.context import Context
 from schemas.documents import DocumentFilter, DocumentIn
 from schemas.errors import NotFound
-from schemas.forgetting import Subject
 from schemas.memories import MemoryFilter, MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.test_pipeline import rows, run
 
 EMBEDDER = DeterministicEmbedder()
 SUBJECTS = ("the boiler", "the ferry", "the garden", "the mooring", "the chimney", "the cellar")
@@ -131,7 +127,6 @@ def test_a_new_version_takes_the_place_of_the_old_and_what_stayed_keeps_its_vect
     first = keep(asked_in, handbook())
     embed_all(asked_in, policy)
     assert keep(asked_in, handbook()) == Kept(outcome="unchanged", chunks=first.chunks, written=0)
-    # When the end is written anew
     changed = keep(asked_in, handbook()[:-200] + "And the very end is about parrots.")
     assert changed.outcome == "replaced"
     assert 0 < changed.written < changed.chunks
@@ -239,18 +234,6 @@ def test_the_same_id_of_the_organization_and_of_a_user_are_two_documents(databas
     assert contents(database) == ["Ours."]
     suppression.remember_user(database, TENANT, "test:ann", remembered=False)
     assert keep(database, "Ann's.", "handbook", user_id="slack:U1").outcome == "kept_out"
-
-
-def test_a_persons_documents_are_exported_and_forgotten_with_them(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    keep(database, "Ours.", "handbook")
-    keep(database, "The rent is due on the third.", "lease", user_id="test:ann")
-    (record,) = export.of_user(database, TENANT, "test:ann")
-    assert (record["record"], record["document_id"]) == ("memory", "lease")
-    forget.start(database, TENANT, Subject(kind="user", sender_id="test:ann"))
-    run(database, "forget", forget.forgetter(database, rules), policy)
-    assert rows(database, "SELECT document_id FROM memories") == [("handbook",)]
 
 
 def test_documents_are_listed_page_by_page(database: Database) -> None:

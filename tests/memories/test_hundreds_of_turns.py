@@ -22,6 +22,7 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import Message
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
+from tests.memories.told import fact
 from tests.test_pipeline import place, rows, run
 
 # coverage would take longer than what it watches
@@ -70,17 +71,7 @@ class Model:
 
     def extract(self, messages: Sequence[Message], **given: Any) -> list[Fact]:
         return [
-            Fact(
-                content=content,
-                category="fact",
-                about="speaker",
-                subject="Ann",
-                attribute=attribute,
-                value=value,
-                confidence=0.9,
-                importance=importance,
-                message_ids=(each.id,),
-            )
+            fact(content, "Ann", attribute, value, importance=importance, message_ids=(each.id,))
             for each in messages
             for content, attribute, value, importance in (self.told[each.content],)
         ]

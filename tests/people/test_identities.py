@@ -17,7 +17,6 @@ from pipeline.operations.retention import prune, retention_of
 from pipeline.people import identities, suppression
 from pipeline.recall import build_context, search
 from pipeline.store.connections.database import Database
-from pipeline.store.people import identities as store
 from schemas.errors import InvalidInput
 from schemas.forgetting import Subject
 from schemas.memories import MemoryFilter, MemoryIn
@@ -132,26 +131,6 @@ def test_a_person_has_a_bounded_number_of_ids(
         identities.link(shared, tenant, sender, "ann")
     with pytest.raises(InvalidInput, match="one person may have 3"):
         identities.link(shared, tenant, "a:3", "ann")
-
-
-def test_a_merge_that_is_killed_half_way_has_not_happened(
-    shared: Database, ann: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Killed(BaseException):
-        pass
-
-    move = store.move
-
-    def killed(*given: object) -> None:
-        move(*given)  # type: ignore[arg-type]
-        raise Killed
-
-    identities.link(shared, ann, "telegram:ann", "ann")
-    monkeypatch.setattr(store, "move", killed)
-    with pytest.raises(Killed):
-        identities.merge(shared, ann, "ann", "bob")
-    assert identities.show(shared, ann, "telegram:ann").user_id == "ann"
-    assert shown(shared, ann, "telegram:ann") == {"likes tea"}
 
 
 def test_what_is_learned_twice_under_two_ids_is_shown_once(shared: Database, ann: str) -> None:

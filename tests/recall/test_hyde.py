@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -9,7 +10,7 @@ from sqlalchemy import text
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion, Prompt
 from pipeline.llm.gateway import Gateway
-from pipeline.recall import build_context, hyde, search
+from pipeline.recall import hyde, search
 from pipeline.recall.find.candidate import Statistics
 from pipeline.recall.find.candidates import CandidateSet
 from pipeline.recall.rank.ranked import Ranking, Scored
@@ -17,12 +18,12 @@ from pipeline.store.connections.database import Database
 from pipeline.text import fencing
 from schemas.context import Context
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
-from schemas.payloads import ContextQuery
 from schemas.search import SearchQuery, SearchResult
 from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import TENANT, Templates
-from tests.recall.rank.test_rank import candidate
+from tests.recall import asking
+from tests.recall.found import candidate
 from tests.recall.test_context import CHAT, fill
 
 QUESTION = "Was kostet der Ausflug?"
@@ -71,18 +72,11 @@ def template(templates: Templates) -> str:
 
 
 def ask(
-    database: Database, settings: Settings, question: str, model: Scripted | None, **fields: object
+    database: Database, settings: Settings, question: str, model: Scripted | None, **fields: Any
 ) -> Context:
-    given = {"chat_id": CHAT.chat_id, "query": question, "hyde": True, "explain": True}
-    query = ContextQuery.model_validate(given | {"include_history": False} | fields)
-    return build_context(
-        database,
-        TENANT,
-        query,
-        embedder=DeterministicEmbedder(),
-        settings=settings,
-        gateway=Gateway(database, model) if model else None,
-    )
+    given = {"chat_id": CHAT.chat_id, "hyde": True, "explain": True, "include_history": False} | fields
+    gateway = Gateway(database, model) if model else None
+    return asking.ask(database, settings, question, gateway=gateway, **given)
 
 
 def find(database: Database, settings: Settings, query: str, model: Scripted, mode: str) -> SearchResult:
@@ -101,13 +95,11 @@ def find(database: Database, settings: Settings, query: str, model: Scripted, mo
 
 def place_of(external_id: str, found: Context) -> int:
     """Return the place from 1 of a message among those ranked."""
-    assert found.explain is not None
     return next(hit.rank for hit in found.explain.messages if hit.external_id == external_id)
 
 
 def told(found: Context) -> object:
     """What a context says and why, but for its id and times: the question says what minute it is."""
-    assert found.explain is not None
     recalled = [block for block in found.blocks if block.kind != "question"]
     said = [message.content.partition("\n\nToday: ")[0] for message in found.messages[:-1]]
     return recalled, said, found.explain.messages, found.explain.sessions
@@ -117,7 +109,6 @@ def test_a_hypothetical_answer_finds_what_the_question_does_not_and_is_never_sho
     database: Database, settings: Settings
 ) -> None:
     found = ask(database, settings, QUESTION, Scripted(ANSWER), queries=["price of an excursion"])
-    assert found.explain is not None
     plain = ask(database, settings, QUESTION, None, hyde=False)
     assert place_of("h6", found) <= 2 < place_of("h6", plain)
     best = found.explain.messages[place_of("h6", found) - 1]
@@ -208,24 +199,20 @@ def test_an_instruction_in_the_question_stays_data_and_what_a_model_makes_of_it_
     (turn,) = prompt.turns
     assert (turn.count(fencing.OPEN), turn.count(fencing.CLOSE)) == (1, 1)
     assert turn.endswith(f"\n{fencing.CLOSE}")
+    # nor is the model told what was said in the chat
+    assert "plumber" not in f"{prompt.system}{turn}"
     assert found.text.count("PWNED") == found.text.count(attack) == 1
     assert found.text.endswith(attack)
 
 
 def test_an_endless_answer_is_searched_by_its_beginning(database: Database, settings: Settings) -> None:
     found = ask(database, settings, QUESTION, Scripted(f"{ANSWER} " + "and so on " * 100_000))
-    assert found.explain is not None
     assert "h6" in [hit.external_id for hit in found.explain.messages[:3]]
     assert not found.degraded
 
 
 def test_an_answer_without_a_vector_is_searched_by_its_words(database: Database, settings: Settings) -> None:
-    query = ContextQuery(chat_id=CHAT.chat_id, query=QUESTION, hyde=True, explain=True)
-    gateway = Gateway(database, Scripted(ANSWER))
-    found = build_context(
-        database, TENANT, query, embedder=OnlyQuestions(), settings=settings, gateway=gateway
-    )
-    assert found.explain is not None
+    found = ask(database, settings, QUESTION, Scripted(ANSWER), embedder=OnlyQuestions())
     assert any(hit.external_id == "h6" and hit.queries == {"keywords": 1} for hit in found.explain.messages)
     assert found.degraded == [
         "hyde: the embedder is away: of the hypothetical answer only keywords are searched"
