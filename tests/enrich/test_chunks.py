@@ -13,7 +13,6 @@ from pipeline.enrich.vectors.embedding_text import MAX_CHUNKS, OwnedText
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.recall import build_context, search
@@ -60,9 +59,7 @@ def long(ending: str, words: int = 100) -> str:
 
 
 def embed_all(database: Database, client: DeterministicEmbedder, policy: Policy, **options: int) -> None:
-    handler = embed.embedder(database, client, **options)
-    while runner.run(database, "embed", handler, policy).claimed:
-        pass
+    run(database, "embed", embed.embedder(database, client, **options), policy)
 
 
 def chunks(database: Database) -> dict[str, list[int]]:

@@ -10,7 +10,6 @@ from sqlalchemy import text
 
 from pipeline.ingest import accept, place, sessionize
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
 from pipeline.store.sessions import sessions
@@ -18,13 +17,13 @@ from pipeline.text import tokens
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import key_of
 from tests.conftest import EPOCH, TENANT, message
+from tests.test_pipeline import run
 
 CHAT = ChatIn(chat_id="test:1")
 
 
 def place_all(database: Database, rules: SessionPolicy, policy: Policy) -> None:
-    while runner.run(database, "ingest", place.placer(database, rules), policy).claimed:
-        pass
+    run(database, "ingest", place.placer(database, rules), policy)
 
 
 def stored(database: Database, chat_id: str = "test:1") -> list[tuple[object, ...]]:

@@ -1,22 +1,22 @@
 """Threads, replies and one second's order: what becomes of a forum's talk, and how its lines name each other."""
 
 from collections.abc import Sequence
+from functools import partial
 
-from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import edits, export
 from pipeline.ingest import accept as ingest
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
-from pipeline.recall import build_context, query_log
+from pipeline.recall import query_log
 from pipeline.store.connections.database import Database
 from pipeline.store.messages import messages as store
 from schemas.context import Context
 from schemas.messages import ChatIn, MessageIn
-from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.erasure.test_edits import work
 from tests.ingest.test_sessions_stored import place_all, stored
+from tests.recall import asking
 from tests.test_pipeline import rows
 
 CHAT = ChatIn(chat_id="test:1")
@@ -26,9 +26,7 @@ def accept(database: Database, *said: MessageIn) -> None:
     ingest.accept(database, TENANT, CHAT, said)
 
 
-def ask(database: Database, settings: Settings, question: str, **fields: object) -> Context:
-    query = ContextQuery.model_validate({"chat_id": CHAT.chat_id, "query": question} | fields)
-    return build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+ask = partial(asking.ask, chat_id=CHAT.chat_id)
 
 
 def block(found: Context, kind: str) -> str:

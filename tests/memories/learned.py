@@ -10,12 +10,12 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.vectors import embed
-from pipeline.jobs import runner
 from pipeline.memories.statements import new_id
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from schemas.facts import RULES
 from tests.conftest import POLICY, TENANT
+from tests.test_pipeline import run
 
 _INSERT = """
     INSERT INTO memories (tenant_id, id, content_hash, {names}) VALUES (:tenant, :id, :hash, {values})
@@ -72,8 +72,7 @@ def change(database: Database, identity: UUID, **fields: object) -> None:
 
 def embedded(database: Database) -> None:
     """Embed all that is due."""
-    while runner.run(database, "embed", embed.embedder(database, DeterministicEmbedder()), POLICY).claimed:
-        pass
+    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), POLICY)
 
 
 def day(month: int, number: int) -> datetime:

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from sqlalchemy import text
@@ -19,7 +20,6 @@ from pipeline.recall import build_context
 from pipeline.store.chats import chats as store_chats
 from pipeline.store.connections.database import Database
 from pipeline.text.tokens import estimate
-from schemas.context import Context
 from schemas.documents import DocumentFilter, DocumentIn
 from schemas.errors import NotFound
 from schemas.memories import MemoryFilter, MemoryIn
@@ -27,6 +27,8 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
+from tests.recall import asking
+from tests.recall.found import lines as shown
 
 EMBEDDER = DeterministicEmbedder()
 SUBJECTS = ("the boiler", "the ferry", "the garden", "the mooring", "the chimney", "the cellar")
@@ -54,13 +56,7 @@ def keep(database: Database, content: str, document_id: str = "handbook", **fiel
     return documents.keep(database, TENANT, given, documents.cut(content, EMBEDDER))
 
 
-def ask(database: Database, settings: Settings, question: str, **parameters: int) -> Context:
-    query = ContextQuery(chat_id="test:house", query=question, parameters=parameters, explain=True)
-    return build_context(database, TENANT, query, embedder=EMBEDDER, settings=settings)
-
-
-def shown(context: Context, kind: str) -> list[str]:
-    return [item.text for block in context.blocks if block.kind == kind for item in block.items]
+ask = partial(asking.ask, chat_id="test:house", explain=True)
 
 
 def contents(database: Database, document_id: str = "handbook") -> Sequence[str]:

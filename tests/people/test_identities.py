@@ -10,7 +10,6 @@ from sqlalchemy import text
 from pipeline.erasure import export, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
 from pipeline.operations.retention import prune, retention_of
@@ -25,6 +24,7 @@ from schemas.payloads import ContextQuery
 from schemas.search import SearchQuery
 from schemas.settings import Settings
 from tests.conftest import message
+from tests.test_pipeline import run
 
 PHONE, WORK = ChatIn(chat_id="telegram:1", kind="direct"), ChatIn(chat_id="slack:1", kind="direct")
 DEFAULTS = Settings(_env_file=None)
@@ -50,8 +50,7 @@ def forgotten(
     database: Database, tenant: str, sender: str, rules: SessionPolicy, policy: Policy
 ) -> dict[str, int]:
     receipt = forget.start(database, tenant, Subject(kind="user", sender_id=sender))
-    while runner.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
-        pass
+    run(database, "forget", forget.forgetter(database, rules), policy)
     return forget.get(database, tenant, receipt.id).counts
 
 
@@ -226,8 +225,7 @@ def test_memories_of_a_chat_that_is_off_or_forgotten_or_not_there_are_not_writte
     with pytest.raises(InvalidInput, match="there is no session 4711"):
         statements.remember(shared, ann, MemoryIn(scope="session", session_id=4711, content="now"))
     forget.start(shared, ann, Subject(kind="chat", chat_id=WORK.chat_id))
-    while runner.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
-        pass
+    run(shared, "forget", forget.forgetter(shared, rules), policy)
     for content in ("likes ink", "likes pens"):
         past = {"learned_in": WORK.chat_id, "said_at": "2026-03-02T18:00:00Z"}
         assert knows(shared, ann, "slack:ann", content, **past) == "kept_out"

@@ -11,9 +11,8 @@ import pytest
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.vectors import embed
-from pipeline.ingest import accept, place
+from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
 from pipeline.people import identities, membership, suppression
@@ -26,6 +25,7 @@ from schemas.payloads import ContextQuery
 from schemas.search import MoreQuery, SearchMode, SearchQuery
 from schemas.settings import Settings
 from tests.conftest import message
+from tests.test_pipeline import place, run
 
 TENANT = "default"
 DEFAULTS = Settings(_env_file=None)
@@ -140,12 +140,8 @@ def plant(database: Database) -> None:
 def walked(shared: Database) -> Database:
     plant(shared)
     rules, policy = SessionPolicy.of(DEFAULTS), Policy(batch=1000, lease_seconds=60, max_attempts=3)
-    for kind, handler in {
-        "ingest": place.placer(shared, rules),
-        "embed": embed.embedder(shared, EMBEDDER),
-    }.items():
-        while runner.run(shared, kind, handler, policy).claimed:
-            pass
+    place(shared, rules, policy)
+    run(shared, "embed", embed.embedder(shared, EMBEDDER), policy)
     return shared
 
 

@@ -10,7 +10,6 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
@@ -20,6 +19,7 @@ from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.recall.test_context import CHAT, do_all
+from tests.test_pipeline import run
 
 OURS = ("schemas", "pipeline", "workers", "ops")
 
@@ -58,8 +58,7 @@ def test_what_was_forgotten_is_in_no_cache(
         found = build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
         assert word in found.text
     forget.start(database, TENANT, Subject(kind="chat", chat_id=CHAT.chat_id))
-    while runner.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
-        pass
+    run(database, "forget", forget.forgetter(database, rules), policy)
     del said, found, query, asked
     gc.collect()
     # Then nothing that outlives a request holds them

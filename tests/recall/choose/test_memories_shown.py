@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.ingest import accept, place
+from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.people import identities
@@ -20,6 +19,7 @@ from tests.conftest import TENANT
 from tests.memories.learned import change, day, embedded, learned
 from tests.recall import asking
 from tests.recall.found import lines as lines_of
+from tests.test_pipeline import place
 
 HOUSE = ChatIn(chat_id="test:house", title="Harbour House", time_zone="Europe/Lisbon")
 BOAT = ChatIn(chat_id="test:boat", title="The boat", time_zone="Europe/Lisbon")
@@ -47,8 +47,7 @@ def talk(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
             for name in names.split()
         ]
         accept.accept(database, TENANT, chat, told)
-    while runner.run(database, "ingest", place.placer(database, rules), policy).claimed:
-        pass
+    place(database, rules, policy)
     return database
 
 
@@ -151,8 +150,7 @@ def test_two_people_of_one_name_are_two_and_neither_is_told_or_told_of_what_the_
     for number, content in enumerate(("У меня аллергия на мидии 🦪", "Встретимся у причала")):
         told = said(day(3 + number, 3), "Ann", content, f"клуб-{number}")
         accept.accept(talk, TENANT, club, [told.model_copy(update={"sender_id": namesake})])
-    while runner.run(talk, "ingest", place.placer(talk, rules), policy).claimed:
-        pass
+    place(talk, rules, policy)
     about_ann(talk, "Ann is allergic to nuts.", learned_in=ANN_ALONE.chat_id)
     about_ann(talk, "Ann is allergic to mussels.", user_id=namesake, learned_in=club.chat_id)
     embedded(talk)
@@ -272,23 +270,6 @@ def test_a_memory_makes_way_for_the_message_that_says_it(talk: Database, setting
         assert statements(ask(talk, settings, question, user_id="test:ben", **fields)) == [
             "Ann is allergic to nuts."
         ]
-
-
-def test_a_memory_that_repeats_a_message_or_a_better_memory_is_left_out(
-    talk: Database, settings: Settings
-) -> None:
-    accept.accept(talk, TENANT, HOUSE, [said(day(5, 5), "Ben", "the boiler man comes on Mondays!", "boiler")])
-    organization = {"scope": "organization", "learned_in": None}
-    repeated = [
-        learned(talk, "The boiler man comes on Mondays.", **organization),
-        about_ann(talk, "The bins go out on Fridays.", importance=9, user_id="test:ben"),
-    ]
-    kept = learned(talk, "the bins go out on fridays", importance=10, **organization)
-    embedded(talk)
-    found = ask(talk, settings, "boiler man, bins fridays?", user_id="test:ben")
-    assert statements(found) == ["the bins go out on fridays"]
-    assert {reasons(found)[str(each)] for each in repeated} == {"duplicate"}
-    assert str(kept) not in reasons(found)
 
 
 # Age and use change the order
