@@ -63,7 +63,6 @@ def embed_all(database: Database, client: DeterministicEmbedder, policy: Policy,
 
 
 def chunks(database: Database) -> dict[str, list[int]]:
-    """The chunks that have a vector, by the message's external id."""
     found: dict[str, list[int]] = {}
     for external_id, chunk in rows(database, CHUNKS):
         found.setdefault(str(external_id), []).append(int(str(chunk)))

@@ -67,7 +67,6 @@ def embed_once(database: Database, client: DeterministicEmbedder, policy: Policy
 
 
 def embedded(database: Database) -> list[object]:
-    """The external ids of the messages that have a vector."""
     found = rows(
         database, "SELECT external_id FROM messages JOIN message_vectors ON message_id = id ORDER BY id"
     )

@@ -32,7 +32,6 @@ def server() -> Iterator[EmbeddingServer]:
 
 
 def client_of(server: EmbeddingServer, settings: Settings) -> HttpEmbedder:
-    """The embedder of the server's model."""
     named = {"embedding_provider": "ollama", "embedding_model": "mine", "ollama_url": server.url}
     made = make_embedder(settings.model_copy(update=named))
     assert isinstance(made, HttpEmbedder)

@@ -63,7 +63,6 @@ def extract(
     context_tokens: int = 16_000,
     **named: Any,
 ) -> list[Fact]:
-    """What is learned with this model."""
     extractor = LanguageModelExtractor(
         Gateway(database, model), timeout_seconds=3, context_tokens=context_tokens
     )

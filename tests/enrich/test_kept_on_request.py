@@ -19,7 +19,6 @@ GROUP = replace(DIRECT, kind="group", names={"Ann": "telegram:Ann", "Боб": "t
 
 
 def kept(*lines: str, people: People = DIRECT, role: str = "user") -> list[Fact]:
-    """What is kept of what Ann says, the latest first."""
     said = [message(line, "Ann", minute=n, id=n, role=role) for n, line in enumerate(lines, start=1)]
     return RequestExtractor().extract(said, people=people, most=9)
 

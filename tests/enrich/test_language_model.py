@@ -31,7 +31,6 @@ ONE = Policy(batch=1, lease_seconds=60, max_attempts=3)
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    """An endpoint that answers well."""
     server = ChatServer()
     with server.running():
         yield server
@@ -56,7 +55,6 @@ def handler(
 
 
 def run_due(database: Database, handle: Handler) -> None:
-    """Do what is due now, each job once."""
     for _ in range(count_due(database)):
         runner.run(database, "summarize", handle, ONE)
 
@@ -69,7 +67,6 @@ def count_due(database: Database) -> int:
 
 
 def time_passes(database: Database, seconds: float) -> None:
-    """Let what waits have waited for longer."""
     with database.tenant(TENANT) as connection:
         connection.execute(
             text(
@@ -118,7 +115,6 @@ def say(
 
 @pytest.fixture
 def one_session(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
-    """A session to summarize."""
     say(database, rules, policy, 1)
     return database
 

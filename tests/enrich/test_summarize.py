@@ -77,7 +77,6 @@ class Chat:
 
 @pytest.fixture
 def chat(database: Database, rolling: SessionPolicy, policy: Policy) -> Chat:
-    """Nothing is said in it yet."""
     return Chat(database, rolling, policy)
 
 
@@ -120,24 +119,6 @@ def test_a_chat_that_never_rests_is_summarized_at_its_pace_and_no_message_is_lef
     read = {each for call in client.calls for each in call}
     assert read == {f"s{n:04}" for n in range(len(read))}
     assert chat.said - len(read) <= ROLLING
-
-
-def test_a_session_that_closed_and_grew_while_it_was_summarized_is_summarized_again(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    def more(call: int) -> None:
-        if call == 1:
-            accept.accept(database, TENANT, CHAT, [message(20, "it was the fan", id="more")])
-            place(database, rules, policy)
-
-    accept.accept(database, TENANT, CHAT, [message(n, f"the boiler shows E{n}") for n in range(5)])
-    place(database, rules, policy)
-    client = Reading(more)
-    runner.run(database, "summarize", summarizer(database, client=client), policy)
-    assert stored(database) == [(5, 6, True, True, "closed")]
-    run(database, "summarize", summarizer(database, client=client), policy)
-    assert stored(database) == [(6, 6, False, False, "summarized")]
-    assert [len(call) for call in client.calls] == [5, 6]
 
 
 @pytest.mark.parametrize("change", ["edit", "join", "split"])

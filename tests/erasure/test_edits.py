@@ -37,7 +37,6 @@ def delete(database: Database, rules: SessionPolicy, id: str) -> edits.Changed: 
 
 
 def work(database: Database, rules: SessionPolicy, policy: Policy) -> None:
-    """Let workers do everything that is owed."""
     place(database, rules, policy)
     run(database, "summarize", summarizer(database), policy)
     # what is learned is embedded, and then compared with what is known

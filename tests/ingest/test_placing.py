@@ -26,7 +26,6 @@ CHAT = ChatIn(chat_id="test:1")
 
 @contextmanager
 def sent() -> Iterator[list[str]]:
-    """The statements that are sent meanwhile."""
     statements: list[str] = []
 
     def see(_connection: object, _cursor: object, statement: str, *_: object) -> None:

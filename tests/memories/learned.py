@@ -62,7 +62,6 @@ def evidence(database: Database, identity: UUID, *messages: str) -> None:
 
 
 def change(database: Database, identity: UUID, **fields: object) -> None:
-    """Set columns of a memory."""
     assignments = ", ".join(f"{name} = :{name}" for name in fields)
     with database.tenant(TENANT) as connection:
         connection.execute(
@@ -71,10 +70,8 @@ def change(database: Database, identity: UUID, **fields: object) -> None:
 
 
 def embedded(database: Database) -> None:
-    """Embed all that is due."""
     run(database, "embed", embed.embedder(database, DeterministicEmbedder()), POLICY)
 
 
 def day(month: int, number: int) -> datetime:
-    """Noon of a day in 2026, UTC."""
     return datetime.fromisoformat(f"2026-{month:02}-{number:02}T12:00:00+00:00")

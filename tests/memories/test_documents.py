@@ -65,7 +65,6 @@ def contents(database: Database, document_id: str = "handbook") -> Sequence[str]
 
 @pytest.fixture
 def asked_in(database: Database) -> Database:
-    """A database with a chat in which questions are asked."""
     accept.accept(database, TENANT, ChatIn(chat_id="test:house"), [message(0)])
     return database
 

@@ -92,7 +92,6 @@ class Talk:
         accept.accept(self.database, TENANT, chat, [said])
 
     def learn(self) -> None:
-        """Let workers do all that is due."""
         place(self.database, self.rules, self.policy)
         for _ in range(3):
             run(
@@ -119,7 +118,6 @@ class Talk:
 
 @pytest.fixture
 def talk(database: Database, rules: SessionPolicy, policy: Policy) -> Talk:
-    """Nobody has said anything yet."""
     return Talk(database, rules, policy)
 
 

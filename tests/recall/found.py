@@ -118,7 +118,6 @@ def assembled(
     alternate_roles: bool = False,
     **parameters: int,
 ) -> Context:
-    """Assemble a context from these; `latest` is newest first."""
     query = ContextQuery.model_validate(
         {
             "chat_id": "test:talk",
@@ -192,7 +191,6 @@ def assembled(
 
 
 def lines(found: Context, kind: str) -> list[str]:
-    """The texts of a block's items, in order."""
     return [item.text for block in found.blocks if block.kind == kind for item in block.items]
 
 

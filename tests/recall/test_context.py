@@ -124,8 +124,6 @@ def test_a_question_that_leans_on_what_was_just_said_is_searched_for_with_it(
 
 
 class Unreachable(DeterministicEmbedder):
-    """A provider that is down."""
-
     def embed_query(self, text: str) -> Vector:
         raise ProviderUnavailable("the embedding provider does not answer")
 

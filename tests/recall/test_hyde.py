@@ -38,8 +38,6 @@ def says(answer: str) -> ScriptedModel:
 
 
 class OnlyQuestions(DeterministicEmbedder):
-    """An embedder that fails for what is not a question."""
-
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         raise ProviderUnavailable("the embedder is away")
 

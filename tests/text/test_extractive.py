@@ -220,7 +220,6 @@ def test_rolling_on_and_on_does_not_grow():
 
 
 def said_in(text: str) -> str:
-    """Only its letters and digits."""
     return re.sub(r"\W+", "", text)
 
 

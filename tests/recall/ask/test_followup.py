@@ -63,22 +63,6 @@ def test_what_names_what_it_means_does_not(text: str) -> None:
     assert not leans(read(text))
 
 
-@pytest.mark.parametrize(
-    ("language", "text", "leaning"),
-    [
-        ("spanish", "¿y cuántos años tiene?", True),
-        ("spanish", "¿y cuánto cuesta?", True),
-        ("spanish", "¿y cuántos años tiene la caldera?", False),
-        ("french", "et quel âge ?", True),
-        ("french", "et quel âge a la chaudière ?", False),
-    ],
-)
-def test_a_question_that_goes_on_without_a_pronoun_leans_in_its_language(
-    language: str, text: str, *, leaning: bool
-) -> None:
-    assert leans(parse.read(text, ["Ana", "Ben"], NOW, NOW, language)) == leaning
-
-
 def test_the_brief_is_what_was_last_talked_about() -> None:
     recent = [said("hm, and how old is it?"), said("haha yes"), said("The boiler leaks again", 3)]
     assert brief(read("hm, and how old is it?"), recent, NOW) == ["boiler", "leaks"]

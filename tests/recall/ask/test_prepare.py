@@ -21,8 +21,6 @@ EVENT = "What did Ann say between the boiler and the boat trip?"
 
 
 class FailsOnce(DeterministicEmbedder):
-    """A provider that is down for the first request."""
-
     def __init__(self) -> None:
         super().__init__()
         self.requests = 0

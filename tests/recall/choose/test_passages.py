@@ -100,20 +100,15 @@ def filled(before: str, answer: str, after: str) -> str:
             "russian",
             "когда отходит паром?",
             "На остров в восемь ходят паромы.",
-            "Ключ лежит у соседа. Он пьёт чай.",
+            "Ключ у соседа. Он пьёт чай.",
         ),
         (
             "german",
             "bis wann darf ich waschen?",
             "Die Waschmaschine läuft bis 20 Uhr.",
-            "Der Müll geht mittwochs.",
+            "Müll geht mittwochs.",
         ),
-        (
-            "turkish",
-            "feribot ne zaman?",
-            "Feribotlar sekizde kalkıyor.",
-            "Anahtar komşuda duruyor. Çay içiyor.",
-        ),
+        ("turkish", "feribot ne zaman?", "Feribotlar sekizde kalkıyor.", "Anahtar komşuda. Çay içiyor."),
         (
             "japanese",
             "フェリーは何時ですか",

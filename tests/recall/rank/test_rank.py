@@ -46,7 +46,6 @@ def ids(text: str, candidates: list[Candidate], people: tuple[str, ...] = (), **
 
 
 def scores(text: str, candidates: list[Candidate], **known: object) -> dict[int, Mapping[str, float]]:
-    """Return the parts of each candidate's score."""
     return {hit.candidate.id: hit.parts for hit in ranked(text, candidates, **known)}
 
 
