@@ -15,6 +15,7 @@ from pipeline.recall.ask.weights import Weights
 from pipeline.recall.event_dating import BEST_SCORE_SHARE, MAX_SPREAD, MIN_WORDS_SHARE
 from pipeline.recall.rank.ranked import Scored
 from tests.recall.found import candidate
+from tests.text.builders import listed
 
 LISBON = ZoneInfo("Europe/Lisbon")
 # a Wednesday
@@ -67,22 +68,14 @@ def test_two_events_stand_between() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "What broke after 9 April?",
-        "Who is there before 16h on Sundays?",
-        "What did we buy before March?",
-        "What was said during the summer?",
-        "Who came after that?",
-        "anything since last week?",
-        "What comes after Tuesday's bins?",
-        "Who looks after the cat?",
-        "Who was named after the captain?",
-        "How did things go between Olek and Mr Baltazar?",
-        "How many weeks passed between adopting Coco and the move?",
-        "How long before the trip did we book?",
-        "since when?",
-        "What is after?",
-    ],
+    listed("""
+        What broke after 9 April? | Who is there before 16h on Sundays? | What did we buy before March?
+        What was said during the summer? | Who came after that? | anything since last week?
+        What comes after Tuesday's bins? | Who looks after the cat? | Who was named after the captain?
+        How did things go between Olek and Mr Baltazar?
+        How many weeks passed between adopting Coco and the move? | How long before the trip did we book?
+        since when? | What is after?
+    """),
 )
 def test_dates_people_and_lengths_are_no_events(text: str) -> None:
     assert temporal_anchor.mention(text) is None
@@ -227,16 +220,12 @@ def test_what_is_done_again_and_again_is_no_event() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "What did we say about the while loop in the parser?",
-        "what does the since parameter do",
-        "is there a before hook in the tests",
-        "the before and after pictures",
-        "why does it rain since it is so warm",
-        "wait a while loop in the parser",
-        "use while loop in the parser",
-        "what became of the plan",
-    ],
+    listed("""
+        What did we say about the while loop in the parser? | what does the since parameter do
+        is there a before hook in the tests | the before and after pictures
+        why does it rain since it is so warm | wait a while loop in the parser
+        use while loop in the parser | what became of the plan
+    """),
 )
 def test_words_of_time_that_name_something_else_begin_no_event(text: str) -> None:
     assert temporal_anchor.mention(text) is None

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.vectors import embed
@@ -24,6 +23,7 @@ from schemas.messages import ChatIn
 from schemas.payloads import parse_payload
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
+from tests.ingest.test_quarantine import as_owner
 from tests.recall import asking
 from tests.test_pipeline import place, rows, run, summarizer
 
@@ -33,7 +33,7 @@ SAID = ("the boiler shows E41", "call the plumber from Almada", "she comes on Mo
 
 
 @pytest.fixture
-def filled(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
+def talked(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
     """Two sessions with summaries and vectors, and a memory."""
     for day in (0, 1):
         talk = [message(day * 1440 + n, said, id=f"{day}-{n}") for n, said in enumerate(SAID)]
@@ -58,10 +58,10 @@ def logged(database: Database, context: Context) -> LoggedContext | None:
 
 
 def test_a_context_is_recorded_with_what_it_showed_and_what_that_took(
-    filled: Database, settings: Settings
+    talked: Database, settings: Settings
 ) -> None:
-    context = ask(filled, settings)
-    row = logged(filled, context)
+    context = ask(talked, settings)
+    row = logged(talked, context)
     assert (row.chat_id, row.user_id, row.query) == (CHAT.chat_id, ANN, "what does the boiler show?")
     shown = {(f"{item.kind}:{item.id}", block.kind) for block in context.blocks for item in block.items}
     assert set(row.shown.items()) == shown
@@ -74,48 +74,47 @@ def test_a_context_is_recorded_with_what_it_showed_and_what_that_took(
     assert row.degraded == []
 
 
-def test_nothing_is_recorded_when_the_log_is_off(filled: Database, settings: Settings) -> None:
-    assert logged(filled, ask(filled, settings.model_copy(update={"query_log_enabled": False}))) is None
+def test_nothing_is_recorded_when_the_log_is_off(talked: Database, settings: Settings) -> None:
+    assert logged(talked, ask(talked, settings.model_copy(update={"query_log_enabled": False}))) is None
 
 
 def test_where_memory_is_off_the_figures_alone_are_recorded(
-    filled: Database, settings: Settings, rules: SessionPolicy
+    talked: Database, settings: Settings, rules: SessionPolicy
 ) -> None:
-    suppression.remember_user(filled, TENANT, "test:bob", remembered=False)
-    of_bob = ask(filled, settings, user_id="test:bob")
-    accept.accept(filled, TENANT, CHAT.model_copy(update={"memory": False}), [message(9999)])
-    for context in (ask(filled, settings), of_bob):
-        row = logged(filled, context)
+    suppression.remember_user(talked, TENANT, "test:bob", remembered=False)
+    of_bob = ask(talked, settings, user_id="test:bob")
+    accept.accept(talked, TENANT, CHAT.model_copy(update={"memory": False}), [message(9999)])
+    for context in (ask(talked, settings), of_bob):
+        row = logged(talked, context)
         assert (row.query, row.user_id, row.shown) == (None, None, {})
         assert row.used_tokens == context.used_tokens
 
 
 def test_a_context_that_cannot_be_recorded_is_served_and_says_so(
-    filled: Database, settings: Settings
+    talked: Database, settings: Settings
 ) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(store, "_RECORD", text("INSERT INTO no_such_table VALUES (1)"))
-        context = ask(filled, settings)
+    as_owner(settings, "REVOKE INSERT ON query_log FROM backscroll_app")
+    context = ask(talked, settings)
     assert "E41" in context.text
     assert [reason.partition(":")[0] for reason in context.degraded] == ["query_log"]
 
 
 def test_who_is_forgotten_while_their_context_is_made_is_not_recorded(
-    filled: Database, settings: Settings
+    talked: Database, settings: Settings
 ) -> None:
     class Forgetful(DeterministicEmbedder):
         subject: Subject
 
         def embed_query(self, text: str) -> list[float]:
-            forget.start(filled, TENANT, self.subject)
+            forget.start(talked, TENANT, self.subject)
             return super().embed_query(text)
 
     client = Forgetful()
     client.subject = Subject(kind="user", sender_id=ANN)
-    row = logged(filled, ask(filled, settings, embedder=client))
+    row = logged(talked, ask(talked, settings, embedder=client))
     assert (row.query, row.user_id, row.shown) == (None, None, {})
     client.subject = Subject(kind="chat", chat_id=CHAT.chat_id)
-    assert logged(filled, ask(filled, settings, embedder=client)) is None
+    assert logged(talked, ask(talked, settings, embedder=client)) is None
 
 
 def report(database: Database, settings: Settings, context: Context, **given: object) -> tuple[str, bool]:
@@ -125,91 +124,91 @@ def report(database: Database, settings: Settings, context: Context, **given: ob
     return answered.outcome, answered.memory_id is not None
 
 
-def test_an_answer_is_kept_once_and_the_first_one_stands(filled: Database, settings: Settings) -> None:
-    context = ask(filled, settings)
-    assert report(filled, settings, context) == ("stored", False)
-    assert report(filled, settings, context, answer="something else") == ("known", False)
-    row = logged(filled, context)
+def test_an_answer_is_kept_once_and_the_first_one_stands(talked: Database, settings: Settings) -> None:
+    context = ask(talked, settings)
+    assert report(talked, settings, context) == ("stored", False)
+    assert report(talked, settings, context, answer="something else") == ("known", False)
+    row = logged(talked, context)
     assert (row.answer, row.memory_id) == ("It shows E41.", None)
-    assert rows(filled, "SELECT count(*) FROM memories WHERE type = 'qa_turn'") == [(0,)]
+    assert rows(talked, "SELECT count(*) FROM memories WHERE type = 'qa_turn'") == [(0,)]
 
 
 def test_question_and_answer_become_a_memory_of_who_asked(
-    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
+    talked: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
-    context = ask(filled, settings)
-    assert report(filled, settings, context) == ("stored", False)
+    context = ask(talked, settings)
+    assert report(talked, settings, context) == ("stored", False)
     # wanted later, and asked for twice
     for _ in range(2):
-        assert report(filled, settings, context, remember=True) == ("known", True)
+        assert report(talked, settings, context, remember=True) == ("known", True)
     assert rows(
-        filled, "SELECT scope, user_id, learned_in, importance, content FROM memories WHERE type = 'qa_turn'"
+        talked, "SELECT scope, user_id, learned_in, importance, content FROM memories WHERE type = 'qa_turn'"
     ) == [("user", ANN, CHAT.chat_id, 1.0, "what does the boiler show?\nIt shows E41.")]
-    run(filled, "embed", embed.embedder(filled, DeterministicEmbedder()), policy)
-    again = ask(filled, settings)
+    run(talked, "embed", embed.embedder(talked, DeterministicEmbedder()), policy)
+    again = ask(talked, settings)
     assert any("E41" in item.text for b in again.blocks if b.kind == "memories" for item in b.items)
 
 
 def test_a_remembered_question_and_its_answer_do_not_run_together(
-    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
+    talked: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     query = "Was zeigt\nder котёл?"
-    report(filled, settings, ask(filled, settings, query=query), answer="E41,\nseit Montag", remember=True)
-    run(filled, "embed", embed.embedder(filled, DeterministicEmbedder()), policy)
-    again = ask(filled, settings, query=query, profile="ask")
+    report(talked, settings, ask(talked, settings, query=query), answer="E41,\nseit Montag", remember=True)
+    run(talked, "embed", embed.embedder(talked, DeterministicEmbedder()), policy)
+    again = ask(talked, settings, query=query, profile="ask")
     shown = [item.text for block in again.blocks if block.kind == "memories" for item in block.items]
     assert [line.partition("] ")[2] for line in shown] == ["Was zeigt der котёл? → E41, seit Montag"]
     assert [each.source for each in again.memories or ()] == ["qa_turn"]
 
 
 def test_without_session_memory_an_answer_is_kept_and_does_not_become_a_memory(
-    filled: Database, settings: Settings
+    talked: Database, settings: Settings
 ) -> None:
     off = settings.model_copy(update={"session_memory_enabled": False})
-    assert report(filled, off, ask(filled, off), remember=True) == ("stored", False)
+    assert report(talked, off, ask(talked, off), remember=True) == ("stored", False)
 
 
 def test_answers_are_remembered_by_a_setting_unless_the_bot_says_otherwise(
-    filled: Database, settings: Settings
+    talked: Database, settings: Settings
 ) -> None:
     keen = settings.model_copy(update={"remember_answers": True})
-    assert report(filled, keen, ask(filled, settings), remember=False) == ("stored", False)
-    assert report(filled, keen, ask(filled, settings)) == ("stored", True)
-    assert report(filled, keen, ask(filled, settings, user_id=None)) == ("stored", False)
+    assert report(talked, keen, ask(talked, settings), remember=False) == ("stored", False)
+    assert report(talked, keen, ask(talked, settings)) == ("stored", True)
+    assert report(talked, keen, ask(talked, settings, user_id=None)) == ("stored", False)
     with pytest.raises(InvalidInput, match="user_id"):
-        report(filled, settings, ask(filled, settings, user_id=None), remember=True)
+        report(talked, settings, ask(talked, settings, user_id=None), remember=True)
 
 
 def test_what_was_recalled_is_cut_out_of_an_answer_that_repeats_it(
-    filled: Database, settings: Settings
+    talked: Database, settings: Settings
 ) -> None:
-    context = ask(filled, settings)
+    context = ask(talked, settings)
     told = f"Here is what I know. {context.text} It shows E41."
-    report(filled, settings, context, answer=told, remember=True)
-    row = logged(filled, context)
+    report(talked, settings, context, answer=told, remember=True)
+    row = logged(talked, context)
     assert row.answer is not None
     assert "plumber" not in row.answer
-    assert rows(filled, "SELECT count(*) FROM memories WHERE content LIKE '%plumber%'") == [(0,)]
+    assert rows(talked, "SELECT count(*) FROM memories WHERE content LIKE '%plumber%'") == [(0,)]
 
 
-def test_memories_that_an_answer_used_count_once_more(filled: Database, settings: Settings) -> None:
-    context = ask(filled, settings)
+def test_memories_that_an_answer_used_count_once_more(talked: Database, settings: Settings) -> None:
+    context = ask(talked, settings)
     (memory,) = [item.id for block in context.blocks if block.kind == "memories" for item in block.items]
-    report(filled, settings, context, used=[f"memory:{memory}", "memory:of nobody"])
-    assert rows(filled, "SELECT access_count FROM memories") == [(2,)]
+    report(talked, settings, context, used=[f"memory:{memory}", "memory:of nobody"])
+    assert rows(talked, "SELECT access_count FROM memories") == [(2,)]
 
 
-def test_an_answer_to_nothing_is_refused(filled: Database, settings: Settings) -> None:
+def test_an_answer_to_nothing_is_refused(talked: Database, settings: Settings) -> None:
     with pytest.raises(NotFound, match="query log"):
-        query_log.report(filled, TENANT, "ctx_none", AnswerIn(answer="x"), settings)
+        query_log.report(talked, TENANT, "ctx_none", AnswerIn(answer="x"), settings)
     with pytest.raises(InvalidInput, match="answer"):
         parse_payload(AnswerIn, {"answer": " "})
 
 
 def test_an_answer_that_rests_on_what_was_forgotten_meanwhile_is_kept_out(
-    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
+    talked: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
-    context = ask(filled, settings, user_id="test:bob")
-    forget.start(filled, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id="1-0"))
-    run(filled, "forget", forget.forgetter(filled, rules), policy)
-    assert report(filled, settings, context, remember=True) == ("kept_out", False)
+    context = ask(talked, settings, user_id="test:bob")
+    forget.start(talked, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id="1-0"))
+    run(talked, "forget", forget.forgetter(talked, rules), policy)
+    assert report(talked, settings, context, remember=True) == ("kept_out", False)

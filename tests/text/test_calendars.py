@@ -1,6 +1,5 @@
 """Times are read in the words of each language: what a question of somebody who writes it means by them."""
 
-import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from pipeline.text import languages
 from pipeline.text.calendars import calendar, calendars_of
 from schemas.languages import LANGUAGES
+from tests.text.builders import listed
 
 EARLIEST = datetime(2025, 6, 10, tzinfo=UTC)
 # a Wednesday
@@ -172,10 +172,6 @@ STORIES = {
 }
 
 
-def listed(texts: str) -> list[str]:
-    return re.split(r"\s*\n\s*| \| ", texts.strip())
-
-
 def told() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     for language, stories in STORIES.items():
         for story in listed(stories):
@@ -326,3 +322,35 @@ def test_any_text_in_any_language_means_whole_days(text: str, language: str, day
 def test_every_language_of_chats_can_be_asked_in() -> None:
     for language in LANGUAGES:
         assert spans("2026-05-03", language) == {SPANS["third of may"]}
+
+
+# Days of May 2023 that are meant by what is said on Monday, the 8th
+DAYS = {
+    "english": """
+        today = 8 | Yesterday = 7 | tomorrow = 9 | last monday = 1 | last Tues = 2 | 3 days ago = 5
+        today is our last day = 8
+    """,
+    "german": "gestern = 7 | heute ist der letzte Tag = 8",
+    "french": "il y a deux jours = 6",
+    "portuguese": "amanhã = 9",
+    "russian": "завтра = 9 | сегодня последний день = 8",
+    "chinese": "昨天 = 7 | 今天是最后一天 = 8",
+    "japanese": "昨日 = 7",
+}
+
+
+@pytest.mark.parametrize(
+    ("language", "told"), [(language, told) for language, texts in DAYS.items() for told in listed(texts)]
+)
+def test_what_counts_from_the_day_means_a_day_and_the_last_day_of_something_is_not_the_one_before(
+    language: str, told: str
+) -> None:
+    text, _, day = told.rpartition(" = ")
+    assert list(calendar.days(f"... {text} ...", date(2023, 5, 8), language)) == [
+        (date(2023, 5, int(day)), 1)
+    ]
+
+
+@pytest.mark.parametrize("text", ["on Friday", "todays", "a week", "lasting monday", "last but not least"])
+def test_what_does_not_count_from_the_day_means_none(text: str) -> None:
+    assert list(calendar.days(text, date(2023, 5, 8))) == []

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.recall.ask import names, parse
 from tests.recall.ask.test_parse import EARLIEST, NOW
+from tests.text.builders import listed
 
 GROUP = [
     "Plumber Joe",
@@ -24,12 +25,9 @@ def read(text: str, people: list[str], language: str = "english") -> parse.Quest
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "when does the plumber come?",
-        "what's in room 345",
-        "what is the code of the gym?",
-        "Is the House sold?",
-    ],
+    listed("""
+        when does the plumber come? | what's in room 345 | what is the code of the gym? | Is the House sold?
+    """),
 )
 def test_words_of_a_display_name_that_are_no_names_stay_words(text: str) -> None:
     asked = read(text, GROUP)
