@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import psycopg
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import text
 
 from pipeline.ingest import accept
 from pipeline.ingest.place import placer
@@ -25,20 +25,6 @@ CHAT = ChatIn(chat_id="test:1")
 
 
 @contextmanager
-def sent() -> Iterator[list[str]]:
-    statements: list[str] = []
-
-    def see(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        statements.append(" ".join(statement.split()))
-
-    event.listen(Engine, "before_cursor_execute", see)
-    try:
-        yield statements
-    finally:
-        event.remove(Engine, "before_cursor_execute", see)
-
-
-@contextmanager
 def locked(settings: Settings, chat_id: str) -> Iterator[None]:
     """Somebody else has the chat, as a deletion does."""
     with psycopg.connect(settings.database_url.get_secret_value()) as other:
@@ -53,20 +39,6 @@ def once(database: Database, rules: SessionPolicy, policy: Policy) -> runner.Out
 
 
 # What it costs
-
-
-def test_many_chats_are_placed_by_the_statements_of_one(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    counted = {}
-    for chats in (1, 50):
-        for number in range(chats):
-            accept.accept(database, TENANT, ChatIn(chat_id=f"test:{chats}-{number}"), [message(0)])
-        with sent() as statements:
-            assert once(database, rules, policy).finished == chats
-        counted[chats] = len(statements)
-    assert counted[50] == counted[1]
-    assert rows(database, "SELECT count(*), sum(message_count) FROM conversation_sessions") == [(51, 51)]
 
 
 # Fairness

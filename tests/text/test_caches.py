@@ -4,7 +4,6 @@ import gc
 import sys
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import forget
@@ -13,7 +12,6 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
-from pipeline.text import caches
 from schemas.forgetting import Subject
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
@@ -65,19 +63,3 @@ def test_what_was_forgotten_is_in_no_cache(
     kept = is_held(word)
     del word
     assert kept == []
-
-
-def test_what_a_cache_remembers_is_no_text_and_not_too_much() -> None:
-    asked: list[str] = []
-
-    def length(text: str) -> int:
-        asked.append(text)
-        return len(text)
-
-    remembering = caches.cached(length, most=3)
-    assert [remembering(text) for text in ("a", "bb", "a", "ccc", "dddd", "a")] == [1, 2, 1, 3, 4, 1]
-    assert asked == ["a", "bb", "ccc", "dddd", "a"]
-    inside: list[Any] = [cell.cell_contents for cell in remembering.__closure__ or ()]
-    (known,) = (found for found in inside if isinstance(found, dict))
-    assert all(isinstance(key, int) and isinstance(value, int) for key, value in known.items())
-    assert len(known) <= 3
