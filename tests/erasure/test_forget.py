@@ -14,7 +14,6 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
-from pipeline.operations.retention import prune, retention_of
 from pipeline.people import api_keys
 from pipeline.store.connections.database import Database
 from pipeline.store.people import event_sources
@@ -248,17 +247,6 @@ def test_a_forgetting_that_takes_long_goes_on_in_turns(
     assert "forget" in outcome.follows
     finish(remembered, rules, policy)
     assert everywhere(remembered, "zora") == []
-
-
-def test_summaries_of_pruned_messages_that_quote_a_forgotten_user_go_too(
-    remembered: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    keep = retention_of(Settings(_env_file=None, retention_days=1))
-    work(remembered, rules, policy)
-    assert prune(remembered, TENANT, keep)["messages_by_age"] == 165
-    assert "conversation_sessions.summary_text" in everywhere(remembered, "zebrafish")
-    forgotten(remembered, ZORA, rules, policy)
-    assert everywhere(remembered, "zora") == everywhere(remembered, "zebrafish") == []
 
 
 def test_a_forgotten_chat_leaves_no_trace_and_the_others_stay(

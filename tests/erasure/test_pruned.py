@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import pytest
-from sqlalchemy import text
 
 from pipeline.erasure import edits, export
 from pipeline.ingest import accept, chat_moves
@@ -176,24 +175,3 @@ def test_a_message_that_is_deleted_takes_along_what_was_known_of_the_pruned_ones
     work(talk.database, talk.rules, talk.policy)
     assert everywhere(talk.database, "zebrafish") == []
     assert (talk.exported(KIM), talk.exported("test:ann")) == ([], ["test:group"])
-
-
-def test_what_was_pruned_before_it_was_noted_whose_it_was_is_forgotten_by_name_in_ones_own_chats_only(
-    talk: Talk,
-) -> None:
-    # Given sessions that were pruned by the version before, of two called Kim
-    talk.store(DIRECT, diary())
-    talk.store(GROUP, [*diary(OTHER_KIM), *chat()])
-    talk.prune()
-    with talk.database.tenant(TENANT) as connection:
-        connection.execute(text("DELETE FROM pruned_senders"))
-    talk.store(GROUP, [message(talk.now(), "hello", id="new", sender_id=OTHER_KIM, sender_name="Kim")])
-    assert talk.exported(OTHER_KIM) == ["test:group"]
-    talk.forget(OTHER_KIM)
-    # Then only what may be theirs is gone: none of what was said in a chat where they never were
-    assert talk.summarized() == ["test:direct"]
-    # and nobody is given what may be another's
-    assert talk.exported(KIM) == []
-    # who was alone in a chat is forgotten there, though no message is left to say their name
-    talk.forget(KIM)
-    assert everywhere(talk.database, "zebrafish") == []

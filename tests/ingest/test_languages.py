@@ -22,7 +22,6 @@ from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from pipeline.store.search import keyword_search
 from pipeline.text.accents import without_accents
-from schemas.errors import NotFound
 from schemas.messages import ChatIn
 from tests.conftest import EPOCH, TENANT, message
 from tests.test_pipeline import learns, place, rows, run, summarizer
@@ -293,18 +292,6 @@ def test_a_change_that_was_broken_off_goes_on_where_it_was(
     assert len(found(database, "Rechnung")) == 2
     assert counted(database)
     assert languages.change(database, TENANT, CHAT, "german", rules) == 0
-
-
-def test_a_chat_that_is_gone_has_no_language(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    with database.tenant(TENANT) as connection:
-        chats.ensure_tenant(connection, TENANT)
-        jobs.enqueue(connection, TENANT, "language", [CHAT])
-    assert label(database, policy, rules) == 1
-    assert label(database, policy, rules) == 0
-    with pytest.raises(NotFound, match=CHAT):
-        languages.change(database, TENANT, CHAT, "german", rules)
 
 
 def test_texts_of_the_declared_language_or_of_none_look_like_no_other() -> None:

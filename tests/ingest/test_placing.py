@@ -1,6 +1,5 @@
 """Chats are placed together at a cost that does not grow with what is around them, and none holds up another."""
 
-import threading
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
@@ -126,36 +125,6 @@ def test_figures_of_a_transaction_that_fails_are_not_written(database: Database)
         counters.add(connection, TENANT, {"messages_deleted": 1})
         counters.add(connection, TENANT, {"messages_deleted": 2})
     assert rows(database, "SELECT name, value FROM daily_counters") == [("messages_deleted", 3)]
-
-
-def test_two_workers_place_chats_of_many_session_keys_without_a_deadlock(
-    database: Database, settings: Settings, rules: SessionPolicy
-) -> None:
-    # Given chats with ten session keys each
-    for number in range(20):
-        said = [message(n, session_key=f"k{n}") for n in range(10)]
-        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), said)
-    # When two workers place them at the same time, in small turns
-    few = Policy(batch=3, lease_seconds=60, max_attempts=3)
-    failed: list[int] = []
-
-    def work() -> None:
-        own = Database.from_settings(settings)
-        try:
-            while (outcome := once(own, rules, few)).claimed:
-                failed.append(outcome.failed)
-        finally:
-            own.close()
-
-    before = deadlocks(database)
-    workers = [threading.Thread(target=work) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-    assert sum(failed) == 0
-    assert rows(database, "SELECT count(*) FROM conversation_sessions") == [(200,)]
-    assert deadlocks(database) == before
 
 
 def deadlocks(database: Database) -> object:

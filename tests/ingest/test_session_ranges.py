@@ -1,28 +1,20 @@
 """Sessions are joined and cut again with all that hangs on them, chat by chat."""
 
-import threading
-import time
-from datetime import timedelta
-
 import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.vectors import embed
 from pipeline.ingest import accept
-from pipeline.ingest.place import placer
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from schemas.backfills import BackfillRequest
 from schemas.messages import ChatIn
-from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.ingest.test_placing import locked
-from tests.test_pipeline import current, place, rows, run, summarizer
+from tests.test_pipeline import current, place, rows, run
 
 CHAT = ChatIn(chat_id="test:1")
 
@@ -119,44 +111,3 @@ def test_what_showed_the_duplicate_of_a_memory_is_found_by_the_one_that_is_kept(
 
 def start(database: Database, rules: SessionPolicy) -> None:
     backfill.start(database, TENANT, BackfillRequest(kind="sessionize"), current(rules))
-
-
-def chats_cut(database: Database) -> list[tuple[object, ...]]:
-    return rows(
-        database,
-        """SELECT chat_id FROM conversation_sessions WHERE status <> 'merged' GROUP BY chat_id
-        HAVING count(*) = 1 ORDER BY chat_id""",
-    )
-
-
-def test_a_chat_that_is_cut_anew_is_done_before_the_next_one_is_locked(
-    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
-    # Given three chats, the second of which somebody else has
-    for number in range(3):
-        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0), message(60)])
-    place(database, rules, policy)
-    run(database, "summarize", summarizer(database), policy)
-    longer = SessionPolicy(**{**rules.__dict__, "gap": timedelta(minutes=120)})
-    start(database, longer)
-    backfiller = backfill.backfiller(database, current(longer))
-    turn = threading.Thread(target=lambda: runner.run(database, "backfill", backfiller, policy))
-    with locked(settings, "test:1"):
-        turn.start()
-        deadline = time.monotonic() + 10
-        while not chats_cut(database) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        # Then the first is done, its cursor saved and its lock gone while the second one is waited for
-        assert chats_cut(database) == [("test:0",)]
-        assert rows(database, "SELECT seen, \"cursor\"->>'after' FROM backfills") == [(1, "test:0")]
-        accept.accept(database, TENANT, ChatIn(chat_id="test:0"), [message(1)])
-        assert runner.run(database, "ingest", placer(database, longer), policy).finished == 1
-        assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
-    turn.join(30)
-    assert chats_cut(database) == [("test:0",), ("test:1",), ("test:2",)]
-    # and its summaries go behind what is said now
-    assert rows(
-        database,
-        """SELECT DISTINCT s.chat_id, w.priority FROM jobs w JOIN conversation_sessions s
-            ON w.key = 'session:' || s.id WHERE w.kind = 'summarize' AND s.chat_id <> 'test:0' ORDER BY 1""",
-    ) == [("test:1", 1), ("test:2", 1)]

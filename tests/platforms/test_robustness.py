@@ -34,41 +34,13 @@ def objects(*names: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 telegram_messages = objects(
-    "id",
-    "type",
-    "date",
-    "date_unixtime",
-    "from",
-    "from_id",
-    "text",
-    "photo",
-    "file",
-    "media_type",
-    "poll",
-    "location_information",
-    "contact_information",
-    "edited_unixtime",
-    "reply_to_message_id",
-    "rich_message",
-    "todo_list",
-    "invoice_information",
-    "giveaway_information",
-    "action",
-    "items",
+    *"""id type date date_unixtime from from_id text photo file media_type poll location_information
+    contact_information edited_unixtime reply_to_message_id rich_message todo_list invoice_information
+    giveaway_information action items""".split(),
     "of a version to come",
 ).map(lambda message: {"type": "message", "id": 1, "from_id": "user1", "date_unixtime": "1"} | message)
 discord_messages = objects(
-    "id",
-    "type",
-    "timestamp",
-    "content",
-    "author",
-    "attachments",
-    "embeds",
-    "reference",
-    "forwardedMessage",
-    "poll",
-    "new",
+    *"id type timestamp content author attachments embeds reference forwardedMessage poll new".split()
 ).map(lambda message: {"author": {"id": "1"}, "timestamp": "2024-01-01T00:00:00Z", "id": "1"} | message)
 slack_messages = objects(
     "ts", "user", "bot_id", "text", "files", "attachments", "edited", "thread_ts", "subtype"
@@ -77,16 +49,7 @@ our_lines = objects(
     "type", "chat_id", "external_id", "sender_id", "content", "sent_at", "position", "metadata"
 ).map(lambda line: {"sender_id": "a:1", "content": "x", "sent_at": 0} | line)
 messenger_messages = objects(
-    "sender_name",
-    "timestamp_ms",
-    "content",
-    "photos",
-    "files",
-    "media",
-    "share",
-    "sticker",
-    "type",
-    "is_unsent",
+    *"sender_name timestamp_ms content photos files media share sticker type is_unsent".split()
 ).map(lambda message: {"sender_name": "李", "timestamp_ms": 1, "content": "x"} | message)
 signal_frames = st.sampled_from(["account", "recipient", "chat", "chatItem"]).flatmap(
     lambda kind: (objects("id", "contact", "group", "self", "recipientId", "username") | json_values).map(
