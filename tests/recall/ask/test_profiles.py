@@ -272,9 +272,6 @@ def test_a_threads_own_memories_are_shown_in_it_and_those_of_others_are_not(
     assert known_in(session_key="tax") == {"- [session] The form is missing."}
     # over all the chat's sessions, as its messages
     assert known_in() == of_trip | {"- [session] The form is missing."}
-    why = ask(database, settings, "Which ferry?", session_key="trip").explain
-    factors = {"similarity", "importance", "recency", "access", "confidence"}
-    assert all(hit.components.keys() == factors for hit in why.memories)
 
 
 def test_a_group_bot_is_configured_by_its_settings_and_other_profiles_are_not(
