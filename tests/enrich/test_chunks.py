@@ -58,8 +58,8 @@ def long(ending: str, words: int = 100) -> str:
     return f"{'lorem ipsum ' * words}{ending}"
 
 
-def embed_all(database: Database, client: DeterministicEmbedder, policy: Policy, **options: int) -> None:
-    run(database, "embed", embed.embedder(database, client, **options), policy)
+def embed_all(database: Database, client: DeterministicEmbedder, policy: Policy) -> None:
+    run(database, "embed", embed.embedder(database, client), policy)
 
 
 def chunks(database: Database) -> dict[str, list[int]]:

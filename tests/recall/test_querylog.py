@@ -22,7 +22,7 @@ from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import parse_payload
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import POLICY, TENANT, Templates, message
 from tests.ingest.test_quarantine import as_owner
 from tests.recall import asking
 from tests.test_pipeline import place, rows, run, summarizer
@@ -32,16 +32,24 @@ ANN = "test:ann"
 SAID = ("the boiler shows E41", "call the plumber from Almada", "she comes on Monday", "at nine")
 
 
-@pytest.fixture
-def talked(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
+def fill(database: Database) -> None:
     """Two sessions with summaries and vectors, and a memory."""
     for day in (0, 1):
         talk = [message(day * 1440 + n, said, id=f"{day}-{n}") for n, said in enumerate(SAID)]
         accept.accept(database, TENANT, CHAT, talk)
     remember(database, TENANT, MemoryIn(scope="organization", content="The boiler is old."))
-    place(database, rules, policy)
-    run(database, "summarize", summarizer(database), policy)
-    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+    place(database, SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0)), POLICY)
+    run(database, "summarize", summarizer(database), POLICY)
+    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), POLICY)
+
+
+@pytest.fixture
+def template(templates: Templates) -> str:
+    return templates("logged", fill)
+
+
+@pytest.fixture
+def talked(database: Database) -> Database:
     return database
 
 
