@@ -13,13 +13,12 @@ from pipeline.enrich.vectors.embedding_text import MAX_CHUNKS, OwnedText
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.recall import build_context, search
 from pipeline.store.connections.database import Database
 from pipeline.store.operations import stats
-from pipeline.store.search import candidate_rows, narrowed_search, vector_search
+from pipeline.store.search import narrowed_search
 from pipeline.store.search.filters import Scope
 from pipeline.store.search.narrowed_search import SessionsAsked
 from pipeline.store.vectors import vectors
@@ -30,6 +29,7 @@ from schemas.search import SearchQuery
 from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import TENANT, message
+from tests.enrich.test_embed import owe as say
 from tests.test_pipeline import CHAT, place, rows, run, summarizer
 
 CHUNKS = """
@@ -58,20 +58,11 @@ def long(ending: str, words: int = 100) -> str:
     return f"{'lorem ipsum ' * words}{ending}"
 
 
-def say(database: Database, rules: SessionPolicy, policy: Policy, *contents: str) -> None:
-    said = [message(n / 10, content, id=f"m{n}") for n, content in enumerate(contents)]
-    accept.accept(database, TENANT, CHAT, said)
-    place(database, rules, policy)
-
-
-def embed_all(database: Database, client: DeterministicEmbedder, policy: Policy, **options: int) -> None:
-    handler = embed.embedder(database, client, **options)
-    while runner.run(database, "embed", handler, policy).claimed:
-        pass
+def embed_all(database: Database, client: DeterministicEmbedder, policy: Policy) -> None:
+    run(database, "embed", embed.embedder(database, client), policy)
 
 
 def chunks(database: Database) -> dict[str, list[int]]:
-    """The chunks that have a vector, by the message's external id."""
     found: dict[str, list[int]] = {}
     for external_id, chunk in rows(database, CHUNKS):
         found.setdefault(str(external_id), []).append(int(str(chunk)))
@@ -130,56 +121,6 @@ def test_a_long_message_is_found_by_its_end(
     assert len({hit.external_id for hit in hits}) == len(hits)
 
 
-def test_each_way_of_comparing_counts_a_message_by_its_best_chunk(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    say(database, rules, policy, long("the plumber is called Beatriz"), "plumber", *["hello there"] * 3)
-    client = ShortSighted()
-    embed_all(database, client, policy)
-    asked = client.embed_query("the plumber is called Beatriz")
-    with database.tenant(TENANT) as connection:
-        space = vectors.active_space(connection)
-        assert space is not None
-        scope = Scope(chat_id=CHAT.chat_id, language="simple")
-        nearest = vector_search.nearest(connection, scope, space, asked, messages=5, limit=5)
-        best = dict(
-            tuple(row)
-            for row in connection.execute(
-                text("""
-                SELECT message_id, max(1 - (embedding::vector <=> CAST(:query AS vector)))
-                FROM message_vectors GROUP BY 1
-                """),
-                {"query": str(asked)},
-            )
-        )
-        assert nearest.cosines == pytest.approx(best, abs=0.001)
-        assert nearest.compared == 5
-        assert list(nearest.cosines.values()) == sorted(nearest.cosines.values(), reverse=True)
-        # as many as are asked for, however many chunks the nearest has
-        two = vector_search.nearest(connection, scope, space, asked, messages=5, limit=2)
-        assert list(two.cosines) == list(nearest.cosines)[:2]
-        queries = [None, (space, asked)]
-        listed = candidate_rows.with_neighbours(connection, scope, list(best)[:1], 5, [], queries)
-        assert {row.id: row.cosines[1] for row in listed} == pytest.approx(best, abs=0.001)
-        assert {row.cosines[0] for row in listed} == {None}
-
-
-def test_an_equal_text_has_copies_of_all_chunks(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    say(database, rules, policy, long("the plumber"), long("the plumber"))
-    client = ShortSighted()
-    embed_all(database, client, policy)
-    made = len(client.texts)
-    accept.accept(database, TENANT, CHAT, [message(9, long("the plumber"), id="again")])
-    place(database, rules, policy)
-    embed_all(database, client, policy)
-    assert len(client.texts) == made == len(chunks(database)["m0"])
-    assert chunks(database)["m0"] == chunks(database)["m1"] == chunks(database)["again"]
-    equal = "SELECT chunk_index, count(DISTINCT embedding::text) FROM message_vectors GROUP BY 1"
-    assert {count for _, count in rows(database, equal)} == {1}
-
-
 @pytest.mark.parametrize("known", [True, False])
 def test_an_edit_to_a_shorter_text_leaves_nothing_of_the_longer_one(
     database: Database, rules: SessionPolicy, policy: Policy, known: bool
@@ -192,24 +133,6 @@ def test_an_edit_to_a_shorter_text_leaves_nothing_of_the_longer_one(
     assert chunks(database) == {"m0": [0], "m1": [0]}
 
 
-def test_a_text_that_is_embedded_anew_has_only_its_new_chunks(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    say(database, rules, policy, long("the plumber"))
-    embed_all(database, ShortSighted(), policy)
-    before = chunks(database)["m0"]
-    with database.tenant(TENANT) as connection:
-        space = vectors.active_space(connection)
-        assert space is not None
-        (row,) = connection.execute(
-            text("SELECT message_id, content_hash FROM message_vectors WHERE chunk_index = 0")
-        ).all()
-        made = DeterministicEmbedder().embed_documents(["one", "two"])
-        vectors.put(connection, TENANT, "message", space.id or 0, [(str(row[0]), bytes(row[1]), made)])
-    assert len(before) > 2
-    assert chunks(database)["m0"] == [0, 1]
-
-
 def test_a_message_is_found_by_those_parts_that_the_model_takes(
     database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
@@ -220,15 +143,6 @@ def test_a_message_is_found_by_those_parts_that_the_model_takes(
     assert len(found["m0"]) > 3
     assert "m1" not in found
     assert rows(database, "SELECT count(*) FROM jobs WHERE dead_at IS NOT NULL") == [(1,)]
-
-
-def test_a_deleted_message_takes_all_its_chunks_with_it(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    say(database, rules, policy, long("the plumber"), "hello")
-    embed_all(database, ShortSighted(), policy)
-    edits.delete(database, TENANT, CHAT.chat_id, "m0", rules)
-    assert chunks(database) == {"m1": [0]}
 
 
 def test_sessions_and_memories_count_by_their_best_chunk_and_are_found_once(
@@ -259,7 +173,6 @@ def test_sessions_and_memories_count_by_their_best_chunk_and_are_found_once(
         assert [session.cosine for session in fitting.sessions] == [pytest.approx(1, abs=0.001)]
     query = ContextQuery(chat_id=CHAT.chat_id, query="Beatriz repairs boilers", explain=True)
     context = build_context(database, TENANT, query, embedder=client, settings=settings)
-    assert context.explain is not None
     hits = [(hit.preview, hit.components) for hit in context.explain.memories]
     assert len({preview for preview, _ in hits}) == len(hits)
     assert any(value == pytest.approx(1, abs=0.001) for _, parts in hits for value in parts.values())

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from itertools import pairwise
 from operator import mul
 from threading import Thread
 
 import psycopg
 import pytest
-from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from ops.local.embedded.postgres import EmbeddedPostgres
@@ -31,7 +29,6 @@ from tests.conftest import TENANT, message
 from tests.ingest.test_accepting import wait_for_a_lock
 from tests.ingest.test_quarantine import as_owner
 from tests.test_pipeline import CHAT, place, rows
-from workers.queues import EMBED
 
 POISON = "aconite"
 
@@ -70,7 +67,6 @@ def embed_once(database: Database, client: DeterministicEmbedder, policy: Policy
 
 
 def embedded(database: Database) -> list[object]:
-    """The external ids of the messages that have a vector."""
     found = rows(
         database, "SELECT external_id FROM messages JOIN message_vectors ON message_id = id ORDER BY id"
     )
@@ -96,7 +92,6 @@ def test_one_text_that_breaks_the_model_is_a_dead_letter_and_all_others_have_vec
     contents[count // 3] = f"some {POISON} for you"
     owe(database, rules, policy, *contents)
     model = Model(FAILURES[how])
-    # When the worker runs once
     embed_once(database, model, policy)
     # Then all others have their vectors, and it waits for an operator with its reason
     assert len(embedded(database)) == count - 1
@@ -155,24 +150,6 @@ def test_an_outage_that_begins_while_a_bad_text_is_looked_for_condemns_nobody(
     assert rows(database, "SELECT max(attempts), count(dead_at) FROM jobs WHERE kind = 'embed'") == [(0, 0)]
 
 
-def test_texts_reach_the_model_in_full_batches_of_like_length(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    # Given a claim of a few hundred messages, short and long ones mixed
-    shuffled = [(n * 37) % EMBED.batch for n in range(EMBED.batch)]
-    owe(database, rules, policy, *(f"{n:04} {'word ' * n}" for n in shuffled))
-    model = Model(raising(ProviderFailed("")), word="never said")
-    # When it is embedded
-    embed_once(database, model, Policy(batch=EMBED.batch, lease_seconds=60, max_attempts=3))
-    # Then the model is given full portions, and all texts come by their length
-    for call, following in pairwise(model.calls):
-        assert len(call) <= embed.PORTION
-        assert sum(map(len, call)) <= embed.PORTION_CHARS < sum(map(len, [*call, following[0]]))
-    lengths = [len(each) for call in model.calls for each in call]
-    assert all(longer >= shorter for longer, shorter in pairwise(lengths))
-    assert len(embedded(database)) == EMBED.batch
-
-
 def test_what_people_say_now_reaches_the_model_before_the_rest_of_a_claim(
     database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
@@ -181,10 +158,8 @@ def test_what_people_say_now_reaches_the_model_before_the_rest_of_a_claim(
     accept.accept(database, TENANT, CHAT, imported, settle=timedelta(seconds=1))
     accept.accept(database, TENANT, CHAT, [message(60, "now", id="live")])
     place(database, rules, policy)
-    # When all of them are claimed together
     client = Model(raising(AssertionError()))
     embed_once(database, client, policy)
-    # Then the live one is in the first call
     assert any("now" in each for each in client.calls[0])
 
 
@@ -206,18 +181,6 @@ def test_a_claim_that_takes_too_long_is_handed_back_in_part_and_nothing_of_it_is
     assert embed_once(database, DeterministicEmbedder(), policy).claimed == 2
     assert len(embedded(database)) == 10
     assert rows(database, "SELECT count(*) FROM jobs WHERE kind = 'embed' AND due_at IS NOT NULL") == [(0,)]
-
-
-def test_messages_of_one_text_are_given_up_together(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    owe(database, rules, policy, f"some {POISON}", "hello", f"some {POISON}")
-    embed_once(database, Model(raising(ProviderFailed("it answers 500"))), policy)
-    assert embedded(database) == ["m1"]
-    assert listing(database, TENANT, JobFilter(state="dead"))[1] == 2
-    with database.tenant(TENANT) as connection:
-        failed = "SELECT sum(value) FROM daily_counters WHERE name = 'embed_failures'"
-        assert connection.scalar(text(failed)) == 2
 
 
 class Meanwhile(DeterministicEmbedder):
@@ -285,8 +248,6 @@ def test_the_first_worker_measures_what_cosines_stand_for_and_searches_give_them
     embed_once(database, Mine(), policy)
     with database.tenant(TENANT) as connection:
         space = vectors.active_space(connection)
-        assert space is not None
-        assert space.questions is not None
         assert space.questions.slope != pytest.approx(1, abs=0.1)
         scope = Scope(chat_id=CHAT.chat_id, language="english")
         found = vector_search.nearest(

@@ -1,21 +1,18 @@
 """What is extracted from a session costs what its text is long, whatever is said in it, and never more than so much."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count, product
 from threading import Thread
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipeline.enrich.facts import extraction
 from pipeline.enrich.facts.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import People, Source
-from pipeline.enrich.summaries import extractive, passages
-from pipeline.enrich.summaries.passages import Passage
+from pipeline.enrich.summaries import extractive
 from schemas.sessions import Message
 from tests.text.builders import message
 from tests.text.growth import MOST_TIMES, times_as_long
@@ -66,10 +63,7 @@ READERS: dict[str, Callable[[Sequence[Message]], object]] = {
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize(
-    ("reader", "shape"),
-    sorted(product(READERS, SHAPES)),
-)
+@pytest.mark.parametrize(("reader", "shape"), sorted(product(READERS, SHAPES)))
 def test_four_times_the_session_takes_no_sixteen_times_as_long(reader: str, shape: str) -> None:
     if reader == "facts":
         facts(session("x"))  # its patterns are read once
@@ -82,75 +76,6 @@ def test_four_times_the_session_takes_no_sixteen_times_as_long(reader: str, shap
 
 
 # What is chosen
-
-
-def plainly_chosen(said: Sequence[Passage], weights: Mapping[str, float], room: int) -> list[Passage]:
-    """The choice as it is defined: each time, the passage that adds most of all that are left."""
-    several = [index for index, each in enumerate(said) if len(each.terms) > 1]
-    left = several or [index for index, each in enumerate(said) if each.terms]
-    covered: set[str] = set()
-    chosen: list[int] = []
-
-    def size(index: int) -> int:
-        return len(said[index].speaker) + 3 + len(said[index].text)
-
-    def gain(index: int) -> float:
-        new = sum(weights[term] * (0.15 if term in covered else 1.0) for term in said[index].terms)
-        return float(new * said[index].factor / (60 + len(said[index].text)) ** 0.7)
-
-    while left and len(chosen) < 6:
-        best = max(left, key=gain)
-        left.remove(best)
-        if size(best) <= room or not chosen:
-            chosen.append(best)
-            covered |= said[best].terms
-            room -= size(best)
-    return [said[index] for index in sorted(chosen)]
-
-
-PASSAGES = st.builds(
-    Passage,
-    speaker=st.sampled_from(["Zoë", "Ли", ""]),
-    text=st.integers(1, 240).map("я".__mul__),
-    terms=st.frozensets(st.sampled_from("abcdefghij"), max_size=5),
-    factor=st.sampled_from([0.6, 1.0, 1.25]),
-)
-
-
-@given(
-    st.lists(PASSAGES, max_size=40), st.lists(st.floats(0, 3), min_size=10, max_size=10), st.integers(0, 1100)
-)
-def test_the_choice_is_that_of_the_plain_greedy(said: list[Passage], weights: list[float], room: int) -> None:
-    by_term = dict(zip("abcdefghij", weights, strict=True))
-    assert passages.choose(said, by_term, room) == plainly_chosen(said, by_term, room)
-
-
-class Counting(dict[str, float]):
-    """Weights that count how often they are asked for."""
-
-    asked = 0
-
-    def get(self, term: str, default: float = 0.0) -> float:  # type: ignore[override]
-        self.asked += 1
-        return super().get(term, default)
-
-
-def test_passages_that_do_not_fit_are_weighed_a_few_times_each() -> None:
-    asked = []
-    for size in (500, 2000):
-        said = [
-            Passage(
-                speaker="",
-                text="ж" * 240,
-                terms=frozenset(map(word, range(n, n + 9))),
-                factor=1,
-            )
-            for n in range(size)
-        ]
-        weights = Counting({word(n): 1 + n % 7 / 10 for n in range(size + 9)})
-        assert len(passages.choose(said, weights, 245)) == 1
-        asked.append(weights.asked)
-    assert asked[1] < MOST_TIMES * asked[0]
 
 
 # However long a session is

@@ -135,12 +135,6 @@ def test_the_same_messages_make_the_same_prompt() -> None:
     assert fence_of(prompt_of(talk())) != fence_of(prompt_of(talk(), []))
 
 
-def test_without_known_facts_or_a_bot_nothing_is_said_of_them() -> None:
-    prompt = prompt_of(talk(), [], people=replace(PEOPLE, agent=""))
-    assert "<known-" not in prompt.system + prompt.turns[0]
-    assert "<bot-" not in prompt.system + prompt.turns[0]
-
-
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
 def test_no_attack_leaves_the_fence(attack: dict[str, Any]) -> None:
     says = attack["says"].replace("{fence}", fence_of(prompt_of(talk())))
@@ -155,16 +149,6 @@ def test_no_attack_leaves_the_fence(attack: dict[str, Any]) -> None:
 def test_no_text_leaves_the_fence(said: list[tuple[str, str]]) -> None:
     messages = [message(n, speaker or "x", content) for n, (speaker, content) in enumerate(said)]
     assert is_fenced(prompt_of(messages), len(messages))
-
-
-@pytest.mark.parametrize("most", [1, 3, 20])
-def test_the_smallest_window_has_room_for_a_transcript_beside_known_facts(most: int) -> None:
-    room = fact_prompts.room_for_data(4000, fact_prompts.answer_tokens(4000, most))
-    many = [replace(KNOWN[0], content="Ann lives in Lisbon. " * 20)] * 200
-    fitting = fact_prompts.fitting(many, UTC, room)
-    assert 0 < len(fitting) < 20
-    assert room - fact_prompts.known_tokens(fitting, UTC) > 500
-    assert len(fact_prompts.fitting(many, UTC, 100_000)) == 40
 
 
 # The answer
@@ -248,12 +232,6 @@ def test_what_is_wrong_with_one_fact_drops_that_fact(wrong: dict[str, Any]) -> N
 def test_what_is_nearly_right_is_set_right(given: dict[str, Any], left: dict[str, Any]) -> None:
     (fact,) = read(GOOD | given)
     assert {name: getattr(fact, name) for name in left} == left
-
-
-def test_a_sentence_a_little_too_long_is_cut() -> None:
-    (fact,) = read(GOOD | {"content": "Ann lives in Porto, in a flat with a terrace" + " and a terrace" * 10})
-    assert len(fact.content) <= 140
-    assert fact.content.endswith("…")
 
 
 def test_a_bots_words_are_no_evidence() -> None:
@@ -348,10 +326,6 @@ def test_what_is_wrong_with_the_answer_is_said_in_words(answer: str, problem: st
         fact_answers.read(answer, talk(), people=PEOPLE, known=KNOWN, time_zone=UTC)
 
 
-def test_no_facts_are_a_good_answer() -> None:
-    assert read() == []
-
-
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=250),
     lambda inner: st.lists(inner, max_size=3),
@@ -372,38 +346,3 @@ def test_any_answer_is_facts_that_can_be_stored(changes: list[dict[str, Any]]) -
         assert set(fact.message_ids) <= {100, 101, 102, 103}
         assert fact.message_ids
         assert max(len(fact.attribute), len(fact.value)) <= 60
-
-
-def test_the_last_said_about_the_same_and_the_most_important_are_chosen() -> None:
-    other_ann = replace(talk()[1], id=104, sender_id="test:Ann2", sender_name="Ann")
-
-    def fact(number: int, content: str, attribute: str, importance: float) -> Fact:
-        return Fact(
-            content=content,
-            category="fact",
-            about="speaker",
-            subject="Ann",
-            attribute=attribute,
-            value=content,
-            confidence=0.9,
-            importance=importance,
-            message_ids=(100 + number,),
-        )
-
-    found = fact_answers.chosen(
-        [
-            fact(2, "Ann lives in Porto.", "home", 7),
-            fact(0, "Ann lives in Lisbon.", "home", 9),
-            fact(0, "Ann likes tea.", "", 3),
-            fact(0, "Ann is allergic to nuts.", "", 9),
-            # of somebody else of that name
-            fact(4, "Ann lives in Faro.", "home", 6),
-        ],
-        [*talk(), other_ann],
-        3,
-    )
-    assert [each.content for each in found] == [
-        "Ann is allergic to nuts.",
-        "Ann lives in Porto.",
-        "Ann lives in Faro.",
-    ]

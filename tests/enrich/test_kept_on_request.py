@@ -12,50 +12,41 @@ from pipeline.text.fencing import CLOSE, OPEN
 from schemas.facts import MAX_FACT_CHARS, RULES, Fact
 from tests.memories.test_learning import DIRECT as CHAT
 from tests.memories.test_learning import Talk, talk  # noqa: F401 -- a fixture
-from tests.text.builders import conversation, message
+from tests.text.builders import conversation, listed, message
 
 DIRECT = People(kind="direct", names={"Ann": "telegram:Ann"}, agent="Pip")
 GROUP = replace(DIRECT, kind="group", names={"Ann": "telegram:Ann", "Боб": "telegram:Боб"})
 
 
 def kept(*lines: str, people: People = DIRECT, role: str = "user") -> list[Fact]:
-    """What is kept of what Ann says, the latest first."""
     said = [message(line, "Ann", minute=n, id=n, role=role) for n, line in enumerate(lines, start=1)]
     return RequestExtractor().extract(said, people=people, most=9)
 
 
-STATEMENTS = [
-    ("Please remember that I'm allergic to hazelnuts.", "I'm allergic to hazelnuts"),
-    ("hey Pip, remember: the code is 4711!", "the code is 4711"),
-    ("Don't forget that Dr. Silva moved", "Dr. Silva moved"),
-    ("Merk dir bitte, dass ich Veganerin bin", "ich Veganerin bin"),
-    ("N'oublie pas qu'elle habite à Évora", "elle habite à Évora"),
-    ("Recuerda que soy alérgica a las nueces", "soy alérgica a las nueces"),
-    ("Lembra-te que o código é 4711", "o código é 4711"),
-    ("ricordati che sono vegana", "sono vegana"),
-    ("Onthoud dat ik allergisch ben voor noten", "ik allergisch ben voor noten"),
-    ("Zapamiętaj, że jestem weganką", "jestem weganką"),
-    ("unutma ki fıstığa alerjim var", "fıstığa alerjim var"),
-    ("Запомни, что у меня аллергия на орехи", "у меня аллергия на орехи"),
-    ("请记住我对花生过敏。", "我对花生过敏"),
-    ("私はナッツアレルギーだということを覚えておいて", "私はナッツアレルギーだ"),
-]
-NAMES = [
-    ("call me Bea!", "bea"),
-    ('ok Pip, call me "Bea"', "bea"),
-    ("Nenn mich bitte Bea", "bea"),
-    ("du kannst mich Bea nennen", "bea"),
-    ("appelle-moi Zoé", "zoé"),
-    ("llámame Bea", "bea"),
-    ("me chama de Bia", "bia"),
-    ("chiamami Bea", "bea"),
-    ("noem me maar Bea", "bea"),
-    ("mów mi Łucja", "łucja"),
-    ("bana İpek de", "ipek"),
-    ("зови меня Маша", "маша"),
-    ("以后叫我小雨", "小雨"),
-    ("これからはベアって呼んでください", "ベア"),
-]
+def pairs(texts: str) -> list[tuple[str, str]]:
+    """What is said and what is kept of it."""
+    return [(said, kept) for said, _, kept in (each.partition(" = ") for each in listed(texts))]
+
+
+STATEMENTS = pairs("""
+    Please remember that I'm allergic to hazelnuts. = I'm allergic to hazelnuts
+    hey Pip, remember: the code is 4711! = the code is 4711
+    Don't forget that Dr. Silva moved = Dr. Silva moved
+    Merk dir bitte, dass ich Veganerin bin = ich Veganerin bin
+    N'oublie pas qu'elle habite à Évora = elle habite à Évora
+    Recuerda que soy alérgica a las nueces = soy alérgica a las nueces
+    Lembra-te que o código é 4711 = o código é 4711 | ricordati che sono vegana = sono vegana
+    Onthoud dat ik allergisch ben voor noten = ik allergisch ben voor noten
+    Zapamiętaj, że jestem weganką = jestem weganką | unutma ki fıstığa alerjim var = fıstığa alerjim var
+    Запомни, что у меня аллергия на орехи = у меня аллергия на орехи | 请记住我对花生过敏。 = 我对花生过敏
+    私はナッツアレルギーだということを覚えておいて = 私はナッツアレルギーだ
+""")
+NAMES = pairs("""
+    call me Bea! = bea | ok Pip, call me "Bea" = bea | Nenn mich bitte Bea = bea
+    du kannst mich Bea nennen = bea | appelle-moi Zoé = zoé | llámame Bea = bea | me chama de Bia = bia
+    chiamami Bea = bea | noem me maar Bea = bea | mów mi Łucja = łucja | bana İpek de = ipek
+    зови меня Маша = маша | 以后叫我小雨 = 小雨 | これからはベアって呼んでください = ベア
+""")
 
 
 @pytest.mark.parametrize(("said", "statement"), STATEMENTS)

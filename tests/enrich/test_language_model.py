@@ -1,9 +1,7 @@
 """Sessions are summarized by a language model behind HTTP, whatever it answers: none is stuck, no call is in vain."""
 
-import json
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -20,22 +18,19 @@ from pipeline.llm.gateway import Gateway
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import outdated
 from schemas.backfills import BackfillRequest
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
-from tests.providers.chat_server import ChatServer, Reply, Request, refused, summary_of, well
+from tests.providers.chat_server import ChatServer, Reply, Request, refused, well
 from tests.test_pipeline import CHAT, place, rows
 
 MODEL = "small-1"
-ATTACKS = json.loads(Path(__file__).with_name("attacks.json").read_text())
 # a job that would be claimed at once is tried once in a test
 ONE = Policy(batch=1, lease_seconds=60, max_attempts=3)
 
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    """An endpoint that answers well."""
     server = ChatServer()
     with server.running():
         yield server
@@ -60,7 +55,6 @@ def handler(
 
 
 def run_due(database: Database, handle: Handler) -> None:
-    """Do what is due now, each job once."""
     for _ in range(count_due(database)):
         runner.run(database, "summarize", handle, ONE)
 
@@ -73,7 +67,6 @@ def count_due(database: Database) -> int:
 
 
 def time_passes(database: Database, seconds: float) -> None:
-    """Let what waits have waited for longer."""
     with database.tenant(TENANT) as connection:
         connection.execute(
             text(
@@ -122,7 +115,6 @@ def say(
 
 @pytest.fixture
 def one_session(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
-    """A session to summarize."""
     say(database, rules, policy, 1)
     return database
 
@@ -175,28 +167,6 @@ def test_a_late_message_costs_what_is_new(
     assert stored(one_session) == [("summarized", MODEL)]
 
 
-def test_a_session_that_stays_open_is_told_on(
-    database: Database,
-    client: summarize.Summarizer,
-    server: ChatServer,
-    rules: SessionPolicy,
-    policy: Policy,
-) -> None:
-    said = [message(n, f"the boiler shows error E{n}", id=f"m{n}") for n in range(6)]
-    accept.accept(database, TENANT, CHAT, said)
-    place(database, rules, policy)
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE conversation_sessions SET status = 'open'"))
-    run_due(database, handler(database, client))
-    assert stored(database) == [("open", MODEL)]
-    accept.accept(database, TENANT, CHAT, [message(n, f"the boiler shows F{n}") for n in range(6, 9)])
-    place(database, rules, policy)
-    run_due(database, handler(database, client))
-    assert len(server.requests) == 2
-    assert "<before-" in server.requests[1]["messages"][1]["content"]
-    assert rows(database, "SELECT summary_message_count FROM conversation_sessions") == [(9,)]
-
-
 def test_a_session_longer_than_the_window_is_told_in_parts(
     database: Database, server: ChatServer, rules: SessionPolicy, policy: Policy
 ) -> None:
@@ -213,24 +183,6 @@ def test_a_session_longer_than_the_window_is_told_in_parts(
     for number in range(80):
         assert sum(f"part {number} of" in data for data in parts) == 1
     assert all(len(request["messages"][1]["content"]) < 4000 * 4 for request in server.requests)
-
-
-def test_an_answer_that_was_paid_for_is_not_paid_for_again_when_it_could_not_be_saved(
-    one_session: Database, client: summarize.Summarizer, server: ChatServer
-) -> None:
-    def dies(*_: object, **__: object) -> bool:
-        raise RuntimeError("the worker died")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(summarize.sessions, "save_summary", dies)
-        run_due(one_session, handler(one_session, client))
-    assert stored(one_session) == [("closed", None)]
-    time_passes(one_session, 10)
-    run_due(one_session, handler(one_session, client))
-    assert stored(one_session) == [("summarized", MODEL)]
-    assert len(server.requests) == 1
-    # once it is saved nothing of it is kept
-    assert rows(one_session, "SELECT count(*) FROM llm_answers") == [(0,)]
 
 
 # Answers that cannot be used
@@ -280,10 +232,7 @@ def test_a_model_whose_thoughts_take_all_the_room_gets_four_times_as_much_once(
     assert stored(one_session) == [("summarized", MODEL)]
     assert [request["max_tokens"] for request in server.requests] == [room, 4 * room]
     ledger = "SELECT purpose, outcome, input_tokens, output_tokens FROM llm_calls ORDER BY id"
-    assert rows(one_session, ledger) == [
-        ("summary", "answered", 100, 20),
-        ("repair", "answered", 100, 20),
-    ]
+    assert rows(one_session, ledger) == [("summary", "answered", 100, 20), ("repair", "answered", 100, 20)]
     assert failures(one_session) == 0
 
 
@@ -295,10 +244,7 @@ def failures(database: Database) -> int:
 
 @pytest.mark.parametrize(
     "bad",
-    [
-        refused("перегружено, позже", 503),
-        Reply(text="", finish_reason="length"),
-    ],
+    [refused("перегружено, позже", 503), Reply(text="", finish_reason="length")],
     ids=["busy", "always thinking"],
 )
 def test_each_try_without_a_summary_of_the_model_is_counted_as_a_failure(
@@ -317,10 +263,7 @@ def test_each_try_without_a_summary_of_the_model_is_counted_as_a_failure(
 
 @pytest.mark.parametrize(
     ("bad", "calls"),
-    [
-        (Reply(text="Once upon a time there was a boiler."), 2),
-        (refused("the text is too long"), 1),
-    ],
+    [(Reply(text="Once upon a time there was a boiler."), 2), (refused("the text is too long"), 1)],
     ids=["prose", "refused"],
 )
 def test_where_no_answer_can_be_used_the_session_is_extracted_and_asked_about_later(
@@ -378,20 +321,6 @@ def test_a_change_does_not_wait_for_the_model_to_be_asked_again(
     assert "<before-" not in server.requests[-1]["messages"][1]["content"]
 
 
-def test_what_retention_has_left_of_a_session_does_not_replace_its_summary(
-    one_session: Database, client: summarize.Summarizer, server: ChatServer
-) -> None:
-    server.replies(refused("the text is too long"))
-    run_due(one_session, handler(one_session, client))
-    with one_session.tenant(TENANT) as connection:
-        connection.execute(text("DELETE FROM messages WHERE external_id <> '1-4'"))
-    time_passes(one_session, 6 * 3600)
-    run_due(one_session, handler(one_session, client))
-    assert stored(one_session) == [("summarized", "extractive-v1")]
-    assert len(server.requests) == 1
-    assert waiting(one_session) == []
-
-
 # Providers that are away
 
 
@@ -430,117 +359,14 @@ def test_a_provider_that_is_away_costs_no_attempt(
     assert len(server.requests) == (4 if seconds == 15 else 3)
 
 
-def test_a_text_at_which_the_provider_fails_does_not_wait_for_ever(
-    database: Database,
-    rules: SessionPolicy,
-    policy: Policy,
-    client: summarize.Summarizer,
-    server: ChatServer,
-) -> None:
-    # Given a provider that fails at one text
-    def fails_at_two(request: Request) -> Reply:
-        is_two = "boiler number 2" in request["messages"][1]["content"]
-        return Reply(status=500, text="oops") if is_two else well(request)
-
-    server.answer = fails_at_two
-    say(database, rules, policy, 1, 2, 3)
-    handle = handler(database, client)
-    # When it has failed at it again and again
-    for _ in range(5):
-        run_due(database, handle)
-        time_passes(database, 20)
-    # Then the others were not disturbed, and it has an extracted summary
-    assert stored(database) == [
-        ("summarized", MODEL),
-        ("summarized", "extractive-v1"),
-        ("summarized", MODEL),
-    ]
-    assert len(server.requests) <= 7
-    (due, attempts) = waiting(database)[0]
-    assert int(str(due)) > 5 * 3600
-    assert attempts == 1
-
-
-def test_a_session_that_changed_meanwhile_is_not_paid_for_further(
-    database: Database, server: ChatServer, rules: SessionPolicy, policy: Policy
-) -> None:
-    said = [message(n / 10, f"part {n} of the story: " + "boiler pipes leak " * 20) for n in range(80)]
-    accept.accept(database, TENANT, CHAT, said)
-    place(database, rules, policy)
-
-    def fenced(request: Request) -> Reply:
-        if len(server.requests) == 2:
-            with database.tenant(TENANT) as connection:
-                outdated.fence(connection, TENANT, ["session:1"])
-        return well(request)
-
-    server.answer = fenced
-    with closing(OpenAIChatModel(MODEL, base_url=server.url)) as model:
-        client = make_summarizer(MODEL, Gateway(database, model), timeout_seconds=5, context_tokens=4000)
-        runner.run(database, "summarize", handler(database, client), ONE)
-    assert len(server.requests) == 2
-    assert stored(database) == [("closed", None)]
-    assert count_due(database) == 1
-
-
-def test_many_slow_answers_outlive_no_lease(
-    database: Database, server: ChatServer, rules: SessionPolicy, policy: Policy
-) -> None:
-    # Given a session whose parts together take longer than a lease
-    said = [message(n / 10, f"part {n} of the story: " + "boiler pipes leak " * 20) for n in range(80)]
-    accept.accept(database, TENANT, CHAT, said)
-    place(database, rules, policy)
-    server.replies(then=lambda request: Reply(text=summary_of(request), delay=0.5))
-    short = Policy(batch=1, lease_seconds=1.5, max_attempts=3)
-    with closing(OpenAIChatModel(MODEL, base_url=server.url)) as model:
-        client = make_summarizer(MODEL, Gateway(database, model), timeout_seconds=1, context_tokens=4000)
-        handle = summarize.summarizer(
-            database, client, SummaryPolicy(min_messages=4, version=1, lease_seconds=1.5)
-        )
-        runner.run(database, "summarize", handle, short)
-    assert len(server.requests) > 4
-    assert stored(database) == [("summarized", MODEL)]
-
-
 # Orders in the transcript
-
-
-def test_a_model_that_obeys_a_message_does_not_get_its_answer_stored(
-    database: Database,
-    rules: SessionPolicy,
-    policy: Policy,
-    client: summarize.Summarizer,
-    server: ChatServer,
-) -> None:
-    attack = ATTACKS[0]
-    said = [
-        message(n, content, id=f"m{n}")
-        for n, content in enumerate(
-            (
-                "the boiler in the cellar shows error E42",
-                "the plumber comes on Monday at nine",
-                attack["says"],
-                "the radiator in the kitchen leaks as well",
-            )
-        )
-    ]
-    accept.accept(database, TENANT, CHAT, said)
-    place(database, rules, policy)
-    server.replies(then=lambda _request: Reply(text=attack["obeyed"]))
-    run_due(database, handler(database, client))
-    assert stored(database) == [("summarized", "extractive-v1")]
-    assert len(server.requests) == 2
 
 
 # Which sessions
 
 
 def test_only_canaries_are_sent_to_the_model(
-    database: Database,
-    rules: SessionPolicy,
-    policy: Policy,
-    client: summarize.Summarizer,
-    server: ChatServer,
+    database: Database, rules: SessionPolicy, policy: Policy, client: summarize.Summarizer, server: ChatServer
 ) -> None:
     say(database, rules, policy, 1)
     say(database, rules, policy, 2, chat=ChatIn(chat_id="test:canary"))
@@ -551,11 +377,7 @@ def test_only_canaries_are_sent_to_the_model(
 
 
 def test_of_a_quiet_chat_every_third_session_is_sent_to_the_model(
-    database: Database,
-    rules: SessionPolicy,
-    policy: Policy,
-    client: summarize.Summarizer,
-    server: ChatServer,
+    database: Database, rules: SessionPolicy, policy: Policy, client: summarize.Summarizer, server: ChatServer
 ) -> None:
     # a session every two days: fewer than seven in a week
     say(database, rules, policy, *range(0, 14, 2))

@@ -27,7 +27,7 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.sessions import Summary
 from schemas.settings import Settings
-from tests.conftest import EPOCH, TENANT, message
+from tests.conftest import EPOCH, MIGRATED, POLICY, TENANT, Templates, message
 from tests.llm.chat_models import ScriptedModel, retold, summarizing
 from tests.test_pipeline import place, rows, run
 
@@ -73,12 +73,22 @@ def work(database: Database, rules: SessionPolicy, policy: Policy) -> Callable[.
     return do
 
 
-@pytest.fixture
-def two_weeks(database: Database, work: Callable[..., int]) -> Database:
+def fill(database: Database) -> None:
     """The boiler and the marina in one week, the roof and the fence in the next."""
     said = [*session(0, "boiler"), *session(2, "marina"), *session(8, "roof"), *session(10, "fence")]
     accept.accept(database, TENANT, CHAT, said)
-    assert work() == 2
+    place(database, SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0)), POLICY)
+    run(database, "summarize", summarizer(database), POLICY)
+    assert run(database, "rollup", roller(database), POLICY) == 2
+
+
+@pytest.fixture
+def template(request: pytest.FixtureRequest, templates: Templates) -> str:
+    return templates("weeks", fill) if "two_weeks" in request.fixturenames else MIGRATED
+
+
+@pytest.fixture
+def two_weeks(database: Database) -> Database:
     return database
 
 
@@ -244,7 +254,6 @@ def test_a_backfill_rolls_up_the_weeks_that_are_stored(
     request = BackfillRequest(kind="rollup", chat_id=CHAT.chat_id)
     planned = backfill.plan(two_weeks, TENANT, request, current)
     assert (planned.rows, planned.missing) == (2, 2)
-    # When they are rolled up
     backfill.start(two_weeks, TENANT, request, current)
     run(two_weeks, "backfill", backfill.backfiller(two_weeks, current), policy)
     run(two_weeks, "rollup", roller(two_weeks), policy)
@@ -278,15 +287,13 @@ def test_a_deleted_message_clears_its_week_which_is_made_again_without_it(
     assert rows(two_weeks, "SELECT count(*) FROM rollups WHERE summary_text LIKE '%marina%'") == [(0,)]
 
 
-@pytest.mark.parametrize("kind", ["user", "chat", "tenant"])
-def test_forgetting_leaves_no_week_and_no_job_of_one(
-    two_weeks: Database, rules: SessionPolicy, policy: Policy, kind: str
+def test_forgetting_a_chat_leaves_no_week_and_no_job_of_one(
+    two_weeks: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
-    subject = {"user": {"sender_id": "test:ann"}, "chat": {"chat_id": CHAT.chat_id}, "tenant": {}}[kind]
     accept.accept(two_weeks, TENANT, CHAT, session(4, "garden"))
     place(two_weeks, rules, policy)
     run(two_weeks, "summarize", summarizer(two_weeks), policy)
-    forget.start(two_weeks, TENANT, Subject(kind=kind, **subject))  # type: ignore[arg-type]
+    forget.start(two_weeks, TENANT, Subject(kind="chat", chat_id=CHAT.chat_id))
     run(two_weeks, "forget", forget.forgetter(two_weeks, rules), policy)
     run(two_weeks, "rollup", roller(two_weeks), policy)
     assert rows(two_weeks, WEEKS) == []
@@ -301,17 +308,3 @@ def test_a_moved_chat_has_its_weeks_rolled_up_again(
     run(two_weeks, "rollup", roller(two_weeks), policy)
     assert [count for _, count, _ in rows(two_weeks, WEEKS)] == [2, 2]
     assert rows(two_weeks, "SELECT DISTINCT chat_id FROM rollups") == [("test:moved",)]
-
-
-def test_a_week_whose_session_was_joined_into_the_week_before_has_none(
-    two_weeks: Database, work: Callable[..., int]
-) -> None:
-    # Given a session late on Sunday and two in the week after, then a message that joins two of them
-    sunday = 20 + (5 * 60 + 20) / DAY
-    gate, hedge = session(sunday + 45 / DAY, "gate"), session(sunday + 1, "garden")
-    accept.accept(two_weeks, TENANT, CHAT, [*session(sunday, "fence"), *gate, *hedge])
-    work()
-    assert [week for week, *_ in rows(two_weeks, WEEKS)][-1] == "2026-03-23"
-    accept.accept(two_weeks, TENANT, CHAT, [message(sunday * DAY + 25, "and the hedge", id="joins")])
-    work()
-    assert [week for week, *_ in rows(two_weeks, WEEKS)] == ["2026-03-02", "2026-03-09"]

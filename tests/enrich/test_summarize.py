@@ -16,8 +16,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import jobs
-from schemas.messages import ChatIn, MessageIn
+from schemas.messages import MessageIn
 from schemas.sessions import Message, Summary
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
@@ -78,7 +77,6 @@ class Chat:
 
 @pytest.fixture
 def chat(database: Database, rolling: SessionPolicy, policy: Policy) -> Chat:
-    """Nothing is said in it yet."""
     return Chat(database, rolling, policy)
 
 
@@ -96,7 +94,6 @@ def test_a_summary_is_saved_although_its_chat_goes_on_meanwhile(
     # Given a chat in which more is said while the model works
     chat.say(ROLLING)
     client = Reading(lambda _call: chat.say(2))
-    # When its session is summarized
     runner.run(database, "summarize", rolls(database, client), policy)
     # Then what was read is saved as what was read
     assert stored(database) == [(ROLLING, ROLLING + 2, True, True, "open")]
@@ -110,7 +107,7 @@ def test_a_chat_that_never_rests_is_summarized_at_its_pace_and_no_message_is_lef
 ) -> None:
     # Given a chat in which a message comes during each call, and another one before the next
     client = Reading(lambda _call: chat.say(1))
-    for _ in range(40):
+    for _ in range(24):
         chat.say(1)
         run(database, "summarize", rolls(database, client), policy)
     # Then the model is asked once for so many messages, each time something is saved
@@ -122,41 +119,6 @@ def test_a_chat_that_never_rests_is_summarized_at_its_pace_and_no_message_is_lef
     read = {each for call in client.calls for each in call}
     assert read == {f"s{n:04}" for n in range(len(read))}
     assert chat.said - len(read) <= ROLLING
-
-
-def test_an_open_session_that_has_hardly_grown_costs_no_call(
-    database: Database, policy: Policy, chat: Chat
-) -> None:
-    client = Reading()
-    chat.say(ROLLING)
-    run(database, "summarize", rolls(database, client), policy)
-    chat.say(1)
-    with database.tenant(TENANT) as connection:
-        asked = [
-            f"session:{session_id}"
-            for (session_id,) in rows(database, "SELECT id FROM conversation_sessions")
-        ]
-        jobs.enqueue(connection, TENANT, "summarize", asked)
-    assert run(database, "summarize", rolls(database, client), policy) == 1
-    assert len(client.calls) == 1
-
-
-def test_a_session_that_closed_and_grew_while_it_was_summarized_is_summarized_again(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    def more(call: int) -> None:
-        if call == 1:
-            accept.accept(database, TENANT, CHAT, [message(20, "it was the fan", id="more")])
-            place(database, rules, policy)
-
-    accept.accept(database, TENANT, CHAT, [message(n, f"the boiler shows E{n}") for n in range(5)])
-    place(database, rules, policy)
-    client = Reading(more)
-    runner.run(database, "summarize", summarizer(database, client=client), policy)
-    assert stored(database) == [(5, 6, True, True, "closed")]
-    run(database, "summarize", summarizer(database, client=client), policy)
-    assert stored(database) == [(6, 6, False, False, "summarized")]
-    assert [len(call) for call in client.calls] == [5, 6]
 
 
 @pytest.mark.parametrize("change", ["edit", "join", "split"])
@@ -196,25 +158,6 @@ def test_a_summary_of_what_has_changed_inside_meanwhile_is_thrown_away(
 # Equal times
 
 
-def test_messages_of_equal_times_are_all_read_at_the_edge_of_a_page(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    # Given a history that tells minutes alone, a hundred messages in each
-    said = [message(n // 100, f"part {n}", id=f"m{n:04}", position=n % 100) for n in range(1500)]
-    for start in (0, 1000):
-        accept.accept(database, TENANT, CHAT, said[start : start + 1000])
-    place(database, rules, policy)
-    # When it is summarized by pages whose edges lie inside a minute
-    client = Reading()
-    pages = session_summary.MESSAGES_AT_ONCE
-    assert pages == 1000
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session_summary, "MESSAGES_AT_ONCE", 350)
-        run(database, "summarize", summarizer(database, client=client), policy)
-    # Then each message is read once, in order
-    assert [each for call in client.calls for each in call] == [m.external_id for m in said]
-
-
 def test_a_session_that_takes_longer_than_its_lease_is_nobody_elses_meanwhile(
     database: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,11 +174,9 @@ def test_a_session_that_takes_longer_than_its_lease_is_nobody_elses_meanwhile(
         others.append(runner.run(database, "summarize", rolls(database, Reading()), short).claimed)
 
     how = SummaryPolicy(min_messages=4, version=1, lease_seconds=1)
-    # When it is summarized while others look for jobs whose lease ran out
     outcome = runner.run(
         database, "summarize", summarize.summarizer(database, Reading(meanwhile), how), short
     )
-    # Then they find none
     assert (others, outcome.finished) == ([0] * len(others), 1)
     assert len(others) >= 5
 
@@ -286,7 +227,6 @@ def test_an_open_session_with_a_key_has_a_memory_that_says_what_it_has_been_abou
 
     say(range(3), "the boat needs paint")
     assert rows(database, "SELECT 1 FROM memories") == []
-    # When it has gone on for so many messages
     say(range(3, 5), "the boat needs paint")
     ((first, content, scope, type_, learned_in, left),) = rows(
         database,
@@ -312,27 +252,3 @@ def test_how_often_a_session_with_a_key_is_summarized_is_a_setting_of_its_own() 
 
 
 # Against the rest of the chat
-
-
-def test_what_a_chat_always_talks_about_is_no_topic_of_a_session(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    # Given a bakery's chat, of which one session is about a flea market, and a chat of others in which each message is
-    usual = [message(100 * n, "the bakery opens at six, the bakery is warm") for n in range(30)]
-    session = [
-        message(4000, "the bakery has a flea market in the yard"),
-        message(4001, "a flea market? at the bakery?"),
-        message(4002, "ярмарка у пекарни"),
-        message(4003, "the yard is small for the flea market"),
-    ]
-    accept.accept(database, TENANT, CHAT, [*usual, *session])
-    elsewhere = [message(100 * n, "the flea market, the flea market") for n in range(30)]
-    accept.accept(database, TENANT, ChatIn(chat_id="test:2", title="Two"), elsewhere)
-    place(database, rules, policy)
-    # When its sessions are summarized
-    run(database, "summarize", summarizer(database), policy)
-    # Then its topics are what it does not share with the rest of its chat
-    ((topics,),) = rows(
-        database, "SELECT topic_tags FROM conversation_sessions WHERE summary_text IS NOT NULL"
-    )
-    assert topics == ["flea market", "yard"]

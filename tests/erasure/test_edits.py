@@ -9,9 +9,6 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.summaries import summarize
-from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
-from pipeline.enrich.summaries.summary_policy import SummaryPolicy
 from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits
 from pipeline.ingest import accept
@@ -21,7 +18,6 @@ from pipeline.jobs.runner import Policy
 from pipeline.people import suppression
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
-from schemas.sessions import Message, Summary
 from schemas.vectors import Vector
 from tests.conftest import EPOCH, TENANT, message
 from tests.ingest.test_sessions_stored import expected, stored
@@ -41,7 +37,6 @@ def delete(database: Database, rules: SessionPolicy, id: str) -> edits.Changed: 
 
 
 def work(database: Database, rules: SessionPolicy, policy: Policy) -> None:
-    """Let workers do everything that is owed."""
     place(database, rules, policy)
     run(database, "summarize", summarizer(database), policy)
     # what is learned is embedded, and then compared with what is known
@@ -92,29 +87,6 @@ def test_an_edit_leaves_a_message_where_it_was(remembered: Database, rules: Sess
     assert rows(remembered, "SELECT edited_at, revision FROM messages WHERE external_id = 'm4'") == [
         (at(60), 2)
     ]
-
-
-def test_an_older_edit_of_the_same_text_does_not_make_the_newest_one_older(
-    remembered: Database, rules: SessionPolicy
-) -> None:
-    edit(remembered, rules, "m4", "the newest", 60)
-    assert edit(remembered, rules, "m4", "the newest", 40).outcome == "unchanged"
-    assert edit(remembered, rules, "m4", "in between", 50).outcome == "unchanged"
-    assert rows(remembered, "SELECT content FROM messages WHERE external_id = 'm4'") == [("the newest",)]
-
-
-def test_an_edit_that_comes_before_its_message_waits_for_it(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    assert edit(database, rules, "m1", "the second version", 5).outcome == "pending"
-    assert edit(database, rules, "m1", "the third version", 9).outcome == "pending"
-    edit(database, rules, "m1", "the second version, late", 7)
-    accept.accept(database, TENANT, CHAT, [message(1, "the first version", id="m1")])
-    assert rows(database, "SELECT content, edited_at FROM messages") == [("the third version", at(9))]
-    assert rows(database, "SELECT count(*) FROM pending_changes") == [(0,)]
-    work(database, rules, policy)
-    edit(database, rules, "m1", "the second version, very late", 8)
-    assert rows(database, "SELECT content FROM messages") == [("the third version",)]
 
 
 def test_edits_and_the_message_give_the_same_in_every_order(
@@ -193,39 +165,6 @@ def test_a_vector_of_the_old_text_that_is_in_flight_is_thrown_away(
     assert found[0][0] == pytest.approx(wanted[0], abs=1e-3)
 
 
-class Deleting(ExtractiveSummarizer):
-    """While it works a message is deleted."""
-
-    def __init__(self, database: Database, rules: SessionPolicy) -> None:
-        self.between = (database, rules)
-        self.calls = 0
-
-    def summarize(
-        self, messages: Sequence[Message], previous: Summary | None = None, **options: object
-    ) -> Summary:
-        self.calls += 1
-        if self.calls == 1:
-            delete(*self.between, "m4")
-        return super().summarize(messages, previous, **options)  # type: ignore[arg-type]
-
-
-def test_a_summary_that_quotes_what_was_deleted_meanwhile_is_thrown_away(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    said = [message(n, f"the boiler shows error E{40 + n} again", id=f"m{n}") for n in range(8)]
-    said[4] = message(4, "the plumber is called Beatriz", id="m4")
-    accept.accept(database, TENANT, CHAT, said)
-    place(database, rules, policy)
-    client = Deleting(database, rules)
-    handler = summarize.summarizer(database, client, SummaryPolicy(min_messages=4, version=1))
-    assert runner.run(database, "summarize", handler, policy).failed == 0
-    assert rows(database, "SELECT summary_text FROM conversation_sessions") == [(None,)]
-    assert rows(database, "SELECT name FROM daily_counters WHERE name = 'summarize_failures'") == []
-    run(database, "summarize", handler, policy)
-    assert client.calls == 2
-    assert "Beatriz" not in str(rows(database, "SELECT * FROM conversation_sessions"))
-
-
 # Deletions
 
 
@@ -252,17 +191,6 @@ def test_deleting_twice_is_deleting_once(remembered: Database, rules: SessionPol
     assert rows(remembered, "SELECT count(*) FROM jobs WHERE due_at IS NOT NULL") == [(0,)]
 
 
-def test_a_deletion_splits_the_session_that_the_message_held_together(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    accept.accept(database, TENANT, CHAT, [message(n, id=f"m{n}") for n in (0, 20, 40, 60)])
-    place(database, rules, policy)
-    assert len(stored(database)) == 1
-    delete(database, rules, "m20")
-    assert [(start, end) for _, start, end, *_ in stored(database)] == [(at(0), at(0)), (at(40), at(60))]
-    assert rows(database, "SELECT id FROM conversation_sessions ORDER BY started_at LIMIT 1") == [(1,)]
-
-
 def test_a_session_whose_last_message_is_deleted_goes(
     database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
@@ -283,16 +211,6 @@ def test_a_message_deleted_before_it_comes_never_comes(
     accepted = accept.accept(database, TENANT, CHAT, [message(1, "secret", id="m1"), message(2)])
     assert (accepted.new, accepted.duplicates, accepted.kept_out) == (1, 0, 1)
     assert rows(database, "SELECT external_id FROM messages") == [("m2",)]
-
-
-def test_a_message_that_waits_for_its_place_can_be_deleted(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    accept.accept(database, TENANT, CHAT, [message(0), message(1)])
-    delete(database, rules, "m1")
-    place(database, rules, policy)
-    assert rows(database, "SELECT message_count FROM chats") == [(1,)]
-    assert rows(database, "SELECT message_count FROM conversation_sessions") == [(1,)]
 
 
 def test_deletions_in_any_order_leave_the_sessions_of_the_pure_function(

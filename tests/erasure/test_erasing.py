@@ -81,7 +81,6 @@ def until_somebody_waits(database: Database) -> None:
 
 
 def log(database: Database, context_id: str, query: str, shown: list[str], chat: str = CHAT.chat_id) -> None:
-    """Record a context that was answered."""
     with database.tenant(TENANT) as connection:
         connection.execute(
             text("""

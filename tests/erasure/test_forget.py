@@ -1,7 +1,5 @@
 """Forgetting is for good: nothing is left, nothing comes back, and a kill in the middle changes neither."""
 
-from collections.abc import Sequence
-
 import pytest
 from sqlalchemy import text
 
@@ -16,7 +14,6 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
-from pipeline.operations.retention import prune, retention_of
 from pipeline.people import api_keys
 from pipeline.store.connections.database import Database
 from pipeline.store.people import event_sources
@@ -250,44 +247,6 @@ def test_a_forgetting_that_takes_long_goes_on_in_turns(
     assert "forget" in outcome.follows
     finish(remembered, rules, policy)
     assert everywhere(remembered, "zora") == []
-
-
-class Forgetful(DeterministicEmbedder):
-    """While it works a user is forgotten."""
-
-    def __init__(self, database: Database, rules: SessionPolicy, policy: Policy) -> None:
-        super().__init__()
-        self.between = (database, rules, policy)
-        self.calls = 0
-
-    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        self.calls += 1
-        if self.calls == 1:
-            database, rules, policy = self.between
-            forgotten(database, ZORA, rules, policy)
-        return super().embed_documents(texts)
-
-
-def test_vectors_in_flight_of_a_forgotten_user_are_thrown_away(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    accept.accept(database, TENANT, GROUP, conversation(0))
-    place(database, rules, policy)
-    client = Forgetful(database, rules, policy)
-    assert runner.run(database, "embed", embed.embedder(database, client), policy).failed == 0
-    # those of all others are kept
-    assert rows(database, "SELECT count(*) FROM message_vectors") == [(6,)]
-
-
-def test_summaries_of_pruned_messages_that_quote_a_forgotten_user_go_too(
-    remembered: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    keep = retention_of(Settings(_env_file=None, retention_days=1))
-    work(remembered, rules, policy)
-    assert prune(remembered, TENANT, keep)["messages_by_age"] == 165
-    assert "conversation_sessions.summary_text" in everywhere(remembered, "zebrafish")
-    forgotten(remembered, ZORA, rules, policy)
-    assert everywhere(remembered, "zora") == everywhere(remembered, "zebrafish") == []
 
 
 def test_a_forgotten_chat_leaves_no_trace_and_the_others_stay(

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import pytest
-from sqlalchemy import text
 
 from pipeline.erasure import edits, export
 from pipeline.ingest import accept, chat_moves
@@ -93,7 +92,6 @@ def test_somebody_of_the_same_name_neither_gets_nor_takes_along_what_another_sai
     talk.store(DIRECT, diary())
     talk.store(GROUP, [*diary(OTHER_KIM), *chat()])
     assert talk.prune() == 12
-    # When the other one asks for all that is known of them, and is forgotten
     assert talk.exported(OTHER_KIM) == ["test:group"]
     talk.forget(OTHER_KIM)
     # Then what the first one said in private is summarized as before, and is theirs
@@ -119,9 +117,7 @@ def test_nothing_is_left_of_who_was_called_otherwise_when_they_said_what_was_pru
     talk.prune()
     robin = message(talk.now(), "hello", id="r", sender_id=KIM, sender_name="Robin")
     talk.store(GROUP, [robin])
-    # When they are forgotten
     talk.forget(KIM)
-    # Then nothing is left under either name
     for words in ("zebrafish", "kim", "robin"):
         assert everywhere(talk.database, words) == []
 
@@ -134,7 +130,6 @@ def test_what_others_go_on_saying_in_a_pruned_session_stays_when_somebody_in_it_
     keep = retention_of(Settings(_env_file=None, retention_messages_per_chat=4))
     assert prune(talk.database, TENANT, keep)["messages_by_count"] == 4
     assert talk.exported(KIM) == ["test:group"]
-    # When Kim is forgotten
     talk.forget(KIM)
     # Then it is summarized again from what the others have said
     assert everywhere(talk.database, "zebrafish") == everywhere(talk.database, "kim") == []
@@ -166,7 +161,6 @@ def test_sessions_that_are_joined_or_moved_after_they_were_pruned_stay_whose_the
     chat_moves.start(talk.database, TENANT, GROUP.chat_id, OTHER.chat_id)
     finish(talk.database, talk.rules, talk.policy)
     work(talk.database, talk.rules, talk.policy)
-    # Then it is Kim's as before
     assert talk.exported(KIM) == talk.exported("test:ann") == ["test:other"]
     talk.forget(KIM)
     assert everywhere(talk.database, "zebrafish") == everywhere(talk.database, "kim") == []
@@ -181,25 +175,3 @@ def test_a_message_that_is_deleted_takes_along_what_was_known_of_the_pruned_ones
     work(talk.database, talk.rules, talk.policy)
     assert everywhere(talk.database, "zebrafish") == []
     assert (talk.exported(KIM), talk.exported("test:ann")) == ([], ["test:group"])
-
-
-def test_what_was_pruned_before_it_was_noted_whose_it_was_is_forgotten_by_name_in_ones_own_chats_only(
-    talk: Talk,
-) -> None:
-    # Given sessions that were pruned by the version before, of two called Kim
-    talk.store(DIRECT, diary())
-    talk.store(GROUP, [*diary(OTHER_KIM), *chat()])
-    talk.prune()
-    with talk.database.tenant(TENANT) as connection:
-        connection.execute(text("DELETE FROM pruned_senders"))
-    talk.store(GROUP, [message(talk.now(), "hello", id="new", sender_id=OTHER_KIM, sender_name="Kim")])
-    # When one of them is exported and forgotten
-    assert talk.exported(OTHER_KIM) == ["test:group"]
-    talk.forget(OTHER_KIM)
-    # Then only what may be theirs is gone: none of what was said in a chat where they never were
-    assert talk.summarized() == ["test:direct"]
-    # and nobody is given what may be another's
-    assert talk.exported(KIM) == []
-    # who was alone in a chat is forgotten there, though no message is left to say their name
-    talk.forget(KIM)
-    assert everywhere(talk.database, "zebrafish") == []

@@ -43,7 +43,6 @@ class Caller:
         return self.known.one(table, column) if self.theme.text is None else self.theme.text
 
     def names(self, table: str, column: str) -> list[Any]:
-        """Several of them."""
         if self.theme.empty:
             return []
         return self.known.all(table, column) if self.theme.text is None else [self.theme.text]

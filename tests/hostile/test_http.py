@@ -85,7 +85,6 @@ IN_QUERY: dict[str, Callable[[Caller], str]] = {
 
 
 def _tool(name: str, **given: Callable[[Caller], Any]) -> Callable[[Caller], dict[str, Any]]:
-    """A call of a tool for language models."""
     return lambda a: {
         "jsonrpc": "2.0",
         "id": 1,
@@ -172,11 +171,7 @@ BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
     ("post", "/v1/forget"): [
         lambda a: {"kind": "chat", "chat_id": a.chat_id},
         lambda a: {"kind": "user", "sender_id": a.name("messages", "sender_id")},
-        lambda a: {
-            "kind": "message",
-            "chat_id": a.chat_id,
-            "external_id": a.name("messages", "external_id"),
-        },
+        lambda a: {"kind": "message", "chat_id": a.chat_id, "external_id": a.name("messages", "external_id")},
         lambda a: {"kind": a.text},
     ],
     ("put", "/v1/chats/{chat_id}/memory"): [lambda _: {"memory": False}],
@@ -250,22 +245,18 @@ def test_no_route_tells_or_changes_what_is_another_tenant_s(stage: Stage, client
 def attacks(
     client: httpx.Client, a: Caller, method: str, path: str, names: list[tuple[str, str]]
 ) -> Iterator[httpx.Response]:
-    """The answers to a route under one theme."""
     for called in calls(a, method, path, names):
         yield called.by(client)
 
 
 @dataclass
 class Call:
-    """What is sent to a route."""
-
     method: str
     url: str
     query: dict[str, str]
     body: dict[str, Any] | None
 
     def by(self, client: httpx.Client) -> httpx.Response:
-        """The answer to this client."""
         if self.body is None:
             # as text: httpx would write bytes as Python does
             sent = {name: value.encode(errors="replace").decode() for name, value in self.query.items()}

@@ -39,7 +39,6 @@ def client(stage: Stage) -> Iterator[httpx.Client]:
 def holding(
     client: httpx.Client, stage: Stage, tenant: str = MALLORY, **given: object
 ) -> Iterator[httpx.Client]:
-    """A client with a key of its own."""
     wanted = KeyIn.model_validate({"label": "walker", "scopes": list(SCOPES)} | given)
     key = api_keys.create(stage.database, tenant, wanted).key
     with httpx.Client(
@@ -59,7 +58,6 @@ def walked(client: httpx.Client, stage: Stage) -> Iterator[tuple[str, Access, li
 
 
 def naming(call: Call, chat: str, route: str) -> Call:
-    """The same about another chat, wherever it may name one."""
     parts = zip(route.partition(" ")[2].split("/"), call.url.split("/"), strict=True)
     url = "/".join(
         httpx.URL(f"/{chat}").raw_path.decode()[1:] if name == "{chat_id}" else part for name, part in parts
@@ -70,7 +68,6 @@ def naming(call: Call, chat: str, route: str) -> Call:
 
 
 def about(body: dict[str, Any], chat: str) -> dict[str, Any]:
-    """The same body about another chat."""
     named = {field: chat for field in ("chat", "chat_id") if field in body}
     inner = {"data": about(body["data"], chat)} if "data" in body else {}
     return body | named | inner

@@ -17,7 +17,6 @@ def test_every_text_of_the_victim_holds_the_secret(stage: Stage) -> None:
         for table, column, _ in victims.texts(connection):
             statement = f"SELECT count(*) FROM {table} WHERE tenant_id = %s AND {column}::text LIKE %s"
             found = connection.execute(statement, [VICTIM, f"%{SECRET}%"]).fetchone()  # type: ignore[arg-type]
-            assert found is not None
             assert found[0], f"{table}.{column}"
 
 

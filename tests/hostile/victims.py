@@ -242,8 +242,6 @@ def state(superuser_url: str, tenant: str = VICTIM) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What the hostile tenant knows of the victim: every id."""
-
     # all rows by table, with the columns that name things
     rows: dict[str, list[dict[str, Any]]]
 
@@ -265,5 +263,4 @@ class Known:
         return sorted({row[column] for row in self.rows[table] if row[column] is not None})
 
     def one(self, table: str, column: str) -> Any:
-        """One of them."""
         return self.all(table, column)[0]

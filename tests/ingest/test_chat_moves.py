@@ -1,9 +1,7 @@
 """A chat that gets another id, or goes into another one, keeps everything, and what still comes under the former id."""
 
 import threading
-import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -12,11 +10,10 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits, forget
 from pipeline.erasure.forget_job import Forgetting
 from pipeline.ingest import accept as ingest
-from pipeline.ingest import chat_moves, languages, place
+from pipeline.ingest import chat_moves
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
@@ -25,7 +22,6 @@ from pipeline.memories.statements import remember
 from pipeline.people import api_keys
 from pipeline.recall import build_context, search
 from pipeline.store.connections.database import Database
-from pipeline.store.connections.transactions import persistently
 from pipeline.store.messages import messages
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.forgetting import Subject
@@ -40,7 +36,7 @@ from tests.conftest import HELLO, TENANT, message
 from tests.erasure.test_edits import work
 from tests.ingest.test_sessions_stored import expected, place_all, stored
 from tests.llm.chat_models import ScriptedModel, asking
-from tests.test_pipeline import learns, rows, summarizer
+from tests.test_pipeline import rows
 
 OLD, NEW = ChatIn(chat_id="test:1", title="The house"), ChatIn(chat_id="test:2")
 FINAL = "test:3"
@@ -169,10 +165,7 @@ def test_what_comes_under_the_former_id_goes_to_the_new_one(
     found = rows(
         remembered, "SELECT external_id, reply_to FROM messages WHERE chat_id = 'test:2' ORDER BY sent_at"
     )
-    assert [row[0] for row in found] == [
-        *(f"test:1/{n}" for n in (1, 2, 3, 4, 99, 5, 6)),
-        "1",
-    ]
+    assert [row[0] for row in found] == [*(f"test:1/{n}" for n in (1, 2, 3, 4, 99, 5, 6)), "1"]
     assert found[4][1] == "test:1/2"
     assert rows(remembered, "SELECT DISTINCT chat_id FROM messages") == [(NEW.chat_id,)]
     assert [row[3] for row in stored_after(remembered, rules, policy, NEW.chat_id)] == [7, 1]
@@ -426,79 +419,3 @@ def test_what_leads_nowhere_is_refused(database: Database, rules: SessionPolicy,
     assert chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id).id == first.id
     finish(database, rules, policy)
     assert chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id).finished_at is not None
-
-
-def test_everything_else_goes_on_while_chats_are_merged(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    """Workers of every kind, in threads of their own, beside senders, editors and deletions under both ids."""
-    said = {
-        chat.chat_id: [
-            message(
-                n // 5 * 70 + n % 5 + shift,
-                f"number {n} of {chat.chat_id}",
-                id=str(n),
-                sender_name=f"N{n % 3}",
-            )
-            for n in range(60)
-        ]
-        for shift, chat in enumerate((OLD, NEW))
-    }
-    for chat in (OLD, NEW):
-        accept(database, chat, *said[chat.chat_id][:56])
-    place_all(database, rules, policy)
-    chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
-    over = threading.Event()
-    handlers = {
-        "ingest": place.placer(database, rules),
-        "summarize": summarizer(database),
-        "extract": learns(database),
-        "embed": embed.embedder(database, DeterministicEmbedder()),
-        "forget": forget.forgetter(database, rules),
-        "language": languages.labeller(database, rules),
-    }
-    small = Policy(batch=20, lease_seconds=60, max_attempts=5)
-
-    def go_on(kind: str) -> None:
-        while not over.is_set():
-            if not runner.run(database, kind, handlers[kind], small).claimed:
-                time.sleep(0.05)
-
-    with ThreadPoolExecutor(len(handlers)) as pool, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chat_moves, "MESSAGES_AT_ONCE", 15)
-        working = [pool.submit(go_on, kind) for kind in handlers]
-        try:
-            for n in range(56, 60):
-                for chat in (OLD, NEW):
-                    accept(database, chat, said[chat.chat_id][n], said[chat.chat_id][n - 20])
-                    persistently(
-                        lambda chat=chat, n=n: edits.edit(
-                            database, TENANT, chat.chat_id, str(n - 44), f"edited {n}", None, rules
-                        )
-                    )
-                    persistently(
-                        lambda chat=chat, n=n: edits.delete(
-                            database, TENANT, chat.chat_id, str(n - 25), rules
-                        )
-                    )
-        finally:
-            over.set()
-    for each in working:
-        each.result()
-    while rows(database, "SELECT 1 FROM jobs WHERE due_at IS NOT NULL"):
-        # what was put off as somebody else had the chat
-        with database.tenant(TENANT) as connection:
-            connection.execute(text("UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL"))
-        finish(database, rules, policy)
-        work(database, rules, policy)
-    gone = {str(n) for n in range(31, 35)}
-    left = [m for some in said.values() for m in some if m.external_id not in gone]
-    found = rows(database, "SELECT chat_id, count(*) FROM messages GROUP BY chat_id")
-    assert found == [(NEW.chat_id, len(left))]
-    assert rows(database, "SELECT count(*) FROM message_vectors") == [(len(left),)]
-    assert rows(database, "SELECT count(*) FROM messages WHERE content LIKE 'edited%'") == [(8,)]
-    unique = [m.model_copy(update={"external_id": f"{n}"}) for n, m in enumerate(left)]
-    assert [row[1:4] for row in stored(database, NEW.chat_id)] == [
-        row[1:4] for row in expected(unique, rules)
-    ]
-    assert rows(database, "SELECT kind, key, last_error FROM jobs WHERE dead_at IS NOT NULL") == []

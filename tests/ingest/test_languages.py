@@ -15,19 +15,14 @@ from sqlalchemy import text
 from pipeline.ingest import languages
 from pipeline.ingest.accept import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.recall import search
 from pipeline.store.chats import chat_languages, chats
 from pipeline.store.chats.chats import Chat
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from pipeline.store.search import keyword_search
 from pipeline.text.accents import without_accents
-from schemas.errors import NotFound
 from schemas.messages import ChatIn
-from schemas.search import SearchQuery
-from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, message
 from tests.test_pipeline import learns, place, rows, run, summarizer
 
@@ -71,7 +66,6 @@ def found(database: Database, asked: str, chat_id: str = CHAT) -> list[str]:
     """The texts that the words of a question find, best first."""
     with database.tenant(TENANT) as connection:
         chat = chats.get(connection, chat_id)
-        assert chat is not None
         words = keyword_search.lexemes(connection, chat.language, asked)
         rows = connection.execute(
             text("""
@@ -97,24 +91,6 @@ def in_languages(database: Database) -> set[str]:
     with database.tenant(TENANT) as connection:
         statement = "SELECT language FROM messages UNION SELECT language FROM conversation_sessions"
         return set(connection.execute(text(statement)).scalars())
-
-
-@pytest.mark.parametrize(
-    ("said", "others", "asked"),
-    [
-        ("下午三点在公园门口见面", "我今天买了新的自行车", "公园在哪里见面"),
-        ("午後三時に公園の入り口で会いましょう", "新しい自転車を買いました", "公園で何時に会う？"),
-        ("บ่ายสามโมงเจอกันที่สวนสาธารณะ", "วันนี้ฉันซื้อจักรยานใหม่", "เจอกันที่สวนกี่โมง"),
-        ("세 시에 공원에서 만나요", "새 자전거를 샀어요", "공원까지 얼마나 걸려요"),
-    ],
-)
-def test_words_of_scripts_without_spaces_are_found_in_a_chat_of_any_language(
-    database: Database, said: str, others: str, asked: str
-) -> None:
-    accept(
-        database, TENANT, ChatIn(chat_id=CHAT), [message(0, others), message(1, said), message(2, "hello")]
-    )
-    assert found(database, asked)[0] == said
 
 
 @pytest.mark.parametrize(
@@ -167,16 +143,6 @@ def test_a_question_and_a_message_lose_the_same_accents(database: Database, cont
     assert without_accents(content) == stored
 
 
-def test_a_question_in_chinese_finds_its_message(
-    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
-    say(database, ["我们周五去爬山吗", "可以，谁开车", "房东说下个月涨房租五百块", "太贵了吧"])
-    place(database, rules, policy)
-    query = SearchQuery(chat_id=CHAT, query="房租涨了多少")
-    result = search(database, TENANT, query, embedder=None, settings=settings)
-    assert result.hits[0].text == "房东说下个月涨房租五百块"
-
-
 def test_a_chat_of_which_nobody_says_the_language_is_stemmed_by_it_after_twenty_messages(
     database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
@@ -185,7 +151,6 @@ def test_a_chat_of_which_nobody_says_the_language_is_stemmed_by_it_after_twenty_
     place(database, rules, policy)
     assert label(database, policy, rules) == 0
     assert not found(database, "Gibt es eine Rechnung?")
-    # When there is one more
     say(database, GERMAN, count=1, start=100)
     place(database, rules, policy)
     assert label(database, policy, rules) == 1
@@ -233,7 +198,6 @@ def test_what_was_said_before_the_language_was_known_is_summarized_then_and_kept
     # what a bot is told to keep is kept in whatever language that is said
     assert known(database) == {"Ann: ich in Graz wohne"}
     before = summaries(database)
-    # When its language is found
     assert label(database, policy, rules) == 1
     enrich(database, policy)
     # Then it is read in it, and nothing is left to do
@@ -257,20 +221,6 @@ def test_what_is_switched_off_is_not_done_in_another_language_either(
     assert rows(database, "SELECT kind FROM jobs WHERE kind IN ('summarize', 'extract')") == []
 
 
-def test_a_session_that_retention_has_taken_some_of_keeps_what_was_made_of_it(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    say(database, TOLD)
-    say(database, GERMAN, count=12, start=1000)
-    place(database, rules, policy)
-    enrich(database, policy)
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("DELETE FROM messages WHERE external_id = 'm0'"))
-    label(database, policy, rules)
-    due = rows(database, "SELECT kind, key FROM jobs WHERE kind IN ('summarize', 'extract')")
-    assert due == [("summarize", "session:2")]
-
-
 def test_a_chat_that_becomes_another_is_looked_at_again_and_then_less_and_less(
     database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
@@ -285,18 +235,6 @@ def test_a_chat_that_becomes_another_is_looked_at_again_and_then_less_and_less(
     place(database, rules, policy)
     assert label(database, policy, rules) == 1
     assert "german" in stored(database).language
-
-
-def test_two_languages_that_are_mixed_are_both_stemmed(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    say(database, [each for pair in zip(GERMAN, ENGLISH, strict=False) for each in pair], count=30)
-    place(database, rules, policy)
-    label(database, policy, rules)
-    assert set(stored(database).language.split("+")) == {"german", "english"}
-    assert "Rechnungen" in found(database, "Rechnung")[0]
-    assert "drinks" in found(database, "drinking")[0]
-    assert counted(database)
 
 
 def test_what_is_declared_stays_until_it_is_to_be_detected(
@@ -350,38 +288,10 @@ def test_a_change_that_was_broken_off_goes_on_where_it_was(
     assert counted(database)
     # When a worker takes the job that the change left
     assert label(database, policy, rules) == 1
-    # Then the rest is done, and nothing is left to do
     assert in_languages(database) == {"german"}
     assert len(found(database, "Rechnung")) == 2
     assert counted(database)
     assert languages.change(database, TENANT, CHAT, "german", rules) == 0
-
-
-def test_a_job_goes_on_in_its_next_turn(
-    database: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    say(database, GERMAN, count=20)
-    place(database, rules, policy)
-    monkeypatch.setattr(languages, "INDEXED_AT_ONCE", 8)
-    monkeypatch.setattr(languages, "TURN_SECONDS", 0)
-    # the first turn ends before all is done, and the job stays due
-    runner.run(database, "language", languages.labeller(database, rules), policy)
-    assert in_languages(database) == {"german", "english"}
-    monkeypatch.setattr(languages, "TURN_SECONDS", 60)
-    assert label(database, policy, rules) == 1
-    assert in_languages(database) == {"german"}
-
-
-def test_a_chat_that_is_gone_has_no_language(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    with database.tenant(TENANT) as connection:
-        chats.ensure_tenant(connection, TENANT)
-        jobs.enqueue(connection, TENANT, "language", [CHAT])
-    assert label(database, policy, rules) == 1
-    assert label(database, policy, rules) == 0
-    with pytest.raises(NotFound, match=CHAT):
-        languages.change(database, TENANT, CHAT, "german", rules)
 
 
 def test_texts_of_the_declared_language_or_of_none_look_like_no_other() -> None:

@@ -1,14 +1,12 @@
 """Chats are placed together at a cost that does not grow with what is around them, and none holds up another."""
 
-import threading
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 
 import psycopg
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import text
 
 from pipeline.ingest import accept
 from pipeline.ingest.place import placer
@@ -26,24 +24,8 @@ CHAT = ChatIn(chat_id="test:1")
 
 
 @contextmanager
-def sent() -> Iterator[list[str]]:
-    """The statements that are sent meanwhile."""
-    statements: list[str] = []
-
-    def see(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        statements.append(" ".join(statement.split()))
-
-    event.listen(Engine, "before_cursor_execute", see)
-    try:
-        yield statements
-    finally:
-        event.remove(Engine, "before_cursor_execute", see)
-
-
-@contextmanager
 def locked(settings: Settings, chat_id: str) -> Iterator[None]:
     """Somebody else has the chat, as a deletion does."""
-    assert settings.database_url is not None
     with psycopg.connect(settings.database_url.get_secret_value()) as other:
         other.execute("SELECT set_config('app.tenant_id', %s, true)", (TENANT,))
         held = other.execute("SELECT 1 FROM chats WHERE chat_id = %s FOR UPDATE", (chat_id,)).fetchall()
@@ -56,51 +38,6 @@ def once(database: Database, rules: SessionPolicy, policy: Policy) -> runner.Out
 
 
 # What it costs
-
-
-def test_five_hundred_session_keys_cost_the_statements_of_one(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    counted = {}
-    for keys in (1, 500):
-        said = [message(n, session_key=f"k{n % keys}") for n in range(500)]
-        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{keys}"), said)
-        with sent() as statements:
-            once(database, rules, policy)
-        counted[keys] = len(statements)
-    assert rows(database, "SELECT count(*) FROM conversation_sessions WHERE chat_id = 'test:500'") == [(500,)]
-    assert counted[500] <= counted[1] + 1
-    assert counted[500] < 30
-
-
-def test_many_chats_are_placed_by_the_statements_of_one(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    counted = {}
-    for chats in (1, 50):
-        for number in range(chats):
-            accept.accept(database, TENANT, ChatIn(chat_id=f"test:{chats}-{number}"), [message(0)])
-        with sent() as statements:
-            assert once(database, rules, policy).finished == chats
-        counted[chats] = len(statements)
-    assert counted[50] == counted[1]
-    assert rows(database, "SELECT count(*), sum(message_count) FROM conversation_sessions") == [(51, 51)]
-
-
-def test_a_session_between_two_clusters_that_nobody_reads_is_not_joined_over(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    # Given sessions that a shorter gap has cut, of which the middle one is out of reach of what comes
-    short = SessionPolicy(**{**rules.__dict__, "gap": timedelta(minutes=2)})
-    accept.accept(database, TENANT, CHAT, [message(n) for n in (0, 13, 26)])
-    place(database, short, policy)
-    # When the gap has grown, and messages come before the first and after the last
-    longer = SessionPolicy(**{**rules.__dict__, "gap": timedelta(minutes=12)})
-    accept.accept(database, TENANT, CHAT, [message(-11), message(37)])
-    place(database, longer, policy)
-    # Then each joins its neighbour alone
-    found = rows(database, "SELECT message_count FROM conversation_sessions ORDER BY started_at")
-    assert found == [(2,), (1,), (2,)]
 
 
 # Fairness
@@ -122,20 +59,6 @@ def test_a_chat_with_a_long_queue_leaves_room_for_all_that_come_with_it(
     assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
 
 
-def test_a_history_longer_than_a_turn_goes_on_at_once(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    for start in (0, 300):
-        said = [message(n, f"message {n}", id=f"m{n}") for n in range(start, start + 300)]
-        accept.accept(database, TENANT, ChatIn(chat_id="test:long"), said)
-    handle = placer(database, rules, policy.max_attempts)
-    # the workers are woken for the rest, and only as long as there is some
-    assert "ingest" in runner.run(database, "ingest", handle, policy).follows
-    assert "ingest" not in runner.run(database, "ingest", handle, policy).follows
-    with database.tenant(TENANT) as connection:
-        assert connection.execute(text("SELECT count(*) FROM arrivals")).scalar_one() == 0
-
-
 def test_live_messages_of_a_chat_are_placed_before_those_of_its_import(
     database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
@@ -144,40 +67,7 @@ def test_live_messages_of_a_chat_are_placed_before_those_of_its_import(
         connection.execute(text("UPDATE arrivals SET priority = 1"))
     accept.accept(database, TENANT, CHAT, [message(9000, id="live")])
     once(database, rules, policy)
-    assert rows(
-        database,
-        "SELECT count(*), min(priority) FROM arrivals",
-    ) == [(101, 1)]
-
-
-def test_what_follows_has_the_message_s_priority_and_the_chat_s_lane(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    for number in (1, 2):
-        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0), message(100)])
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE arrivals SET priority = 1 WHERE chat_id = 'test:2'"))
-        connection.execute(
-            text("UPDATE chats SET settling_until = now() + interval '1 h' WHERE chat_id = 'test:2'")
-        )
-    place(database, rules, policy)
-    found = rows(
-        database,
-        """SELECT o.chat_id, w.kind, w.priority, w.lane = hashtext(o.chat_id) & 32767,
-            w.due_at > now() + interval '59 min', count(*)
-        FROM jobs w JOIN (
-            SELECT 'message:' || id AS key, chat_id FROM messages
-            UNION ALL SELECT 'session:' || id, chat_id FROM conversation_sessions) o USING (key)
-        GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2""",
-    )
-    assert found == [
-        ("test:1", "embed", 0, True, False, 2),
-        ("test:1", "extract", 0, True, False, 2),
-        ("test:1", "summarize", 0, True, False, 2),
-        ("test:2", "embed", 1, True, False, 2),
-        ("test:2", "extract", 1, True, True, 2),
-        ("test:2", "summarize", 1, True, True, 2),
-    ]
+    assert rows(database, "SELECT count(*), min(priority) FROM arrivals") == [(101, 1)]
 
 
 # Locks
@@ -190,7 +80,6 @@ def test_a_locked_chat_is_put_off_and_the_others_are_placed(
     for number in range(5):
         accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
     with locked(settings, "test:2"):
-        # When they are placed
         outcome = once(database, rules, policy)
         # Then four are, and the fifth has lost no attempt
         assert (outcome.claimed, outcome.failed) == (5, 0)
@@ -236,37 +125,6 @@ def test_figures_of_a_transaction_that_fails_are_not_written(database: Database)
         counters.add(connection, TENANT, {"messages_deleted": 1})
         counters.add(connection, TENANT, {"messages_deleted": 2})
     assert rows(database, "SELECT name, value FROM daily_counters") == [("messages_deleted", 3)]
-
-
-def test_two_workers_place_chats_of_many_session_keys_without_a_deadlock(
-    database: Database, settings: Settings, rules: SessionPolicy
-) -> None:
-    # Given chats with ten session keys each
-    for number in range(20):
-        said = [message(n, session_key=f"k{n}") for n in range(10)]
-        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), said)
-    # When two workers place them at the same time, in small turns
-    few = Policy(batch=3, lease_seconds=60, max_attempts=3)
-    failed: list[int] = []
-
-    def work() -> None:
-        own = Database.from_settings(settings)
-        try:
-            while (outcome := once(own, rules, few)).claimed:
-                failed.append(outcome.failed)
-        finally:
-            own.close()
-
-    before = deadlocks(database)
-    workers = [threading.Thread(target=work) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-    # Then all are placed, and nobody was in anybody's way
-    assert sum(failed) == 0
-    assert rows(database, "SELECT count(*) FROM conversation_sessions") == [(200,)]
-    assert deadlocks(database) == before
 
 
 def deadlocks(database: Database) -> object:

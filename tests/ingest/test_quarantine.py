@@ -1,6 +1,5 @@
 """One message that cannot be placed never stops its chat, and a fault that is not a message's blames none."""
 
-import pytest
 from sqlalchemy import create_engine, text
 
 from pipeline.ingest import accept, place, poison
@@ -27,7 +26,6 @@ REFUSE = """
 
 
 def as_owner(settings: Settings, statement: str) -> None:
-    assert settings.owner_database_url is not None
     url = settings.owner_database_url.get_secret_value().replace("postgresql://", "postgresql+psycopg://")
     engine = create_engine(url)
     with engine.begin() as connection:
@@ -93,24 +91,6 @@ def test_later_messages_are_placed_at_once_and_no_sweep_tries_the_one_aside_agai
     assert stored(database) == expected([first[0], later], rules)
 
 
-def test_messages_in_the_same_chat_are_all_placed_while_several_stand_aside(
-    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
-    refuse(settings)
-    given = [
-        message(20 * n, sender_name="Mallory" if n % 20 == 7 else "Ann", session_key="k" if n % 3 else "")
-        for n in range(60)
-    ]
-    accept.accept(database, TENANT, CHAT, given)
-    while turn(database, rules, policy).claimed:
-        pass
-    assert len(aside(database)) == sum(m.sender_name == "Mallory" for m in given) == 3
-    sweep(database, rules, max_attempts=3)
-    assert stored(database) == expected([m for m in given if m.sender_name == "Ann"], rules)
-    with database.tenant(TENANT) as connection:
-        assert connection.scalar(text("SELECT message_count FROM chats")) == 57
-
-
 def test_a_fault_that_befalls_every_message_blames_none(
     database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
@@ -148,22 +128,3 @@ def test_one_chat_in_trouble_burns_no_attempt_of_the_others_in_its_batch(
     outcome = turn(database, rules, policy)
     assert (outcome.claimed, outcome.finished, outcome.failed) == (3, 2, 1)
     assert [row(database, f"test:{n}")["attempts"] for n in range(3)] == [1, 0, 0]
-
-
-def test_a_long_history_goes_on_at_full_speed_once_the_message_at_fault_stands_aside(
-    database: Database,
-    settings: Settings,
-    rules: SessionPolicy,
-    policy: Policy,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    refuse(settings)
-    monkeypatch.setattr(poison, "ARRIVALS_PER_TURN", 4)
-    given = [message(n, sender_name="Mallory" if n == 0 else "Ann") for n in range(30)]
-    accept.accept(database, TENANT, CHAT, given)
-    assert turn(database, rules, policy).failed == 1
-    # some are tried one by one, and the rest is placed together
-    outcome = turn(database, rules, policy)
-    assert (outcome.finished, len(aside(database))) == (1, 1)
-    assert turn(database, rules, policy).finished == 1
-    assert stored(database) == expected([m for m in given if m.sender_name == "Ann"], rules)

@@ -1,30 +1,20 @@
 """Sessions are joined and cut again with all that hangs on them, chat by chat."""
 
-import threading
-import time
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-
 import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.vectors import embed
-from pipeline.ingest import accept, session_ranges
-from pipeline.ingest.place import placer
+from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from schemas.backfills import BackfillRequest
 from schemas.messages import ChatIn
-from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.ingest.test_placing import locked, sent
-from tests.test_pipeline import current, place, rows, run, state, summarizer
+from tests.test_pipeline import current, place, rows, run
 
 CHAT = ChatIn(chat_id="test:1")
 
@@ -85,15 +75,6 @@ def test_a_message_joins_two_sessions_that_hold_the_same_memory(
     assert rows(same_memory, f"SELECT count(*) FROM jobs WHERE key = 'memory:{SECOND}'") == [(0,)]
 
 
-def test_a_longer_gap_joins_two_sessions_that_hold_the_same_memory(
-    same_memory: Database, rules: SessionPolicy
-) -> None:
-    longer = SessionPolicy(**{**rules.__dict__, "gap": timedelta(minutes=120)})
-    with same_memory.tenant(TENANT) as connection:
-        session_ranges.sessionize_anew(connection, TENANT, CHAT.chat_id, longer)
-    assert kept(same_memory) == BOTH
-
-
 def test_what_showed_the_duplicate_of_a_memory_is_found_by_the_one_that_is_kept(
     same_memory: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
@@ -116,7 +97,6 @@ def test_what_showed_the_duplicate_of_a_memory_is_found_by_the_one_that_is_kept(
             """),
             {"tenant": TENANT, "answer": ANSWER, "id": SECOND},
         )
-    # When the sessions are joined
     accept.accept(same_memory, TENANT, CHAT, [message(25)])
     place(same_memory, rules, policy)
     # Then all of it leads to the memory that is kept
@@ -131,117 +111,3 @@ def test_what_showed_the_duplicate_of_a_memory_is_found_by_the_one_that_is_kept(
 
 def start(database: Database, rules: SessionPolicy) -> None:
     backfill.start(database, TENANT, BackfillRequest(kind="sessionize"), current(rules))
-
-
-def chats_cut(database: Database) -> list[tuple[object, ...]]:
-    return rows(
-        database,
-        """SELECT chat_id FROM conversation_sessions WHERE status <> 'merged' GROUP BY chat_id
-        HAVING count(*) = 1 ORDER BY chat_id""",
-    )
-
-
-def test_a_chat_that_is_cut_anew_is_done_before_the_next_one_is_locked(
-    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
-    # Given three chats, the second of which somebody else has
-    for number in range(3):
-        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0), message(60)])
-    place(database, rules, policy)
-    run(database, "summarize", summarizer(database), policy)
-    longer = SessionPolicy(**{**rules.__dict__, "gap": timedelta(minutes=120)})
-    start(database, longer)
-    backfiller = backfill.backfiller(database, current(longer))
-    turn = threading.Thread(target=lambda: runner.run(database, "backfill", backfiller, policy))
-    with locked(settings, "test:1"):
-        # When they are cut anew
-        turn.start()
-        deadline = time.monotonic() + 10
-        while not chats_cut(database) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        # Then the first is done, its cursor saved and its lock gone while the second one is waited for
-        assert chats_cut(database) == [("test:0",)]
-        assert rows(database, "SELECT seen, \"cursor\"->>'after' FROM backfills") == [(1, "test:0")]
-        accept.accept(database, TENANT, ChatIn(chat_id="test:0"), [message(1)])
-        assert runner.run(database, "ingest", placer(database, longer), policy).finished == 1
-        assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
-    turn.join(30)
-    assert chats_cut(database) == [("test:0",), ("test:1",), ("test:2",)]
-    # and its summaries go behind what is said now
-    assert rows(
-        database,
-        """SELECT DISTINCT s.chat_id, w.priority FROM jobs w JOIN conversation_sessions s
-            ON w.key = 'session:' || s.id WHERE w.kind = 'summarize' AND s.chat_id <> 'test:0' ORDER BY 1""",
-    ) == [("test:1", 1), ("test:2", 1)]
-
-
-def test_a_turn_of_cutting_ends_when_its_time_is_up_and_the_next_one_goes_on(
-    database: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pipeline.operations.backfill.TURN_SECONDS", 0.0)
-    for number in range(3):
-        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
-    place(database, rules, policy)
-    start(database, rules)
-    backfiller = backfill.backfiller(database, current(rules))
-    for done in (1, 2, 3):
-        assert runner.run(database, "backfill", backfiller, policy).finished == 1
-        assert state(database)[2] == done
-
-
-def test_a_backfill_whose_claim_was_lost_saves_nothing(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    for number in range(2):
-        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
-    place(database, rules, policy)
-    start(database, rules)
-    backfiller = backfill.backfiller(database, current(rules))
-
-    def late(tenant_id: str, claims: Sequence[runner.Claim]) -> Iterable[str]:
-        with database.maintenance() as connection:
-            connection.execute(text("UPDATE jobs SET token = token + 1000 WHERE kind = 'backfill'"))
-        return backfiller(tenant_id, claims)
-
-    assert runner.run(database, "backfill", late, policy).failed == 1
-    assert state(database)[2] == 0
-
-
-def test_a_thousand_sessions_are_cut_by_the_statements_of_two(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    longer = SessionPolicy(**{**rules.__dict__, "gap": timedelta(minutes=120)})
-    counted = {}
-    for count in (2, 1000):
-        chat = f"test:{count}"
-        accept.accept(database, TENANT, ChatIn(chat_id=chat), [message(60 * n) for n in range(count)])
-        place(database, longer, policy)
-        with sent() as statements, database.tenant(TENANT) as connection:
-            session_ranges.sessionize_anew(connection, TENANT, chat, rules)
-        assert rows(
-            database,
-            f"SELECT count(*) FROM conversation_sessions WHERE status <> 'merged' AND chat_id = '{chat}'",
-        ) == [(count,)]
-        # and joined again
-        with sent() as joining, database.tenant(TENANT) as connection:
-            session_ranges.sessionize_anew(connection, TENANT, chat, longer)
-        counted[count] = len(statements), len(joining)
-    assert counted[1000] == counted[2]
-
-
-def test_without_summaries_an_open_session_is_not_read_for_facts_with_every_message(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    of_facts = replace(rules, summaries=False, facts=True, rolling_messages=5)
-    began = datetime.now(UTC) - timedelta(minutes=20)
-    for minute in range(20):
-        said = message(minute, sent_at=began + timedelta(minutes=minute))
-        accept.accept(database, TENANT, CHAT, [said])
-        run(database, "ingest", placer(database, of_facts), policy)
-    due = "SELECT count(*) FROM jobs WHERE kind = 'extract'"
-    assert rows(database, due) == [(0,)]
-    # but where they are summarized as they grow, facts are learned with that
-    with_summaries = replace(of_facts, summaries=True)
-    accept.accept(database, TENANT, CHAT, [message(99, sent_at=datetime.now(UTC))])
-    run(database, "ingest", placer(database, with_summaries), policy)
-    assert rows(database, due) == [(1,)]

@@ -10,7 +10,6 @@ from sqlalchemy import text
 
 from pipeline.ingest import accept, place, sessionize
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
 from pipeline.store.sessions import cards
@@ -18,13 +17,13 @@ from pipeline.text import tokens
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import key_of
 from tests.conftest import EPOCH, TENANT, message
+from tests.test_pipeline import run
 
 CHAT = ChatIn(chat_id="test:1")
 
 
 def place_all(database: Database, rules: SessionPolicy, policy: Policy) -> None:
-    while runner.run(database, "ingest", place.placer(database, rules), policy).claimed:
-        pass
+    run(database, "ingest", place.placer(database, rules), policy)
 
 
 def stored(database: Database, chat_id: str = "test:1") -> list[tuple[object, ...]]:
@@ -60,8 +59,7 @@ def conversations(draw: st.DrawFn) -> list[list[MessageIn]]:
     minutes = draw(
         st.lists(
             st.one_of(
-                st.integers(0, 400),
-                st.sampled_from([0, 29.99, 30, 30.01, 60, 60.01, 90, 120, 120.01, 150]),
+                st.integers(0, 400), st.sampled_from([0, 29.99, 30, 30.01, 60, 60.01, 90, 120, 120.01, 150])
             ),
             min_size=1,
             max_size=30,
@@ -101,22 +99,6 @@ def test_any_order_of_arrival_gives_the_sessions_of_the_pure_function(
         assert connection.scalar(text("SELECT count(*) FROM arrivals")) == 0
         unique = {m.external_id for m in everything}
         assert connection.scalar(text("SELECT message_count FROM chats")) == len(unique)
-
-
-def test_a_message_between_two_sessions_joins_them_under_the_older_id(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    accept.accept(database, TENANT, CHAT, [message(0), message(50)])
-    place_all(database, rules, policy)
-    with database.tenant(TENANT) as connection:
-        older = connection.scalar(text("SELECT min(id) FROM conversation_sessions"))
-    accept.accept(database, TENANT, CHAT, [message(25)])
-    place_all(database, rules, policy)
-    with database.tenant(TENANT) as connection:
-        rows = connection.execute(
-            text("SELECT id, status, merged_into, message_count FROM conversation_sessions ORDER BY id")
-        ).all()
-    assert [tuple(row) for row in rows] == [(older, "closed", None, 3), (older + 1, "merged", older, 0)]
 
 
 def test_the_last_session_of_a_chat_stays_open_until_it_was_quiet_for_the_gap(

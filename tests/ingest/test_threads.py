@@ -1,22 +1,22 @@
 """Threads, replies and one second's order: what becomes of a forum's talk, and how its lines name each other."""
 
 from collections.abc import Sequence
+from functools import partial
 
-from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import edits, export
 from pipeline.ingest import accept as ingest
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
-from pipeline.recall import build_context, query_log
+from pipeline.recall import query_log
 from pipeline.store.connections.database import Database
 from pipeline.store.messages import messages as store
 from schemas.context import Context
 from schemas.messages import ChatIn, MessageIn
-from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.erasure.test_edits import work
 from tests.ingest.test_sessions_stored import place_all, stored
+from tests.recall import asking
 from tests.test_pipeline import rows
 
 CHAT = ChatIn(chat_id="test:1")
@@ -26,9 +26,7 @@ def accept(database: Database, *said: MessageIn) -> None:
     ingest.accept(database, TENANT, CHAT, said)
 
 
-def ask(database: Database, settings: Settings, question: str, **fields: object) -> Context:
-    query = ContextQuery.model_validate({"chat_id": CHAT.chat_id, "query": question} | fields)
-    return build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+ask = partial(asking.ask, chat_id=CHAT.chat_id)
 
 
 def block(found: Context, kind: str) -> str:
@@ -63,22 +61,6 @@ def test_the_topics_of_a_forum_are_sessions_of_their_own(
         (" thread:8", 1),
         ("order-12", 1),
     ]
-
-
-def test_a_thread_is_cut_by_the_pause_and_a_late_message_joins_it_again(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    accept(database, message(0, id="1", thread="7"), message(50, id="2", thread="7"), message(25, id="3"))
-    place_all(database, rules, policy)
-    # what was said elsewhere in between joins nothing
-    assert [(row[0], row[3], row[6]) for row in stored(database)] == [
-        ("", 1, "closed"),
-        (" thread:7", 1, "closed"),
-        (" thread:7", 1, "closed"),
-    ]
-    accept(database, message(26, id="4", thread="7"))
-    place_all(database, rules, policy)
-    assert [(row[0], row[3]) for row in stored(database)] == [("", 1), (" thread:7", 3)]
 
 
 def test_neighbours_and_recent_talk_are_of_the_same_thread(
@@ -142,18 +124,6 @@ def test_a_line_says_what_it_answers_unless_that_is_the_line_above(
     # whoever erases the one message finds that this context showed its words
     (answered,) = rows(database, "SELECT id FROM messages WHERE external_id = '1'")
     assert f"message:{answered[0]}" in query_log.shown_in(best)
-
-
-def test_an_answer_far_from_its_question_says_what_it_answers(
-    database: Database, rules: SessionPolicy, policy: Policy, settings: Settings
-) -> None:
-    said = [message(0, "which colour shall it be?", id="q", sender_name="Ana")]
-    said += [message(60 * n, f"small talk number {n}", id=f"t{n}") for n in range(1, 30)]
-    said += [message(60 * 40, "the ultramarine one", id="a", sender_name="Ben", reply_to="q")]
-    accept(database, *said)
-    work(database, rules, policy)
-    found = ask(database, settings, "ultramarine", include_history=False)
-    assert "Ben, to Ana (“which colour shall it be?”): the ultramarine one" in block(found, "exchanges")
 
 
 def test_what_was_answered_is_named_no_more_when_it_is_deleted(

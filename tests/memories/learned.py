@@ -10,12 +10,12 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.vectors import embed
-from pipeline.jobs import runner
 from pipeline.memories.statements import new_id
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from schemas.facts import RULES
 from tests.conftest import POLICY, TENANT
+from tests.test_pipeline import run
 
 _INSERT = """
     INSERT INTO memories (tenant_id, id, content_hash, {names}) VALUES (:tenant, :id, :hash, {values})
@@ -23,8 +23,8 @@ _INSERT = """
 _EVIDENCE = text("""
     INSERT INTO memory_evidence (tenant_id, memory_id, message_id, session_id, chat_id, sender_id, said_at, content,
         confidence, learned_by)
-    SELECT m.tenant_id, :id, m.id, 0, m.chat_id, m.sender_id, m.sent_at, :content, 1, 'rules-v1'
-    FROM messages m WHERE m.chat_id || '/' || m.external_id = ANY(:messages)
+    SELECT m.tenant_id, x.id, m.id, 0, m.chat_id, m.sender_id, m.sent_at, x.content, 1, 'rules-v1'
+    FROM messages m JOIN memories x ON x.id = :id WHERE m.chat_id || '/' || m.external_id = ANY(:messages)
 """)
 _SUPERSEDE = text("""
     INSERT INTO memory_supersessions (tenant_id, memory_id, superseded_by) VALUES (:tenant, :old, :new)
@@ -48,15 +48,20 @@ def learned(
     digest = blake2b(owner.encode(), digest_size=16).digest()
     with database.tenant(TENANT) as connection:
         connection.execute(text(statement), {"tenant": TENANT, "id": identity, "hash": digest, **names})
-        connection.execute(_EVIDENCE, {"id": identity, "content": content, "messages": list(messages)})
         if supersedes is not None:
             connection.execute(_SUPERSEDE, {"tenant": TENANT, "old": supersedes, "new": identity})
         jobs.enqueue(connection, TENANT, "embed", [f"memory:{identity}"])
+    evidence(database, identity, *messages)
     return identity
 
 
+def evidence(database: Database, identity: UUID, *messages: str) -> None:
+    """Let messages, each as `chat/external id`, say what a memory says."""
+    with database.tenant(TENANT) as connection:
+        connection.execute(_EVIDENCE, {"id": identity, "messages": list(messages)})
+
+
 def change(database: Database, identity: UUID, **fields: object) -> None:
-    """Set columns of a memory."""
     assignments = ", ".join(f"{name} = :{name}" for name in fields)
     with database.tenant(TENANT) as connection:
         connection.execute(
@@ -65,11 +70,8 @@ def change(database: Database, identity: UUID, **fields: object) -> None:
 
 
 def embedded(database: Database) -> None:
-    """Embed all that is due."""
-    while runner.run(database, "embed", embed.embedder(database, DeterministicEmbedder()), POLICY).claimed:
-        pass
+    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), POLICY)
 
 
 def day(month: int, number: int) -> datetime:
-    """Noon of a day in 2026, UTC."""
     return datetime.fromisoformat(f"2026-{month:02}-{number:02}T12:00:00+00:00")

@@ -3,15 +3,14 @@
 import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.vectors import embed
-from pipeline.erasure import export, forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import documents, statements
@@ -21,16 +20,15 @@ from pipeline.recall import build_context
 from pipeline.store.chats import chats as store_chats
 from pipeline.store.connections.database import Database
 from pipeline.text.tokens import estimate
-from schemas.context import Context
 from schemas.documents import DocumentFilter, DocumentIn
 from schemas.errors import NotFound
-from schemas.forgetting import Subject
 from schemas.memories import MemoryFilter, MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.test_pipeline import rows, run
+from tests.recall import asking
+from tests.recall.found import lines as shown
 
 EMBEDDER = DeterministicEmbedder()
 SUBJECTS = ("the boiler", "the ferry", "the garden", "the mooring", "the chimney", "the cellar")
@@ -58,13 +56,7 @@ def keep(database: Database, content: str, document_id: str = "handbook", **fiel
     return documents.keep(database, TENANT, given, documents.cut(content, EMBEDDER))
 
 
-def ask(database: Database, settings: Settings, question: str, **parameters: int) -> Context:
-    query = ContextQuery(chat_id="test:house", query=question, parameters=parameters, explain=True)
-    return build_context(database, TENANT, query, embedder=EMBEDDER, settings=settings)
-
-
-def shown(context: Context, kind: str) -> list[str]:
-    return [item.text for block in context.blocks if block.kind == kind for item in block.items]
+ask = partial(asking.ask, chat_id="test:house", explain=True)
 
 
 def contents(database: Database, document_id: str = "handbook") -> Sequence[str]:
@@ -73,7 +65,6 @@ def contents(database: Database, document_id: str = "handbook") -> Sequence[str]
 
 @pytest.fixture
 def asked_in(database: Database) -> Database:
-    """A database with a chat in which questions are asked."""
     accept.accept(database, TENANT, ChatIn(chat_id="test:house"), [message(0)])
     return database
 
@@ -131,7 +122,6 @@ def test_a_new_version_takes_the_place_of_the_old_and_what_stayed_keeps_its_vect
     first = keep(asked_in, handbook())
     embed_all(asked_in, policy)
     assert keep(asked_in, handbook()) == Kept(outcome="unchanged", chunks=first.chunks, written=0)
-    # When the end is written anew
     changed = keep(asked_in, handbook()[:-200] + "And the very end is about parrots.")
     assert changed.outcome == "replaced"
     assert 0 < changed.written < changed.chunks
@@ -239,18 +229,6 @@ def test_the_same_id_of_the_organization_and_of_a_user_are_two_documents(databas
     assert contents(database) == ["Ours."]
     suppression.remember_user(database, TENANT, "test:ann", remembered=False)
     assert keep(database, "Ann's.", "handbook", user_id="slack:U1").outcome == "kept_out"
-
-
-def test_a_persons_documents_are_exported_and_forgotten_with_them(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    keep(database, "Ours.", "handbook")
-    keep(database, "The rent is due on the third.", "lease", user_id="test:ann")
-    (record,) = export.of_user(database, TENANT, "test:ann")
-    assert (record["record"], record["document_id"]) == ("memory", "lease")
-    forget.start(database, TENANT, Subject(kind="user", sender_id="test:ann"))
-    run(database, "forget", forget.forgetter(database, rules), policy)
-    assert rows(database, "SELECT document_id FROM memories") == [("handbook",)]
 
 
 def test_documents_are_listed_page_by_page(database: Database) -> None:

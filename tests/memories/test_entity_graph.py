@@ -5,7 +5,6 @@ from uuid import UUID
 import pytest
 
 from pipeline.erasure import edits, export, forget
-from pipeline.ingest import chat_moves
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories import entities, manual_changes
@@ -88,15 +87,6 @@ def test_without_a_language_model_there_are_no_entities(
     assert listed(alone) == {}
 
 
-def test_learning_again_changes_nothing(talk: Talk) -> None:
-    before = rows(talk.database, "SELECT * FROM memory_entities ORDER BY memory_id, alias")
-    with talk.database.tenant(TENANT) as connection:
-        connection.exec_driver_sql("UPDATE conversation_sessions SET facts_revision = NULL")
-    talk.say(40, "Nothing new.")
-    talk.learn()
-    assert rows(talk.database, "SELECT * FROM memory_entities ORDER BY memory_id, alias") == before
-
-
 def test_nothing_told_in_private_is_shown_in_the_group(talk: Talk) -> None:
     assert "Vienna" in listed(talk, DIRECT)
     assert "Vienna" not in listed(talk, GROUP)
@@ -133,14 +123,6 @@ def test_a_deleted_message_takes_along_what_its_fact_named(talk: Talk) -> None:
     assert rows(talk.database, "SELECT count(*) FROM memory_entities WHERE alias = '王芳'") == [(0,)]
 
 
-def test_an_edit_takes_away_what_the_old_text_named(talk: Talk) -> None:
-    said = "Ann will marry. | Ann | wedding | graz"
-    edits.edit(talk.database, TENANT, DIRECT.chat_id, f"{DIRECT.chat_id}-30", said, None, talk.rules)
-    assert "Vienna" not in listed(talk)
-    talk.learn()
-    assert "graz" in listed(talk)
-
-
 def test_a_forgotten_person_is_no_entity_and_related_to_nobody(talk: Talk) -> None:
     forget.start(talk.database, TENANT, Subject(kind="user", sender_id="test:lena"))
     run(talk.database, "forget", forget.forgetter(talk.database, talk.rules), talk.policy)
@@ -148,20 +130,6 @@ def test_a_forgotten_person_is_no_entity_and_related_to_nobody(talk: Talk) -> No
     assert relations(shown(talk, "Ann", GROUP)) == set()
     assert relations(shown(talk, "Köln")) == set()
     assert rows(talk.database, "SELECT count(*) FROM memory_entities WHERE user_id = 'test:lena'") == [(0,)]
-
-
-@pytest.mark.parametrize("kind", ["chat", "tenant"])
-def test_a_forgotten_chat_or_tenant_leaves_nothing(talk: Talk, kind: str) -> None:
-    for chat in [GROUP.chat_id, DIRECT.chat_id] if kind == "chat" else [None]:
-        forget.start(talk.database, TENANT, Subject(kind=kind, chat_id=chat))  # type: ignore[arg-type]
-    run(talk.database, "forget", forget.forgetter(talk.database, talk.rules), talk.policy)
-    assert rows(talk.database, "SELECT count(*) FROM memory_entities") == [(0,)]
-
-
-def test_a_moved_chat_takes_its_entities_along(talk: Talk) -> None:
-    chat_moves.start(talk.database, TENANT, GROUP.chat_id, "test:moved")
-    run(talk.database, "forget", forget.forgetter(talk.database, talk.rules), talk.policy)
-    assert shown(talk, "Köln").chats == ["test:moved"]
 
 
 def test_the_export_of_a_person_names_the_memories_that_name_them(talk: Talk) -> None:

@@ -3,23 +3,9 @@
 import pytest
 
 from pipeline.memories.fact_entities import entities_of
-from schemas.facts import About, Fact
+from tests.memories.told import fact
 
 NAMES = {"Lena Berger": "test:lena", "Анна": "test:anna"}
-
-
-def fact(content: str, subject: str, attribute: str, value: str, about: About = "speaker") -> Fact:
-    return Fact(
-        content=content,
-        category="fact",
-        about=about,
-        subject=subject,
-        attribute=attribute,
-        value=value,
-        confidence=0.9,
-        importance=5,
-        message_ids=(1,),
-    )
 
 
 @pytest.mark.parametrize(
@@ -75,9 +61,9 @@ def test_a_name_that_a_fact_gives_is_one_more_of_its_subject() -> None:
 
 
 def test_a_group_is_no_entity_and_a_bot_is_a_thing() -> None:
-    ours = fact("We rent a van.", "", "rents van", "yes", "organization")
+    ours = fact("We rent a van.", "", "rents van", "yes", about="organization")
     assert [(each.name, each.relation) for each in entities_of(ours, "", NAMES, "english")] == [
         ("van", "rents")
     ]
-    bot = fact("Marlow answers briefly.", "Marlow", "", "", "agent")
+    bot = fact("Marlow answers briefly.", "Marlow", "", "", about="agent")
     assert [each.kind for each in entities_of(bot, "", NAMES, "english")] == ["thing"]

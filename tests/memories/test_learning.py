@@ -26,6 +26,7 @@ from schemas.forgetting import Subject
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import Message
 from tests.conftest import TENANT, message
+from tests.memories.told import fact
 from tests.test_pipeline import place, rows, run
 
 GROUP = ChatIn(chat_id="test:group", title="Group")
@@ -51,15 +52,13 @@ class Reading:
         about = {"we": "organization", "you": "agent"}.get(
             subject, "person" if subject in people.names else "speaker"
         )
-        return Fact(
-            content=f"{subject}: {attribute} {value}.",
-            category="fact",
-            about=about,  # type: ignore[arg-type]
-            subject=subject,
-            attribute=attribute,
-            value=value,
+        return fact(
+            f"{subject}: {attribute} {value}.",
+            subject,
+            attribute,
+            value,
+            about=about,
             confidence=0.7,
-            importance=5,
             message_ids=(said.id,),
             holds_until=datetime.fromisoformat(until[0]) if until else None,
         )
@@ -93,7 +92,6 @@ class Talk:
         accept.accept(self.database, TENANT, chat, [said])
 
     def learn(self) -> None:
-        """Let workers do all that is due."""
         place(self.database, self.rules, self.policy)
         for _ in range(3):
             run(
@@ -120,7 +118,6 @@ class Talk:
 
 @pytest.fixture
 def talk(database: Database, rules: SessionPolicy, policy: Policy) -> Talk:
-    """Nobody has said anything yet."""
     return Talk(database, rules, policy)
 
 
@@ -212,27 +209,6 @@ def test_what_is_said_again_gains_confidence_and_piles_up_nothing(talk: Talk) ->
     assert sessions == 3
 
 
-class ReadingTwice(Reading):
-    """Learns two statements of every message that the embedder of the tests takes for one: it reads Latin only."""
-
-    def extract(self, messages: Sequence[Message], *, people: People, **given: Any) -> list[Fact]:
-        return [
-            replace(fact, attribute="", value="", content=f"{fact.content} {more}")
-            for fact in super().extract(messages, people=people, **given)
-            for more in ("очень хорошо каждый вечер", "где угодно и когда угодно")
-        ]
-
-
-def test_a_message_that_says_the_same_in_two_ways_is_the_evidence_of_one_memory(talk: Talk) -> None:
-    talk.reading = ReadingTwice()
-    talk.say(0, "Ann | plays | chess")
-    talk.learn()
-    talk.learn()
-    assert rows(talk.database, "SELECT count(*) FROM memories") == [(1,)]
-    assert rows(talk.database, "SELECT count(*), count(DISTINCT message_id) FROM memory_evidence") == [(1, 1)]
-    assert rows(talk.database, "SELECT key, last_error FROM jobs WHERE kind = 'extract'") == []
-
-
 class InOtherWords(Reading):
     """Learns statements that differ only in words that the embedder of the tests does not read."""
 
@@ -293,11 +269,7 @@ def test_until_when_something_holds_is_shown_only_where_that_was_said(talk: Talk
     talk.learn()
     assert rows(
         talk.database, "SELECT learned_in, also_in, holds_until FROM memories ORDER BY learned_in"
-    ) == [
-        (DIRECT.chat_id, [], datetime.fromisoformat(UNTIL)),
-        (GROUP.chat_id, [], None),
-    ]
-    # When it is said there, too, they are one
+    ) == [(DIRECT.chat_id, [], datetime.fromisoformat(UNTIL)), (GROUP.chat_id, [], None)]
     talk.say(48, f"Ann | home | porto | {UNTIL}")
     talk.learn()
     edits.delete(talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-24", talk.rules)
@@ -305,16 +277,6 @@ def test_until_when_something_holds_is_shown_only_where_that_was_said(talk: Talk
     assert rows(talk.database, "SELECT DISTINCT holds_until FROM memories") == [
         (datetime.fromisoformat(UNTIL),)
     ]
-
-
-def test_until_when_something_holds_goes_with_the_message_that_says_it(talk: Talk) -> None:
-    talk.say(0, f"Ann | home | porto | {UNTIL}")
-    talk.say(24, "Ann | home | porto")
-    talk.learn()
-    assert rows(talk.database, "SELECT holds_until FROM memories") == [(datetime.fromisoformat(UNTIL),)]
-    edits.delete(talk.database, TENANT, GROUP.chat_id, f"{GROUP.chat_id}-0", talk.rules)
-    talk.learn()
-    assert rows(talk.database, "SELECT content, holds_until FROM memories") == [("Ann: home porto.", None)]
 
 
 def test_a_fact_that_two_sessions_say_outlives_the_deletion_of_one(talk: Talk) -> None:
@@ -365,26 +327,6 @@ def test_forgetting_a_chat_leaves_what_was_said_elsewhere_too(talk: Talk, policy
     assert rows(talk.database, "SELECT content, learned_in, also_in FROM memories") == [
         ("Ann: home porto.", GROUP.chat_id, [])
     ]
-
-
-def test_a_private_word_supersedes_nothing_that_is_written_in_other_words_elsewhere(talk: Talk) -> None:
-    talk.say(0, "Ann | home | porto")
-    talk.say(24, "Ann | home | faro", chat=DIRECT)
-    talk.learn()
-    edges = rows(
-        talk.database,
-        """SELECT o.learned_in, n.learned_in FROM memory_supersessions
-        JOIN memories o ON o.id = memory_id JOIN memories n ON n.id = superseded_by""",
-    )
-    # whether it holds in a place is for its readers, who see only what may be seen there
-    assert edges == [(GROUP.chat_id, DIRECT.chat_id)]
-
-
-def test_a_bots_own_words_are_no_evidence(talk: Talk) -> None:
-    talk.say(0, "hi", who="Ann")
-    talk.say(0, "Ann | home | porto", who="Max", role="assistant", id="bot")
-    talk.learn()
-    assert talk.all() == []
 
 
 def test_where_a_model_gives_no_answer_the_rules_read_the_session_and_the_model_is_asked_later(

@@ -23,6 +23,7 @@ from schemas.memories import MemoryIn
 from schemas.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
+from tests.memories.learned import change, evidence
 from tests.test_pipeline import place, rows
 
 HOUSE, ALONE = ChatIn(chat_id="test:house"), ChatIn(chat_id="test:alone", kind="direct")
@@ -62,19 +63,8 @@ def of(database: Database, identity: UUID, columns: str) -> Any:
 
 def learned(database: Database, identity: UUID) -> None:
     """Let a memory be one that was learned from a message."""
-    with database.tenant(TENANT) as connection:
-        connection.execute(
-            text("UPDATE memories SET learned_by = 'rules-v1', attribute = 'home' WHERE id = :id"),
-            {"id": identity},
-        )
-        connection.execute(
-            text("""
-                INSERT INTO memory_evidence (tenant_id, memory_id, message_id, session_id, chat_id, sender_id, said_at,
-                    content, confidence, learned_by)
-                SELECT tenant_id, :id, id, 1, chat_id, sender_id, sent_at, content, 1, 'rules-v1' FROM messages LIMIT 1
-            """),
-            {"id": identity},
-        )
+    change(database, identity, learned_by="rules-v1", attribute="home")
+    evidence(database, identity, f"{HOUSE.chat_id}/m0")
 
 
 def test_other_words_are_embedded_again_and_keep_what_they_were_learned_from(

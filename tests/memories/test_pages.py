@@ -17,6 +17,7 @@ from schemas.memory_changes import MemoryCorrection
 from schemas.messages import ChatIn
 from schemas.user_pages import KnownMemory, UserFilter, UserPage
 from tests.conftest import EPOCH, TENANT, message
+from tests.memories.learned import evidence
 
 HOUSE = ChatIn(chat_id="test:house", title="Harbour House")
 ALONE = ChatIn(chat_id="test:alone", kind="direct")
@@ -46,17 +47,8 @@ def write(database: Database, content: str, chat: ChatIn | None = HOUSE, **field
 
 def learn(database: Database, memory: UUID, *said: tuple[ChatIn, str]) -> None:
     """Let a memory be one that these messages say."""
+    evidence(database, memory, *(f"{chat.chat_id}/{external_id}" for chat, external_id in said))
     with database.tenant(TENANT) as connection:
-        for chat, external_id in said:
-            connection.execute(
-                text("""
-                    INSERT INTO memory_evidence (tenant_id, memory_id, message_id, session_id, chat_id, sender_id,
-                        said_at, content, confidence, learned_by)
-                    SELECT tenant_id, :id, id, 1, chat_id, sender_id, sent_at, content, 1, 'rules-v1' FROM messages
-                    WHERE chat_id = :chat AND external_id = :external
-                """),
-                {"id": memory, "chat": chat.chat_id, "external": external_id},
-            )
         connection.execute(
             text("""
                 UPDATE memories SET learned_by = 'rules-v1', subject = 'Ann', confidence = 0.8,
@@ -89,7 +81,6 @@ def test_a_page_says_what_is_known_since_when_and_from_where(house: Database) ->
         "Ann",
         EPOCH,
     )
-    assert known.learned_in is not None
     assert (known.learned_in.chat_id, known.learned_in.title) == ("test:house", "Harbour House")
     assert [each.chat_id for each in known.also_in] == ["test:alone"]
     assert [(each.chat_id, each.external_id) for each in known.messages] == [

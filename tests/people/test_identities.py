@@ -10,14 +10,12 @@ from sqlalchemy import text
 from pipeline.erasure import export, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
 from pipeline.operations.retention import prune, retention_of
 from pipeline.people import identities, suppression
 from pipeline.recall import build_context, search
 from pipeline.store.connections.database import Database
-from pipeline.store.people import identities as store
 from schemas.errors import InvalidInput
 from schemas.forgetting import Subject
 from schemas.memories import MemoryFilter, MemoryIn
@@ -26,6 +24,7 @@ from schemas.payloads import ContextQuery
 from schemas.search import SearchQuery
 from schemas.settings import Settings
 from tests.conftest import message
+from tests.test_pipeline import run
 
 PHONE, WORK = ChatIn(chat_id="telegram:1", kind="direct"), ChatIn(chat_id="slack:1", kind="direct")
 DEFAULTS = Settings(_env_file=None)
@@ -51,8 +50,7 @@ def forgotten(
     database: Database, tenant: str, sender: str, rules: SessionPolicy, policy: Policy
 ) -> dict[str, int]:
     receipt = forget.start(database, tenant, Subject(kind="user", sender_id=sender))
-    while runner.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
-        pass
+    run(database, "forget", forget.forgetter(database, rules), policy)
     return forget.get(database, tenant, receipt.id).counts
 
 
@@ -132,26 +130,6 @@ def test_a_person_has_a_bounded_number_of_ids(
         identities.link(shared, tenant, sender, "ann")
     with pytest.raises(InvalidInput, match="one person may have 3"):
         identities.link(shared, tenant, "a:3", "ann")
-
-
-def test_a_merge_that_is_killed_half_way_has_not_happened(
-    shared: Database, ann: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Killed(BaseException):
-        pass
-
-    move = store.move
-
-    def killed(*given: object) -> None:
-        move(*given)  # type: ignore[arg-type]
-        raise Killed
-
-    identities.link(shared, ann, "telegram:ann", "ann")
-    monkeypatch.setattr(store, "move", killed)
-    with pytest.raises(Killed):
-        identities.merge(shared, ann, "ann", "bob")
-    assert identities.show(shared, ann, "telegram:ann").user_id == "ann"
-    assert shown(shared, ann, "telegram:ann") == {"likes tea"}
 
 
 def test_what_is_learned_twice_under_two_ids_is_shown_once(shared: Database, ann: str) -> None:
@@ -247,8 +225,7 @@ def test_memories_of_a_chat_that_is_off_or_forgotten_or_not_there_are_not_writte
     with pytest.raises(InvalidInput, match="there is no session 4711"):
         statements.remember(shared, ann, MemoryIn(scope="session", session_id=4711, content="now"))
     forget.start(shared, ann, Subject(kind="chat", chat_id=WORK.chat_id))
-    while runner.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
-        pass
+    run(shared, "forget", forget.forgetter(shared, rules), policy)
     for content in ("likes ink", "likes pens"):
         past = {"learned_in": WORK.chat_id, "said_at": "2026-03-02T18:00:00Z"}
         assert knows(shared, ann, "slack:ann", content, **past) == "kept_out"

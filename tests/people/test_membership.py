@@ -7,7 +7,6 @@ from threading import Event
 from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.people import membership
 from pipeline.store.connections.database import Database
@@ -15,6 +14,7 @@ from schemas.errors import Retryable
 from schemas.forgetting import Subject
 from schemas.messages import ChatIn, MessageIn
 from tests.conftest import message
+from tests.test_pipeline import run
 
 CHAT = ChatIn(chat_id="test:1")
 
@@ -70,8 +70,7 @@ def test_whoever_speaks_while_they_are_forgotten_is_a_member(
             forget.start(shared, tenant, Subject(kind="user", sender_id="test:ann"))
         finally:
             begun.set()
-        while runner.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
-            pass
+        run(shared, "forget", forget.forgetter(shared, rules), policy)
         speaking.result()
     assert "test:ann" in membership.show(shared, tenant, CHAT.chat_id).members
 
@@ -83,7 +82,6 @@ def test_a_forgotten_chats_speakers_are_named_no_more_when_others_talk_on(
     forget.start(shared, tenant, Subject(kind="chat", chat_id=CHAT.chat_id))
     later = message(2, id="later", sender_id="test:bob", sent_at="2126-01-01T00:00:00Z")
     accepted(shared, tenant, [later])
-    while runner.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
-        pass
+    run(shared, "forget", forget.forgetter(shared, rules), policy)
     found = membership.show(shared, tenant, CHAT.chat_id)
     assert (found.members, found.unnamed) == (["test:bob"], True)

@@ -4,21 +4,15 @@ What is expected is written down by hand, chat by chat, and not worked out by th
 """
 
 import itertools
-import threading
 from collections.abc import Iterator
 from typing import get_args
 
-import httpx
 import pytest
-from sqlalchemy import text
 
-from ops.local.embedded.postgres import EmbeddedPostgres
-from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.vectors import embed
-from pipeline.ingest import accept, place
+from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
 from pipeline.people import identities, membership, suppression
@@ -30,8 +24,8 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.search import MoreQuery, SearchMode, SearchQuery
 from schemas.settings import Settings
-from tests.api.conftest import served
 from tests.conftest import message
+from tests.test_pipeline import place, run
 
 TENANT = "default"
 DEFAULTS = Settings(_env_file=None)
@@ -104,11 +98,6 @@ EXPECTED: dict[str, dict[str | None, set[str]]] = {
     },
 }
 # While slack:ann is nobody's, she is somebody else, and was where she spoke alone.
-UNLINKED = {
-    "direct-ann": {"small", "with-dee", "large", "ann-alone"},
-    "small": {"with-dee", "large"},
-    "thread-ann": {"small-at-work"},
-}
 
 
 def chat_id(name: str) -> str:
@@ -151,12 +140,8 @@ def plant(database: Database) -> None:
 def walked(shared: Database) -> Database:
     plant(shared)
     rules, policy = SessionPolicy.of(DEFAULTS), Policy(batch=1000, lease_seconds=60, max_attempts=3)
-    for kind, handler in {
-        "ingest": place.placer(shared, rules),
-        "embed": embed.embedder(shared, EMBEDDER),
-    }.items():
-        while runner.run(shared, kind, handler, policy).claimed:
-            pass
+    place(shared, rules, policy)
+    run(shared, "embed", embed.embedder(shared, EMBEDDER), policy)
     return shared
 
 
@@ -205,7 +190,6 @@ def test_a_context_shows_whoever_asks_what_they_may_see_and_nothing_else(
         answer = found.model_dump_json()
         assert mentioned(answer) == allowed(name, asker), (name, asker)
         assert leaked_talk(answer, name) == [], (name, asker)
-        assert found.explain is not None
         (hidden,) = [each for each in found.explain.dropped if each.reason == "audience"] or [None]
         of_asker = sum(1 for each in PERSON if asker and PERSON[each] == PERSON.get(asker))
         out = len(CHATS) * (2 + of_asker) - len(allowed(name, asker))
@@ -218,7 +202,6 @@ def test_what_is_hidden_does_not_tell_what_it_is_about(walked: Database) -> None
     for words in ("pineapple", "nothing of the kind"):
         query = ContextQuery.model_validate(question("large", "telegram:cy", query=words))
         found = build_context(walked, TENANT, query, embedder=EMBEDDER, settings=DEFAULTS)
-        assert found.explain is not None
         answers.append([each for each in found.explain.dropped if each.reason == "audience"])
     assert answers[0] == answers[1] != []
 
@@ -235,69 +218,6 @@ def test_searches_and_follow_ups_never_leave_their_chat(walked: Database) -> Non
             answers.append(more(walked, TENANT, follow_up, settings=DEFAULTS).model_dump_json())
         for answer in answers:
             assert (leaked_talk(answer, name), mentioned(answer)) == ([], set()), (name, mode)
-
-
-@pytest.fixture(scope="module")
-def door(walked: Database, postgres: EmbeddedPostgres, redis: EmbeddedRedis) -> Iterator[httpx.Client]:
-    with walked.unscoped() as connection:
-        database = str(connection.scalar(text("SELECT current_database()")))
-    settings = Settings(
-        _env_file=None,
-        database_url=postgres.dsn("app", database=database),
-        redis_url=redis.url,
-        api_key="test-key",
-        embedding_provider="deterministic",
-    )
-    with served(settings) as client:
-        yield client
-
-
-def test_over_http_it_is_the_same(door: httpx.Client) -> None:
-    for name, asker in itertools.product(CHATS, [None, "slack:ann", "telegram:cy"]):
-        body = {key: value for key, value in question(name, asker).items() if value is not None}
-        answer = door.post("/v1/context", json=body)
-        assert answer.status_code == 200, answer.text
-        assert mentioned(answer.text) == allowed(name, asker), (name, asker)
-        assert leaked_talk(answer.text, name) == []
-        # and of the list of memories, which is not asked a question
-        wanted = {"chat_id": chat_id(name), "limit": "500"} | ({"user_id": asker} if asker else {})
-        listed = mentioned(door.get("/v1/memories", params=wanted).text)
-        places = {
-            f"from <{place}>" for place in EXPECTED[name].get(PERSON.get(asker or "", asker), set()) | {name}
-        }
-        assert all(any(place in statement for place in places) for statement in listed), (name, asker)
-        assert listed
-
-
-def test_while_links_change_every_answer_is_that_of_before_or_after(walked: Database) -> None:
-    done = threading.Event()
-
-    def change() -> None:
-        try:
-            for _ in range(15):
-                identities.unlink(walked, TENANT, "slack:ann")
-                identities.merge(walked, TENANT, "slack:ann", "ann")
-        finally:
-            done.set()
-
-    def organization(name: str) -> set[str]:
-        query = ContextQuery.model_validate(question(name, None, agent_id=None))
-        found = build_context(walked, TENANT, query, embedder=None, settings=DEFAULTS)
-        return {name for name in CHATS if planted(name, "organization") in found.model_dump_json()}
-
-    changing = threading.Thread(target=change)
-    changing.start()
-    seen: dict[str, set[frozenset[str]]] = {name: set() for name in UNLINKED}
-    try:
-        while not done.is_set():
-            for name, states in seen.items():
-                states.add(frozenset(organization(name)))
-    finally:
-        changing.join()
-    for name, states in seen.items():
-        before, after = EXPECTED[name][None] | {name}, UNLINKED[name] | {name}
-        assert states <= {frozenset(before), frozenset(after)}, name
-    assert frozenset(EXPECTED["small"][None] | {"small"}) == organization("small")
 
 
 @pytest.fixture

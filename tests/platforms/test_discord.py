@@ -42,17 +42,14 @@ def test_a_channel_is_read_whole() -> None:
     assert general.messages[0].sent_at.isoformat() == "2023-12-31T20:41:07.123000+00:00"
     assert general.messages[0].sender_name == "Ana"
     assert general.messages[2].reply_to == "1190000000000000003"
+    assert [message.role for message in general.messages] == [
+        "user",
+        "assistant",
+        "user",
+        "user",
+        "assistant",
+    ]
     assert not general.broken
-
-
-def test_what_bots_wrote_is_the_assistants() -> None:
-    roles = [message.role for message in read_path(CHANNEL).messages]
-    assert roles == ["user", "assistant", "user", "user", "assistant"]
-
-
-def test_joining_is_counted_and_left_out() -> None:
-    reasons = [skipped.reason for skipped in read_path(CHANNEL).skipped]
-    assert reasons == ["service message", "service message"]
 
 
 def test_a_bots_card_is_text_and_of_a_links_preview_the_title_is() -> None:

@@ -79,18 +79,14 @@ def test_a_message_of_no_chat_says_what_to_do() -> None:
     assert "--chat" in read(said()).broken[0].reason
 
 
-def test_a_position_that_is_given_is_kept() -> None:
-    assert read(said(position=7), chat_id="a:x").messages[0].position == 7
+def test_positions_replies_and_threads_pass_through() -> None:
+    (message,) = read(said(position=7, reply_to="6", thread="t"), chat_id="a:x").messages
+    assert (message.position, message.reply_to, message.thread) == (7, "6", "t")
 
 
 def test_a_file_that_ends_within_a_line_is_told_from_one_with_a_broken_line() -> None:
     assert [broken.breaks_off for broken in read("{", said(), chat_id="a:x").broken] == [False]
     assert [broken.breaks_off for broken in read(said(), said()[:40], chat_id="a:x").broken] == [True]
-
-
-def test_replies_and_threads_pass_through() -> None:
-    (message,) = read(said(reply_to="7", thread="t"), chat_id="a:x").messages
-    assert (message.reply_to, message.thread) == ("7", "t")
 
 
 def test_it_is_said_by_which_clock_times_were_read() -> None:

@@ -51,13 +51,6 @@ def test_exports_cut_anywhere_add_up_to_the_whole(
     assert len(set(second)) == len(second)
 
 
-@given(chats)
-def test_order_within_a_minute_is_kept(messages: list[tuple[int, str, str]]) -> None:
-    read = sort(whatsapp.parse(export(messages), OPTIONS)).messages
-    assert [(m.sent_at, m.position) for m in read] == sorted((m.sent_at, m.position) for m in read)
-    assert len({(m.sent_at, m.position) for m in read}) == len(read)
-
-
 def test_with_and_without_media_it_is_the_same_message() -> None:
     without = sort(whatsapp.parse(["31.12.23, 21:00 - Ana: <Media omitted>"], OPTIONS))
     attached = sort(whatsapp.parse(["31.12.23, 21:00 - Ana: IMG-1.jpg (file attached)"], OPTIONS))
@@ -105,3 +98,10 @@ def test_positions_count_a_time_again_when_the_file_comes_back_to_it() -> None:
     assert [positions.next(time) for time in "aabab"] == [0, 1, 0, 2, 1]
     # only the latest times are kept
     assert [positions.next(time) for time in "cda"] == [0, 0, 0]
+
+
+@given(chats)
+def test_order_within_a_minute_is_kept(messages: list[tuple[int, str, str]]) -> None:
+    read = sort(whatsapp.parse(export(messages), OPTIONS)).messages
+    assert [(m.sent_at, m.position) for m in read] == sorted((m.sent_at, m.position) for m in read)
+    assert len({(m.sent_at, m.position) for m in read}) == len(read)

@@ -5,7 +5,6 @@ import json
 from contextlib import suppress
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,41 +34,13 @@ def objects(*names: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 telegram_messages = objects(
-    "id",
-    "type",
-    "date",
-    "date_unixtime",
-    "from",
-    "from_id",
-    "text",
-    "photo",
-    "file",
-    "media_type",
-    "poll",
-    "location_information",
-    "contact_information",
-    "edited_unixtime",
-    "reply_to_message_id",
-    "rich_message",
-    "todo_list",
-    "invoice_information",
-    "giveaway_information",
-    "action",
-    "items",
+    *"""id type date date_unixtime from from_id text photo file media_type poll location_information
+    contact_information edited_unixtime reply_to_message_id rich_message todo_list invoice_information
+    giveaway_information action items""".split(),
     "of a version to come",
 ).map(lambda message: {"type": "message", "id": 1, "from_id": "user1", "date_unixtime": "1"} | message)
 discord_messages = objects(
-    "id",
-    "type",
-    "timestamp",
-    "content",
-    "author",
-    "attachments",
-    "embeds",
-    "reference",
-    "forwardedMessage",
-    "poll",
-    "new",
+    *"id type timestamp content author attachments embeds reference forwardedMessage poll new".split()
 ).map(lambda message: {"author": {"id": "1"}, "timestamp": "2024-01-01T00:00:00Z", "id": "1"} | message)
 slack_messages = objects(
     "ts", "user", "bot_id", "text", "files", "attachments", "edited", "thread_ts", "subtype"
@@ -78,16 +49,7 @@ our_lines = objects(
     "type", "chat_id", "external_id", "sender_id", "content", "sent_at", "position", "metadata"
 ).map(lambda line: {"sender_id": "a:1", "content": "x", "sent_at": 0} | line)
 messenger_messages = objects(
-    "sender_name",
-    "timestamp_ms",
-    "content",
-    "photos",
-    "files",
-    "media",
-    "share",
-    "sticker",
-    "type",
-    "is_unsent",
+    *"sender_name timestamp_ms content photos files media share sticker type is_unsent".split()
 ).map(lambda message: {"sender_name": "李", "timestamp_ms": 1, "content": "x"} | message)
 signal_frames = st.sampled_from(["account", "recipient", "chat", "chatItem"]).flatmap(
     lambda kind: (objects("id", "contact", "group", "self", "recipientId", "username") | json_values).map(
@@ -183,21 +145,4 @@ def test_detection_names_a_format_or_says_what_to_do(name: str, head: str) -> No
 @given(st.text(max_size=100))
 def test_what_follows_the_date_is_left_as_it_stands(text: str) -> None:
     start = whatsapp_time.read_start("\u200e[31/12/2023, 21:41:07] \u200e" + text)
-    assert start is not None
     assert start.rest == "\u200e" + text
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "13/01/24, 10:00 - Ana: " + "a.bc " * 12_000,
-        "13/01/24, 10:00 - " + "created " * 8_000 + ": x",
-        "13/01/24, 10:00 - Ana: x" + " " * 60_000 + "x",
-        "[13/01/24, 10:00:00] Ana: " + "\u200e<" * 20_000,
-        "1" * 1_000_000,
-        " " * 1_000_000,
-    ],
-)
-@pytest.mark.timeout(5)
-def test_hostile_lines_are_read_in_no_time(line: str) -> None:
-    sort(whatsapp.parse([line] * 3, OPTIONS))

@@ -108,40 +108,23 @@ def one_day(*messages: dict[str, Any], users: list[Any] | None = None) -> Read:
 
 
 def test_what_stands_in_blocks_alone_is_text() -> None:
+    def rich(kind: str, *elements: dict[str, Any]) -> dict[str, Any]:
+        return {"type": f"rich_text{kind}", "elements": list(elements)}
+
+    ana = {"type": "user", "user_id": "U1"}, {"type": "emoji", "name": "tada"}
+    link = {"type": "link", "url": "https://a.example", "text": "log"}
+    green = {"type": "text", "text": "all green"}
+    context = {"type": "mrkdwn", "text": "by CI"}, {"type": "image", "alt_text": "logo"}
+    fields = [{"type": "mrkdwn", "text": "*Env* prod"}]
     blocks = [
         {"type": "header", "text": {"type": "plain_text", "text": "Deploy 12"}},
-        {
-            "type": "rich_text",
-            "elements": [
-                {
-                    "type": "rich_text_section",
-                    "elements": [
-                        {"type": "text", "text": "by "},
-                        {"type": "user", "user_id": "U1"},
-                        {"type": "emoji", "name": "tada"},
-                    ],
-                },
-                {
-                    "type": "rich_text_list",
-                    "elements": [
-                        {
-                            "type": "rich_text_section",
-                            "elements": [{"type": "link", "url": "https://a.example", "text": "log"}],
-                        },
-                        {"type": "rich_text_section", "elements": [{"type": "text", "text": "all green"}]},
-                    ],
-                },
-            ],
-        },
-        {
-            "type": "section",
-            "text": {"type": "mrkdwn", "text": "took 3 min"},
-            "fields": [{"type": "mrkdwn", "text": "*Env* prod"}],
-        },
-        {
-            "type": "context",
-            "elements": [{"type": "mrkdwn", "text": "by CI"}, {"type": "image", "alt_text": "logo"}],
-        },
+        rich(
+            "",
+            rich("_section", {"type": "text", "text": "by "}, *ana),
+            rich("_list", rich("_section", link), rich("_section", green)),
+        ),
+        {"type": "section", "text": {"type": "mrkdwn", "text": "took 3 min"}, "fields": fields},
+        {"type": "context", "elements": [*context]},
         {"type": "divider"},
         "odd",
     ]

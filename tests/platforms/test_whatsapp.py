@@ -30,6 +30,8 @@ def test_an_android_export_is_read_whole() -> None:
         "Happy new year! 🎉",
     ]
     assert not house.broken
+    # times without a zone are read as UTC, and that is said
+    assert "--tz" in house.notices[0]
     assert house.chats[0].chat_id == "whatsapp:Harbour House"
     assert house.chats[0].title == "Harbour House"
     assert house.messages[0].sender_id == "whatsapp:Ana Lima@Harbour House"
@@ -63,15 +65,6 @@ def test_a_chat_that_is_called_like_one_of_its_two_people_is_direct() -> None:
     assert [chat.kind for chat in read("13/01/24, 10:00 - Ana: a\n13/01/24, 10:01 - Ben: b").chats] == [None]
     said = read("13/01/24, 10:00 - Ana: a", title="Ana", kind="group")
     assert {chat.kind for chat in said.chats} == {"group"}
-
-
-def test_a_german_export_is_read_on_its_own_clock() -> None:
-    chat = read_path("whatsapp/WhatsApp-Chat mit Jörg.txt", time_zone="Europe/Berlin")
-    assert chat.chats[0].title == "Jörg"
-    assert chat.chats[0].time_zone == "Europe/Berlin"
-    assert chat.messages[0].sent_at == datetime(2023, 12, 31, 20, 41, tzinfo=UTC)
-    assert chat.contents[2:] == ["[media]", "Schön!"]
-    assert not chat.notices
 
 
 def test_an_iphone_export_in_portuguese_is_read_without_its_invisible_marks() -> None:
@@ -224,19 +217,6 @@ def test_a_year_of_two_figures_that_is_far_ahead_is_one_of_the_thai_calendar() -
     assert [message.sent_at.date() for message in chat.messages] == [date(2024, 3, 6), date(2024, 3, 16)]
 
 
-def test_dates_are_quoted_as_they_stand() -> None:
-    chat = read("12.03.24, 18:02 - Ana: hi\n45.03.24, 18:02 - Ana: odd", date_order="dmy")
-    assert chat.broken[0].reason.startswith("45.03.24 is no date")
-
-
-def test_a_long_export_of_few_days_is_read_until_a_date_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whatsapp, "HEAD_LINES", 3)
-    lines = [f"03/{day}/24, 10:00 - Ana: {day}" for day in ("04", "04", "04", "05", "05", "06", "13")]
-    chat = read("\n".join(lines))
-    assert {message.sent_at.month for message in chat.messages} == {3}
-    assert chat.contents == ["04", "04", "04", "05", "05", "06", "13"]
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -251,12 +231,6 @@ def test_a_groups_new_name_with_a_colon_is_nobodys_message(line: str) -> None:
     chat = read(f"13/01/24, 10:00 - {line}\n13/01/24, 10:01 - Ana: ok")
     assert chat.contents == ["ok"]
     assert [skipped.reason for skipped in chat.skipped] == ["system line"]
-
-
-def test_null_is_what_whatsapp_does_not_export_and_is_counted() -> None:
-    chat = read("13/01/24, 10:00 - Ana: null\n13/01/24, 10:01 - Ana: null and void")
-    assert chat.contents == ["null and void"]
-    assert [skipped.reason for skipped in chat.skipped] == ["kind that WhatsApp does not export"]
 
 
 def test_the_zone_of_a_stored_chat_is_its_clock_unless_another_is_said() -> None:
@@ -294,23 +268,12 @@ def test_dates_that_run_forward_in_one_reading_alone_are_read_so() -> None:
     assert not chat.notices
 
 
-def test_times_without_a_zone_are_read_as_utc_with_a_notice() -> None:
-    house = read_path(HARBOUR)
-    assert "--tz" in house.notices[0]
-    assert house.messages[0].sent_at == datetime(2023, 12, 31, 21, 41, tzinfo=UTC)
-
-
 def test_the_hour_that_autumn_repeats_does_not_run_backwards() -> None:
     lines = (
         "[27/10/2024, 02:50:00] A: summer\n[27/10/2024, 02:10:00] A: winter\n[27/10/2024, 03:00:00] A: later"
     )
     chat = read(lines, time_zone="Europe/Berlin")
     assert [(m.sent_at.hour, m.sent_at.minute) for m in chat.messages] == [(0, 50), (1, 10), (2, 0)]
-
-
-def test_messages_of_one_minute_keep_their_order() -> None:
-    chat = read("\n".join(f"1/2/24, 10:00 - Ana: {n}" for n in range(20)), date_order="dmy")
-    assert [message.position for message in chat.messages] == list(range(20))
 
 
 def test_an_impossible_date_is_reported_with_its_line_and_the_rest_is_read() -> None:
@@ -344,10 +307,6 @@ def test_a_line_of_another_phones_style_goes_on_with_the_message() -> None:
     ("placeholder", "content"),
     [
         ("<Media omitted>", "[media]"),
-        ("<Multimedia omitido>", "[media]"),
-        ("<Mídia oculta>", "[media]"),
-        ("<Médias omis>", "[media]"),
-        ("<Без медиафайлов>", "[media]"),
         ("PTT-20231231-WA0007.opus (file attached)", "[audio]"),
         ("VID-20231231-WA0007.mp4 (Datei angehängt)", "[video]"),
         ("STK-20231231-WA0007.webp (archivo adjunto)", "[sticker]"),
@@ -363,7 +322,6 @@ def test_what_was_sent_stays_visible_on_android(placeholder: str, content: str) 
     ("placeholder", "content"),
     [
         ("image omitted", "[image]"),
-        ("Bild weggelassen", "[image]"),
         ("vidéo absente", "[video]"),
         ("sticker omitido", "[sticker]"),
         ("Contact card omitted", "[contact]"),
@@ -383,10 +341,6 @@ def test_a_caption_before_a_picture_is_one_message_with_and_without_the_media() 
     assert without.ids == attached.ids
     typed = "why is there an image omitted"
     assert read(f"[13/01/24, 10:00:00] Ana: {typed}").contents == [typed]
-
-
-def test_a_tag_that_somebody_typed_is_text() -> None:
-    assert read("13/01/24, 10:00 - Ana: <html>").contents == ["<html>"]
 
 
 @pytest.mark.parametrize(
@@ -557,3 +511,11 @@ def test_without_any_name_for_the_chat_nothing_is_made_up() -> None:
     unnamed = sort(whatsapp.parse(["13/01/24, 10:00 - Ana: hi"], ImportOptions()))
     assert not unnamed.messages
     assert "--chat" in unnamed.broken[0].reason
+
+
+def test_a_long_export_of_few_days_is_read_until_a_date_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whatsapp, "HEAD_LINES", 3)
+    lines = [f"03/{day}/24, 10:00 - Ana: {day}" for day in ("04", "04", "04", "05", "05", "06", "13")]
+    chat = read("\n".join(lines))
+    assert {message.sent_at.month for message in chat.messages} == {3}
+    assert chat.contents == ["04", "04", "04", "05", "05", "06", "13"]

@@ -26,44 +26,41 @@ from pipeline.text.cues import message_cues
 from schemas.context import BlockKind, Context
 from schemas.payloads import ContextQuery
 from schemas.sessions import Message
+from tests.text.builders import message
 
 START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
 
 
-def hit(number: int, text: str, score: float, **fields: Any) -> Scored:
-    """A message of session 1 with this score, which has to do with the question; a candidate's fields may be given."""
-    parts: Mapping[str, float] = fields.pop("parts", {"words": score})
-    given = {
+def candidate(number: int, text: str = "hm", **fields: Any) -> Candidate:
+    """A message of session 1, as many minutes after `START` as its number."""
+    given: dict[str, Any] = {
         "session": 1,
         "place": number,
         "external_id": str(number),
-        "speaker": "Ann",
+        "speaker": f"speaker {number}",
         "role": "user",
         "sent_at": START + timedelta(minutes=number),
-        "terms": {"asked": 1},
+        "terms": {},
         "length": 5,
         "cosine": None,
         "cues": message_cues.read(text, "english"),
-    } | fields
-    return Scored(candidate=Candidate(id=number, text=text, **given), score=score, parts=parts)
+    }
+    return Candidate(id=number, text=text, **given | fields)
+
+
+def hit(number: int, text: str, score: float, **fields: Any) -> Scored:
+    """A candidate of Ann's with this score, which has to do with the question."""
+    parts: Mapping[str, float] = fields.pop("parts", {"words": score})
+    found = candidate(number, text, **{"speaker": "Ann", "terms": {"asked": 1}} | fields)
+    return Scored(candidate=found, score=score, parts=parts)
 
 
 def recent(number: int, text: str, **fields: Any) -> Message:
     """A message of recent talk, the higher its number the newer."""
-    given = {
-        "chat_id": "test:talk",
-        "external_id": str(number),
-        "sender_id": "test:ben",
-        "sender_name": "Ben",
-        "role": "user",
-        "sent_at": NOW - timedelta(days=1) + timedelta(minutes=number - 1000),
-        "position": 0,
-        "session_key": "",
-        "agent_id": None,
-        "metadata": {},
-    } | fields
-    return Message(id=number, content=text, **given)
+    at = NOW - timedelta(days=1) + timedelta(minutes=number - 1000)
+    said = message(text, "Ben", id=number)
+    return replace(said, **{"external_id": str(number), "sent_at": at} | fields)
 
 
 def memory(number: int, content: str, score: float, **fields: Any) -> RetrievedMemory:
@@ -118,9 +115,9 @@ def assembled(
     queries: Sequence[str] = (),
     explain: bool = False,
     fill: bool = False,
+    alternate_roles: bool = False,
     **parameters: int,
 ) -> Context:
-    """Assemble a context from these; `latest` is newest first."""
     query = ContextQuery.model_validate(
         {
             "chat_id": "test:talk",
@@ -129,6 +126,7 @@ def assembled(
             "profile": profile,
             "explain": explain,
             "fill": fill,
+            "alternate_roles": alternate_roles,
         }
     )
     chat = Chat(
@@ -193,7 +191,6 @@ def assembled(
 
 
 def lines(found: Context, kind: str) -> list[str]:
-    """The texts of a block's items, in order."""
     return [item.text for block in found.blocks if block.kind == kind for item in block.items]
 
 

@@ -1,7 +1,8 @@
 """What was asked and shown is recorded, as far as it may be, and answers are kept with it."""
 
+from typing import Any
+
 import pytest
-from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.vectors import embed
@@ -11,7 +12,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.people import suppression
-from pipeline.recall import build_context, query_log
+from pipeline.recall import query_log
 from pipeline.store.connections.database import Database
 from pipeline.store.search import query_log as store
 from schemas.context import AnswerIn, Context, LoggedContext
@@ -19,9 +20,11 @@ from schemas.errors import InvalidInput, NotFound
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
-from schemas.payloads import ContextQuery, parse_payload
+from schemas.payloads import parse_payload
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import POLICY, TENANT, Templates, message
+from tests.ingest.test_quarantine import as_owner
+from tests.recall import asking
 from tests.test_pipeline import place, rows, run, summarizer
 
 CHAT = ChatIn(chat_id="test:house")
@@ -29,23 +32,31 @@ ANN = "test:ann"
 SAID = ("the boiler shows E41", "call the plumber from Almada", "she comes on Monday", "at nine")
 
 
-@pytest.fixture
-def filled(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
+def fill(database: Database) -> None:
     """Two sessions with summaries and vectors, and a memory."""
     for day in (0, 1):
         talk = [message(day * 1440 + n, said, id=f"{day}-{n}") for n, said in enumerate(SAID)]
         accept.accept(database, TENANT, CHAT, talk)
     remember(database, TENANT, MemoryIn(scope="organization", content="The boiler is old."))
-    place(database, rules, policy)
-    run(database, "summarize", summarizer(database), policy)
-    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+    place(database, SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0)), POLICY)
+    run(database, "summarize", summarizer(database), POLICY)
+    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), POLICY)
+
+
+@pytest.fixture
+def template(templates: Templates) -> str:
+    return templates("logged", fill)
+
+
+@pytest.fixture
+def talked(database: Database) -> Database:
     return database
 
 
-def ask(database: Database, settings: Settings, **fields: object) -> Context:
-    given = {"chat_id": CHAT.chat_id, "query": "what does the boiler show?", "user_id": ANN} | fields
-    query = ContextQuery.model_validate(given)
-    return build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+def ask(
+    database: Database, settings: Settings, query: str = "what does the boiler show?", **fields: Any
+) -> Context:
+    return asking.ask(database, settings, query, **{"chat_id": CHAT.chat_id, "user_id": ANN} | fields)
 
 
 def logged(database: Database, context: Context) -> LoggedContext | None:
@@ -55,11 +66,10 @@ def logged(database: Database, context: Context) -> LoggedContext | None:
 
 
 def test_a_context_is_recorded_with_what_it_showed_and_what_that_took(
-    filled: Database, settings: Settings
+    talked: Database, settings: Settings
 ) -> None:
-    context = ask(filled, settings)
-    row = logged(filled, context)
-    assert row is not None
+    context = ask(talked, settings)
+    row = logged(talked, context)
     assert (row.chat_id, row.user_id, row.query) == (CHAT.chat_id, ANN, "what does the boiler show?")
     shown = {(f"{item.kind}:{item.id}", block.kind) for block in context.blocks for item in block.items}
     assert set(row.shown.items()) == shown
@@ -72,73 +82,47 @@ def test_a_context_is_recorded_with_what_it_showed_and_what_that_took(
     assert row.degraded == []
 
 
-def test_what_was_degraded_is_recorded_by_its_first_word(filled: Database, settings: Settings) -> None:
-    query = ContextQuery(chat_id=CHAT.chat_id, query="boiler?")
-    row = logged(filled, build_context(filled, TENANT, query, embedder=None, settings=settings))
-    assert row is not None
-    assert row.degraded == ["vectors"]
-
-
-def test_nothing_is_recorded_when_the_log_is_off(filled: Database, settings: Settings) -> None:
-    assert logged(filled, ask(filled, settings.model_copy(update={"query_log_enabled": False}))) is None
+def test_nothing_is_recorded_when_the_log_is_off(talked: Database, settings: Settings) -> None:
+    assert logged(talked, ask(talked, settings.model_copy(update={"query_log_enabled": False}))) is None
 
 
 def test_where_memory_is_off_the_figures_alone_are_recorded(
-    filled: Database, settings: Settings, rules: SessionPolicy
+    talked: Database, settings: Settings, rules: SessionPolicy
 ) -> None:
-    suppression.remember_user(filled, TENANT, "test:bob", remembered=False)
-    of_bob = ask(filled, settings, user_id="test:bob")
-    accept.accept(filled, TENANT, CHAT.model_copy(update={"memory": False}), [message(9999)])
-    for context in (ask(filled, settings), of_bob):
-        row = logged(filled, context)
-        assert row is not None
+    suppression.remember_user(talked, TENANT, "test:bob", remembered=False)
+    of_bob = ask(talked, settings, user_id="test:bob")
+    accept.accept(talked, TENANT, CHAT.model_copy(update={"memory": False}), [message(9999)])
+    for context in (ask(talked, settings), of_bob):
+        row = logged(talked, context)
         assert (row.query, row.user_id, row.shown) == (None, None, {})
         assert row.used_tokens == context.used_tokens
 
 
 def test_a_context_that_cannot_be_recorded_is_served_and_says_so(
-    filled: Database, settings: Settings
+    talked: Database, settings: Settings
 ) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(store, "_RECORD", text("INSERT INTO no_such_table VALUES (1)"))
-        context = ask(filled, settings)
+    as_owner(settings, "REVOKE INSERT ON query_log FROM backscroll_app")
+    context = ask(talked, settings)
     assert "E41" in context.text
     assert [reason.partition(":")[0] for reason in context.degraded] == ["query_log"]
 
 
 def test_who_is_forgotten_while_their_context_is_made_is_not_recorded(
-    filled: Database, settings: Settings
+    talked: Database, settings: Settings
 ) -> None:
     class Forgetful(DeterministicEmbedder):
         subject: Subject
 
         def embed_query(self, text: str) -> list[float]:
-            forget.start(filled, TENANT, self.subject)
+            forget.start(talked, TENANT, self.subject)
             return super().embed_query(text)
 
     client = Forgetful()
-    query = ContextQuery(chat_id=CHAT.chat_id, query="where do I live?", user_id=ANN)
     client.subject = Subject(kind="user", sender_id=ANN)
-    row = logged(filled, build_context(filled, TENANT, query, embedder=client, settings=settings))
-    assert row is not None
+    row = logged(talked, ask(talked, settings, embedder=client))
     assert (row.query, row.user_id, row.shown) == (None, None, {})
     client.subject = Subject(kind="chat", chat_id=CHAT.chat_id)
-    assert logged(filled, build_context(filled, TENANT, query, embedder=client, settings=settings)) is None
-
-
-def test_old_rows_are_pruned(filled: Database, settings: Settings) -> None:
-    from pipeline.operations.retention import prune, retention_of
-
-    old, new = ask(filled, settings), ask(filled, settings)
-    with filled.tenant(TENANT) as connection:
-        connection.execute(
-            text("UPDATE query_log SET asked_at = now() - interval '91 days' WHERE context_id = :id"),
-            {"id": old.context_id},
-        )
-    keep = retention_of(settings)
-    assert prune(filled, TENANT, keep, dry_run=True)["query_log"] == 1
-    assert prune(filled, TENANT, keep)["query_log"] == 1
-    assert (logged(filled, old), logged(filled, new) is None) == (None, False)
+    assert logged(talked, ask(talked, settings, embedder=client)) is None
 
 
 def report(database: Database, settings: Settings, context: Context, **given: object) -> tuple[str, bool]:
@@ -148,94 +132,91 @@ def report(database: Database, settings: Settings, context: Context, **given: ob
     return answered.outcome, answered.memory_id is not None
 
 
-def test_an_answer_is_kept_once_and_the_first_one_stands(filled: Database, settings: Settings) -> None:
-    context = ask(filled, settings)
-    assert report(filled, settings, context) == ("stored", False)
-    assert report(filled, settings, context, answer="something else") == ("known", False)
-    row = logged(filled, context)
-    assert row is not None
+def test_an_answer_is_kept_once_and_the_first_one_stands(talked: Database, settings: Settings) -> None:
+    context = ask(talked, settings)
+    assert report(talked, settings, context) == ("stored", False)
+    assert report(talked, settings, context, answer="something else") == ("known", False)
+    row = logged(talked, context)
     assert (row.answer, row.memory_id) == ("It shows E41.", None)
-    assert rows(filled, "SELECT count(*) FROM memories WHERE type = 'qa_turn'") == [(0,)]
+    assert rows(talked, "SELECT count(*) FROM memories WHERE type = 'qa_turn'") == [(0,)]
 
 
 def test_question_and_answer_become_a_memory_of_who_asked(
-    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
+    talked: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
-    context = ask(filled, settings)
-    assert report(filled, settings, context) == ("stored", False)
+    context = ask(talked, settings)
+    assert report(talked, settings, context) == ("stored", False)
     # wanted later, and asked for twice
     for _ in range(2):
-        assert report(filled, settings, context, remember=True) == ("known", True)
+        assert report(talked, settings, context, remember=True) == ("known", True)
     assert rows(
-        filled,
-        "SELECT scope, user_id, learned_in, importance, content FROM memories WHERE type = 'qa_turn'",
+        talked, "SELECT scope, user_id, learned_in, importance, content FROM memories WHERE type = 'qa_turn'"
     ) == [("user", ANN, CHAT.chat_id, 1.0, "what does the boiler show?\nIt shows E41.")]
-    run(filled, "embed", embed.embedder(filled, DeterministicEmbedder()), policy)
-    again = ask(filled, settings)
+    run(talked, "embed", embed.embedder(talked, DeterministicEmbedder()), policy)
+    again = ask(talked, settings)
     assert any("E41" in item.text for b in again.blocks if b.kind == "memories" for item in b.items)
 
 
 def test_a_remembered_question_and_its_answer_do_not_run_together(
-    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
+    talked: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     query = "Was zeigt\nder котёл?"
-    report(filled, settings, ask(filled, settings, query=query), answer="E41,\nseit Montag", remember=True)
-    run(filled, "embed", embed.embedder(filled, DeterministicEmbedder()), policy)
-    again = ask(filled, settings, query=query, profile="ask")
+    report(talked, settings, ask(talked, settings, query=query), answer="E41,\nseit Montag", remember=True)
+    run(talked, "embed", embed.embedder(talked, DeterministicEmbedder()), policy)
+    again = ask(talked, settings, query=query, profile="ask")
     shown = [item.text for block in again.blocks if block.kind == "memories" for item in block.items]
     assert [line.partition("] ")[2] for line in shown] == ["Was zeigt der котёл? → E41, seit Montag"]
     assert [each.source for each in again.memories or ()] == ["qa_turn"]
 
 
 def test_without_session_memory_an_answer_is_kept_and_does_not_become_a_memory(
-    filled: Database, settings: Settings
+    talked: Database, settings: Settings
 ) -> None:
     off = settings.model_copy(update={"session_memory_enabled": False})
-    assert report(filled, off, ask(filled, off), remember=True) == ("stored", False)
+    assert report(talked, off, ask(talked, off), remember=True) == ("stored", False)
 
 
 def test_answers_are_remembered_by_a_setting_unless_the_bot_says_otherwise(
-    filled: Database, settings: Settings
+    talked: Database, settings: Settings
 ) -> None:
     keen = settings.model_copy(update={"remember_answers": True})
-    assert report(filled, keen, ask(filled, settings), remember=False) == ("stored", False)
-    assert report(filled, keen, ask(filled, settings)) == ("stored", True)
-    assert report(filled, keen, ask(filled, settings, user_id=None)) == ("stored", False)
+    assert report(talked, keen, ask(talked, settings), remember=False) == ("stored", False)
+    assert report(talked, keen, ask(talked, settings)) == ("stored", True)
+    assert report(talked, keen, ask(talked, settings, user_id=None)) == ("stored", False)
     with pytest.raises(InvalidInput, match="user_id"):
-        report(filled, settings, ask(filled, settings, user_id=None), remember=True)
+        report(talked, settings, ask(talked, settings, user_id=None), remember=True)
 
 
 def test_what_was_recalled_is_cut_out_of_an_answer_that_repeats_it(
-    filled: Database, settings: Settings
+    talked: Database, settings: Settings
 ) -> None:
-    context = ask(filled, settings)
+    context = ask(talked, settings)
     told = f"Here is what I know. {context.text} It shows E41."
-    report(filled, settings, context, answer=told, remember=True)
-    row = logged(filled, context)
-    assert row is not None
+    report(talked, settings, context, answer=told, remember=True)
+    row = logged(talked, context)
     assert row.answer is not None
     assert "plumber" not in row.answer
-    assert rows(filled, "SELECT count(*) FROM memories WHERE content LIKE '%plumber%'") == [(0,)]
+    assert rows(talked, "SELECT count(*) FROM memories WHERE content LIKE '%plumber%'") == [(0,)]
 
 
-def test_memories_that_an_answer_used_count_once_more(filled: Database, settings: Settings) -> None:
-    context = ask(filled, settings)
+def test_memories_that_an_answer_used_count_once_more(talked: Database, settings: Settings) -> None:
+    context = ask(talked, settings)
     (memory,) = [item.id for block in context.blocks if block.kind == "memories" for item in block.items]
-    report(filled, settings, context, used=[f"memory:{memory}", "memory:of nobody"])
-    assert rows(filled, "SELECT access_count FROM memories") == [(2,)]
+    report(talked, settings, context, used=[f"memory:{memory}", "memory:of nobody"])
+    assert rows(talked, "SELECT access_count FROM memories") == [(2,)]
 
 
-def test_an_answer_to_nothing_is_refused(filled: Database, settings: Settings) -> None:
+def test_an_answer_to_nothing_is_refused(talked: Database, settings: Settings) -> None:
     with pytest.raises(NotFound, match="query log"):
-        query_log.report(filled, TENANT, "ctx_none", AnswerIn(answer="x"), settings)
+        query_log.report(talked, TENANT, "ctx_none", AnswerIn(answer="x"), settings)
     with pytest.raises(InvalidInput, match="answer"):
         parse_payload(AnswerIn, {"answer": " "})
 
 
 def test_an_answer_that_rests_on_what_was_forgotten_meanwhile_is_kept_out(
-    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
+    talked: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
-    context = ask(filled, settings, user_id="test:bob")
-    forget.start(filled, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id="1-0"))
-    run(filled, "forget", forget.forgetter(filled, rules), policy)
-    assert report(filled, settings, context, remember=True) == ("kept_out", False)
+    context = ask(talked, settings, user_id="test:bob")
+    forget.start(talked, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id="1-0"))
+    run(talked, "forget", forget.forgetter(talked, rules), policy)
+    assert report(talked, settings, context, remember=True) == ("kept_out", False)

@@ -1,5 +1,6 @@
 """Messages for the tests of this folder, with what a test does not care about filled in."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from schemas.sessions import Message
@@ -39,3 +40,8 @@ def conversation(*lines: str) -> list[Message]:
     return [
         message(content, sender, minute=index, id=index) for index, (sender, _, content) in enumerate(spoken)
     ]
+
+
+def listed(texts: str) -> list[str]:
+    """Texts on lines of their own or with ` | ` in between."""
+    return re.split(r"\s*\n\s*| \| ", texts.strip())

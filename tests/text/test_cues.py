@@ -9,17 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.recall.ask import followup, parse
-from pipeline.text.cues import (
-    ANSWER_TYPES,
-    answer_types,
-    cues_of,
-    dialogue_acts,
-    message_cues,
-    plain,
-    stop_words,
-)
+from pipeline.text.cues import ANSWER_TYPES, answer_types, dialogue_acts, message_cues, stop_words
 from pipeline.text.languages import LANGUAGES
-from pipeline.text.sentences import is_content, sentences, terms, words
+from pipeline.text.sentences import is_content, terms, words
 
 EXAMPLES = tomllib.loads((Path(__file__).parent / "cue_examples.toml").read_text(encoding="utf-8"))
 NOW = datetime(2026, 4, 1, 20, 0, tzinfo=UTC)
@@ -143,11 +135,3 @@ def test_a_chat_in_two_languages_reads_what_each_reads(text: str, one: str, othe
     assert together.has_number >= any(each.has_number for each in apart)
     asked = [answer_types.asked(text, language) for language in (one, other)]
     assert answer_types.asked(text, both) == asked[0] | asked[1]
-
-
-@given(TALK, st.sampled_from(LANGUAGES))
-def test_a_piece_that_a_pattern_needs_is_in_all_that_it_is_found_in(text: str, language: str) -> None:
-    cues = cues_of(language)
-    for one in sentences(plain(text)):
-        for phrases in (cues.promises, *cues.asked.values()):
-            assert phrases.found(one) == any(each.search(one) for each in phrases.patterns)

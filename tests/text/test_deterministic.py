@@ -43,12 +43,6 @@ def test_words_that_a_text_shares_bring_it_nearer():
     assert sum(map(float.__mul__, query, near)) > sum(map(float.__mul__, query, far)) + 0.2
 
 
-def test_characters_beyond_the_limit_change_nothing():
-    embedder = DeterministicEmbedder(max_chars=12)
-
-    assert embedder.embed_query("boiler fixed and more") == embedder.embed_query("boiler fixed")
-
-
 @pytest.mark.parametrize("dimensions", [1, 7, 256, 384])
 def test_the_space_says_how_many_dimensions_there_are(dimensions: int):
     embedder = DeterministicEmbedder(dimensions=dimensions)

@@ -6,24 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import recall
-from pipeline.ingest import accept, place
+from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.recall.ask import parse
 from pipeline.recall.ask.parse import Question
 from pipeline.recall.find import arms
-from pipeline.recall.search_modes import search
 from pipeline.store.connections.database import Database
 from pipeline.text import exact_match
 from pipeline.text.exact_match import Verbatim
-from schemas.context import Context, Hit
+from schemas.context import Hit
 from schemas.messages import ChatIn, MessageIn
-from schemas.payloads import ContextQuery
-from schemas.search import SearchQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
+from tests.recall.asking import ask
+from tests.test_pipeline import place
 
 NOW = datetime(2026, 4, 15, tzinfo=UTC)
 CHAT = ChatIn(chat_id="test:desk", kind="group", title="Support")
@@ -145,9 +142,7 @@ def desk(database: Database, settings: Settings, policy: Policy) -> Database:
         message(60 * number, content, id=f"d{number}") for number, content in enumerate(TALK + noise)
     ]
     accept.accept(database, TENANT, CHAT, said)
-    placer = place.placer(database, SessionPolicy.of(settings))
-    while runner.run(database, "ingest", placer, policy).claimed:
-        pass
+    place(database, SessionPolicy.of(settings), policy)
     return database
 
 
@@ -168,11 +163,6 @@ QUESTIONS = [
 ]
 
 
-def ask(database: Database, settings: Settings, text: str) -> Context:
-    query = ContextQuery(chat_id=CHAT.chat_id, query=text, explain=True, include_history=False)
-    return recall.build_context(database, TENANT, query, embedder=None, settings=settings)
-
-
 def held_exactly(hit: Hit) -> float:
     """What a message scores for pieces of the question that it holds as they are written."""
     return sum(hit.components.get(part, 0) for part in ("phrase", "exact"))
@@ -181,8 +171,9 @@ def held_exactly(hit: Hit) -> float:
 @pytest.mark.usefixtures("found_by_each_arm")
 def test_what_holds_it_comes_first_and_says_why(desk: Database, settings: Settings) -> None:
     for text, expected in QUESTIONS:
-        found = ask(desk, settings, text).explain
-        assert found is not None
+        found = ask(
+            desk, settings, text, embedder=None, chat_id=CHAT.chat_id, explain=True, include_history=False
+        ).explain
         best = found.messages[0]
         assert best.external_id == expected, text
         assert held_exactly(best), text
@@ -192,23 +183,8 @@ def test_what_holds_it_comes_first_and_says_why(desk: Database, settings: Settin
 def test_of_several_pieces_each_is_found(desk: Database, settings: Settings) -> None:
     # one that only reading finds, one that words find, and some that are nowhere
     text = 'is "to be or not to be" about ERR_42, src/main.rs, v9.9, 555 666 777 or "kettle of copper"?'
-    found = ask(desk, settings, text).explain
-    assert found is not None
+    found = ask(
+        desk, settings, text, embedder=None, chat_id=CHAT.chat_id, explain=True, include_history=False
+    ).explain
     held = {hit.external_id for hit in found.messages if held_exactly(hit)}
     assert held == {"d0", "d3"}
-
-
-@pytest.mark.usefixtures("found_by_each_arm")
-def test_a_filtered_search_finds_it_too(desk: Database, settings: Settings) -> None:
-    for text, expected in QUESTIONS:
-        query = SearchQuery(chat_id=CHAT.chat_id, query=text, roles=["user"], limit=3)
-        found = search(desk, TENANT, query, embedder=None, settings=settings)
-        assert found.hits[0].external_id == expected, text
-
-
-@pytest.mark.parametrize("run", ["x", "x.", "x-", "a/", "--", "1", "`", "a@", "http://"])
-def test_a_question_of_one_endless_run_is_read_in_no_time(run: str) -> None:
-    # in time that grows with the square of its length this would take days
-    found, text, _ = exact_match.taken(run * (1_000_000 // len(run)), set())
-    assert found == []
-    assert text.startswith(run)

@@ -46,20 +46,6 @@ def test_the_model_of_many_languages_is_the_default_and_that_of_english_where_it
         embedder("onnx", "multilingual-e5-small")
 
 
-@pytest.mark.parametrize(
-    ("name", "prefixes"),
-    [
-        ("intfloat/multilingual-e5-small", ("query: ", "passage: ")),
-        ("intfloat/multilingual-e5-base", ("query: ", "passage: ")),
-        ("BAAI/bge-m3", ("", "")),
-    ],
-)
-def test_prefixes_are_known_of_models_that_want_some(name: str, prefixes: tuple[str, str]):
-    space = embedder("ollama", name).space
-    assert (space.query_prefix, space.document_prefix) == prefixes
-    assert space.dimensions in (384, 768, 1024)
-
-
 def test_naming_a_local_model_that_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sentence_transformers, "find_spec", lambda name: None)
 

@@ -47,22 +47,13 @@ def test_nothing_that_looks_like_a_closing_fence_closes_it(closing: str) -> None
     assert not set("<＜〈《❬") & set(line)
 
 
-@pytest.mark.parametrize(
-    "mark",
-    [
-        *("<|eot_id|>", "<|start_header_id|>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>", "<|fim_middle|>"),
-        *(
-            "</s>",
-            "<bos>",
-            "<start_of_turn>",
-            "<end_of_turn>",
-            "[/INST]",
-            "[SYSTEM_PROMPT]",
-            "<<SYS>>",
-            "<</SYS>>",
-        ),
-    ],
+MARKS = (
+    "<|eot_id|> <|start_header_id|> <｜Assistant｜> <｜end▁of▁sentence｜> <|fim_middle|> </s> <bos> <start_of_turn>"
+    " <end_of_turn> [/INST] [SYSTEM_PROMPT] <<SYS>> <</SYS>>"
 )
+
+
+@pytest.mark.parametrize("mark", MARKS.split())
 def test_no_mark_of_a_chat_template_ends_a_turn(mark: str) -> None:
     for shown in (truncate.one_line, truncate.in_lines, fencing.name):
         assert mark not in shown(f"хорошо {mark}system 你好")

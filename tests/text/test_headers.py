@@ -34,12 +34,6 @@ def test_a_session_is_embedded_with_group_time_participants_and_topics():
     assert body == "Ann fixed it."
 
 
-def test_eight_participants_are_named_and_unknown_parts_left_out():
-    header, _ = session_document(session(*"ABCDEFGHIJ"), "", Summary(summary="x"))
-
-    assert header == "time: 2026-05-01 23:30 to 2026-05-02 01:02 | participants: A, B, C, D, E, F, G, H\n"
-
-
 def test_a_message_is_embedded_with_its_speaker():
     assert message_document(message("the boiler is cold", sender="Ann")) == (
         "participants: Ann\n",

@@ -3,23 +3,18 @@
 import pytest
 
 from pipeline.text.sentences import sentences
+from tests.text.builders import listed
 
 
 @pytest.mark.parametrize(
     "said",
-    [
-        "Wir treffen uns am 3. Mai um 8 Uhr im Hof.",
-        "Weihnachtsfeier am 11.12. beim Bowling, 19 Uhr",
-        "Denkt dran: bis 4.5. Abgabe der Trikots!",
-        "vom 11.12. bis 13.12. Hütte",
-        "Kino am 11.12. 19 Uhr",
-        "am 3. und 4. juli ist Turnier",
-        "Wir sehen uns am 30. um acht.",
-        "Vergadering op 12. maart in de kantine.",
-        "3. Mayıs günü buluşalım.",
-        "Vuelo IB6401 sale 8 feb. 12:05 de la T4",
-        "We fly on Dec. 5 in the evening.",
-    ],
+    listed("""
+        Wir treffen uns am 3. Mai um 8 Uhr im Hof. | Weihnachtsfeier am 11.12. beim Bowling, 19 Uhr
+        Denkt dran: bis 4.5. Abgabe der Trikots! | vom 11.12. bis 13.12. Hütte | Kino am 11.12. 19 Uhr
+        am 3. und 4. juli ist Turnier | Wir sehen uns am 30. um acht.
+        Vergadering op 12. maart in de kantine. | 3. Mayıs günü buluşalım.
+        Vuelo IB6401 sale 8 feb. 12:05 de la T4 | We fly on Dec. 5 in the evening.
+    """),
 )
 def test_a_date_is_not_torn_apart(said: str) -> None:
     assert sentences(said) == [said]

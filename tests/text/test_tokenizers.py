@@ -5,11 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.clients.tokenizers import tokenizer_for
-from pipeline.recall.choose.line import Frame
-from pipeline.recall.pack.pack import pack
 from pipeline.text.tokens import estimate
 from pipeline.text.truncate import one_line, within_tokens
-from tests.recall.found import line
 
 pytest.importorskip("bpe_openai", reason="the extra `tokens` is not installed")
 
@@ -45,15 +42,6 @@ def test_the_count_is_the_vocabularys_own() -> None:
 def test_lines_count_no_less_than_the_text_that_they_make(lines: list[str], model: str) -> None:
     count = tokenizer_for(model).count
     assert count("\n".join(lines)) <= sum(map(count, lines))
-
-
-@given(LINES, st.integers(10, 200))
-@settings(max_examples=60)
-def test_a_block_keeps_its_budget_by_the_real_count(lines: list[str], room: int) -> None:
-    count = tokenizer_for("gpt-4o").count
-    offered = [line(text, number=n) for n, text in enumerate(lines)]
-    for block in pack(offered, {"exchanges": Frame(heading="What was said:")}, room, count).blocks:
-        assert block.tokens == count(block.text) <= room
 
 
 def test_text_is_cut_to_what_the_model_counts() -> None:

@@ -23,7 +23,7 @@ from schemas.errors import InvalidInput
 from schemas.settings import Settings
 from tests.dev.eval import tiny
 from tests.ops.running import backscroll
-from tests.recall.rank.test_rank import candidate
+from tests.recall.found import candidate
 
 SETTINGS = Settings(_env_file=None, embedding_provider="deterministic")
 FREE = ("words", "meaning", "tells")

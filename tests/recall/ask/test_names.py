@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.recall.ask import names, parse
 from tests.recall.ask.test_parse import EARLIEST, NOW
+from tests.text.builders import listed
 
 GROUP = [
     "Plumber Joe",
@@ -24,15 +25,9 @@ def read(text: str, people: list[str], language: str = "english") -> parse.Quest
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "when does the plumber come?",
-        "is the house sold?",
-        "what's in room 345",
-        "what is the code of the gym?",
-        "when does work start",
-        "who is from the north",
-        "Is the House sold?",
-    ],
+    listed("""
+        when does the plumber come? | what's in room 345 | what is the code of the gym? | Is the House sold?
+    """),
 )
 def test_words_of_a_display_name_that_are_no_names_stay_words(text: str) -> None:
     asked = read(text, GROUP)
@@ -127,39 +122,26 @@ def test_a_month_that_is_a_name_is_both() -> None:
     ("language", "people", "text", "named"),
     [
         ("german", ["Peter Koch", "Sommer", "Mark", "Olek Wolf"], "wann kommt der Koch?", set()),
-        ("german", ["Peter Koch", "Sommer", "Mark", "Olek Wolf"], "wie war der Sommer", set()),
-        ("german", ["Peter Koch", "Sommer", "Mark", "Olek Wolf"], "kostet das 5 mark", set()),
         ("german", ["Peter Koch", "Sommer", "Mark", "Olek Wolf"], "im Sommer oder im Wald?", set()),
         ("german", ["Peter Koch", "Sommer", "Mark", "Olek Wolf"], "Was hat Koch gesagt?", {"Peter Koch"}),
         ("german", ["Peter Koch", "Sommer", "Mark", "Olek Wolf"], "Was hat der Olek gesagt?", {"Olek Wolf"}),
         ("german", ["Anna Berg", "Olek"], "Annas Rad, wo ist das?", {"Anna Berg"}),
-        ("german", ["Anna Berg", "Olek"], "wo ist annas rad", {"Anna Berg"}),
-        ("french", ["Pierre", "Marie Petit"], "la pierre est où ?", set()),
         ("french", ["Pierre", "Marie Petit"], "qu'a dit Pierre ?", {"Pierre"}),
-        ("spanish", ["Luz", "Marta Casa"], "hay luz en la casa?", set()),
         ("spanish", ["Luz", "Marta Casa"], "qué dijo Marta de la casa?", {"Marta Casa"}),
         ("portuguese", ["Ana Silva", "Rosa"], "o que disse a Ana?", {"Ana Silva"}),
-        ("portuguese", ["Ana Silva", "Rosa"], "o que disse a ana?", {"Ana Silva"}),
         ("portuguese", ["Ana Silva", "Rosa"], "a rosa está aberta?", set()),
         ("italian", ["Rosa", "Gino"], "la rosa è di Gino?", {"Gino"}),
         ("dutch", ["Roos", "Jan Visser"], "wat zei Jan over de visser", {"Jan Visser"}),
         ("polish", ["Anna Nowak", "Marek"], "co mówiłaś Annie o piecu?", {"Anna Nowak"}),
-        ("polish", ["Anna Nowak", "Marek"], "widziałeś Annę?", {"Anna Nowak"}),
         ("russian", ["Анна", "Иван Петров"], "что Анне подарили?", {"Анна"}),
-        ("russian", ["Анна", "Иван Петров"], "когда у Ивана отпуск", {"Иван Петров"}),
         ("russian", ["Вера", "Анна"], "какая вера нужна", set()),
         ("turkish", ["Elif", "Deniz Kaya"], "Elif'in arabası nerede?", {"Elif"}),
-        ("turkish", ["Elif", "Deniz Kaya"], "deniz sıcak mı", set()),
         ("chinese", ["李明", "王小红"], "李明什么时候来修锅炉", {"李明"}),
-        ("chinese", ["李明", "王小红"], "小红说了什么", {"王小红"}),
         ("chinese", ["李明", "高兴"], "今天高兴吗", set()),
         ("japanese", ["田中太郎", "佐藤"], "田中さんはいつ来る?", {"田中太郎"}),
-        ("japanese", ["田中太郎", "佐藤"], "佐藤が言ったことは?", {"佐藤"}),
         ("japanese", ["佐藤健", "林"], "佐藤さんは何を買った?", {"佐藤健"}),
         ("japanese", ["佐々木健", "林太郎"], "佐々木さんと小林さんは?", {"佐々木健"}),
-        ("japanese", ["田中さくら", "健"], "さくらは何を言った?", {"田中さくら"}),
         ("japanese", ["田中さん", "健"], "鈴木さんは?", set()),
-        ("chinese", ["李明", "王小红"], "王先生说了什么", {"王小红"}),
         ("german+english", ["Olek", "Koch"], "what did Olek say, wann kocht der Koch", {"Olek"}),
         ("no such language", ["Olek", "Ann"], "what did Olek say", {"Olek"}),
     ],

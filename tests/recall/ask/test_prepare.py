@@ -1,29 +1,26 @@
 """A query on its way: parsed in one transaction, embedded outside any."""
 
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 
 import pytest
 
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.recall.ask.ask import ParsedQuestion, parse_question
-from pipeline.recall.ask.request import Stopwatch, for_context, for_search
+from pipeline.recall.ask.request import Stopwatch, for_context
 from pipeline.recall.prepare import prepare_query
 from pipeline.store.connections.database import Database
-from schemas.errors import NotFound, ProviderUnavailable
+from schemas.errors import ProviderUnavailable
 from schemas.payloads import ContextQuery
-from schemas.search import SearchQuery
 from schemas.settings import Settings
 from schemas.vectors import Vector
-from tests.conftest import MIGRATED, TENANT, Templates
-from tests.recall.test_context import CHAT, fill
+from tests.conftest import TENANT
+from tests.recall.test_context import CHAT
 
 EVENT = "What did Ann say between the boiler and the boat trip?"
 
 
 class FailsOnce(DeterministicEmbedder):
-    """A provider that is down for the first request."""
-
     def __init__(self) -> None:
         super().__init__()
         self.requests = 0
@@ -33,17 +30,6 @@ class FailsOnce(DeterministicEmbedder):
         if self.requests == 1:
             raise ProviderUnavailable("down")
         return super().embed_query(text)
-
-
-@pytest.fixture
-def template(request: pytest.FixtureRequest, templates: Templates) -> str:
-    return templates("filled", fill) if "filled" in request.fixturenames else MIGRATED
-
-
-@pytest.fixture
-def filled(database: Database) -> Database:
-    """This test's database, with the talk of `tests.recall.test_context` in memory."""
-    return database
 
 
 def parsed(database: Database, settings: Settings, text: str) -> ParsedQuestion:
@@ -57,9 +43,7 @@ def test_a_provider_that_failed_is_not_asked_again_for_the_same_query(
 ) -> None:
     # Given a question that needs three vectors: of two events and of itself
     question = parsed(filled, settings, EVENT)
-    assert question.event is not None
     assert len(question.event.described) == 2
-    # When the first request fails
     provider = FailsOnce()
     query = prepare_query(filled, TENANT, question, provider, Stopwatch())
     # Then no other is made, keywords are searched, and the reason is given once
@@ -67,39 +51,6 @@ def test_a_provider_that_failed_is_not_asked_again_for_the_same_query(
     assert query.terms.embedded is None
     assert query.terms.lexemes
     assert query.degraded == ["vectors: down: only keywords are searched"]
-
-
-def test_it_is_said_why_a_question_is_not_embedded(filled: Database, settings: Settings) -> None:
-    question = parsed(filled, settings, "who is the plumber?")
-    assert prepare_query(filled, TENANT, question, DeterministicEmbedder(), Stopwatch()).degraded == []
-    without = prepare_query(filled, TENANT, question, None, Stopwatch())
-    assert without.terms.embedded is None
-    assert "only keywords are searched" in without.degraded[0]
-
-
-def test_what_is_prepared_cannot_be_changed_afterwards(filled: Database, settings: Settings) -> None:
-    question = parsed(filled, settings, "who is the plumber?")
-    query = prepare_query(filled, TENANT, question, DeterministicEmbedder(), Stopwatch())
-    for value, name in ((query.request, "text"), (question, "terms"), (query, "terms")):
-        with pytest.raises(FrozenInstanceError):
-            setattr(value, name, None)
-
-
-def test_a_search_and_a_context_ask_the_same_chat_by_one_kind_of_request(
-    filled: Database, settings: Settings
-) -> None:
-    with filled.tenant(TENANT) as connection:
-        searched = for_search(connection, SearchQuery(chat_id=CHAT.chat_id, query="boat"))
-        asked = for_context(connection, ContextQuery(chat_id=CHAT.chat_id, query="boat"), settings)
-        assert (searched.scope, searched.filter) == (asked.scope, asked.filter)
-        # A search finds questions that were put to a bot, too
-        assert (searched.finds_questions, asked.finds_questions) == (True, False)
-        for unknown in (
-            SearchQuery(chat_id="test:nobody", query="boat"),
-            SearchQuery(chat_id=CHAT.chat_id, query="boat", session_id=10**9),
-        ):
-            with pytest.raises(NotFound):
-                for_search(connection, unknown)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +65,7 @@ def test_where_the_model_knows_none_of_the_letters_only_words_are_searched(
     assert space is not None
     chat = replace(request.chat, language=language)
     request = replace(
-        request,
-        prelude=replace(request.prelude, chat=chat, space=replace(space, model="all-MiniLM-L6-v2")),
+        request, prelude=replace(request.prelude, chat=chat, space=replace(space, model="all-MiniLM-L6-v2"))
     )
     question = replace(question, request=request)
     embedders = SpaceEmbedders(lambda _: DeterministicEmbedder())

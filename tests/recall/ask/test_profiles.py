@@ -5,22 +5,17 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import ValidationError
 from sqlalchemy import text
 
-from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
-from pipeline.recall import build_context
 from pipeline.recall.ask.profiles import PROFILES, Parameters, parameters_of
 from pipeline.recall.choose.wording import wording_of
 from pipeline.recall.rank.similarity import Scale
@@ -31,62 +26,23 @@ from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery, parse_payload
 from schemas.settings import Settings
-from tests.conftest import MIGRATED, TENANT, Templates, message
-from tests.recall.test_context import CHAT, DAY, do_all, fill
-
-NOW = datetime(2026, 4, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def template(request: pytest.FixtureRequest, templates: Templates) -> str:
-    return templates("filled", fill) if "filled" in request.fixturenames else MIGRATED
-
-
-@pytest.fixture
-def filled(database: Database) -> Database:
-    """This test's database, with the talk of `test_context` in memory."""
-    return database
-
+from tests.conftest import TENANT, message
+from tests.recall import asking
+from tests.recall.found import lines
+from tests.recall.test_context import CHAT, DAY, do_all
 
 ENGLISH = wording_of("english")
 
 
-def ask(filled: Database, settings: Settings, question: str, **fields: object) -> Context:
-    asked = {"chat_id": CHAT.chat_id, "query": question, "explain": True, "include_history": False} | fields
-    query = ContextQuery.model_validate(asked)
-    return build_context(filled, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+ask = partial(asking.ask, chat_id=CHAT.chat_id, explain=True, include_history=False)
 
 
 def reasons(found: Context, kind: str = "message") -> dict[str, str]:
     """Why each thing of a kind is not shown, by its id."""
-    assert found.explain is not None
     return {each.id: each.reason for each in found.explain.dropped if each.kind == kind}
 
 
-def lines(found: Context, kind: str) -> list[str]:
-    return [item.text for block in found.blocks if block.kind == kind for item in block.items]
-
-
 # A minimum of likeness
-
-
-@given(
-    cosines=st.lists(st.floats(-1, 1), min_size=2, max_size=30),
-    stretch=st.floats(0.1, 10),
-    shift=st.floats(-1, 1),
-)
-def test_a_space_that_puts_everything_nearer_or_closer_together_changes_no_similarity(
-    cosines: list[float], stretch: float, shift: float
-) -> None:
-    def similarities(values: Sequence[float]) -> list[float | None]:
-        scale = Scale.of(values, sum(values) / len(values))
-        return [scale.similarity(value) for value in values]
-
-    plain = similarities(cosines)
-    if max(cosines) - min(cosines) > 1e-3:
-        assert plain == pytest.approx(similarities([shift + stretch * each for each in cosines]), abs=1e-6)
-        by_cosine = [value for _, value in sorted(zip(cosines, plain, strict=True))]
-        assert by_cosine == sorted(by_cosine, key=lambda value: value or 0)
 
 
 def test_the_average_is_half_as_alike_as_the_best_and_nothing_is_said_of_what_has_no_vector() -> None:
@@ -103,11 +59,9 @@ def test_a_rag_leaves_out_what_is_less_alike_and_says_so(filled: Database, setti
     assert any("plumber from Almada" in text for text in told)
     assert "coffee is ready" not in told
     assert "below_minimum" in reasons(found).values()
-    assert found.explain is not None
     assert "less similar than 0.7" in {each.detail for each in found.explain.dropped}
     without = ask(filled, settings, question, profile="rag", fill=True, parameters={"min_similarity": 0})
     assert len(lines(without, "exchanges")) == 5 > len(told)
-    assert without.explain is not None
     assert not any("less similar" in each.detail for each in without.explain.dropped)
 
 
@@ -121,10 +75,8 @@ def test_what_is_quoted_or_has_no_vector_yet_is_never_too_unlike(
     assert any(
         "Vasco" in each for each in lines(ask(filled, settings, "parrot", parameters=strict), "exchanges")
     )
-    query = ContextQuery(chat_id=CHAT.chat_id, query="boat", profile="rag", explain=True)
-    by_word = build_context(filled, TENANT, query, embedder=None, settings=settings)
+    by_word = ask(filled, settings, "boat", profile="rag", embedder=None)
     assert by_word.degraded
-    assert by_word.explain is not None
     assert not any("less similar" in each.detail for each in by_word.explain.dropped)
 
 
@@ -137,7 +89,6 @@ def test_a_contextual_context_shows_the_sessions_that_fit_and_no_other(
     question = "who wants to go on a boat trip?"
     found = ask(filled, settings, question, profile="contextual", parameters={"sessions": 1})
     assert not found.fell_back
-    assert found.explain is not None
     best = found.explain.sessions[0]
     assert best.components.keys() == {"best_message", "words", "meaning", "affinity", "time"}
     assert best.score == pytest.approx(sum(best.components.values()), abs=1e-5)
@@ -154,7 +105,6 @@ def test_where_no_session_fits_the_whole_chat_is_shown_and_labelled(
     question = "zeppelin submarine plumber xylophone"
     found = ask(filled, settings, question, profile="contextual")
     assert found.fell_back
-    assert found.explain is not None
     assert found.explain.fell_back
     assert ENGLISH.anywhere in found.text
     assert not lines(found, "related")
@@ -165,15 +115,6 @@ def test_where_no_session_fits_the_whole_chat_is_shown_and_labelled(
     balanced = ask(filled, settings, question, parameters={"messages": 5})
     assert not balanced.fell_back
     assert ENGLISH.earlier in balanced.text
-
-
-def test_every_hit_of_a_narrowed_context_is_accounted_for(filled: Database, settings: Settings) -> None:
-    for question in ("boat trip marina", "zeppelin submarine plumber xylophone"):
-        why = ask(filled, settings, question, profile="contextual", budget_tokens=200).explain
-        assert why is not None
-        dropped = {(each.kind, each.id) for each in why.dropped}
-        for hit in (*why.messages, *why.sessions):
-            assert (hit.shown_in is None) == ((hit.kind, hit.id) in dropped)
 
 
 # Memories by their scope
@@ -202,7 +143,6 @@ def test_an_agent_gets_so_many_memories_of_each_scope(database: Database, settin
     )
     shown = [line.partition("] ")[2].partition(" ")[0] for line in lines(found, "memories")]
     assert Counter(shown) == {"session": 10, "user": 5, "agent": 3, "organization": 5}
-    assert found.explain is not None
     left_out = [each for each in found.explain.dropped if each.kind == "memory"]
     assert {"at most 3 agent_memories", "at most 5 user_memories"} <= {each.detail for each in left_out}
     assert len(shown) + len(left_out) == len(found.explain.memories)
@@ -265,12 +205,11 @@ def test_what_is_no_number_is_refused_by_name(name: str, value: object) -> None:
 
 
 def test_no_number_breaks_a_context(filled: Database, settings: Settings) -> None:
-    for name, value in itertools.product(OPEN, (0, 1e-300, 0.5, 1, 100)):
+    for name, value in itertools.product(OPEN, (0, 1e-300, 1)):
         try:
             found = ask(filled, settings, "the boat in May?", parameters={name: value})
-        except ValidationError:
+        except InvalidInput:
             continue
-        assert found.explain is not None
         assert all(math.isfinite(hit.score) for hit in found.explain.messages), (name, value)
 
 
@@ -333,18 +272,6 @@ def test_a_threads_own_memories_are_shown_in_it_and_those_of_others_are_not(
     assert known_in(session_key="tax") == {"- [session] The form is missing."}
     # over all the chat's sessions, as its messages
     assert known_in() == of_trip | {"- [session] The form is missing."}
-    why = ask(database, settings, "Which ferry?", session_key="trip").explain
-    assert why is not None
-    factors = {"similarity", "importance", "recency", "access", "confidence"}
-    assert all(hit.components.keys() == factors for hit in why.memories)
-
-
-def test_an_ask_without_memories_and_history_is_what_it_was_without_a_memory(
-    filled: Database, settings: Settings
-) -> None:
-    for question in ("plumber", "boat"):
-        found = ask(filled, settings, question, profile="ask", top_k_memories=0)
-        assert {block.kind for block in found.blocks} == {"guardrails", "question"}
 
 
 def test_a_group_bot_is_configured_by_its_settings_and_other_profiles_are_not(
@@ -352,7 +279,6 @@ def test_a_group_bot_is_configured_by_its_settings_and_other_profiles_are_not(
 ) -> None:
     def parameters(profile: str) -> dict[str, float]:
         why = ask(filled, Settings(_env_file=None), "boat", profile=profile).explain
-        assert why is not None
         return why.parameters
 
     unset = {profile: parameters(profile) for profile in PROFILES}
@@ -364,7 +290,6 @@ def test_a_group_bot_is_configured_by_its_settings_and_other_profiles_are_not(
         assert changed[profile] == unset[profile] | {"sessions": 5, "history_tokens": 120}
     assert all(changed[name] == unset[name] for name in ("ask", "rag", "agent", "contextual"))
     asked = ask(filled, Settings(_env_file=None), "boat", profile="group", parameters={"sessions": 1}).explain
-    assert asked is not None
     assert asked.parameters["sessions"] == 1
 
 
@@ -375,18 +300,9 @@ def test_parts_make_the_score_as_the_explanation_says(filled: Database, settings
     combine = {"sum": sum, "mean": statistics.fmean, "product": math.prod}
     for profile in PROFILES:
         why = ask(filled, settings, "who takes the boat?", profile=profile).explain
-        assert why is not None
         assert why.constants["k1"] == 1.2
         for hit in (*why.messages, *why.sessions, *why.memories):
             whole = combine[why.combined_by[hit.kind]](hit.components.values())
             assert whole == pytest.approx(hit.score, abs=1e-4), (profile, hit)
         for kind in (why.messages, why.sessions, why.memories):
             assert [hit.rank for hit in kind] == list(range(1, len(kind) + 1))
-
-
-def test_an_explanation_says_what_each_arm_found(filled: Database, settings: Settings) -> None:
-    why = ask(filled, settings, "who takes the boat?").explain
-    assert why is not None
-    places = [hit.arms["keywords"] for hit in why.messages if "keywords" in hit.arms]
-    assert sorted(places) == list(range(1, len(places) + 1))
-    assert all("boat" in hit.preview for hit in why.messages if hit.arms.get("keywords") == 1)

@@ -5,28 +5,26 @@ from typing import Any
 
 import pytest
 
-from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ingest import accept, place
+from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.people import identities
-from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
-from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT
 from tests.memories.learned import change, day, embedded, learned
+from tests.recall import asking
+from tests.recall.found import lines as lines_of
+from tests.test_pipeline import place
 
 HOUSE = ChatIn(chat_id="test:house", title="Harbour House", time_zone="Europe/Lisbon")
 BOAT = ChatIn(chat_id="test:boat", title="The boat", time_zone="Europe/Lisbon")
 ANN_ALONE = ChatIn(chat_id="test:with-ann", title="Ann and the bot", kind="direct")
 BEN_ALONE = ChatIn(chat_id="test:with-ben", title="Ben and the bot", kind="direct")
-ALL = (HOUSE, BOAT, ANN_ALONE, BEN_ALONE)
 
 
 def said(at: datetime, name: str, content: str, number: str) -> MessageIn:
@@ -49,22 +47,19 @@ def talk(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
             for name in names.split()
         ]
         accept.accept(database, TENANT, chat, told)
-    while runner.run(database, "ingest", place.placer(database, rules), policy).claimed:
-        pass
+    place(database, rules, policy)
     return database
 
 
 def ask(
     database: Database, settings: Settings, question: str, chat: ChatIn = HOUSE, **fields: Any
 ) -> Context:
-    query = ContextQuery.model_validate(
-        {"chat_id": chat.chat_id, "query": question, "explain": True, "include_history": False} | fields
-    )
-    return build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+    given = {"chat_id": chat.chat_id, "explain": True, "include_history": False} | fields
+    return asking.ask(database, settings, question, **given)
 
 
 def lines(found: Context) -> list[str]:
-    return [item.text for block in found.blocks if block.kind == "memories" for item in block.items]
+    return lines_of(found, "memories")
 
 
 def statements(found: Context) -> list[str]:
@@ -72,7 +67,6 @@ def statements(found: Context) -> list[str]:
 
 
 def reasons(found: Context) -> dict[str, str]:
-    assert found.explain is not None
     return {each.id: each.reason for each in found.explain.dropped if each.kind == "memory"}
 
 
@@ -156,8 +150,7 @@ def test_two_people_of_one_name_are_two_and_neither_is_told_or_told_of_what_the_
     for number, content in enumerate(("У меня аллергия на мидии 🦪", "Встретимся у причала")):
         told = said(day(3 + number, 3), "Ann", content, f"клуб-{number}")
         accept.accept(talk, TENANT, club, [told.model_copy(update={"sender_id": namesake})])
-    while runner.run(talk, "ingest", place.placer(talk, rules), policy).claimed:
-        pass
+    place(talk, rules, policy)
     about_ann(talk, "Ann is allergic to nuts.", learned_in=ANN_ALONE.chat_id)
     about_ann(talk, "Ann is allergic to mussels.", user_id=namesake, learned_in=club.chat_id)
     embedded(talk)
@@ -175,21 +168,6 @@ def test_two_people_of_one_name_are_two_and_neither_is_told_or_told_of_what_the_
         assert statements(found) == known, (chat.chat_id, asker)
         assert ("мидии" in found.text) <= (chat is club)
         assert ("hello" in found.text) <= (chat is not club)
-
-
-def test_a_document_of_a_user_is_shown_to_that_user_alone(talk: Database, settings: Settings) -> None:
-    fields = {"type": "document", "document_id": "lease", "chunk_index": 0, "learned_by": ""}
-    learned(talk, "The lease ends in October.", user_id="test:ann", **fields)
-    embedded(talk)
-
-    def shows(chat: ChatIn, asker: str) -> bool:
-        return "October" in ask(talk, settings, "when does the lease end?", chat, user_id=asker).text
-
-    assert shows(ANN_ALONE, "test:ann")
-    assert not any(
-        shows(chat, who) for chat in ALL for who in ("test:ann", "test:ben") if chat is not ANN_ALONE
-    )
-    assert not shows(ANN_ALONE, "test:ben")
 
 
 def test_a_line_says_until_when_and_is_dated_on_the_chats_clock(talk: Database, settings: Settings) -> None:
@@ -227,40 +205,6 @@ def test_what_is_said_in_private_changes_nothing_in_the_group(talk: Database, se
     assert statements(ask(talk, settings, question, BEN_ALONE, user_id="test:ben")) == ["Ann lives in Porto."]
 
 
-def test_what_is_also_said_in_the_group_is_known_there_since_then_and_names_no_private_chat(
-    talk: Database, settings: Settings
-) -> None:
-    old = about_ann(talk, "Ann lives in Porto.", said_at=day(3, 3))
-    about_ann(
-        talk,
-        "Ann lives in Faro.",
-        said_at=day(4, 3),
-        learned_in=ANN_ALONE.chat_id,
-        also_in=[HOUSE.chat_id],
-        messages=[f"{ANN_ALONE.chat_id}/4Ann", f"{HOUSE.chat_id}/6Ann"],
-        supersedes=old,
-    )
-    embedded(talk)
-
-    def shown(chat: ChatIn, asker: str, **fields: Any) -> list[str]:
-        found = ask(talk, settings, "where does Ann live?", chat, user_id=asker, **fields)
-        if chat is not ANN_ALONE:
-            assert ANN_ALONE.chat_id not in found.model_dump_json()
-            assert str(ANN_ALONE.title) not in found.model_dump_json()
-        return lines(found)
-
-    no_messages = {"parameters": {"messages": 0}}
-    assert shown(HOUSE, "test:ben", **no_messages) == ["- [Ann, since 3 June 2026] Ann lives in Faro."]
-    assert shown(BOAT, "test:ben", **no_messages) == [
-        "- [Ann, since 3 June 2026, Harbour House] Ann lives in Faro."
-    ]
-    assert shown(ANN_ALONE, "test:ann", **no_messages) == ["- [Ann, since 3 April 2026] Ann lives in Faro."]
-    # in May only she and the bot knew
-    may = {"as_of": day(5, 1).isoformat(), **no_messages}
-    assert shown(HOUSE, "test:ben", **may) == ["- [Ann, since 3 March 2026] Ann lives in Porto."]
-    assert shown(ANN_ALONE, "test:ann", **may) == ["- [Ann, since 3 April 2026] Ann lives in Faro."]
-
-
 def test_a_context_as_of_a_time_shows_what_was_believed_then_and_nothing_said_since(
     talk: Database, settings: Settings
 ) -> None:
@@ -286,22 +230,6 @@ def test_a_context_as_of_a_time_shows_what_was_believed_then_and_nothing_said_si
     assert statements(ask(talk, settings, "where does Ann live?", user_id="test:ben")) == [
         "Ann lives in Braga."
     ]
-
-
-def test_what_is_known_to_be_wrong_is_history_and_replaces_nothing(
-    talk: Database, settings: Settings
-) -> None:
-    porto = about_ann(talk, "Ann lives in Porto.", said_at=day(3, 3))
-    faro = about_ann(talk, "Ann lives in Faro.", said_at=day(4, 3), supersedes=porto)
-    change(talk, faro, retracted_at=day(5, 3))
-    embedded(talk)
-
-    def believed(**fields: Any) -> list[str]:
-        return statements(ask(talk, settings, "where does Ann live?", user_id="test:ben", **fields))
-
-    assert believed() == ["Ann lives in Porto."]
-    assert believed(as_of=day(4, 20).isoformat()) == ["Ann lives in Faro."]
-    assert believed(as_of=day(5, 20).isoformat()) == ["Ann lives in Porto."]
 
 
 def test_however_often_something_changed_the_latest_and_what_else_is_known_are_found(
@@ -344,37 +272,6 @@ def test_a_memory_makes_way_for_the_message_that_says_it(talk: Database, setting
         ]
 
 
-def test_a_memory_that_repeats_a_message_or_a_better_memory_is_left_out(
-    talk: Database, settings: Settings
-) -> None:
-    accept.accept(talk, TENANT, HOUSE, [said(day(5, 5), "Ben", "the boiler man comes on Mondays!", "boiler")])
-    organization = {"scope": "organization", "learned_in": None}
-    repeated = [
-        learned(talk, "The boiler man comes on Mondays.", **organization),
-        about_ann(talk, "The bins go out on Fridays.", importance=9, user_id="test:ben"),
-    ]
-    kept = learned(talk, "the bins go out on fridays", importance=10, **organization)
-    embedded(talk)
-    found = ask(talk, settings, "boiler man, bins fridays?", user_id="test:ben")
-    assert statements(found) == ["the bins go out on fridays"]
-    assert {reasons(found)[str(each)] for each in repeated} == {"duplicate"}
-    assert str(kept) not in reasons(found)
-
-
-def test_an_ask_context_lists_the_memories_that_it_shows(talk: Database, settings: Settings) -> None:
-    told = said(day(5, 5), "Ann", "no nuts for me", "nuts")
-    accept.accept(talk, TENANT, HOUSE, [told])
-    about_ann(talk, "Ann is allergic to nuts.", messages=[f"{HOUSE.chat_id}/nuts"])
-    about_ann(talk, "Ann bakes with nuts for others.", source="chat", type="manual")
-    embedded(talk)
-    found = ask(talk, settings, "may Ann eat nuts?", user_id="test:ben", profile="ask", include_history=True)
-    assert found.memories is not None
-    assert [(each.preview, each.source) for each in found.memories] == [
-        ("Ann bakes with nuts for others.", "manual")
-    ]
-    assert statements(found) == [each.preview for each in found.memories]
-
-
 # Age and use change the order
 
 
@@ -402,12 +299,6 @@ def test_use_confidence_importance_and_age_decide_between_equals(
         embedded(talk)
         found = ask(talk, settings, "in which box is my tea kept?", user_id="test:ann")
         assert statements(found) == [wordings[True], wordings[False]]
-        assert found.explain is not None
-        for hit in found.explain.memories:
-            product = 1.0
-            for factor in hit.components.values():
-                product *= factor
-            assert hit.score == pytest.approx(product, abs=1e-4)
         for identity in made.values():
             change(talk, identity, expires_at=day(3, 3))
             change(talk, identity, content_hash=identity.bytes)
@@ -424,7 +315,6 @@ def test_a_question_that_was_answered_and_never_asked_again_fades_by_its_half_li
         found = ask(
             talk, settings, "where is my tea?", user_id="test:ann", as_of=f"2026-{month:02}-02T12:00:00Z"
         )
-        assert found.explain is not None
         change(talk, identity, last_accessed_at=None, access_count=0)
         return found.explain.memories[0].score
 

@@ -1,20 +1,18 @@
 """What somebody passes on is shown as such, and a turn that only calls tools is found and shown."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
-from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
-from schemas.context import Context
 from schemas.messages import ChatIn
-from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
+from tests.recall import asking
 from tests.recall.found import lines
 from tests.recall.test_context import DAY, do_all
 
@@ -32,9 +30,7 @@ def said(database: Database, chat: ChatIn, *contents: tuple[str, dict[str, Any]]
     accept.accept(database, TENANT, chat, talk)
 
 
-def ask(database: Database, settings: Settings, question: str, **fields: Any) -> Context:
-    query = ContextQuery.model_validate({"chat_id": CHAT.chat_id, "query": question} | fields)
-    return build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+ask = partial(asking.ask, chat_id=CHAT.chat_id)
 
 
 @pytest.mark.parametrize(

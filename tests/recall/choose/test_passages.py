@@ -100,20 +100,15 @@ def filled(before: str, answer: str, after: str) -> str:
             "russian",
             "когда отходит паром?",
             "На остров в восемь ходят паромы.",
-            "Ключ лежит у соседа. Он пьёт чай.",
+            "Ключ у соседа. Он пьёт чай.",
         ),
         (
             "german",
             "bis wann darf ich waschen?",
             "Die Waschmaschine läuft bis 20 Uhr.",
-            "Der Müll geht mittwochs.",
+            "Müll geht mittwochs.",
         ),
-        (
-            "turkish",
-            "feribot ne zaman?",
-            "Feribotlar sekizde kalkıyor.",
-            "Anahtar komşuda duruyor. Çay içiyor.",
-        ),
+        ("turkish", "feribot ne zaman?", "Feribotlar sekizde kalkıyor.", "Anahtar komşuda. Çay içiyor."),
         (
             "japanese",
             "フェリーは何時ですか",
@@ -147,16 +142,3 @@ def test_a_long_line_is_cut_between_its_sentences_and_short_ones_stay_whole() ->
     assert (first, set(items), blank) == ("  …", {f"  {item}"}, "")
     assert last.startswith(f"  Паром отходит в восемь. {other}")
     assert last.endswith(f" {other} …")
-
-
-def test_another_wording_of_the_question_leads_to_the_sentence_as_it_led_to_the_passage() -> None:
-    said = filled("Ключ лежит у соседа.", "Паром отходит в восемь.", "Чай стоит в шкафу.")
-    found = assembled(
-        "when does the ferry leave?",
-        memories=[passage(said)],
-        queries=["когда отходит паром?"],
-        language="russian",
-        budget=400,
-    )
-    (line,) = lines(found, "documents")
-    assert "Паром отходит в восемь." in line

@@ -2,21 +2,15 @@
 
 from datetime import date
 from string import Formatter
-from typing import Any
 
 import pytest
 
-from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
-from pipeline.recall import build_context
 from pipeline.recall.choose.wording import Wording, wording_of
 from pipeline.store.connections.database import Database
 from pipeline.text.fencing import TAG
-from schemas.context import Context
 from schemas.messages import ChatIn, MessageIn
-from schemas.payloads import ContextQuery
-from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import TENANT
 
 LANGUAGES = (
     "english german french spanish portuguese italian dutch polish turkish russian chinese japanese".split()
@@ -35,11 +29,6 @@ SLOTS = {
     "moment_form": {"day", "clock"},
     **{name: {"day"} for name in ("since", "starting", "until", "on")},
 }
-
-
-def ask(database: Database, settings: Settings, question: str, **fields: Any) -> Context:
-    query = ContextQuery.model_validate({"chat_id": "test:talk", "query": question} | fields)
-    return build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
 
 
 def said(database: Database, language: str, *talk: MessageIn) -> None:
@@ -91,31 +80,3 @@ def test_the_first_of_a_month_and_languages_without_a_wording() -> None:
     assert wording_of("french").day(date(2026, 3, 1)) == "1er mars 2026"
     assert wording_of("german+english").language == "german"
     assert wording_of("simple").language == wording_of("").language == "english"
-
-
-def test_a_german_chat_gets_a_german_context(database: Database, settings: Settings) -> None:
-    said(
-        database,
-        "german",
-        message(0, "Der Heizkessel ist schon wieder kaputt", id="1", sender_name="Anna", sender_id="t:a"),
-        message(1, "Ich rufe morgen den Klempner an", id="2", sender_name="Bernd", sender_id="t:b"),
-    )
-    found = ask(database, settings, "Wer ruft den Klempner an?", user_id="t:a")
-    assert "Letzte Nachrichten:" in found.text
-    assert "2. März 2026, Montag" in found.text
-    assert found.blocks[0].text.startswith("Nutze und zitiere")
-    *_, today, question = found.text.splitlines()
-    assert today.startswith("Heute: ")
-    assert today.endswith(" Uhr")
-    assert question == "Frage von Anna: Wer ruft den Klempner an?"
-    assert "Recent messages" not in found.messages[0].content
-
-
-def test_what_fits_the_budget_in_english_does_in_other_languages(
-    database: Database, settings: Settings
-) -> None:
-    said(database, "russian", *(message(n, f"котёл сломался {n}", id=f"{n}") for n in range(30)))
-    for budget in (60, 150, 300):
-        found = ask(database, settings, "что с котлом?", budget_tokens=budget)
-        assert found.used_tokens <= budget
-        assert "Вопрос: что с котлом?" in found.text

@@ -9,27 +9,25 @@ from pipeline.recall.find.asides import marked
 from pipeline.recall.find.candidate import Candidate
 from pipeline.text.cues import message_cues
 from pipeline.text.cues.addressing import is_put_to_a_bot, names_of, said, says_nothing
+from tests.recall.found import candidate
 
 NOW = datetime(2026, 4, 1, 20, 0, tzinfo=UTC)
+BOTS = {"Harbour Bot", "Jarvis"}
 
 
 def talk(*lines: str) -> list[Candidate]:
     """`"Ann: hello"` lines as candidates of one session, a minute apart; what the bot says is its role's."""
     spoken = [line.partition(": ") for line in lines]
     return [
-        Candidate(
-            id=number,
-            session=1,
-            place=number,
-            external_id=str(number),
+        candidate(
+            number,
+            text,
             speaker=speaker,
-            role="assistant" if speaker in {"Harbour Bot", "Jarvis"} else "user",
-            text=text,
+            role="assistant" if speaker in BOTS else "user",
             sent_at=NOW + timedelta(minutes=number),
             terms={"key": 1},
-            length=3,
             cosine=0.5,
-            cues=message_cues.read(text, "english", of_a_bot=speaker in {"Harbour Bot", "Jarvis"}),
+            cues=message_cues.read(text, "english", of_a_bot=speaker in BOTS),
         )
         for number, (speaker, _, text) in enumerate(spoken)
     ]
@@ -85,40 +83,6 @@ def test_what_asks_something_else_is_not_taken_for_it(posted: str) -> None:
 )
 def test_a_bot_is_asked_by_its_name_and_what_it_is_told_is_no_aside(text: str, is_one: bool) -> None:
     assert is_put_to_a_bot(text, "german+english", names_of(["Harbour Bot"])) == is_one
-
-
-@pytest.mark.parametrize(
-    ("text", "language"),
-    [
-        ("I don't know.", "english"),
-        ("Sorry, I don\u2019t know who found the key.", "english"),
-        ("I have nothing saved about that.", "english"),
-        ("No idea!", "simple"),
-        ("Das weiß ich nicht.", "german"),
-        ("Keine Ahnung", "english+german"),
-        ("Não sei.", "portuguese"),
-        ("no lo sé", "spanish"),
-        ("Je ne sais pas, désolé", "french"),
-        ("Не знаю", "russian"),
-        ("我不知道谁拿了钥匙", "chinese"),
-    ],
-)
-def test_an_answer_that_says_nothing_is_known_in_many_languages(text: str, language: str) -> None:
-    assert says_nothing(text, language, of_a_bot=True)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I don't know, but Olek has one",
-        "not sure about the 28th",
-        "No idea of mine is as good as the boat trip that Tom thought of in the week before the last one",
-        "I know",
-        "Olek",
-    ],
-)
-def test_an_answer_that_says_something_is_not(text: str) -> None:
-    assert not says_nothing(text, "english", of_a_bot=True)
 
 
 def test_people_may_say_more_than_that_they_do_not_know() -> None:

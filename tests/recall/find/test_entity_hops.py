@@ -5,15 +5,14 @@ from datetime import datetime, timedelta
 import pytest
 
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
 from schemas.context import ContextItem
 from schemas.messages import ChatIn
-from schemas.payloads import ContextQuery
 from schemas.settings import Settings
-from tests.conftest import EPOCH, MIGRATED, POLICY, TENANT, Templates
+from tests.conftest import EPOCH, MIGRATED, POLICY, Templates
 from tests.memories.test_learning import DIRECT, GROUP, Talk
 from tests.memories.told import ToldModel
+from tests.recall.asking import ask
 
 OFFICE = "The office in Porto closes in May."
 ALLERGY = "Tom is allergic to nuts."
@@ -64,15 +63,17 @@ def found(
     as_of: datetime | None = None,
 ) -> ContextItem | None:
     """The memory with these words in the context of a question."""
-    query = ContextQuery(
+    context = ask(
+        database,
+        settings,
+        question,
+        embedder=None,
         chat_id=chat.chat_id,
         user_id="test:ann",
-        query=question,
         include_history=False,
-        as_of=as_of,
+        as_of=as_of and as_of.isoformat(),
         parameters={"entity_hops": hops, "messages": 0, "sessions": 0},
     )
-    context = build_context(database, TENANT, query, embedder=None, settings=settings)
     items = [item for block in context.blocks if block.kind == "memories" for item in block.items]
     return next((item for item in items if content in item.text), None)
 
@@ -91,7 +92,6 @@ def test_what_is_related_to_whom_the_question_names_is_found_and_says_how(
     # it shares no word with the question
     assert found(talked, settings, content, question=question, hops=0) is None
     item = found(talked, settings, content, question=question)
-    assert item is not None
     assert item.reason.endswith(reason)
 
 
@@ -110,5 +110,4 @@ def test_no_private_relation_leads_anywhere_in_the_group(talked: Database, setti
     assert found(talked, settings, WEDDING) is None
     # and where it was said, it leads on
     item = found(talked, settings, WEDDING, chat=DIRECT)
-    assert item is not None
     assert item.reason.endswith("linked to Lena by wedding ‹Vienna›")

@@ -62,19 +62,6 @@ def test_what_only_the_words_find_and_what_only_the_meaning_finds_both_come(peop
     assert result.degraded == []
 
 
-def test_a_score_is_made_of_its_parts(people: Database) -> None:
-    about_ann(people, "Ann keeps tea in the blue box.")
-    about_ann(people, "Ann rows on Sundays.")
-    embedded(people)
-    best, *_ = found(people, "blue box with tea").hits
-    parts = dict(best.components)
-    mean = (parts.pop("words") + parts.pop("meaning")) / 2
-    for factor in parts.values():
-        mean *= factor
-    assert best.score == pytest.approx(mean, rel=1e-4)
-    assert {"importance", "recency", "access", "confidence"} <= parts.keys()
-
-
 def test_without_a_model_the_words_alone_are_searched_and_the_answer_says_so(people: Database) -> None:
     class Away(DeterministicEmbedder):
         def embed_query(self, text: str) -> Vector:
@@ -166,13 +153,6 @@ def test_what_is_superseded_or_wrong_is_found_as_of_when_it_was_believed_and_mar
     ]
     earlier = statements.listing(people, TENANT, MemoryFilter(superseded=True, as_of=day(4, 25)))
     assert {each.id for each in earlier} == {wrong, porto}
-
-
-def test_deleting_the_newer_one_revives_the_older(people: Database) -> None:
-    porto = about_ann(people, "Ann lives in Porto.")
-    faro = about_ann(people, "Ann lives in Faro.", said_at=day(5, 3), supersedes=porto)
-    statements.delete(people, TENANT, faro)
-    assert contents(found(people, "Ann lives")) == ["Ann lives in Porto."]
 
 
 def test_in_a_chat_only_what_may_be_shown_there_is_found_and_nothing_of_where_else_it_was_said(

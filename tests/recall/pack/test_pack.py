@@ -1,8 +1,5 @@
 """A context is packed by worth: each line takes its tokens before any that is worth less, and none are overspent."""
 
-from itertools import pairwise
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,20 +79,3 @@ def test_a_line_never_loses_its_place_to_one_of_its_length_that_is_worth_less(
     packed = pack(lines, {"exchanges": Frame(heading="Said:")}, budget)
     least = min((worths[number] for number in shown(packed)), default=1.0)
     assert all(worths[int(each.id)] <= least for each in packed.dropped)
-
-
-@given(st.lists(st.text("ab ", min_size=1, max_size=80), max_size=15), BUDGETS)
-def test_a_block_without_gaps_ends_where_a_line_does_not_fit(texts: list[str], budget: int) -> None:
-    # the newest, which is the last in place, is worth most
-    lines = [line(text, 1 - number / 100, number=-number) for number, text in enumerate(texts)]
-    places = shown(pack(lines, {"exchanges": Frame(heading="Said last:", contiguous=True)}, budget))
-    assert all(later - earlier == 1 for earlier, later in pairwise(places))
-    assert not places or places[-1] == 0
-
-
-@given(offered(), BUDGETS)
-def test_what_two_blocks_have_use_for_is_shown_once(lines: list[Line], budget: int) -> None:
-    again = [each._replace(block="related", worth=each.worth / 2) for each in lines]
-    around: Any = {kind: Frame(heading=kind) for kind in (*KINDS, "related")}
-    numbers = shown(pack([*lines, *again], around, budget))
-    assert len(numbers) == len(set(numbers))

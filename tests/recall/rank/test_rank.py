@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from random import Random
 
 import pytest
@@ -14,28 +14,8 @@ from pipeline.recall.ask.weights import Weights
 from pipeline.recall.find.candidate import Candidate, QueryMatch, Statistics
 from pipeline.recall.rank import rank
 from pipeline.recall.rank.ranked import Scored
-from pipeline.text.cues import message_cues
 from schemas.sessions import RepliedTo
-
-START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
-
-
-def candidate(number: int, text: str = "hm", **fields: object) -> Candidate:
-    given = {
-        "id": number,
-        "session": 1,
-        "place": number,
-        "external_id": str(number),
-        "speaker": f"speaker {number}",
-        "role": "user",
-        "text": text,
-        "sent_at": START + timedelta(minutes=number),
-        "terms": {},
-        "length": 5,
-        "cosine": None,
-        "cues": message_cues.read(text, "english"),
-    }
-    return Candidate(**{**given, **fields})  # type: ignore[arg-type]
+from tests.recall.found import START, candidate
 
 
 def ask(text: str, *people: str) -> question.Question:
@@ -66,7 +46,6 @@ def ids(text: str, candidates: list[Candidate], people: tuple[str, ...] = (), **
 
 
 def scores(text: str, candidates: list[Candidate], **known: object) -> dict[int, Mapping[str, float]]:
-    """Return the parts of each candidate's score."""
     return {hit.candidate.id: hit.parts for hit in ranked(text, candidates, **known)}
 
 
@@ -96,15 +75,6 @@ def test_what_was_said_around_a_match_counts_less_the_farther_away() -> None:
     assert found.index(2) < found.index(1) < found.index(0)
 
 
-def test_a_match_says_nothing_about_another_session() -> None:
-    talk = [
-        candidate(1, place=0, terms={"boiler": 1}),
-        candidate(2, session=2, place=0),
-        candidate(3, place=1),
-    ]
-    assert ids("boiler", talk) == [1, 3, 2]
-
-
 def test_a_match_says_nothing_over_a_gap() -> None:
     # retrieval leaves a place free where it has not read what was said in between
     talk = [
@@ -125,40 +95,6 @@ def test_a_match_says_the_less_of_what_follows_the_longer_the_silence() -> None:
 
     assert carried(0) > carried(1) > carried(5) > 0
     assert carried(48) < 0.01
-
-
-def test_one_persons_burst_is_nearer_than_another_persons_answer() -> None:
-    talk = [
-        candidate(1, speaker="Ann", place=0),
-        candidate(2, speaker="Bob", place=1, terms={"boiler": 1}),
-        candidate(3, speaker="Bob", place=2),
-    ]
-    assert ids("boiler", talk) == [2, 3, 1]
-
-
-def test_a_message_without_substance_gains_little_from_its_neighbours() -> None:
-    talk = [
-        candidate(1, "the boiler is broken", terms={"boiler": 1}),
-        candidate(2, "haha", length=0),
-        candidate(3, "the plumber from Almada comes at noon", length=4),
-    ]
-    assert ids("boiler", talk) == [1, 3, 2]
-
-
-def test_the_less_of_the_question_is_found_by_word_the_more_its_meaning_decides() -> None:
-    talk = [
-        candidate(1, session=1, place=0, terms={"turn": 1}, cosine=0.1),
-        candidate(2, session=2, place=0, cosine=0.5),
-    ]
-
-    def lead_of_words(**absent: int) -> float:
-        statistics = Statistics(
-            messages=100, mean_length=5, document_frequency={"turn": 30, **absent}, mean_cosine=0.1
-        )
-        scores = {h.candidate.id: h.score for h in rank.rank(ask("turn"), talk, statistics, Weights())}
-        return scores[1] - scores[2]
-
-    assert lead_of_words(animal=0, sex=0, assum=0) < lead_of_words(animal=0) < lead_of_words()
 
 
 def test_what_was_said_among_those_whom_the_asker_talks_with_is_preferred_to_the_same_elsewhere() -> None:
@@ -195,26 +131,6 @@ def test_a_reply_is_preferred_as_the_answer_however_far_from_its_question_it_is(
     ]
     parts = scores("Svaneti", talk)
     assert parts[2]["answers"] > parts[3]["answers"] == 0
-
-
-def test_nothing_answers_a_question_over_a_gap_or_from_another_session() -> None:
-    talk = [
-        candidate(1, "who drives us to Svaneti?", place=0, terms={"svaneti": 1}),
-        candidate(2, "i can", place=2),
-        candidate(3, "i can", session=2, place=1),
-    ]
-    parts = scores("Svaneti", talk)
-    assert parts[2]["answers"] == parts[3]["answers"] == 0
-
-
-def test_the_best_message_of_a_session_speaks_for_the_others_in_it() -> None:
-    talk = [
-        candidate(1, session=1, place=0, cosine=0.8),
-        candidate(2, session=1, place=9, cosine=0.1),
-        candidate(3, session=2, place=0, cosine=0.1),
-    ]
-    parts = scores("boiler", talk)
-    assert parts[1]["session"] == parts[2]["session"] > parts[3]["session"] == 0
 
 
 def test_the_less_meaning_is_trusted_the_less_it_counts_and_words_as_before() -> None:
@@ -281,19 +197,6 @@ def test_who_mentions_the_one_who_is_named_is_preferred_but_less_than_their_own_
     assert parts[1] > parts[2] > parts[3] == 0
 
 
-def test_a_name_that_two_have_counts_half_for_each() -> None:
-    talk = [
-        candidate(1, session=1, place=0, speaker="Ana Lima"),
-        candidate(2, session=2, place=0, speaker="Ana Reis"),
-        candidate(3, session=3, place=0, speaker="Bob"),
-    ]
-    people = ("Ana Lima", "Ana Reis", "Bob")
-    parts = {h.candidate.id: h.parts["named"] for h in ranked("what does Ana like?", talk, people)}
-    whole = ranked("what does Ana Lima like?", talk, people)[0].parts["named"]
-    assert parts[1] == parts[2] == pytest.approx(whole / 2)
-    assert parts[3] == 0
-
-
 def test_what_is_quoted_outweighs_all_else_together() -> None:
     talk = [
         candidate(1, "it is the small blue door", session=1, place=0, speaker="Bob"),
@@ -302,25 +205,12 @@ def test_what_is_quoted_outweighs_all_else_together() -> None:
     assert ids('when did Ann say "small blue door" on 2 March 2026?', talk, ("Ann", "Bob"))[0] == 1
 
 
-def test_the_one_who_is_named_is_preferred() -> None:
-    talk = [candidate(1, session=1, place=0, speaker="Ann"), candidate(2, session=2, place=0, speaker="Bob")]
-    assert ids("what does Ann like?", talk, ("Ann", "Bob"))[0] == 1
-
-
 def test_the_answer_is_preferred_to_the_question() -> None:
     talk = [
         candidate(1, "who fixed the boiler?", terms={"boiler": 1, "fix": 1}),
         candidate(2, "Beatriz fixed it", terms={"fix": 1}),
     ]
     assert ids("who fixed the boiler", talk)[0] == 2
-
-
-def test_a_date_in_the_question_prefers_what_was_said_then() -> None:
-    talk = [
-        candidate(1, session=1, place=0, terms={"vet": 1}),
-        candidate(2, session=2, place=0, terms={"vet": 1}, sent_at=START + timedelta(days=40)),
-    ]
-    assert ids("what about the vet on 2 March 2026?", talk)[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -345,62 +235,8 @@ def test_times_are_open_to_the_side_that_a_question_leaves_open(asked: str, insi
     assert {hit.candidate.id for hit in found if hit.parts["date"] == pytest.approx(best)} == set(inside)
 
 
-def test_a_day_tells_more_than_a_month_and_what_is_open_to_a_side_leaves_out_the_other() -> None:
-    talk = [
-        candidate(1, session=1, place=0, sent_at=START + timedelta(days=3)),
-        candidate(2, session=2, place=0, sent_at=START - timedelta(days=40)),
-    ]
-    statistics = Statistics(messages=100, mean_length=5, document_frequency={"vet": 3})
-
-    def told(asked: str) -> float:
-        read = question.read(asked, (), START - timedelta(days=60), START + timedelta(days=90), "english")
-        first, second = (hit.parts["date"] for hit in rank.rank(read, talk, statistics, Weights()))
-        return first - second
-
-    assert told("the vet in March 2026?") < 0.5 * told("the vet on 5 March 2026?")
-    assert told("the vet since 1 March 2026?") == pytest.approx(Weights().date, abs=0.05)
-
-
-def test_of_two_messages_that_fit_alike_the_longer_holds_more() -> None:
-    talk = [
-        candidate(1, session=1, place=0, cosine=0.5, length=20),
-        candidate(2, session=2, place=0, cosine=0.5, length=4),
-    ]
-    assert ids("x", talk) == [1, 2]
-
-
-def test_a_session_with_all_words_of_the_question_goes_before_those_with_one() -> None:
-    # "kayak" and "shed" stand far apart in session 1, so that neither reaches what is between
-    apart = [
-        candidate(1, session=1, place=0, terms={"kayak": 1}),
-        candidate(2, session=1, place=10, cosine=0.5),
-        candidate(3, session=1, place=20, terms={"shed": 1}),
-    ]
-    other = [
-        candidate(4, session=2, place=0, terms={"kayak": 1}),
-        candidate(5, session=2, place=10, cosine=0.5),
-    ]
-    statistics = Statistics(messages=100, mean_length=5, document_frequency={"kayak": 3, "shed": 3})
-    found = rank.rank(ask("kayak shed"), [*apart, *other], statistics, Weights())
-    held = {hit.candidate.id: hit.parts["session_words"] for hit in found}
-    assert held[2] == pytest.approx(4 * held[5])
-    order = [hit.candidate.id for hit in found]
-    assert order.index(2) < order.index(5)
-
-
 def test_of_equal_messages_the_newer_comes_first() -> None:
     assert ids("x", [candidate(1, session=1, place=0), candidate(2, session=2, place=0)]) == [2, 1]
-
-
-def test_the_best_message_speaks_for_its_session() -> None:
-    talk = [
-        candidate(1, session=7, place=0, terms={"boiler": 1}),
-        candidate(2, session=8, place=0),
-        candidate(3, session=0, place=0),
-    ]
-    statistics = Statistics(messages=10, mean_length=5, document_frequency={"boiler": 1})
-    scored = rank.rank(ask("boiler"), talk, statistics, Weights())
-    assert [session for session, _ in rank.rank_sessions(scored)] == [7, 8]
 
 
 WORDS = ["boiler", "marina", "job"]
