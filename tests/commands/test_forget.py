@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from ops.commands.data.forgotten_files import write_forgotten
+from ops.commands.data.forget import write_forgotten
 from pipeline.erasure import erase
 from pipeline.people import suppression
 from pipeline.store.chats import chats

@@ -6,11 +6,17 @@ from typing import Annotated
 
 import typer
 
-from ops.console import rendering
-from ops.console.backend import backend
+from ops.console import questions, rendering
 from ops.console.command import Call, command
-from ops.console.options import AfterOption, LocalOption, UnseenOption
-from schemas.documents import MAX_DOCUMENT_BYTES, MAX_PAGE, DocumentFilter, DocumentIn, DocumentOwner
+from ops.console.options import AfterOption, UnseenOption
+from schemas.documents import (
+    MAX_DOCUMENT_BYTES,
+    MAX_PAGE,
+    DocumentFilter,
+    DocumentIn,
+    DocumentKept,
+    DocumentOwner,
+)
 from schemas.errors import InvalidInput
 from schemas.languages import DEFAULT_LANGUAGE
 from schemas.payloads import parse_payload
@@ -33,7 +39,6 @@ def add(
     language: Annotated[str, "Language of its keyword search."] = DEFAULT_LANGUAGE,
     user: Annotated[str | None, "For this user only, in direct chats where nobody else is."] = None,
     unseen: UnseenOption = False,
-    local: LocalOption = False,
 ) -> None:
     """Add a document, or replace the one with this id by a new version.
 
@@ -53,13 +58,10 @@ def add(
             "user_id": user,
         },
     )
-    with (
-        backend(call, local=local) as answering,
-        rendering.patience("Cutting it for the model that will read it …", shown=not call.as_json),
-    ):
-        if given.user_id is not None and not unseen:
-            answering.require_user(given.user_id)
-        kept = answering.keep(given)
+    if given.user_id is not None:
+        questions.require_user(call, given.user_id, unseen=unseen)
+    with rendering.patience("Cutting it for the model that will read it …", shown=not call.as_json):
+        kept = call.api().post("/v1/documents", given, DocumentKept)
     written = f", {kept.written:,} of them written" if 0 < kept.written < kept.chunks else ""
     call.answer(
         {"document_id": given.document_id, **vars(kept)},
