@@ -54,12 +54,6 @@ def test_items_have_all_their_fields_be_they_empty(house: httpx.Client) -> None:
         assert item.keys() == {"kind", "id", "text", "at", "speaker", "answers", "score", "reason"}
 
 
-def test_an_unknown_chat_is_not_found(house: httpx.Client) -> None:
-    problem = problem_of(ask(house, chat_id="test:elsewhere"), 404)
-    assert problem["type"] == "urn:backscroll:problem:not-found"
-    assert "test:elsewhere" in problem["detail"]
-
-
 @pytest.mark.parametrize(
     ("change", "field"),
     [

@@ -115,11 +115,6 @@ def test_the_status_is_that_of_the_command_line(house: httpx.Client, database: D
     assert told["today"]["contexts"] == 5
 
 
-@pytest.mark.parametrize("path", ["/v1/chats", "/v1/sessions", "/v1/queries", "/v1/status"])
-def test_nobody_without_the_key_sees_any_of_it(standing_client: httpx.Client, path: str) -> None:
-    problem_of(httpx.get(str(standing_client.base_url).rstrip("/") + path), 401)
-
-
 @pytest.mark.parametrize(
     ("path", "given", "field"),
     [

@@ -24,8 +24,6 @@ from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT, refusing
 from workers.api.errors import as_problem
-from workers.api.wake_ups import Waker
-from workers.app import make_app
 
 Serve = Callable[[Settings], httpx.Client]
 
@@ -129,14 +127,6 @@ def test_without_redis_messages_are_accepted_at_once(serve: Serve, settings: Set
     assert unready.json() == {"status": "not ready", "postgres": "ok", "redis": "unreachable"}
 
 
-def test_a_redis_that_does_not_let_us_in_is_told(serve: Serve, settings: Settings) -> None:
-    assert settings.redis_url
-    stranger = settings.redis_url.get_secret_value().replace("redis://:", "redis://:not-")
-    client = serve(settings.model_copy(update={"redis_url": SecretStr(stranger)}))
-    answer = client.get("/readyz")
-    assert answer.json() == {"status": "not ready", "postgres": "ok", "redis": "misconfigured"}
-
-
 # `backscroll doctor` tells the others of `REFUSALS` apart
 @pytest.mark.parametrize("how", ["a replica", "no scripts"])
 def test_a_redis_that_answers_and_refuses_is_told_and_messages_are_accepted(
@@ -181,18 +171,6 @@ def test_a_postgres_that_takes_no_writes_is_not_ready(
     assert (told.status_code, told.json()["postgres"]) == (503, "read_only")
     refused = client.post("/v1/messages", json=body(said(1, "Привет 👋")))
     assert (refused.status_code, "Postgres takes no writes." in refused.json()["detail"]) == (503, True)
-
-
-def test_a_flood_of_hints_waits_for_nobody_while_redis_is_away(settings: Settings) -> None:
-    away = settings.model_copy(update={"redis_url": SecretStr(f"redis://127.0.0.1:{free_port()}/0")})
-    waker = Waker(make_app(away))
-    started = time.monotonic()
-    for _ in range(1000):
-        waker.wake_up("ingest")
-    assert time.monotonic() - started < 1
-    # and the end of the API waits for the one on its way alone
-    waker.close()
-    assert time.monotonic() - started < 10
 
 
 def test_a_transaction_is_tried_three_times_and_an_outage_once() -> None:

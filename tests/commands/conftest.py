@@ -1,6 +1,5 @@
 """The command line in this process, on this test's database, and workers that run when they are told to."""
 
-import itertools
 import json
 import sys
 import threading
@@ -11,10 +10,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from ops import cli
-from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.processes import environment
 from ops.sources.source import open_source
 from pipeline.clients.by_space import SpaceEmbedders
@@ -32,12 +31,12 @@ from pipeline.operations.backfill_kinds import Current
 from pipeline.platforms.records import ImportOptions
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
-from tests.conftest import CHECKOUT, TENANT, Templates, copied
+from tests.api.conftest import served
+from tests.conftest import CHECKOUT, MIGRATED, TENANT, Templates
 from tests.test_pipeline import learns
 
 SAMPLE = CHECKOUT / "ops/local/samples/harbour_house.jsonl"
 CHAT = "telegram:-100420"
-_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -172,10 +171,22 @@ def house_template(templates: Templates) -> str:
 
 
 @pytest.fixture
-def house(postgres: EmbeddedPostgres, house_template: str) -> Iterator[str]:
-    """A database of this test's own that holds the sample chat: `database_name` of the modules that need it."""
-    with copied(postgres, f"house_{next(_numbers)}", house_template) as name:
-        yield name
+def house() -> None:
+    """Stories that use this begin with the sample chat, all of it in memory."""
+
+
+@pytest.fixture
+def template(request: pytest.FixtureRequest) -> str:
+    """What a story begins with."""
+    return str(request.getfixturevalue("house_template")) if "house" in request.fixturenames else MIGRATED
+
+
+@pytest.fixture
+def api(settings: Settings, run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+    """The HTTP API on this test's database, whose address the commands know."""
+    with served(settings) as client:
+        monkeypatch.setenv("BACKSCROLL_URL", str(client.base_url).rstrip("/"))
+        yield client
 
 
 @pytest.fixture

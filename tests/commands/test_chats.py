@@ -12,11 +12,7 @@ from tests.commands.conftest import CHAT, SAMPLE, Run
 from tests.conftest import TENANT, message
 from tests.test_pipeline import rows
 
-
-@pytest.fixture
-def database_name(house: str) -> str:
-    """The sample chat, all of it in memory."""
-    return house
+pytestmark = pytest.mark.usefixtures("house")
 
 
 EMPTY = (

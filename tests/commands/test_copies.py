@@ -5,12 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
-from schemas.messages import ChatIn
 from tests.commands.conftest import Run
 from tests.commands.test_import import Write, lines
-from tests.conftest import TENANT, message
 from tests.test_pipeline import rows
 
 ONE, TWO = "whatsapp:bc", "whatsapp:book club"
@@ -70,13 +67,3 @@ def test_what_is_in_one_of_two_overlapping_chats_alone_is_brought_over_by_its_ex
     imported(run, path, TWO)
     assert run(*commands(refused.err)[0], "--yes").code == 0
     assert rows(database, "SELECT chat_id, count(*) FROM messages GROUP BY 1") == [(TWO, 5)]
-
-
-def test_messages_of_equal_ids_are_no_copies_where_anything_else_differs(
-    run: Run, database: Database
-) -> None:
-    for number, (chat, first) in enumerate({"telegram:-7": message(0), "telegram:-8": message(1)}.items()):
-        said = [first.model_copy(update={"external_id": "1"}), message(5, f"welcome {number}", id="2")]
-        accept.accept(database, TENANT, ChatIn(chat_id=chat), said)
-    assert run("chats", "merge", "telegram:-7", "telegram:-8", "--yes").code == 0
-    assert rows(database, "SELECT count(*) FROM messages WHERE chat_id = 'telegram:-8'") == [(4,)]

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.summaries import prompts
 from pipeline.ingest.accept import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.memories import documents
 from pipeline.operations import retention
 from pipeline.operations.doctor import check_servers, collect
 from pipeline.operations.doctor import diagnose as diagnosis
@@ -29,7 +27,6 @@ from pipeline.operations.doctor.facts import Broker, Facts, LateJobs, Login, Ser
 from pipeline.operations.doctor.finding import worst
 from pipeline.store.connections.database import Database
 from pipeline.store.search import vector_search
-from schemas.documents import DocumentIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
@@ -230,11 +227,6 @@ def test_a_wall_that_is_down_is_found(run: Run, memory: None, settings: Settings
     assert "memories" in said[0]["what"]
 
 
-def test_a_database_of_another_migration_is_found(run: Run, memory: None, settings: Settings) -> None:
-    as_owner(settings, "UPDATE alembic_version SET version_num = '0000'")
-    assert found(run) == {"migration": "error"}
-
-
 def test_an_invalid_index_is_found_and_built_anew_by_the_owner(
     run: Run,
     memory: None,
@@ -282,20 +274,6 @@ def test_an_index_of_vectors_is_built_for_a_large_chat_and_dropped_where_none_is
     assert (mended["findings"], mended["mended"]) == ([], ["dropped the index message_vectors_space_1"])
 
 
-def test_an_index_of_vectors_is_built_for_many_documents(
-    run: Run, memory: None, settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    may_mend(settings, monkeypatch)
-    chunks = [f"第{number}条 правило" for number in range(30)]
-    documents.keep(database, TENANT, DocumentIn(document_id="規則", content="…"), chunks)
-    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 20)
-    assert [each for each in diagnose(run, "--fix")["mended"] if "index" in each] == [
-        "built the index memory_vectors_space_1"
-    ]
-    documents.remove(database, TENANT, "規則")
-    assert "dropped the index memory_vectors_space_1" in diagnose(run, "--fix")["mended"]
-
-
 def test_an_embedder_of_another_space_is_found(
     run: Run, memory: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,14 +310,6 @@ def test_a_model_that_is_not_there_is_a_finding_beside_the_others_and_no_network
     assert "sentence-transformers/all-MiniLM-L6-v3" in next(
         each["what"] for each in told if each["check"] == "space"
     )
-
-
-def test_an_embedder_that_cannot_be_is_a_finding(
-    run: Run, memory: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BACKSCROLL_EMBEDDING_MODEL", "no-such-hash")
-    as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
-    assert found(run) == {"model": "error", "space": "warning", "isolation": "error"}
 
 
 def test_a_language_model_that_cannot_be_asked_is_found_and_what_it_is_sent_is_said(
@@ -559,21 +529,10 @@ def test_vectors_without_a_row_are_found_and_deleted(
     assert as_tenant(database, "SELECT count(*) FROM message_vectors")[0][0] == 9
 
 
-def test_only_the_tenants_own_data_is_looked_at_without_the_maintenance_role(
-    run: Run, memory: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("BACKSCROLL_MAINTENANCE_DATABASE_URL")
-    assert found(run) == {"role": "warning"}
-
-
 def test_clocks_that_differ_are_found() -> None:
     for seconds, severity in ((0.5, None), (-5, "warning"), (90, "error")):
         facts = Facts(logins=LOGINS, skew_seconds=seconds)
         assert worst(diagnosis.diagnose(facts)) == severity
-
-
-def test_clocks_of_one_machine_agree(database: Database) -> None:
-    assert abs(collect.skew_seconds(database)) < timedelta(seconds=1).total_seconds()
 
 
 def test_languages_that_the_embedding_model_does_not_know_are_said() -> None:

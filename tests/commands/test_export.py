@@ -14,11 +14,7 @@ from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, Run
 from tests.conftest import TENANT, message
 
-
-@pytest.fixture
-def database_name(house: str) -> str:
-    """The sample chat, all of it in memory."""
-    return house
+pytestmark = pytest.mark.usefixtures("house")
 
 
 def test_an_export_holds_all_of_a_user_and_nothing_that_others_said(run: Run, database: Database) -> None:

@@ -17,11 +17,7 @@ from tests.commands.conftest import CHAT, SAMPLE, Run
 from tests.conftest import TENANT
 from tests.test_pipeline import rows
 
-
-@pytest.fixture
-def database_name(house: str) -> str:
-    """The sample chat, all of it in memory."""
-    return house
+pytestmark = pytest.mark.usefixtures("house")
 
 
 def test_a_dry_run_says_how_much_and_forgets_nothing(run: Run) -> None:
@@ -88,7 +84,7 @@ def test_a_forgetting_that_cannot_go_on_ends_with_its_error_and_what_to_do(
         assert connection.scalar(text("SELECT count(*) FROM messages")) == 0
 
 
-def test_what_was_asked_is_listed_with_its_answer(run: Run) -> None:
+def test_what_was_asked_is_listed_with_its_answer(run: Run, api: object) -> None:
     context = run(
         "context", "Which internet provider?", "--chat", CHAT, "--user", "telegram:11", "--json"
     ).json

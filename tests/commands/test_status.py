@@ -6,17 +6,14 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from ops.local.processes import environment
-from pipeline.operations import status
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.commands.conftest import SAMPLE, Run, Workers
 from tests.conftest import CHECKOUT, TENANT
-from workers import broker
 
 
 def test_everything_imported_is_owed_and_then_done(run: Run, workers: Workers) -> None:
@@ -33,13 +30,6 @@ def test_everything_imported_is_owed_and_then_done(run: Run, workers: Workers) -
     assert after["counts"]["vectors"][0]["messages"] == 418
     assert after["today"]["messages_accepted"] == after["week"]["messages_accepted"] == 418
     assert after["today"]["sessions_closed"] == sum(after["counts"]["sessions"].values())
-
-
-def test_the_same_for_people(run: Run) -> None:
-    run("import", SAMPLE)
-    shown = run("status").out
-    for expected in ("418 messages wait to be placed", "Redis answers", "messages_accepted", "summarize"):
-        assert expected in shown
 
 
 def test_without_redis_the_status_is_shown_and_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,44 +64,6 @@ def test_without_the_maintenance_role_only_the_tenants_own_work_is_seen(
     alone = run("status", "--json").json
     assert not alone["all_tenants"]
     assert alone["jobs"] == []
-
-
-def test_it_tells_which_queues_a_worker_serves(settings: Settings) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "celery",
-        "-A",
-        "workers.app",
-        "worker",
-        "-P",
-        "solo",
-        "-Q",
-        "backscroll.embed",
-    ]
-    worker = subprocess.Popen(
-        command, env=environment(settings), cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        deadline = time.monotonic() + 120
-        while True:
-            asked = broker.look(settings, workers=True)
-            assert asked.workers is not None
-            if asked.workers["embed"] or time.monotonic() > deadline:
-                break
-    finally:
-        worker.kill()
-        worker.wait()
-    assert len(asked.workers["embed"]) == 1
-    assert asked.workers["ingest"] == []
-
-
-def test_progress_counts_only_the_chats_asked_for(run: Run, database: Database) -> None:
-    run("import", SAMPLE)
-    here = status.progress(database, TENANT, ["telegram:-100420"])
-    assert (here.messages, here.waiting, here.pending, here.complete) == (418, 418, 1, False)
-    elsewhere = status.progress(database, TENANT, ["telegram:another"])
-    assert (elsewhere.messages, elsewhere.complete) == (0, True)
 
 
 def test_watching_goes_on_until_ctrl_c(settings: Settings) -> None:

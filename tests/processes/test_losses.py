@@ -94,19 +94,6 @@ def test_hints_thrown_away_in_the_middle_of_an_import_are_made_up_for(deployment
     assert set(deployment.vectors_of("test:import").values()) == {1}
 
 
-def test_what_a_killed_worker_was_doing_is_done_by_the_next_after_the_lease(deployment: Deployment) -> None:
-    chat, worker = "test:killed", deployment.workers["summarize"]
-    deployment.accept_and_place(chat, talk(10))
-    with stuck(deployment, "summarize", "conversation_sessions"):
-        assert any(row["claimed"] for row in work_of(deployment, chat, "summarize"))
-        worker.kill()
-    assert worker.container.status == "exited"
-    worker.restart()
-    deployment.wait_for(chat, 10)
-    assert set(deployment.vectors_of(chat).values()) == {1}
-    assert work_of(deployment, chat, "summarize") == []
-
-
 def test_a_payload_whose_worker_was_killed_while_it_was_being_stored_is_stored_once(
     deployment: Deployment,
 ) -> None:
