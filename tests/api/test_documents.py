@@ -62,12 +62,9 @@ def test_a_document_of_a_user_is_another_one_than_the_organizations(client: http
 @pytest.mark.parametrize(
     ("change", "field", "limit"),
     [
-        ({"document_id": ""}, "document_id", "at least 1"),
-        ({"document_id": "x" * 256}, "document_id", "255"),
         ({"content": " \n"}, "content", "empty"),
         ({"content": "x" * (MAX_DOCUMENT_BYTES + 1)}, "content", str(MAX_DOCUMENT_BYTES)),
         ({"language": "klingon"}, "language", "english"),
-        ({"title": "Rules"}, "title", "not known"),
     ],
 )
 def test_what_is_wrong_with_a_document_is_named(

@@ -118,10 +118,8 @@ def test_the_status_is_that_of_the_command_line(house: httpx.Client, database: D
 @pytest.mark.parametrize(
     ("path", "given", "field"),
     [
-        ("/v1/chats", {"limit": "0"}, "limit"),
         ("/v1/chats", {"limit": "1001"}, "limit"),
         ("/v1/sessions", {"status": "odd"}, "status"),
-        ("/v1/sessions", {"after": "x"}, "after"),
         ("/v1/queries", {"chatid": "x"}, "chatid"),
     ],
 )

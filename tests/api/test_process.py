@@ -141,12 +141,6 @@ def test_the_description_is_complete_and_refers_to_nothing_that_is_not_there(
     references = set(_references(described))
     assert {name.rpartition("/")[2] for name in references} <= schemas.keys()
     assert {"IngestPayload", "ContextQuery", "Context", "Problem"} <= schemas.keys()
-    examples = described["paths"]["/v1/messages"]["post"]["requestBody"]["content"]["application/json"]
-    for example in examples["examples"].values():
-        assert client.post("/v1/messages", json=example["value"]).status_code == 202
-    examples = described["paths"]["/v1/context"]["post"]["requestBody"]["content"]["application/json"]
-    for example in examples["examples"].values():
-        assert client.post("/v1/context", json=example["value"]).status_code == 200
 
 
 def _references(value: Any) -> Iterator[str]:

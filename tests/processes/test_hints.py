@@ -32,9 +32,9 @@ amounts = st.dictionaries(st.sampled_from(sorted(OF_KIND)), st.integers(0, 600))
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RedisProcess]:
-    server = RedisProcess.start(tmp_path)
+    server = RedisProcess(tmp_path)
     yield server
-    server.teardown()
+    server.end()
 
 
 @pytest.fixture
