@@ -182,7 +182,7 @@ def template(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def api(settings: Settings, run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+def running(settings: Settings, run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     """The HTTP API on this test's database, whose address the commands know."""
     with served(settings) as client:
         monkeypatch.setenv("BACKSCROLL_URL", str(client.base_url).rstrip("/"))

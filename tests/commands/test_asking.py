@@ -1,8 +1,6 @@
 """A question on the command line gets what a bot would get, and the reasons for it."""
 
-import re
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -18,7 +16,9 @@ QUESTION = "was it the pressure sensor of the boiler?"
 pytestmark = pytest.mark.usefixtures("house")
 
 
-def test_a_context_holds_what_was_said_and_with_reasons_why_each_line_is_there(run: Run, api: object) -> None:
+def test_a_context_holds_what_was_said_and_with_reasons_why_each_line_is_there(
+    run: Run, running: object
+) -> None:
     plain = run("context", QUESTION, "--chat", CHAT)
     assert (plain.code, plain.err) == (0, "")
     assert "pressure sensor" in plain.out
@@ -39,15 +39,8 @@ def test_a_context_holds_what_was_said_and_with_reasons_why_each_line_is_there(r
         assert expected in why
 
 
-def test_a_context_is_a_page_for_a_browser(run: Run, api: object, tmp_path: Path) -> None:
-    page = tmp_path / "why.html"
-    assert run("context", QUESTION, "--html", page).code == 0
-    assert "Sessions over time" in page.read_text()
-    assert len(re.findall("<rect", page.read_text())) > 30
-
-
 def test_other_wordings_are_searched_too_and_the_explanation_says_by_which_a_line_was_found(
-    run: Run, api: object
+    run: Run, running: object
 ) -> None:
     asked = ("War es der Fühler?", "--also", "a wording of nothing here", "--also", QUESTION)
     assert "by query 2" in run("context", *asked, "--no-history", "--explain-all").out
@@ -89,7 +82,7 @@ def test_reasons_can_be_read_on_a_terminal_of_any_width(width: int) -> None:
     assert "speaker 0" not in shown
 
 
-def test_search_has_every_mode_and_filter_of_the_api(run: Run, api: object) -> None:
+def test_search_has_every_mode_and_filter_of_the_api(run: Run, running: object) -> None:
     hits = run("search", "pressure sensor", "--limit", 3, "--json").json["hits"]
     assert [hit["rank"] for hit in hits] == list(range(1, len(hits) + 1))
     exact = run("search", "PRESSURE sensor", "--mode", "exact", "--json").json["hits"]
@@ -107,7 +100,7 @@ def test_search_has_every_mode_and_filter_of_the_api(run: Run, api: object) -> N
     assert "Nothing in" in run("search", "zeppelin", "--mode", "exact").out
 
 
-def test_more_goes_through_a_session_page_by_page(run: Run, api: object) -> None:
+def test_more_goes_through_a_session_page_by_page(run: Run, running: object) -> None:
     hit = run("search", "pressure sensor", "--limit", 1, "--json").json["hits"][0]
     page = run("more", hit["session_id"], "--shown", hit["id"], "--limit", 4, "--json").json
     assert len(page["messages"]) == 4
@@ -122,7 +115,7 @@ def test_more_goes_through_a_session_page_by_page(run: Run, api: object) -> None
     assert run("more", 30, "--chat", "app:garden").code == 3
 
 
-def test_the_chat_must_be_named_where_there_are_several(run: Run, api: object) -> None:
+def test_the_chat_must_be_named_where_there_are_several(run: Run, running: object) -> None:
     run("import", FIXTURES / "jsonl/garden.jsonl")
     for command in ("context", "search"):
         asked = run(command, "boiler")
@@ -134,7 +127,7 @@ def test_the_chat_must_be_named_where_there_are_several(run: Run, api: object) -
         assert "did you mean telegram:-100420 (Harbour House)?" in missed.err
 
 
-def test_what_cannot_be_asked_is_named_with_what_is_allowed(run: Run, api: object) -> None:
+def test_what_cannot_be_asked_is_named_with_what_is_allowed(run: Run, running: object) -> None:
     for words, named, allowed in (
         (["context", ""], "query", "at least 1 character"),
         (["context", "   "], "query", "is empty"),
@@ -156,7 +149,9 @@ def test_what_cannot_be_asked_is_named_with_what_is_allowed(run: Run, api: objec
     assert (missed.code, "there is no chat app:a/b c?#ü" in missed.err) == (3, True)
 
 
-def test_a_search_that_finds_nothing_says_that_nobody_of_this_id_was_ever_seen(run: Run, api: object) -> None:
+def test_a_search_that_finds_nothing_says_that_nobody_of_this_id_was_ever_seen(
+    run: Run, running: object
+) -> None:
     for asked in (["--user", "telegrm:11"], ["--sender", "telegrm:11", "--mode", "exact"]):
         missed = run("search", "zeppelin", *asked, "--json")
         assert (missed.code, missed.out) == (3, "")

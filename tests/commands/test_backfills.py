@@ -142,7 +142,7 @@ def remembered(run: Run) -> list[Any]:
     return run("memories", "list", "--type", "qa_turn", "--json").json["memories"]  # type: ignore[no-any-return]
 
 
-def test_answers_of_the_query_log_are_remembered_later(run: Run, workers: Workers, api: object) -> None:
+def test_answers_of_the_query_log_are_remembered_later(run: Run, workers: Workers, running: object) -> None:
     # Given questions, of which two were answered, one by somebody unknown
     asked = [
         run("context", question, "--chat", CHAT, *user, "--json").json["context_id"]

@@ -212,21 +212,6 @@ def test_a_postgres_that_takes_no_writes_is_found(
     assert found(run) == {}
 
 
-def test_a_role_that_walls_do_not_bind_is_found(
-    run: Run, memory: None, monkeypatch: pytest.MonkeyPatch, postgres: EmbeddedPostgres, database_name: str
-) -> None:
-    monkeypatch.setenv("BACKSCROLL_DATABASE_URL", postgres.superuser_dsn(database=database_name))
-    assert found(run)["role"] == "error"
-    monkeypatch.undo()
-
-
-def test_a_wall_that_is_down_is_found(run: Run, memory: None, settings: Settings) -> None:
-    as_owner(settings, "ALTER TABLE memories NO FORCE ROW LEVEL SECURITY")
-    said = diagnose(run)["findings"]
-    assert [(each["check"], each["severity"]) for each in said] == [("isolation", "error")]
-    assert "memories" in said[0]["what"]
-
-
 def test_an_invalid_index_is_found_and_built_anew_by_the_owner(
     run: Run,
     memory: None,

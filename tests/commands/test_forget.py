@@ -84,7 +84,7 @@ def test_a_forgetting_that_cannot_go_on_ends_with_its_error_and_what_to_do(
         assert connection.scalar(text("SELECT count(*) FROM messages")) == 0
 
 
-def test_what_was_asked_is_listed_with_its_answer(run: Run, api: object) -> None:
+def test_what_was_asked_is_listed_with_its_answer(run: Run, running: object) -> None:
     context = run(
         "context", "Which internet provider?", "--chat", CHAT, "--user", "telegram:11", "--json"
     ).json

@@ -16,7 +16,7 @@ import pytest
 
 from ops.local.processes import environment
 from pipeline.erasure import edits
-from pipeline.ingest import accept, reimport
+from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.memories import statements
 from pipeline.store.connections.database import Database
@@ -333,36 +333,6 @@ def test_another_clock_moves_what_was_imported_and_the_table_shows_what_is_store
     assert "moved" not in again.out
     assert "by the clock of Europe/Berlin" in again.out
     assert "--tz" not in again.err
-
-
-def test_a_large_history_is_moved_in_slices_and_can_be_broken_off(
-    run: Run,
-    whatsapp: Write,
-    workers: Workers,
-    database: Database,
-    settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    said = [f"{13 + n // 60}/01/24, {10 + n % 12}:{n % 60:02d} - Ana: message {n}" for n in range(600)]
-    path = whatsapp(*sorted(said))
-    run("import", path)
-    settled(database, workers, settings)
-    whole, calls = reimport._move, []
-
-    def break_off(*arguments: Any) -> int:
-        calls.append(len(arguments[3]))
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return whole(*arguments)
-
-    monkeypatch.setattr(reimport, "_move", break_off)
-    assert run("import", path, "--tz", "Asia/Tokyo").code == 130
-    # workers go on meanwhile
-    workers.finish()
-    rest = run("import", path, "--tz", "Asia/Tokyo", "--json").json
-    assert (rest["moved"], rest["duplicates"]) == (350, 250)
-    assert max(calls) <= reimport.MOVES_AT_ONCE
-    settled(database, workers, settings)
 
 
 def test_what_was_learned_in_a_session_stays_with_it_when_its_messages_move(

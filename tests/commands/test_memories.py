@@ -23,7 +23,7 @@ def chat(database: Database, workers: Workers) -> str:
 
 
 def test_a_statement_is_remembered_listed_shown_in_contexts_and_removed(
-    run: Run, workers: Workers, chat: str, api: object
+    run: Run, workers: Workers, chat: str, running: object
 ) -> None:
     tea = run("memories", "add", "Prefers tea.", "--user", "telegram:11", "--unseen", "--json").json
     assert tea["outcome"] == "new"
@@ -81,7 +81,7 @@ def test_whose_it_is_is_said_by_the_options(run: Run, chat: str) -> None:
 
 
 def test_memories_are_searched_with_reasons_and_filters(
-    run: Run, workers: Workers, chat: str, api: object
+    run: Run, workers: Workers, chat: str, running: object
 ) -> None:
     run("memories", "add", "Prefers green tea.", "--user", "test:ann", "--chat", chat, "--type", "preference")
     run("memories", "add", "The tea is in the blue box.", "--chat", chat)

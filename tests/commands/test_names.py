@@ -12,7 +12,7 @@ from sqlalchemy import text
 from pipeline.ingest import accept, history
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import names
-from pipeline.platforms.identity import ImportIds, sender_by_name, without_chat
+from pipeline.platforms.identity import sender_by_name, without_chat
 from pipeline.platforms.records import ImportOptions, Record
 from pipeline.platforms.whatsapp import export as whatsapp
 from pipeline.store.connections.database import Database
@@ -132,26 +132,6 @@ def test_importing_again_doubles_nobody_before_and_after_people_are_told_apart(
     assert [imported(ONE, said(name, *texts[:count])) for count in (1, 2, 3, 3)] == [0, 0, 1, 0]
     assert senders(database) == [(ONE, new, 3)]
     assert rows(database, "SELECT sender_id FROM chat_members") == [(new,)]
-
-
-@pytest.mark.parametrize(
-    "number", ["+351\u00a0912\u2011345\u2011678", "+351 ‒912‒345‒678", "＋351 912 345 678"]
-)
-def test_a_number_that_was_taken_for_a_name_is_a_number_and_is_not_stored_twice(
-    run: Run, database: Database, imported: Import, number: str
-) -> None:
-    ids = ImportIds()
-    before = [
-        message(
-            minute, "да", id=ids.names(f"whatsapp:{number}", f"2024-01-13T10:0{minute}:00", "да")[0]
-        ).model_copy(update={"sender_id": f"whatsapp:{number}", "sender_name": number})
-        for minute in range(2)
-    ]
-    accept.accept(database, TENANT, ChatIn(chat_id=ONE), before)
-    assert imported(ONE, said(number, "да", "да", "нет")) == 1
-    run("users", "tell-apart", "--yes")
-    assert senders(database) == [(ONE, "whatsapp:351912345678", 3)]
-    assert rows(database, "SELECT sender_id FROM chat_members") == [("whatsapp:351912345678",)]
 
 
 def old_memories(database: Database, old: str, ids: dict[str, str]) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
-import httpx
 import pytest
 
 from ops import connection
@@ -65,7 +64,7 @@ def test_a_running_up_is_found_by_its_data_folder(
 
 
 def test_a_refused_key_a_missing_key_a_dead_address_and_nothing_at_all_are_told(
-    run: Run, api: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    run: Run, running: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told(code: int) -> str:
         answered = run("context", QUESTION)
@@ -114,7 +113,7 @@ def test_answers_of_another_version_and_failures_are_told(
     assert told in answered.err
 
 
-def test_asking_imports_neither_a_model_nor_a_database(run: Run, api: object) -> None:
+def test_asking_imports_neither_a_model_nor_a_database(run: Run, running: object) -> None:
     # In a process of its own: here everything is imported already
     probe = (
         "import atexit, sys; sys.argv[0] = 'backscroll'\n"

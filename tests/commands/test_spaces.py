@@ -58,7 +58,7 @@ def test_a_space_that_is_added_is_built_beside_the_active_one_and_a_backfill_fil
 
 
 def test_a_space_is_compared_activated_rolled_back_and_the_old_one_retired(
-    operator: Run, filled: None, api: object, database: Database, monkeypatch: pytest.MonkeyPatch
+    operator: Run, filled: None, running: object, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = operator("spaces", "compare", NEW.name, "--samples", 20, "--json").json
     assert found["missing"] == 0

@@ -21,7 +21,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
-from pipeline.operations import backfill, space_comparison, spaces
+from pipeline.operations import backfill, spaces
 from pipeline.operations.backfill_kinds import Current
 from pipeline.recall import search
 from pipeline.recall.ask.query_embedder import QueryEmbedder
@@ -380,23 +380,3 @@ def test_a_space_is_of_all_tenants(deployment: Deployment) -> None:
         deployment.activate()
     # which can be left to keywords
     assert deployment.activate(force=True).status == "active"
-
-
-def test_two_spaces_are_compared_on_what_was_asked(deployment: Deployment) -> None:
-    deployment.add()
-    deployment.fill()
-    deployment.work()
-    with deployment.database.tenant(TENANT) as connection:
-        pair = tuple(vectors.written_spaces(connection))
-    found = space_comparison.compare(
-        deployment.database,
-        TENANT,
-        (pair[0], pair[1]),
-        deployment.embedders,
-        limit=10,
-        nearest=5,
-    )
-    assert 0 < found.samples <= 10
-    assert found.questions == 0
-    assert 0.2 < found.overlap <= 1
-    assert [each.space for each in found.spaces] == [OLD.name, NEW.name]
