@@ -68,14 +68,6 @@ def test_a_key_tells_what_it_may_do(client: httpx.Client) -> None:
     assert (own["id"], own["tenant"], own["scopes"], own["chats"]) == (None, TENANT, ALL, None)
 
 
-def test_a_key_does_what_its_scopes_say_and_names_the_one_that_is_missing(client: httpx.Client) -> None:
-    with using(client, made(client)["key"]) as bot:
-        assert bot.post("/v1/messages", json=body(said(1))).status_code == 202
-        problem = problem_of(bot.post("/v1/context", json={"chat_id": CHAT, "query": "hello?"}), 403)
-    assert problem["type"] == "urn:backscroll:problem:forbidden"
-    assert "scope `context`" in problem["detail"]
-
-
 def until_refused(bot: httpx.Client) -> None:
     """A key that has ended is refused by this process within 5 s."""
     deadline = time.monotonic() + 5
@@ -179,25 +171,6 @@ def test_a_wrong_wish_for_a_key_is_named(
         standing_client.post("/v1/keys", json={"label": "a bot", "scopes": ["read"]} | change), 422
     )
     assert problem["field"] == field
-
-
-def test_one_api_serves_tenants_apart(client: httpx.Client, database: Database, settings: Settings) -> None:
-    # Given a tenant that begins with its first key
-    wanted = KeyIn(label="other", scopes=["ingest", "context", "operate"])
-    other = api_keys.create(database, "autre-équipe".encode().hex(), wanted)
-    with using(client, other.key) as bot:
-        # When both speak in chats of one id
-        client.post("/v1/messages", json=body(said(1, "the boiler of the harbour")))
-        assert bot.post("/v1/messages", json=body(said(1, "котёл в подвале"))).json()["accepted"] == 1
-        asked = {"chat_id": CHAT, "query": "What of the boiler?"}
-        theirs = bot.post("/v1/context", json=asked).text
-        # Then neither sees the other's words or keys
-        assert "котёл" in theirs
-        assert "harbour" not in theirs
-        assert "котёл" not in client.post("/v1/context", json=asked).text
-        assert [key["label"] for key in bot.get("/v1/keys").json()["keys"]] == ["other"]
-        assert client.get("/v1/keys").json()["keys"] == []
-        assert bot.post("/v1/messages", json=body(said(2)) | {"tenant": TENANT}).status_code == 422
 
 
 def test_a_tenant_whose_messages_wait_holds_up_no_other(

@@ -357,25 +357,6 @@ def test_what_was_learned_in_a_session_stays_with_it_when_its_messages_move(
     assert "2024-01-13" in run("sessions", "show", session).out
 
 
-def test_a_chat_that_was_given_another_id_goes_on_by_its_clock_and_is_moved_there(
-    run: Run, whatsapp: Write, workers: Workers, database: Database
-) -> None:
-    path = whatsapp(*AMBIGUOUS)
-    run("import", path, "--tz", "Europe/Berlin", "--date-order", "dmy")
-    workers.finish()
-    assert run("chats", "rename", CHAT, "whatsapp:home", "--yes").code == 0
-    longer = run("import", whatsapp(*AMBIGUOUS, "06/04/24, 10:00 - Ana: five"), "--date-order", "dmy")
-    assert "new 1, already there 4" in longer.out
-    assert "Europe/Berlin" in longer.out
-    assert times(database, "whatsapp:home")[-1] == "04-06 08:00 five"
-    moved = run("import", path, "--tz", "Asia/Tokyo", "--date-order", "dmy", "--json").json
-    assert (moved["new"], moved["moved"]) == (0, 5)
-    moved = run("import", path, "--tz", "Asia/Tokyo", "--date-order", "mdy", "--json").json
-    assert (moved["new"], moved["moved"], moved["duplicates"]) == (0, 4, 1)
-    workers.finish()
-    assert times(database, "whatsapp:home")[0] == "03-04 01:00 one"
-
-
 def test_what_an_import_says_of_a_chat_reaches_the_one_that_has_its_messages_now(
     run: Run, whatsapp: Write, workers: Workers, database: Database
 ) -> None:
@@ -577,19 +558,6 @@ def test_a_language_that_does_not_look_like_the_declared_one_is_said_and_can_be_
         assert connection.exec_driver_sql(
             "SELECT DISTINCT language FROM conversation_sessions"
         ).scalars().all() == ["german"]
-
-
-def test_an_import_of_which_nobody_says_the_language_is_searched_by_that_of_its_words(
-    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
-) -> None:
-    said = [f"13.01.24, 10:{n:02} - Ana: {GERMAN[n % len(GERMAN)]}" for n in range(24)]
-    imported = run("import", whatsapp(*said))
-    assert "looks" not in imported.err
-    workers.finish()
-    assert found_by_stem(database, "Heizungen")
-    shown = run("chats", "show", CHAT, "--json").json
-    assert (shown["language"], shown["language_by"]) == ("german", "detected")
-    settled(database, workers, settings)
 
 
 TELEGRAM = {"type": "message", "from": "Ярослава", "from_id": "user11", "date_unixtime": "1788256860"}

@@ -86,14 +86,6 @@ def _pasted(line: str) -> str:
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout  # noqa: S607
 
 
-def test_other_commands_find_what_runs_by_the_data_folder(home: Home, up: Up) -> None:
-    told = backscroll("db", "status", "--json", cwd=home.folder, BACKSCROLL_DATA_DIR=str(home.data_dir))
-    assert told.returncode == 0, told.stderr
-    state = json.loads(told.stdout)
-    assert state["found"] == state["newest"]
-    assert state["vector_tables"]
-
-
 def test_the_lines_for_another_terminal_lead_to_what_runs(home: Home, up: Up) -> None:
     lines = up.said().split("In another terminal:\n")[1].split("Or over HTTP:")[0].strip().splitlines()
     assert lines[-1] == "backscroll chats"
@@ -139,16 +131,6 @@ def test_the_status_shows_what_it_takes_in_memory(home: Home, up: Up) -> None:
     assert all(1e6 < size < 2e9 for size in sizes.values())
     nothing = backscroll("status", "--memory", "--data-dir", "none", cwd=home.folder)
     assert nothing.returncode == 1
-
-
-def test_a_backup_is_made_of_what_runs(home: Home, up: Up) -> None:
-    made = backscroll("backup", "b.dump", "--data-dir", str(home.data_dir), cwd=home.folder)
-    assert made.returncode == 0, made.stderr
-    refused = backscroll("restore", "b.dump", "--replace", "--data-dir", str(home.data_dir), cwd=home.folder)
-    assert refused.returncode == 1
-    assert "stop it first" in refused.stderr
-    put_back = backscroll("restore", "b.dump", "--json", "--data-dir", "elsewhere", cwd=home.folder)
-    assert json.loads(put_back.stdout)["messages"] >= 418
 
 
 def test_nobody_else_can_read_the_keys(home: Home, up: Up) -> None:
