@@ -1,4 +1,4 @@
-"""Lets a worker die of a payload that holds a certain word, as of a fault in a library of C; for tests alone.
+"""Lets a worker die of what holds a certain word, as of a fault in a library of C; for tests alone.
 
 Only a worker that is told to import this module (`celery worker -I tests.processes.poison`) dies of it.
 """
@@ -7,9 +7,9 @@ import os
 import signal
 from typing import Any
 
-from pipeline.ingest import accept
+from pipeline.ingest import accept, place
 
-_accept = accept.accept
+_accept, _put = accept.accept, place.put
 
 
 def _accept_or_die(*args: Any, **named: Any) -> accept.Accepted:
@@ -18,4 +18,11 @@ def _accept_or_die(*args: Any, **named: Any) -> accept.Accepted:
     return _accept(*args, **named)
 
 
+def _put_or_die(*args: Any) -> None:
+    if any(arrival.speaker == "Belladonna" for arrival in args[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    _put(*args)
+
+
 vars(accept).update(accept=_accept_or_die)
+vars(place).update(put=_put_or_die)
