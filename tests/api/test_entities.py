@@ -11,7 +11,7 @@ from schemas.topics import ChatTopics, TopicFilter
 from tests.api.conftest import problem_of
 from tests.conftest import POLICY, TENANT
 from tests.memories.test_entity_graph import tell
-from tests.memories.test_learning import DIRECT, GROUP, Talk
+from tests.memories.test_learning import GROUP, Talk
 from tests.recall.test_context import do_all
 
 
@@ -33,15 +33,6 @@ def test_entities_are_listed_and_shown(talked: httpx.Client) -> None:
     (lena,) = talked.get("/v1/entities/test:lena").json()["entities"]
     assert lena["name"] == "Lena"
     assert {each["relation"] for each in lena["related"]} == {"home", "partner"}
-
-
-def test_only_what_may_be_shown_in_a_chat_is_told_there(talked: httpx.Client) -> None:
-    group = {"chat_id": GROUP.chat_id, "user_id": "test:ann"}
-    names = {each["name"] for each in talked.get("/v1/entities", params=group).json()["entities"]}
-    assert "Köln" in names
-    assert "Vienna" not in names
-    problem_of(talked.get("/v1/entities/Vienna", params=group), 404)
-    assert talked.get("/v1/entities/Vienna", params=group | {"chat_id": DIRECT.chat_id}).status_code == 200
 
 
 def test_topics_are_those_of_the_command_line(talked: httpx.Client, database: Database) -> None:

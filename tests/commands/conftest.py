@@ -32,7 +32,7 @@ from pipeline.platforms.records import ImportOptions
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.api.conftest import served
-from tests.conftest import CHECKOUT, MIGRATED, TENANT, Templates
+from tests.conftest import CHECKOUT, MIGRATED, POLICY, TENANT, Templates
 from tests.test_pipeline import learns
 
 SAMPLE = CHECKOUT / "ops/local/samples/harbour_house.jsonl"
@@ -81,48 +81,35 @@ def run(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 class Workers:
     """Does what is owed, as the worker processes would."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(
+        self, database: Database, settings: Settings, embedders: SpaceEmbedders | None = None
+    ) -> None:
         self._database = database
         rules = SessionPolicy.of(settings)
-        current = Current(
-            rules=rules,
-            summary_version=settings.session_summary_version,
-            min_messages=settings.session_min_messages,
+        self.current = Current.of(settings)
+        summaries = SummaryPolicy(
+            min_messages=settings.session_min_messages, version=settings.session_summary_version
         )
-        self._handlers = {
+        hashing = SpaceEmbedders(lambda space: DeterministicEmbedder(dimensions=space.dimensions))
+        self.handlers = {
             "ingest": place.placer(database, rules),
-            "summarize": summarize.summarizer(
-                database,
-                ExtractiveSummarizer(),
-                SummaryPolicy(
-                    min_messages=settings.session_min_messages, version=settings.session_summary_version
-                ),
-            ),
+            "summarize": summarize.summarizer(database, ExtractiveSummarizer(), summaries),
             "extract": learns(database),
-            "embed": embed.embedder(
-                database, SpaceEmbedders(lambda space: DeterministicEmbedder(dimensions=space.dimensions))
-            ),
-            "backfill": backfill.backfiller(database, current),
+            "embed": embed.embedder(database, embedders or hashing),
+            "backfill": backfill.backfiller(database, self.current),
             "language": languages.labeller(database, rules),
         }
 
-    def step(self) -> int:
-        """Do a batch of each kind; how many rows were claimed."""
-        policy = Policy(batch=200, lease_seconds=60, max_attempts=3)
+    def step(self, *kinds: str, policy: Policy = POLICY) -> int:
+        """Do a batch of each kind, or of some; how many rows were claimed."""
         return sum(
-            runner.run(self._database, kind, handler, policy).claimed
-            for kind, handler in self._handlers.items()
+            runner.run(self._database, kind, self.handlers[kind], policy).claimed
+            for kind in kinds or self.handlers
         )
 
-    def run_only(self, kind: str) -> None:
-        """Do what is due of one kind."""
-        policy = Policy(batch=200, lease_seconds=60, max_attempts=3)
-        while runner.run(self._database, kind, self._handlers[kind], policy).claimed:
-            pass
-
-    def finish(self) -> None:
-        """Work until nothing is due."""
-        while self.step():
+    def finish(self, *kinds: str, policy: Policy = POLICY) -> None:
+        """Work until nothing is due, of some kinds or of all."""
+        while self.step(*kinds, policy=policy):
             pass
 
     @contextmanager

@@ -105,7 +105,7 @@ def test_progress_and_the_time_left_are_in_the_status_and_in_the_log(
     # a command has silenced the logs of this process
     structlog.reset_defaults()
     with capture_logs() as logs:
-        workers.run_only("backfill")
+        workers.finish("backfill")
     # all rows are looked at, and none is embedded yet
     told = next(line for line in run("status").out.splitlines() if line.startswith("Backfill 1"))
     assert f"rows checked, {lost:,} to be done" in told

@@ -43,7 +43,7 @@ def statuses(database: Database) -> list[tuple[object, ...]]:
 def dead_summary(database: Database, settings: Settings, workers: Workers) -> str:
     """The key of a session whose summary was given up."""
     talk(database)
-    workers.run_only("ingest")
+    workers.finish("ingest")
     kill(database, "summarize")
     with database.tenant(TENANT) as connection:
         return f"session:{connection.scalar(text('SELECT id FROM conversation_sessions'))}"
@@ -126,7 +126,7 @@ def test_what_is_dropped_is_owed_no_more_and_its_session_says_so(
 
 def test_many_are_chosen_by_kind_error_and_age(run: Run, database: Database, workers: Workers) -> None:
     talk(database)
-    workers.run_only("ingest")
+    workers.finish("ingest")
     kill(database, "summarize")
     kill(database, "embed")
     assert run("jobs", "list", "--kind", "embed", "--json").json["total"] == 6
