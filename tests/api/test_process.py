@@ -120,13 +120,6 @@ def test_more_connections_than_it_holds_are_answered_503_until_some_are_closed(
     assert client.post("/v1/messages", json=body(said(1, "Лодка на месте 🚣"))).status_code == 202
 
 
-def test_wrong_settings_end_it_with_one_clear_line(settings: Settings, log: Path) -> None:
-    process = start(free_port(), environment(settings, BACKSCROLL_API_KEY=""), log, processes=2)
-    assert process.wait(timeout=300) == 1
-    assert "BACKSCROLL_API_KEY is not set" in log.read_text()
-    assert "Traceback" not in log.read_text()
-
-
 def test_the_description_is_complete_and_refers_to_nothing_that_is_not_there(
     client: httpx.Client,
 ) -> None:

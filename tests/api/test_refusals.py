@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from pipeline.store.connections.database import Database
-from schemas.errors import SettingsError
-from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
-from workers.api.app import make_web_app
 from workers.api.bodies import MAX_BODY_BYTES
 from workers.api.linger import LINGER_BYTES
 
@@ -40,13 +37,6 @@ def test_without_the_key_nobody_comes_in(
     assert problem["type"] == "urn:backscroll:problem:unauthorized"
     assert answer.headers["www-authenticate"].startswith("Bearer")
     assert "test-key" not in answer.text
-
-
-@pytest.mark.parametrize("key", [None, ""])
-def test_without_a_configured_key_the_api_does_not_start(settings: Settings, key: str | None) -> None:
-    configured = Settings(_env_file=None, **(settings.model_dump(exclude={"api_key"}) | {"api_key": key}))
-    with pytest.raises(SettingsError, match="BACKSCROLL_API_KEY"):
-        make_web_app(configured)
 
 
 @pytest.mark.parametrize(

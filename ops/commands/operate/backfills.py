@@ -21,7 +21,6 @@ from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 from schemas.backfills import Backfill, BackfillKind, BackfillRequest
 from schemas.errors import NotFound
 from schemas.payloads import parse_payload
-from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from pipeline.operations import costs
@@ -61,6 +60,7 @@ def start(
     - **answers** remembers reported answers, with their questions, as `BACKSCROLL_REMEMBER_ANSWERS` does new ones
     """
     from pipeline.operations import backfill
+    from pipeline.operations.backfill_kinds import Current
 
     given: dict[str, Any] = {"kind": kind, "chat_id": chat, "missing_only": not everything, "limit": limit}
     given |= {"since": read_time(since, "since"), "until": read_time(until, "until")}
@@ -69,7 +69,7 @@ def start(
         settings, database = opened
         if chat is not None:
             opened.find_chat(chat)
-        current = _current(settings)
+        current = Current.of(settings)
         if dry_run:
             planned = backfill.plan(database, settings.tenant, request, current)
             rows = planned.rows if everything else planned.missing
@@ -291,9 +291,3 @@ def _in_words(estimated: costs.Estimate) -> str:
         f"With {estimated.model}, {estimated.sessions:,} sessions of {estimated.tokens:,} tokens take {took} and "
         f"{money}."
     )
-
-
-def _current(settings: Settings) -> Current:
-    from pipeline.operations.backfill_kinds import Current
-
-    return Current.of(settings)

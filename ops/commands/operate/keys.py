@@ -72,7 +72,7 @@ def create(
     new = _asked(
         call,
         lambda api: api.post("/v1/keys", wanted, NewKey),
-        lambda *where: api_keys.create(*where, wanted),
+        lambda database, tenant: api_keys.create(database, tenant, wanted),
     )
     _answer(call, new)
 
@@ -109,7 +109,7 @@ def rotate(
     new = _asked(
         call,
         lambda api: api.post(f"/v1/keys/{key_id}/rotate", wanted, NewKey),
-        lambda *where: api_keys.rotate(*where, key_id, wanted),
+        lambda database, tenant: api_keys.rotate(database, tenant, key_id, wanted),
     )
     _answer(call, new)
 
@@ -123,7 +123,7 @@ def revoke(call: Call, key_id: IdArgument, yes: YesOption = False) -> None:
     revoked = _asked(
         call,
         lambda api: api.delete(f"/v1/keys/{key_id}", ListedKey),
-        lambda *where: api_keys.revoke(*where, key_id),
+        lambda database, tenant: api_keys.revoke(database, tenant, key_id),
     )
     call.answer(revoked, f"Key {revoked.id} ({revoked.label}) is revoked.")
 
