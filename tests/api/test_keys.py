@@ -1,20 +1,18 @@
 """API keys over HTTP: what each may do, for whom, how often, and until when."""
 
-import asyncio
 import hashlib
 import json
 import re
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
 from pipeline.people import api_keys
 from pipeline.store.connections.database import Database
@@ -25,7 +23,7 @@ from tests.api.test_outages import Doorway, doorway
 from tests.api.test_process import api, log
 from tests.conftest import TENANT
 from workers.api.backlog import COUNT_SECONDS
-from workers.api.keyring import FRESH_SECONDS, Keyring
+from workers.api.keyring import FRESH_SECONDS
 
 __all__ = ["api", "doorway", "log"]
 Serve = Callable[[Settings], httpx.Client]
@@ -286,36 +284,3 @@ def test_no_secret_stands_in_a_log_or_an_answer(api: Running, log: Path) -> None
     for secret in (new["key"], rotated["key"], "bks_" + "w" * 43, "someone-elses-password", "test-key"):
         assert secret not in log.read_text()
         assert secret not in told
-
-
-def test_a_wrong_key_that_comes_again_and_again_is_not_looked_up_each_time(
-    settings: Settings, database: Database
-) -> None:
-    looked_up = 0
-
-    class Watched(Database):
-        @contextmanager
-        def tenant(self, tenant_id: str, *, keeps_plans: bool = False) -> Iterator[Connection]:
-            nonlocal looked_up
-            looked_up += 1
-            with super().tenant(tenant_id, keeps_plans=keeps_plans) as connection:
-                yield connection
-
-    watched = Watched.from_settings(settings)
-
-    async def flood() -> None:
-        keyring = Keyring(watched, "the key of the settings", TENANT)
-        keyring.start()
-        try:
-            # a thousand at once, of one key, and then one after the other
-            assert set(await asyncio.gather(*(keyring.find("bks_wrong") for _ in range(1000)))) == {None}
-            for _ in range(1000):
-                assert await keyring.find("bks_wrong") is None
-            # what is not formed like a key is not looked up at all, and different ones are looked up together
-            assert await keyring.find("wrong") is None
-            await asyncio.gather(*(keyring.find(f"bks_{n}") for n in range(1000)))
-        finally:
-            await keyring.close()
-
-    asyncio.run(flood())
-    assert 2 <= looked_up < 20

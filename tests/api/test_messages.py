@@ -15,7 +15,6 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.connections.database import Database
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
-from workers.api.wake_ups import APART_SECONDS
 from workers.queues import INGEST
 
 
@@ -90,22 +89,6 @@ def test_the_request_id_goes_with_the_hint_and_stands_on_the_work(
     sent = hint(hints)
     assert sent["headers"]["task"] == "backscroll.ingest"
     assert sent["headers"]["request_id"] == "bot-7/41"
-
-
-def test_a_flood_of_requests_is_ten_hints_a_second_and_the_last_one_is_not_lost(
-    client: httpx.Client, hints: redis_client.Redis
-) -> None:
-    # Given requests as fast as they can be sent
-    began = time.monotonic()
-    for n in range(100):
-        assert client.post("/v1/messages", json=body(said(n))).status_code == 202
-    took = time.monotonic() - began
-    # When the time of the last hint is up
-    time.sleep(3 * APART_SECONDS)
-    sent = hints.llen(INGEST.full_name)
-    # Then there is at least the first one and one after the last request, and no more than the time allows
-    assert 2 <= sent <= 2 + took / APART_SECONDS
-    assert sent < 100
 
 
 def test_an_id_that_could_be_mistaken_is_replaced(client: httpx.Client) -> None:

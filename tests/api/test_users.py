@@ -104,21 +104,8 @@ def test_memories_are_searched_and_listed_by_type_and_source(house: httpx.Client
         house.post("/v1/memories", json=given | {"content": content, "type": kind})
     answer = house.post("/v1/memories/search", json={"query": "morning coffee", "user_id": "test:ann"})
     assert answer.status_code == 200, answer.text
-    assert answer.json().keys() == {"hits", "degraded"}
     best = answer.json()["hits"][0]
-    assert best.keys() == {"rank", "score", "components", "arms", "memory"}
     assert (best["rank"], best["memory"]["content"]) == (1, "Drinks coffee in the morning.")
-    assert {
-        "id",
-        "scope",
-        "type",
-        "subject",
-        "user_id",
-        "learned_in",
-        "said_at",
-        "confidence",
-        "importance",
-    } <= best["memory"].keys()
     narrowed = {"query": "coffee", "types": ["fact"], "source": "form", "chat_id": "test:users"}
     found = house.post("/v1/memories/search", json=narrowed).json()["hits"]
     assert "Drinks coffee in the morning." not in [hit["memory"]["content"] for hit in found]
