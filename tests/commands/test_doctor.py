@@ -23,8 +23,9 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import retention
 from pipeline.operations.doctor import check_servers, collect
 from pipeline.operations.doctor import diagnose as diagnosis
-from pipeline.operations.doctor.facts import Broker, Facts, LateJobs, Login, Server, Spaces
+from pipeline.operations.doctor.facts import Broker, Facts, Login, Server, Spaces
 from pipeline.operations.doctor.finding import worst
+from pipeline.operations.status import JobCounts
 from pipeline.store.connections.database import Database
 from pipeline.store.search import vector_search
 from schemas.messages import ChatIn
@@ -552,7 +553,18 @@ def test_facts_at_their_worst_are_all_told_with_what_to_do() -> None:
         spaces=Spaces(active="old", embedder="other", embedder_status=None, model_problem="no"),
         broker=Broker(appendonly="yes", used_bytes=99, max_bytes=100, unserved={"embed": 3}),
         skew_seconds=3600,
-        jobs=[LateJobs(kind="embed", late=3, late_seconds=4000, dead=1)],
+        jobs=[
+            JobCounts(
+                kind="embed",
+                pending=3,
+                running=0,
+                retrying=0,
+                dead=1,
+                oldest_seconds=4000,
+                late=3,
+                late_seconds=4000,
+            )
+        ],
         stopped_providers=["models.example:443"],
     )
     findings = diagnosis.diagnose(facts)
