@@ -66,10 +66,10 @@ def add(
         "agent_id": agent,
         "session_id": session,
         "learned_in": chat,
-        "importance": importance,
         "expires_at": expires,
     }
-    given = parse_payload(MemoryPayload, {name: value for name, value in fields.items() if value is not None})
+    weighed = {} if importance is None else {"importance": importance}
+    given = parse_payload(MemoryPayload, fields | weighed)
     with call.opened() as opened:
         settings = opened.settings
         if given.user_id is not None:
@@ -183,7 +183,7 @@ def search(
         "min_importance": min_importance,
         "limit": limit,
     }
-    query = parse_payload(MemoryQuery, {name: value for name, value in fields.items() if value is not None})
+    query = parse_payload(MemoryQuery, fields)
     with rendering.patience("Searching …", shown=not call.as_json):
         found = call.api().post("/v1/memories/search", query, MemoryResult)
     if user is not None and not found.hits:
