@@ -82,10 +82,7 @@ def list_(
     given = parse_payload(DocumentFilter, {"user_id": user, "after": after, "limit": limit})
     with call.opened() as (settings, database):
         found = pipeline_documents.listing(database, settings.tenant, given)
-    cells = [
-        (each.document_id, each.chunks, rendering.moment(each.changed_at), each.language, each.source)
-        for each in found
-    ]
+    cells = [(each.document_id, each.chunks, each.changed_at, each.language, each.source) for each in found]
     headings = ("document", "chunks", "changed (UTC)", "language", "source")
     next_page = rendering.more_after([each.document_id for each in found], limit)
     call.answer({"documents": found}, rendering.rows(headings, cells, right=("chunks",)), *next_page)

@@ -87,11 +87,8 @@ def receipts(call: Call) -> None:
         found = store.list_receipts(connection, LISTED)
     cells = [
         (
-            each.id,
-            each.kind,
-            each.counts.get("messages", 0),
-            rendering.moment(each.created_at),
-            rendering.moment(each.finished_at),
+            *(each.id, each.kind, each.counts.get("messages", 0)),
+            *(each.created_at, each.finished_at or "–"),
         )
         for each in found
     ]

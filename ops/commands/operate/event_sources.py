@@ -66,10 +66,7 @@ def add(
 def list_(call: Call) -> None:
     """List the sources, the oldest first, without their secrets."""
     found = call.api().get("/v1/sources", SourceList)
-    cells = [
-        (each.source_id, each.platform, each.label, rendering.moment(each.created_at))
-        for each in found.sources
-    ]
+    cells = [(each.source_id, each.platform, each.label, each.created_at) for each in found.sources]
     table = rendering.rows(("source", "platform", "label", "created (UTC)"), cells)
     call.answer(found, table if cells else "There is no source yet: see `backscroll sources add --help`.")
 
