@@ -14,7 +14,7 @@ from pipeline.store.messages import edits, messages
 from pipeline.store.people import identities
 from pipeline.store.sessions import sessions
 from schemas.base import did_you_mean
-from schemas.errors import NotFound
+from schemas.errors import InvalidInput, NotFound
 from schemas.listing import ChatSummary, SessionSpan
 
 SUGGESTIONS = 3
@@ -22,14 +22,23 @@ COMPARED_MESSAGES = 5_000
 """The latest messages of a chat, whose ids are compared with a misspelt one."""
 
 
-def find_chat(connection: Connection, chat_id: str) -> Chat:
-    """Return the chat of this id. Raises `NotFound`, which suggests similar ids."""
-    found = chats.followed(connection, chat_id)
-    if found is None:
-        known = {row.chat_id: row.title for row in chats.overview(connection)}
+def find_chat(connection: Connection, chat_id: str | None) -> Chat:
+    """Return the chat of this id; without one, the only chat there is.
+
+    Raises `NotFound`, which suggests similar ids, and `InvalidInput` with several to choose from.
+    """
+    found = chats.followed(connection, chat_id) if chat_id is not None else None
+    if found is not None:
+        return found
+    known = {row.chat_id: row.title for row in chats.overview(connection)}
+    if chat_id is not None:
         hint = did_you_mean(chat_id, known, titles=known, most=SUGGESTIONS) or "see `backscroll chats`"
         raise NotFound(f"there is no chat {chat_id}; {hint}")
-    return found
+    if not known:
+        raise NotFound("there is no chat yet: bring one in with `backscroll import`, or send messages")
+    if len(known) > 1:
+        raise InvalidInput(f"there are {len(known)} chats, say which one", field="chat")
+    return find_chat(connection, next(iter(known)))
 
 
 def find_session(connection: Connection, session_id: int) -> Row[Any]:
