@@ -25,7 +25,7 @@ WRONG = (
     (["keys", "create", "x", "--expires", "soon"], "--expires soon", "is no date"),
     (["memories", "add", "x", "--importance", "11"], "importance", "10"),
     (["memories", "add", "x", "--expires", "soon"], "expires_at", "ISO 8601"),
-    (["memories", "add", "x", "--session", str(2**70)], "session_id", "less than"),
+    (["memories", "add", "x", "--session", str(2**70)], "session_id", "there is no session"),
     (["memories", "add", "x", "--chat", "test:nowhere"], "learned_in", "there is no chat"),
     (["memories", "list", "--scope", "world"], "scope", "'organization'"),
     (["memories", "list", "--as-of", "soon"], "--as-of soon", "is no date"),

@@ -7,10 +7,11 @@ from typing import Annotated, get_args
 
 import typer
 
-from ops.client import quoted
+from ops.client import Api, quoted
 from ops.console import rendering
 from ops.console.command import Call, ListByDefault, command
 from ops.console.options import YesOption
+from schemas.errors import ApiUnavailable, SettingsError
 from schemas.event_sources import NewSource, Source, SourceIn, SourceList, SourcePlatform
 from schemas.payloads import parse_payload
 
@@ -55,7 +56,7 @@ def add(
     given = {"platform": platform, "label": label}
     if secret_file is not None:
         given["secret"] = secret_file.read().strip()
-    api = call.api()
+    api = _api(call)
     new = api.post("/v1/sources", parse_payload(SourceIn, given), NewSource)
     told = {"url": (url or api.url).rstrip("/") + new.path, "verify_token": new.verify_token}
     secret = new.secret or "that of the file"
@@ -65,7 +66,7 @@ def add(
 @command(app, "backscroll sources list --json", name="list")
 def list_(call: Call) -> None:
     """List the sources, the oldest first, without their secrets."""
-    found = call.api().get("/v1/sources", SourceList)
+    found = _api(call).get("/v1/sources", SourceList)
     cells = [(each.source_id, each.platform, each.label, each.created_at) for each in found.sources]
     table = rendering.rows(("source", "platform", "label", "created (UTC)"), cells)
     call.answer(found, table if cells else "There is no source yet: see `backscroll sources add --help`.")
@@ -75,5 +76,12 @@ def list_(call: Call) -> None:
 def remove(call: Call, source: Annotated[str, "The source's id."], yes: YesOption = False) -> None:
     """Remove a source: what the platform still sends to its URL is refused within 5 seconds."""
     call.confirm(f"Remove the source {source}?", yes=yes)
-    gone = call.api().delete(f"/v1/sources/{quoted(source)}", Source)
+    gone = _api(call).delete(f"/v1/sources/{quoted(source)}", Source)
     call.answer(gone, f"Source {gone.source_id} of {gone.platform} is removed.")
+
+
+def _api(call: Call) -> Api:
+    try:
+        return call.api()
+    except ApiUnavailable as error:
+        raise SettingsError(str(error)) from None
