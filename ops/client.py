@@ -63,8 +63,7 @@ class Api:
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise ApiUnavailable(
-                f"The Backscroll at {self.url} does not answer ({reason}). Check whether it runs, or answer in this "
-                "process with --local."
+                f"The Backscroll at {self.url} does not answer ({reason}). Check whether it runs."
             ) from None
 
     def _opener(self) -> urllib.request.OpenerDirector:
@@ -82,7 +81,7 @@ class Api:
             case 401 | 403:
                 return SettingsError(
                     f"The Backscroll at {self.url} refuses the API key ({detail}). Set BACKSCROLL_API_KEY to its "
-                    "key, or answer in this process with --local."
+                    "key."
                 )
             case 404 | 405 if detail == NO_SUCH_PATH or "type" not in problem:
                 return self._other_version()
@@ -113,7 +112,7 @@ class Api:
             theirs = "an unknown version, or no Backscroll at all"
         return SettingsError(
             f"What answers at {self.url} is {theirs}, which this command (version {mine}) does not understand. "
-            "Restart it with the same version, correct BACKSCROLL_URL, or answer in this process with --local."
+            "Restart it with the same version, or correct BACKSCROLL_URL."
         )
 
 

@@ -13,7 +13,14 @@ from rich.console import Console
 
 from ops.console import rendering
 from ops.local import stack
-from schemas.errors import BackscrollError, DatabaseUnavailable, InvalidInput, NotFound, SettingsError
+from schemas.errors import (
+    ApiUnavailable,
+    BackscrollError,
+    DatabaseUnavailable,
+    InvalidInput,
+    NotFound,
+    SettingsError,
+)
 from schemas.load_settings import load_settings
 from schemas.payloads import TenantId
 from schemas.settings import Settings
@@ -101,7 +108,7 @@ def require_seen(look_up: Callable[[], None], *, unseen: bool) -> None:
 
 
 def running_api(settings: Settings, data_dir: Path | None, tenant: str | None) -> Api | None:
-    """Find the HTTP API to ask instead of loading a model: that of the settings, or of a running `backscroll up`.
+    """Find the HTTP API to ask: that of the settings, or of a running `backscroll up`.
 
     `data_dir` and `tenant` are the command line's; a data folder named there takes precedence over the URL of the
     settings. None if the API serves another tenant or database than asked for. Raises `SettingsError`.
@@ -124,6 +131,18 @@ def running_api(settings: Settings, data_dir: Path | None, tenant: str | None) -
     if settings.database_url and settings.database_url.get_secret_value() != running.database_url:
         return None
     return Api(url=running.api_url, api_key=running.api_key)
+
+
+def require_api(data_dir: Path | None, tenant: str | None) -> Api:
+    """Find the HTTP API to ask, see `running_api`. Raises `ApiUnavailable` if there is none."""
+    settings = configured(data_dir, tenant)
+    api = running_api(settings, data_dir, tenant)
+    if api is None:
+        raise ApiUnavailable(
+            f"No running Backscroll serves the tenant {settings.tenant} with the data folder {settings.data_dir}: "
+            "start it with `backscroll up`, or set BACKSCROLL_URL and BACKSCROLL_API_KEY to one elsewhere."
+        )
+    return api
 
 
 def _running(settings: Settings) -> stack.Running | None:

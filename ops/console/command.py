@@ -24,6 +24,8 @@ from schemas.settings import Settings
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from ops.client import Api
+
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
@@ -36,6 +38,10 @@ class Call:
     def opened(self) -> AbstractContextManager[Opened]:
         """Open the settings and a checked database for a block. Raises as `ops.connection` does."""
         return connection.opened(self.data_dir, self.tenant)
+
+    def api(self) -> Api:
+        """Find the HTTP API of the running Backscroll. Raises `ApiUnavailable`."""
+        return connection.require_api(self.data_dir, self.tenant)
 
     @contextmanager
     def transaction(self) -> Iterator[tuple[Settings, Connection]]:

@@ -26,7 +26,6 @@ HydeOption = Annotated[
 ]
 AsOfOption = Annotated[str | None, "What was believed at this time, as in 2026-05-31 (default: now)."]
 AfterOption = Annotated[str | None, "Continue after this id."]
-LocalOption = Annotated[bool, "Answer in this process, which loads a model, not by the running Backscroll."]
 UnseenOption = Annotated[bool, "Accept an id that was never seen, as of somebody still to come."]
 DryRunOption = Annotated[bool, "Only count; change nothing."]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

@@ -7,17 +7,47 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel
 from rich.table import Table
 
+from ops import connection
+from ops.client import Api, quoted
 from ops.console import rendering
+from ops.console.command import Call
 from ops.console.options import read_time
 from schemas.context import Dropped, Hit
-from schemas.listing import ChatSummary
-from schemas.payloads import parse_payload
+from schemas.errors import InvalidInput, NotFound
+from schemas.listing import ChatList, ChatSummary
+from schemas.payloads import ChatAddress, parse_payload
 
 Q = TypeVar("Q", bound=BaseModel)
 
 PREVIEW = 200
 # Of a text with its reasons below it.
 SHORT_PREVIEW = 100
+CHATS_NAMED = 5
+"""Where one of several must be chosen."""
+
+
+def find_chat(api: Api, chat_id: str | None) -> ChatSummary:
+    """Find the chat of this id; without one, the only chat there is. Raises `NotFound` and `InvalidInput`."""
+    if chat_id is None:
+        page = api.get("/v1/chats", ChatList, limit=CHATS_NAMED)
+        if not page.total:
+            raise NotFound("there is no chat yet: bring one in with `backscroll import`, or send messages")
+        if page.total > 1:
+            some = ", ".join(chat.chat_id for chat in page.chats) + " …" * (page.total > CHATS_NAMED)
+            raise InvalidInput(
+                f"there are {page.total} chats, say which one: --chat ID ({some})", field="chat"
+            )
+        return page.chats[0]
+    address = parse_payload(ChatAddress, {"chat_id": chat_id})
+    return api.get(f"/v1/chats/{quoted(address.chat_id)}", ChatSummary)
+
+
+def require_user(call: Call, *ids: str, unseen: bool = False) -> None:
+    """Raise `NotFound` for an id that was never seen, where the database can be reached from here."""
+    settings = connection.configured(call.data_dir, call.tenant)
+    if settings.url is None or call.data_dir is not None or settings.database_url is not None:
+        with call.opened() as opened:
+            opened.require_user(*ids, unseen=unseen)
 
 
 def question(

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import Any
 
 from pydantic_core import to_json
@@ -60,13 +61,17 @@ def table(*columns: str, title: str | None = None, right: tuple[str, ...] = (), 
 
 
 def row(into: Table, *cells: object) -> None:
-    """Add a row, with thousands separators in numbers and without markup in texts."""
+    """Add a row, with thousands separators in numbers, times in UTC, lists with commas, and no markup in texts."""
     into.add_row(*(cell if isinstance(cell, Text) else Text(_cell(cell)) for cell in cells))
 
 
 def _cell(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_cell, value))
     return plain("" if value is None else str(value))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ops.local.embedded.ports import PortTaken, free_port, is_free
+from ops.local.embedded.ports import LOOPBACK, PortTaken, free_port, is_free
 from pipeline.clients import deterministic, factory
 from pipeline.clients.onnx import onnx_bundled
 from pipeline.clients.openai import openai_embeddings
@@ -31,26 +31,24 @@ MODELS: Mapping[str, tuple[Literal["deterministic", "onnx"], str]] = {
 
 def choose_ports(settings: Settings, chosen: Choices) -> tuple[Settings, Choices]:
     """Replace each port 0 by a free port. Raises `PortTaken`."""
-    port = settings.port or free_port(settings.host)
-    if not is_free(port, settings.host):
-        raise PortTaken(
-            f"Port {port} on {settings.host} for the HTTP API is taken. Stop what listens there, or name another "
-            "with --port."
-        )
+    taken = set[int]()
+
+    def choose(port: int, host: str, what: str, instead: str) -> int:
+        port = port or free_port(host)
+        if port in taken or not is_free(port, host):
+            raise PortTaken(
+                f"Port {port} on {host} for {what} is taken. Stop what listens there, or {instead}."
+            )
+        taken.add(port)
+        return port
+
+    port = choose(settings.port, settings.host, "the HTTP API", "name another with --port")
     flower = chosen.flower_port
     if flower is not None:
-        flower = flower or free_port()
-        if flower == port or not is_free(flower):
-            raise PortTaken(
-                f"Port {flower} for Flower is taken. Stop what listens there, name another with --flower-port, or "
-                "start with --no-flower."
-            )
-    metrics = settings.metrics_port or free_port(settings.metrics_host)
-    if metrics in {port, flower} or not is_free(metrics, settings.metrics_host):
-        raise PortTaken(
-            f"Port {metrics} on {settings.metrics_host} for /metrics is taken. Stop what listens there, or name "
-            "another with --metrics-port."
-        )
+        advice = "name another with --flower-port, or start with --no-flower"
+        flower = choose(flower, LOOPBACK, "Flower", advice)
+    advice = "name another with --metrics-port"
+    metrics = choose(settings.metrics_port, settings.metrics_host, "/metrics", advice)
     ports = {"port": port, "metrics_port": metrics}
     return settings.model_copy(update=ports), replace(chosen, flower_port=flower)
 

@@ -1,6 +1,6 @@
 """Find chats, sessions, users and messages by id, and suggest similar ids for unknown ones."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -20,36 +20,25 @@ from schemas.listing import ChatSummary, SessionSpan
 SUGGESTIONS = 3
 COMPARED_MESSAGES = 5_000
 """The latest messages of a chat, whose ids are compared with a misspelt one."""
-CHATS_NAMED = 5
-"""Where one of several must be chosen."""
 
 
 def find_chat(connection: Connection, chat_id: str | None) -> Chat:
     """Return the chat of this id; without one, the only chat there is.
 
-    Raises `NotFound` that suggests similar ids, and `InvalidInput` with several to choose from.
+    Raises `NotFound`, which suggests similar ids, and `InvalidInput` with several to choose from.
     """
     found = chats.followed(connection, chat_id) if chat_id is not None else None
     if found is not None:
         return found
     known = {row.chat_id: row.title for row in chats.overview(connection)}
-    if chat_id is not None and known:
+    if chat_id is not None:
         hint = did_you_mean(chat_id, known, titles=known, most=SUGGESTIONS) or "see `backscroll chats`"
         raise NotFound(f"there is no chat {chat_id}; {hint}")
-    only = chats.get(connection, only_chat(list(known)[:CHATS_NAMED], len(known)))
-    if only is None:
-        raise NotFound("the only chat was removed meanwhile")
-    return only
-
-
-def only_chat(latest: Sequence[str], total: int) -> str:
-    """Return the id of the only chat; `latest` are some of all. Raises `NotFound` without any, else `InvalidInput`."""
-    if not latest:
+    if not known:
         raise NotFound("there is no chat yet: bring one in with `backscroll import`, or send messages")
-    if total > 1:
-        some = ", ".join(latest[:CHATS_NAMED]) + (" …" if total > CHATS_NAMED else "")
-        raise InvalidInput(f"there are {total} chats, say which one: --chat ID ({some})", field="chat")
-    return latest[0]
+    if len(known) > 1:
+        raise InvalidInput(f"there are {len(known)} chats, say which one", field="chat")
+    return find_chat(connection, next(iter(known)))
 
 
 def find_session(connection: Connection, session_id: int) -> Row[Any]:

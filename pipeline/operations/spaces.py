@@ -4,6 +4,7 @@ All spaces but retired ones are written, so that after a switch the one before s
 space that was active when it began. Changes are made as the owner of the tables.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from schemas.vectors import EmbeddingSpace, StoredSpace
 
 DELETED_AT_ONCE = 5000
 """Vectors of a retired space that one transaction deletes."""
+COUNTED = ("messages", "sessions", "memories", "missing", "given_up")
+"""The counts of a `SpaceState`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,33 +47,25 @@ def listing(database: Database, tenant_ids: Sequence[str]) -> list[SpaceState]:
             each.space.id: any(indexes.is_indexed(connection, kind, each.space) for kind in indexes.INDEXED)
             for each in found
         }
-    counts = {each.space.name: [0, 0, 0, 0, 0] for each in found}
+    counts = {each.space.name: Counter[str]() for each in found}
     for tenant_id in tenant_ids if found else ():
         with database.tenant(tenant_id) as connection:
             for row in stats.vectors_by_space(connection):
-                _add(counts[row.space], (row.messages, row.sessions, row.memories))
+                counts[row.space] += Counter(
+                    messages=row.messages, sessions=row.sessions, memories=row.memories
+                )
             for each in found:
                 if each.status != "retired":
-                    _add(counts[each.space.name], store.count_lacking(connection, each.space), 3)
-    return [_state(each, counts[each.space.name], indexed=indexed[each.space.id]) for each in found]
-
-
-def _add(counts: list[int], more: Sequence[int], at: int = 0) -> None:
-    for place, count in enumerate(more, at):
-        counts[place] += count
-
-
-def _state(stored: StoredSpace, counts: Sequence[int], *, indexed: bool) -> SpaceState:
-    messages, sessions, memories, missing, given_up = counts
-    return SpaceState(
-        stored=stored,
-        messages=messages,
-        sessions=sessions,
-        memories=memories,
-        missing=missing,
-        given_up=given_up,
-        indexed=indexed,
-    )
+                    missing, given_up = store.count_lacking(connection, each.space)
+                    counts[each.space.name] += Counter(missing=missing, given_up=given_up)
+    return [
+        SpaceState(
+            stored=each,
+            indexed=indexed[each.space.id],
+            **{name: counts[each.space.name][name] for name in COUNTED},
+        )
+        for each in found
+    ]
 
 
 def find(connection: Connection, name: str) -> StoredSpace:

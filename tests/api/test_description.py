@@ -5,10 +5,6 @@ import re
 import httpx
 from jsonschema import Draft202012Validator
 
-from schemas.context import Context
-from schemas.messages import MessageIn
-from schemas.profiles import PURPOSES
-from schemas.search import SearchQuery
 from tests.api.conftest import CHAT
 
 
@@ -25,14 +21,6 @@ def test_the_page_of_the_description_loads_nothing_from_elsewhere(client: httpx.
         assert httpx.get(page.url.join(address)).status_code == 200
     assert "://" not in page.text
     assert "/docs" not in client.get("/openapi.json").json()["paths"]
-
-
-def test_the_description_explains_every_profile(client: httpx.Client) -> None:
-    schemas = client.get("/openapi.json").json()["components"]["schemas"]
-    profile = schemas["ContextQuery"]["properties"]["profile"]
-    assert profile["enum"] == list(PURPOSES)
-    for name, told in PURPOSES.items():
-        assert f"`{name}`: {told}" in profile["description"]
 
 
 def test_the_description_says_what_is_taken(client: httpx.Client) -> None:
@@ -94,11 +82,3 @@ def test_whoever_tries_the_examples_forgets_nothing(client: httpx.Client) -> Non
         for operation in methods.values():
             for parameter in operation.get("parameters", ()):
                 assert not {"example", "examples"} & {*parameter, *parameter["schema"]}, path
-
-
-def test_the_description_has_the_models_own_words(client: httpx.Client) -> None:
-    schemas = client.get("/openapi.json").json()["components"]["schemas"]
-    for model, field in ((SearchQuery, "min_similarity"), (Context, "counted_by"), (MessageIn, "sender_id")):
-        told = schemas[model.__name__]["properties"][field]["description"]
-        assert told == model.model_fields[field].description
-        assert told.endswith(".")

@@ -45,29 +45,12 @@ def test_a_document_is_kept_cited_read_replaced_and_removed(
     hints.delete(queue)
 
 
-def test_a_document_of_a_user_is_another_one_than_the_organizations(client: httpx.Client) -> None:
-    mine = RULES | {"user_id": "test:ann", "content": "My own rules."}
-    for sent in (RULES, mine):
-        assert client.post("/v1/documents", json=sent).json()["outcome"] == "new"
-    path, of_ann = "/v1/documents/rules/2026", {"user_id": "test:ann"}
-    assert client.get(path, params=of_ann).json()["chunks"][0]["content"] == "My own rules."
-    assert client.get(path).json()["chunks"][0]["content"] != "My own rules."
-    (listed,) = client.get("/v1/documents", params=of_ann).json()["documents"]
-    assert listed["user_id"] == "test:ann"
-    assert client.delete(path, params=of_ann).json()["outcome"] == "removed"
-    problem_of(client.get(path, params=of_ann), 404)
-    assert client.get(path).status_code == 200
-
-
 @pytest.mark.parametrize(
     ("change", "field", "limit"),
     [
-        ({"document_id": ""}, "document_id", "at least 1"),
-        ({"document_id": "x" * 256}, "document_id", "255"),
         ({"content": " \n"}, "content", "empty"),
         ({"content": "x" * (MAX_DOCUMENT_BYTES + 1)}, "content", str(MAX_DOCUMENT_BYTES)),
         ({"language": "klingon"}, "language", "english"),
-        ({"title": "Rules"}, "title", "not known"),
     ],
 )
 def test_what_is_wrong_with_a_document_is_named(

@@ -11,7 +11,7 @@ from schemas.topics import ChatTopics, TopicFilter
 from tests.api.conftest import problem_of
 from tests.conftest import POLICY, TENANT
 from tests.memories.test_entity_graph import tell
-from tests.memories.test_learning import DIRECT, GROUP, Talk
+from tests.memories.test_learning import GROUP, Talk
 from tests.recall.test_context import do_all
 
 
@@ -35,15 +35,6 @@ def test_entities_are_listed_and_shown(talked: httpx.Client) -> None:
     assert {each["relation"] for each in lena["related"]} == {"home", "partner"}
 
 
-def test_only_what_may_be_shown_in_a_chat_is_told_there(talked: httpx.Client) -> None:
-    group = {"chat_id": GROUP.chat_id, "user_id": "test:ann"}
-    names = {each["name"] for each in talked.get("/v1/entities", params=group).json()["entities"]}
-    assert "Köln" in names
-    assert "Vienna" not in names
-    problem_of(talked.get("/v1/entities/Vienna", params=group), 404)
-    assert talked.get("/v1/entities/Vienna", params=group | {"chat_id": DIRECT.chat_id}).status_code == 200
-
-
 def test_topics_are_those_of_the_command_line(talked: httpx.Client, database: Database) -> None:
     told = talked.get(f"/v1/chats/{GROUP.chat_id}/topics", params={"by": "week"}).json()
     assert ChatTopics(**told) == topics.of_chat(database, TENANT, GROUP.chat_id, TopicFilter(by="week"))
@@ -54,8 +45,6 @@ def test_topics_are_those_of_the_command_line(talked: httpx.Client, database: Da
     ("path", "given", "field"),
     [
         ("/v1/entities", {"kind": "ghost"}, "kind"),
-        ("/v1/entities", {"limit": "0"}, "limit"),
-        (f"/v1/chats/{GROUP.chat_id}/topics", {"by": "year"}, "by"),
         (f"/v1/chats/{GROUP.chat_id}/topics", {"periods": "521"}, "periods"),
     ],
 )

@@ -115,18 +115,11 @@ def test_the_status_is_that_of_the_command_line(house: httpx.Client, database: D
     assert told["today"]["contexts"] == 5
 
 
-@pytest.mark.parametrize("path", ["/v1/chats", "/v1/sessions", "/v1/queries", "/v1/status"])
-def test_nobody_without_the_key_sees_any_of_it(standing_client: httpx.Client, path: str) -> None:
-    problem_of(httpx.get(str(standing_client.base_url).rstrip("/") + path), 401)
-
-
 @pytest.mark.parametrize(
     ("path", "given", "field"),
     [
-        ("/v1/chats", {"limit": "0"}, "limit"),
         ("/v1/chats", {"limit": "1001"}, "limit"),
         ("/v1/sessions", {"status": "odd"}, "status"),
-        ("/v1/sessions", {"after": "x"}, "after"),
         ("/v1/queries", {"chatid": "x"}, "chatid"),
     ],
 )

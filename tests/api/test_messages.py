@@ -3,9 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -14,15 +12,9 @@ import redis as redis_client
 from sqlalchemy import text
 
 from ops.local.embedded.postgres import EmbeddedPostgres
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
-from pipeline.operations.retention import prune, retention_of
 from pipeline.store.connections.database import Database
-from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
-from tests.test_pipeline import place
-from workers.api.wake_ups import APART_SECONDS
 from workers.queues import INGEST
 
 
@@ -55,18 +47,6 @@ def test_an_accepted_message_is_found_by_keyword_when_the_answer_comes(
             text("SELECT external_id FROM messages WHERE tsv @@ to_tsquery('english', 'boilers & repair')")
         )
         assert list(found) == ["m1"]
-
-
-def test_one_message_needs_no_list(client: httpx.Client, database: Database) -> None:
-    answer = client.post("/v1/messages", json={"chat": CHAT, "messages": said(1)})
-    assert answer.status_code == 202
-    assert stored(database) == ["m1"]
-
-
-def test_a_thousand_messages_go_in_one_request(client: httpx.Client, database: Database) -> None:
-    answer = client.post("/v1/messages", json=body(*(said(n) for n in range(1000))))
-    assert answer.json()["accepted"] == 1000
-    assert len(stored(database)) == 1000
 
 
 def test_sending_again_stores_nothing_twice(client: httpx.Client, database: Database) -> None:
@@ -111,29 +91,6 @@ def test_the_request_id_goes_with_the_hint_and_stands_on_the_work(
     assert sent["headers"]["request_id"] == "bot-7/41"
 
 
-def test_a_flood_of_requests_is_ten_hints_a_second_and_the_last_one_is_not_lost(
-    client: httpx.Client, hints: redis_client.Redis
-) -> None:
-    # Given requests as fast as they can be sent
-    began = time.monotonic()
-    for n in range(100):
-        assert client.post("/v1/messages", json=body(said(n))).status_code == 202
-    took = time.monotonic() - began
-    # When the time of the last hint is up
-    time.sleep(3 * APART_SECONDS)
-    sent = hints.llen(INGEST.full_name)
-    # Then there is at least the first one and one after the last request, and no more than the time allows
-    assert 2 <= sent <= 2 + took / APART_SECONDS
-    assert sent < 100
-
-
-def test_a_hint_holds_no_text(client: httpx.Client, hints: redis_client.Redis) -> None:
-    client.post("/v1/messages", json=body(said(1, "secret words")))
-    taken = hints.brpop([INGEST.full_name], timeout=10)
-    assert taken is not None
-    assert b"secret" not in taken[1]
-
-
 def test_an_id_that_could_be_mistaken_is_replaced(client: httpx.Client) -> None:
     for given in ("two words", "x" * 129, 'a"b', ""):
         answer = client.get("/healthz", headers={"X-Request-ID": given})
@@ -175,22 +132,3 @@ def test_the_victim_of_a_deadlock_is_tried_again_unseen_by_its_sender(
     assert stored(database) == ["m1", "m2", "m3"]
     with database.tenant(TENANT) as connection:
         assert set(connection.scalars(text("SELECT sender_id FROM messages"))) == {"test:ann"}
-
-
-def test_what_was_pruned_and_is_sent_again_is_kept_out(
-    serve: Callable[[Settings], httpx.Client],
-    settings: Settings,
-    database: Database,
-    rules: SessionPolicy,
-    policy: Policy,
-) -> None:
-    days = settings.model_copy(update={"retention_days": 30})
-    client = serve(days)
-    old = body(said(1), said(2))
-    assert client.post("/v1/messages", json=old).json()["accepted"] == 2
-    assert client.post("/v1/messages", json=old).json()["duplicates"] == 2
-    place(database, replace(rules, summaries=False, facts=False), policy)
-    assert prune(database, TENANT, retention_of(days))["messages_by_age"] == 2
-    answer = client.post("/v1/messages", json=old).json()
-    assert (answer["accepted"], answer["duplicates"], answer["kept_out"]) == (0, 0, 2)
-    assert stored(database) == []

@@ -8,7 +8,6 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
-import redis as redis_client
 from pydantic import SecretStr
 from sqlalchemy import text
 
@@ -18,14 +17,9 @@ from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.ingest import place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.store.connections.database import Database
-from pipeline.store.connections.transactions import persistently
-from schemas.errors import DatabaseUnavailable, Retryable
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT, refusing
-from workers.api.errors import as_problem
-from workers.api.wake_ups import Waker
-from workers.app import make_app
 
 Serve = Callable[[Settings], httpx.Client]
 
@@ -129,14 +123,6 @@ def test_without_redis_messages_are_accepted_at_once(serve: Serve, settings: Set
     assert unready.json() == {"status": "not ready", "postgres": "ok", "redis": "unreachable"}
 
 
-def test_a_redis_that_does_not_let_us_in_is_told(serve: Serve, settings: Settings) -> None:
-    assert settings.redis_url
-    stranger = settings.redis_url.get_secret_value().replace("redis://:", "redis://:not-")
-    client = serve(settings.model_copy(update={"redis_url": SecretStr(stranger)}))
-    answer = client.get("/readyz")
-    assert answer.json() == {"status": "not ready", "postgres": "ok", "redis": "misconfigured"}
-
-
 # `backscroll doctor` tells the others of `REFUSALS` apart
 @pytest.mark.parametrize("how", ["a replica", "no scripts"])
 def test_a_redis_that_answers_and_refuses_is_told_and_messages_are_accepted(
@@ -150,20 +136,6 @@ def test_a_redis_that_answers_and_refuses_is_told_and_messages_are_accepted(
     assert (told.status_code, told.json()) == (503, {"status": "not ready", "postgres": "ok", "redis": state})
     time.sleep(1.1)
     assert client.get("/readyz").status_code == 200
-
-
-# `/readyz` needs no key
-def test_redis_is_written_to_once_a_second_however_often_somebody_asks(
-    client: httpx.Client, redis: EmbeddedRedis
-) -> None:
-    def written() -> int:
-        with redis_client.Redis.from_url(redis.url) as broker:
-            return int(broker.info("commandstats").get("cmdstat_lpush", {}).get("calls", 0))
-
-    before, began = written(), time.monotonic()
-    for _ in range(100):
-        client.get("/readyz")
-    assert written() - before <= 1 + time.monotonic() - began
 
 
 def test_a_postgres_that_takes_no_writes_is_not_ready(
@@ -181,37 +153,6 @@ def test_a_postgres_that_takes_no_writes_is_not_ready(
     assert (told.status_code, told.json()["postgres"]) == (503, "read_only")
     refused = client.post("/v1/messages", json=body(said(1, "Привет 👋")))
     assert (refused.status_code, "Postgres takes no writes." in refused.json()["detail"]) == (503, True)
-
-
-def test_a_flood_of_hints_waits_for_nobody_while_redis_is_away(settings: Settings) -> None:
-    away = settings.model_copy(update={"redis_url": SecretStr(f"redis://127.0.0.1:{free_port()}/0")})
-    waker = Waker(make_app(away))
-    started = time.monotonic()
-    for _ in range(1000):
-        waker.wake_up("ingest")
-    assert time.monotonic() - started < 1
-    # and the end of the API waits for the one on its way alone
-    waker.close()
-    assert time.monotonic() - started < 10
-
-
-def test_a_transaction_is_tried_three_times_and_an_outage_once() -> None:
-    tried: list[type[Exception]] = []
-
-    def fail(error: type[Exception]) -> None:
-        tried.append(error)
-        raise error
-
-    with pytest.raises(Retryable):
-        persistently(lambda: fail(Retryable))
-    assert len(tried) == 3
-    with pytest.raises(DatabaseUnavailable):
-        persistently(lambda: fail(DatabaseUnavailable))
-    assert len(tried) == 4
-    # whoever is told to come again is told when
-    problem = as_problem(Retryable("deadlock detected, process 4711"))
-    assert (problem.status, problem.headers) == (503, {"Retry-After": "1"})
-    assert "4711" not in problem.detail
 
 
 def test_a_database_at_another_migration_is_told(

@@ -120,13 +120,6 @@ def test_more_connections_than_it_holds_are_answered_503_until_some_are_closed(
     assert client.post("/v1/messages", json=body(said(1, "Лодка на месте 🚣"))).status_code == 202
 
 
-def test_wrong_settings_end_it_with_one_clear_line(settings: Settings, log: Path) -> None:
-    process = start(free_port(), environment(settings, BACKSCROLL_API_KEY=""), log, processes=2)
-    assert process.wait(timeout=300) == 1
-    assert "BACKSCROLL_API_KEY is not set" in log.read_text()
-    assert "Traceback" not in log.read_text()
-
-
 def test_the_description_is_complete_and_refers_to_nothing_that_is_not_there(
     client: httpx.Client,
 ) -> None:
@@ -141,12 +134,6 @@ def test_the_description_is_complete_and_refers_to_nothing_that_is_not_there(
     references = set(_references(described))
     assert {name.rpartition("/")[2] for name in references} <= schemas.keys()
     assert {"IngestPayload", "ContextQuery", "Context", "Problem"} <= schemas.keys()
-    examples = described["paths"]["/v1/messages"]["post"]["requestBody"]["content"]["application/json"]
-    for example in examples["examples"].values():
-        assert client.post("/v1/messages", json=example["value"]).status_code == 202
-    examples = described["paths"]["/v1/context"]["post"]["requestBody"]["content"]["application/json"]
-    for example in examples["examples"].values():
-        assert client.post("/v1/context", json=example["value"]).status_code == 200
 
 
 def _references(value: Any) -> Iterator[str]:

@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from select import select
@@ -21,16 +21,10 @@ from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, said
 from tests.api.test_process import environment, start
 from tests.conftest import TENANT
+from tests.ops.running import until
 from workers.api import protocol
 
 PATIENCE = 60.0
-
-
-def until(true: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 @dataclass

@@ -34,17 +34,6 @@ def observer(
         yield connection
 
 
-@pytest.fixture
-def rival(
-    ready: httpx.Client, postgres: EmbeddedPostgres, database_name: str
-) -> Iterator[psycopg.Connection]:
-    """A connection of somebody who keeps `CHAT` locked until a rollback."""
-    with psycopg.connect(postgres.superuser_dsn(database_name)) as connection:
-        connection.execute("SELECT FROM chats WHERE chat_id = %s FOR UPDATE", [CHAT])
-        yield connection
-        connection.rollback()
-
-
 def end_connections(observer: psycopg.Connection, condition: str) -> int:
     """End connections of the HTTP API; return how many."""
     ended = observer.execute(
@@ -81,16 +70,6 @@ def test_a_message_that_waits_for_its_chat_holds_up_no_other(
         assert waiting.result().json()["accepted"] == 1
 
 
-def test_connections_that_were_ended_cost_no_message(
-    ready: httpx.Client, observer: psycopg.Connection, database: Database
-) -> None:
-    for number in range(10, 15):
-        assert end_connections(observer, "true") > 0
-        answer = ready.post("/v1/messages", json=body(said(number)))
-        assert (answer.status_code, answer.json()["accepted"]) == (202, 1)
-    assert len(stored(database)) == 9
-
-
 def test_a_message_whose_connection_ends_on_the_way_is_accepted_all_the_same(
     ready: httpx.Client,
     observer: psycopg.Connection,
@@ -105,23 +84,4 @@ def test_a_message_whose_connection_ends_on_the_way_is_accepted_all_the_same(
         assert end_connections(observer, "wait_event_type = 'Lock'") == 1
         rival.rollback()
         assert waiting.result().json()["accepted"] == 1
-    assert stored(database).count("m50") == 1
-
-
-def test_a_caller_who_does_not_wait_for_the_answer_leaves_the_connection_usable(
-    ready: httpx.Client,
-    observer: psycopg.Connection,
-    postgres: EmbeddedPostgres,
-    database_name: str,
-    database: Database,
-) -> None:
-    with psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
-        rival.execute("SELECT FROM chats WHERE chat_id = %s FOR UPDATE", [CHAT])
-        with pytest.raises(httpx.ReadTimeout):
-            ready.post("/v1/messages", json=body(said(50)), timeout=0.3)
-        rival.rollback()
-    # it is accepted all the same, and those after it are
-    while "m50" not in stored(database):
-        time.sleep(0.01)
-    assert ready.post("/v1/messages", json=body(said(50), said(51))).json()["duplicates"] == 1
     assert stored(database).count("m50") == 1

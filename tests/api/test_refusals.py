@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from pipeline.store.connections.database import Database
-from schemas.errors import SettingsError
-from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
-from workers.api.app import make_web_app
 from workers.api.bodies import MAX_BODY_BYTES
 from workers.api.linger import LINGER_BYTES
 
@@ -42,28 +39,14 @@ def test_without_the_key_nobody_comes_in(
     assert "test-key" not in answer.text
 
 
-@pytest.mark.parametrize("key", [None, ""])
-def test_without_a_configured_key_the_api_does_not_start(settings: Settings, key: str | None) -> None:
-    configured = Settings(_env_file=None, **(settings.model_dump(exclude={"api_key"}) | {"api_key": key}))
-    with pytest.raises(SettingsError, match="BACKSCROLL_API_KEY"):
-        make_web_app(configured)
-
-
 @pytest.mark.parametrize(
     ("change", "field", "limit"),
     [
-        ({"content": None}, "messages.0.content", "string"),
         ({"content": "x" * 65_537}, "messages.0.content", "65536"),
-        ({"sent_at": "yesterday"}, "messages.0.sent_at", "ISO 8601"),
         ({"sent_at": "2026-03-02T18:00:00"}, "messages.0.sent_at", "time zone"),
-        ({"external_id": ""}, "messages.0.external_id", "at least 1"),
         ({"external_id": "x" * 256}, "messages.0.external_id", "255"),
-        ({"role": "boss"}, "messages.0.role", "assistant"),
-        ({"position": -1}, "messages.0.position", "0"),
         ({"metadata": {"a": "x" * 20_000}}, "messages.0.metadata", "16384"),
-        ({"external_id": 1.0}, "messages.0.external_id", "string"),
         ({"sender_id": True}, "messages.0.sender_id", "string"),
-        ({"colour": "red"}, "messages.0.colour", "not known"),
         ({"sendername": "Ann"}, "messages.0.sendername", "did you mean sender_name?"),
     ],
 )
@@ -103,29 +86,14 @@ def test_ids_that_are_numbers_are_taken_as_their_digits(client: httpx.Client, da
 
 
 @pytest.mark.parametrize(
-    ("sent", "limit"),
-    [([], "at least 1 item, not 0"), ([{}] * 1001, "1001 items; at most 1000")],
-    ids=["none", "too many"],
-)
-def test_messages_are_counted_as_items(standing_client: httpx.Client, sent: Any, limit: str) -> None:
-    problem = problem_of(standing_client.post("/v1/messages", json={"chat": CHAT, "messages": sent}), 422)
-    assert limit in problem["detail"]
-
-
-@pytest.mark.parametrize(
     ("sent", "field"),
     [
         ({}, "chat"),
-        ({"chat": CHAT}, "messages"),
         ({"chat": CHAT, "messages": []}, "messages"),
         ({"chat": CHAT, "messages": [{"external_id": str(n)} for n in range(1001)]}, "messages"),
         ({"chat": "", "messages": [said(1)]}, "chat.chat_id"),
         ({"chat": {"chat_id": CHAT, "time_zone": "Mars/Base"}, "messages": [said(1)]}, "chat.time_zone"),
-        ({"chat": {"chat_id": CHAT, "language": "klingon"}, "messages": [said(1)]}, "chat.language"),
-        ({"v": 2, "chat": CHAT, "messages": [said(1)]}, "v"),
         ([], "body"),
-        (None, "body"),
-        ("hello", "body"),
     ],
 )
 def test_a_body_of_another_form_is_refused(standing_client: httpx.Client, sent: Any, field: str) -> None:
@@ -136,16 +104,12 @@ def test_a_body_of_another_form_is_refused(standing_client: httpx.Client, sent: 
 HOSTILE = {
     "nothing": b"",
     "not JSON": b"{'chat': 1}",
-    "cut off": b'{"chat": "a", "messages": [',
     "not UTF-8": b'{"chat": "\xff\xfe"}',
     "UTF-16": '{"chat": "a"}'.encode("utf-16"),
     "nested deeply": b"[" * 200_000,
     "nested": b'{"chat": "a", "messages": ' + b"[" * 900 + b"]" * 900 + b"}",
     "NaN": b'{"chat": "a", "messages": [NaN]}',
-    "infinite": b'{"chat": "a", "messages": [1e999]}',
     "a very long number": b'{"chat": ' + b"9" * 100_000 + b"}",
-    "a form": b"chat=a&messages=b",
-    "compressed": b"\x1f\x8b\x08\x00\x00\x00\x00\x00",
     "a field of half a character": b'{"chat": {"chat_id": "a", "\\ud800": 1}, "messages": []}',
 }
 
@@ -232,14 +196,6 @@ def test_a_body_without_a_stated_size_is_refused_where_it_passes_the_limit(
     # what is read on is thrown away, and has its end
     assert sent < MAX_BODY_BYTES + 2 * LINGER_BYTES
     assert standing_client.get("/healthz").status_code == 200
-
-
-def test_a_body_at_the_limit_is_read(standing_client: httpx.Client) -> None:
-    content = json.dumps(body()).encode()
-    answer = standing_client.post("/v1/messages", content=content + b" " * (MAX_BODY_BYTES - len(content)))
-    assert answer.status_code == 202
-    problem = problem_of(standing_client.post("/v1/messages", content=content + b" " * MAX_BODY_BYTES), 413)
-    assert str(MAX_BODY_BYTES) in problem["detail"]
 
 
 def test_a_body_is_not_read_for_somebody_without_the_key(standing_client: httpx.Client) -> None:

@@ -1,6 +1,5 @@
 """The command line in this process, on this test's database, and workers that run when they are told to."""
 
-import itertools
 import json
 import sys
 import threading
@@ -11,10 +10,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from ops import cli
-from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.processes import environment
 from ops.sources.source import open_source
 from pipeline.clients.by_space import SpaceEmbedders
@@ -32,12 +31,12 @@ from pipeline.operations.backfill_kinds import Current
 from pipeline.platforms.records import ImportOptions
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
-from tests.conftest import CHECKOUT, TENANT, Templates, copied
+from tests.api.conftest import served
+from tests.conftest import CHECKOUT, MIGRATED, POLICY, TENANT, Templates
 from tests.test_pipeline import learns
 
 SAMPLE = CHECKOUT / "ops/local/samples/harbour_house.jsonl"
 CHAT = "telegram:-100420"
-_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -82,48 +81,35 @@ def run(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 class Workers:
     """Does what is owed, as the worker processes would."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(
+        self, database: Database, settings: Settings, embedders: SpaceEmbedders | None = None
+    ) -> None:
         self._database = database
         rules = SessionPolicy.of(settings)
-        current = Current(
-            rules=rules,
-            summary_version=settings.session_summary_version,
-            min_messages=settings.session_min_messages,
+        self.current = Current.of(settings)
+        summaries = SummaryPolicy(
+            min_messages=settings.session_min_messages, version=settings.session_summary_version
         )
-        self._handlers = {
+        hashing = SpaceEmbedders(lambda space: DeterministicEmbedder(dimensions=space.dimensions))
+        self.handlers = {
             "ingest": place.placer(database, rules),
-            "summarize": summarize.summarizer(
-                database,
-                ExtractiveSummarizer(),
-                SummaryPolicy(
-                    min_messages=settings.session_min_messages, version=settings.session_summary_version
-                ),
-            ),
+            "summarize": summarize.summarizer(database, ExtractiveSummarizer(), summaries),
             "extract": learns(database),
-            "embed": embed.embedder(
-                database, SpaceEmbedders(lambda space: DeterministicEmbedder(dimensions=space.dimensions))
-            ),
-            "backfill": backfill.backfiller(database, current),
+            "embed": embed.embedder(database, embedders or hashing),
+            "backfill": backfill.backfiller(database, self.current),
             "language": languages.labeller(database, rules),
         }
 
-    def step(self) -> int:
-        """Do a batch of each kind; how many rows were claimed."""
-        policy = Policy(batch=200, lease_seconds=60, max_attempts=3)
+    def step(self, *kinds: str, policy: Policy = POLICY) -> int:
+        """Do a batch of each kind, or of some; how many rows were claimed."""
         return sum(
-            runner.run(self._database, kind, handler, policy).claimed
-            for kind, handler in self._handlers.items()
+            runner.run(self._database, kind, self.handlers[kind], policy).claimed
+            for kind in kinds or self.handlers
         )
 
-    def run_only(self, kind: str) -> None:
-        """Do what is due of one kind."""
-        policy = Policy(batch=200, lease_seconds=60, max_attempts=3)
-        while runner.run(self._database, kind, self._handlers[kind], policy).claimed:
-            pass
-
-    def finish(self) -> None:
-        """Work until nothing is due."""
-        while self.step():
+    def finish(self, *kinds: str, policy: Policy = POLICY) -> None:
+        """Work until nothing is due, of some kinds or of all."""
+        while self.step(*kinds, policy=policy):
             pass
 
     @contextmanager
@@ -172,10 +158,22 @@ def house_template(templates: Templates) -> str:
 
 
 @pytest.fixture
-def house(postgres: EmbeddedPostgres, house_template: str) -> Iterator[str]:
-    """A database of this test's own that holds the sample chat: `database_name` of the modules that need it."""
-    with copied(postgres, f"house_{next(_numbers)}", house_template) as name:
-        yield name
+def house() -> None:
+    """Stories that use this begin with the sample chat, all of it in memory."""
+
+
+@pytest.fixture
+def template(request: pytest.FixtureRequest) -> str:
+    """What a story begins with."""
+    return str(request.getfixturevalue("house_template")) if "house" in request.fixturenames else MIGRATED
+
+
+@pytest.fixture
+def running(settings: Settings, run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+    """The HTTP API on this test's database, whose address the commands know."""
+    with served(settings) as client:
+        monkeypatch.setenv("BACKSCROLL_URL", str(client.base_url).rstrip("/"))
+        yield client
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
-from tests.commands.conftest import CHAT, SAMPLE, Run, Workers
+from tests.commands.conftest import Run, Workers
 from tests.conftest import TENANT, message
 
 
@@ -67,13 +67,6 @@ def test_nor_can_what_an_error_quotes(run: Run, database: Database, steers: str)
     assert not signs & set(shown.err)
 
 
-def test_another_tenants_chats_are_not_there(run: Run) -> None:
-    run("import", SAMPLE, "--tenant", "neighbour")
-    assert run("chats", "list", "--json").json == {"chats": []}
-    assert run("chats", "show", CHAT).code == 3
-    assert len(run("chats", "list", "--tenant", "neighbour", "--json").json["chats"]) == 1
-
-
 def test_nothing_runs_and_nothing_is_configured(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -87,14 +80,7 @@ def test_nothing_runs_and_nothing_is_configured(
     assert "backscroll up" in refused.err
 
 
-def test_every_command_explains_itself_with_examples(run: Run) -> None:
-    for command in ("import", "context", "search", "chats", "sessions", "status", "backfills", "prune"):
-        shown = run(command, "--help")
-        assert shown.code == 0
-        assert f"backscroll {command}" in shown.out
-        assert "Example" in shown.out
-
-
+@pytest.mark.usefixtures("running")
 def test_without_any_chat_it_says_how_to_begin(run: Run) -> None:
     missed = run("search", "boiler")
     assert missed.code == 3

@@ -70,11 +70,6 @@ def test_the_same_for_people_with_what_is_spent_of_the_budget(
     assert "The price of 1 calls is not known" in shown
 
 
-def test_without_calls_nothing_is_shown_but_that(run: Run, database: Database) -> None:
-    assert run("cost").out.strip() == "No language model was called within 30 days."
-    assert "language models" not in run("status").out
-
-
 def test_the_status_says_what_was_called_today_and_who_does_not_answer(run: Run, called: Database) -> None:
     shown = " ".join(run("status").out.split())
     assert (
@@ -86,13 +81,9 @@ def test_the_status_says_what_was_called_today_and_who_does_not_answer(run: Run,
     assert found["today"]["model_cost_usd"] == pytest.approx(2 * 0.00056)
 
 
+@pytest.mark.usefixtures("house")
 class TestBackfill:
     """What is told before anything is paid for."""
-
-    @pytest.fixture
-    def database_name(self, house: str) -> str:
-        """The sample chat, all of it in memory."""
-        return house
 
     def test_summaries_without_a_model_cost_no_money(self, run: Run, workers: Workers) -> None:
         planned = run("backfills", "start", "summarize", "--all", "--dry-run", "--json").json
@@ -129,16 +120,3 @@ class TestBackfill:
         refused = run(*start)
         assert refused.code == 4
         assert f"BACKSCROLL_LLM_PRICES={prices}: smollm2.input" in refused.err
-
-
-def test_an_answer_that_is_reused_costs_nothing(run: Run, database: Database) -> None:
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("INSERT INTO tenants VALUES ('default')"))
-        connection.execute(
-            text("""
-                INSERT INTO llm_calls (tenant_id, purpose, model, provider, outcome, input_tokens, output_tokens, cost)
-                VALUES ('default', 'summary', 'gpt-4.1-mini', 'a', 'reused', 0, 0, 0)
-            """)
-        )
-    found = run("cost", "--json").json["total"]
-    assert (found["calls"], found["reused"], found["cost"], found["mean_seconds"]) == (0, 1, 0, None)

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,14 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.summaries import prompts
 from pipeline.ingest.accept import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.memories import documents
 from pipeline.operations import retention
 from pipeline.operations.doctor import check_servers, collect
 from pipeline.operations.doctor import diagnose as diagnosis
-from pipeline.operations.doctor.facts import Broker, Facts, LateJobs, Login, Server, Spaces
+from pipeline.operations.doctor.facts import Broker, Facts, Login, Server, Spaces
 from pipeline.operations.doctor.finding import worst
+from pipeline.operations.status import JobCounts
 from pipeline.store.connections.database import Database
 from pipeline.store.search import vector_search
-from schemas.documents import DocumentIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
@@ -215,26 +213,6 @@ def test_a_postgres_that_takes_no_writes_is_found(
     assert found(run) == {}
 
 
-def test_a_role_that_walls_do_not_bind_is_found(
-    run: Run, memory: None, monkeypatch: pytest.MonkeyPatch, postgres: EmbeddedPostgres, database_name: str
-) -> None:
-    monkeypatch.setenv("BACKSCROLL_DATABASE_URL", postgres.superuser_dsn(database=database_name))
-    assert found(run)["role"] == "error"
-    monkeypatch.undo()
-
-
-def test_a_wall_that_is_down_is_found(run: Run, memory: None, settings: Settings) -> None:
-    as_owner(settings, "ALTER TABLE memories NO FORCE ROW LEVEL SECURITY")
-    said = diagnose(run)["findings"]
-    assert [(each["check"], each["severity"]) for each in said] == [("isolation", "error")]
-    assert "memories" in said[0]["what"]
-
-
-def test_a_database_of_another_migration_is_found(run: Run, memory: None, settings: Settings) -> None:
-    as_owner(settings, "UPDATE alembic_version SET version_num = '0000'")
-    assert found(run) == {"migration": "error"}
-
-
 def test_an_invalid_index_is_found_and_built_anew_by_the_owner(
     run: Run,
     memory: None,
@@ -282,20 +260,6 @@ def test_an_index_of_vectors_is_built_for_a_large_chat_and_dropped_where_none_is
     assert (mended["findings"], mended["mended"]) == ([], ["dropped the index message_vectors_space_1"])
 
 
-def test_an_index_of_vectors_is_built_for_many_documents(
-    run: Run, memory: None, settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    may_mend(settings, monkeypatch)
-    chunks = [f"第{number}条 правило" for number in range(30)]
-    documents.keep(database, TENANT, DocumentIn(document_id="規則", content="…"), chunks)
-    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 20)
-    assert [each for each in diagnose(run, "--fix")["mended"] if "index" in each] == [
-        "built the index memory_vectors_space_1"
-    ]
-    documents.remove(database, TENANT, "規則")
-    assert "dropped the index memory_vectors_space_1" in diagnose(run, "--fix")["mended"]
-
-
 def test_an_embedder_of_another_space_is_found(
     run: Run, memory: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,14 +296,6 @@ def test_a_model_that_is_not_there_is_a_finding_beside_the_others_and_no_network
     assert "sentence-transformers/all-MiniLM-L6-v3" in next(
         each["what"] for each in told if each["check"] == "space"
     )
-
-
-def test_an_embedder_that_cannot_be_is_a_finding(
-    run: Run, memory: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BACKSCROLL_EMBEDDING_MODEL", "no-such-hash")
-    as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
-    assert found(run) == {"model": "error", "space": "warning", "isolation": "error"}
 
 
 def test_a_language_model_that_cannot_be_asked_is_found_and_what_it_is_sent_is_said(
@@ -559,21 +515,10 @@ def test_vectors_without_a_row_are_found_and_deleted(
     assert as_tenant(database, "SELECT count(*) FROM message_vectors")[0][0] == 9
 
 
-def test_only_the_tenants_own_data_is_looked_at_without_the_maintenance_role(
-    run: Run, memory: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("BACKSCROLL_MAINTENANCE_DATABASE_URL")
-    assert found(run) == {"role": "warning"}
-
-
 def test_clocks_that_differ_are_found() -> None:
     for seconds, severity in ((0.5, None), (-5, "warning"), (90, "error")):
         facts = Facts(logins=LOGINS, skew_seconds=seconds)
         assert worst(diagnosis.diagnose(facts)) == severity
-
-
-def test_clocks_of_one_machine_agree(database: Database) -> None:
-    assert abs(collect.skew_seconds(database)) < timedelta(seconds=1).total_seconds()
 
 
 def test_languages_that_the_embedding_model_does_not_know_are_said() -> None:
@@ -608,7 +553,18 @@ def test_facts_at_their_worst_are_all_told_with_what_to_do() -> None:
         spaces=Spaces(active="old", embedder="other", embedder_status=None, model_problem="no"),
         broker=Broker(appendonly="yes", used_bytes=99, max_bytes=100, unserved={"embed": 3}),
         skew_seconds=3600,
-        jobs=[LateJobs(kind="embed", late=3, late_seconds=4000, dead=1)],
+        jobs=[
+            JobCounts(
+                kind="embed",
+                pending=3,
+                running=0,
+                retrying=0,
+                dead=1,
+                oldest_seconds=4000,
+                late=3,
+                late_seconds=4000,
+            )
+        ],
         stopped_providers=["models.example:443"],
     )
     findings = diagnosis.diagnose(facts)

@@ -8,18 +8,17 @@ from types import SimpleNamespace
 import pytest
 
 from schemas.documents import MAX_DOCUMENT_BYTES
-from tests.commands.conftest import Run, Workers
+from tests.commands.conftest import Run
 
 
 def test_a_file_becomes_a_document_that_is_listed_shown_replaced_and_removed(
-    run: Run, workers: Workers, tmp_path: Path
+    run: Run, tmp_path: Path, running: object
 ) -> None:
     file = tmp_path / "handbook.md"
     file.write_text("\ufeff" + "The ferry goes at eight. " * 300, encoding="utf-8")
     added = run("documents", "add", file, "--json").json
     assert (added["document_id"], added["outcome"]) == ("handbook.md", "new")
     assert added["chunks"] == added["written"] > 1
-    workers.finish()
     (listed,) = run("documents", "list", "--json").json["documents"]
     assert (listed["source"], listed["chunks"]) == (str(file), added["chunks"])
     assert "handbook.md" in run("documents", "list", "--limit", 1).out
@@ -33,7 +32,7 @@ def test_a_file_becomes_a_document_that_is_listed_shown_replaced_and_removed(
     assert run("documents", "remove", "handbook.md").code == 3
 
 
-def test_a_document_may_be_a_users_own(run: Run, tmp_path: Path) -> None:
+def test_a_document_may_be_a_users_own(run: Run, tmp_path: Path, running: object) -> None:
     file = tmp_path / "lease"
     file.write_text("The rent is due on the third.")
     of_ann = ["--user", "telegram:11"]
@@ -48,14 +47,14 @@ def test_a_document_may_be_a_users_own(run: Run, tmp_path: Path) -> None:
     assert run("documents", "remove", "lease", *of_ann).out == "lease: removed, 1 chunks\n"
 
 
-def test_standard_input_needs_a_name(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_needs_a_name(run: Run, monkeypatch: pytest.MonkeyPatch, running: object) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("Die Fähre fährt um acht.".encode())))
     assert "--id" in run("documents", "add", "-").err
     added = run("documents", "add", "-", "--id", "ferry", "--language", "german", "--json").json
     assert (added["document_id"], added["chunks"]) == ("ferry", 1)
 
 
-def test_what_is_no_text_is_refused_with_what_to_do(run: Run, tmp_path: Path) -> None:
+def test_what_is_no_text_is_refused_with_what_to_do(run: Run, tmp_path: Path, running: object) -> None:
     cases = {
         b"%PDF-1.7 \xe2\xe3\xcf\xd3": "pdftotext",
         b"x" * (MAX_DOCUMENT_BYTES + 1): str(MAX_DOCUMENT_BYTES),

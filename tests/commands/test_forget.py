@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from ops.commands.data.forgotten_files import write_forgotten
+from ops.commands.data.forget import write_forgotten
 from pipeline.erasure import erase
 from pipeline.people import suppression
 from pipeline.store.chats import chats
@@ -17,28 +17,29 @@ from tests.commands.conftest import CHAT, SAMPLE, Run
 from tests.conftest import TENANT
 from tests.test_pipeline import rows
 
-
-@pytest.fixture
-def database_name(house: str) -> str:
-    """The sample chat, all of it in memory."""
-    return house
+pytestmark = pytest.mark.usefixtures("house")
 
 
-def test_a_dry_run_says_how_much_and_forgets_nothing(run: Run) -> None:
+def test_a_chat_is_forgotten_when_that_is_wanted_with_a_receipt_that_does_not_name_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert run("memories", "add", "Инес боится высоты.", "--user", "telegram:11", "--chat", CHAT).code == 0
     shown = run("forget", "chat", CHAT, "--dry-run", "--json").json
     assert shown["would_forget"] == {"messages": 418, "chats": 1, "memories": 1, "queries": 0}
     assert "418 messages" in run("forget", "chat", CHAT, "--dry-run").out
     assert run("forget", "user", "telegram:11", "--dry-run", "--json").json["would_forget"]["memories"] == 1
-    assert run("chats", "list", "--json").json["chats"][0]["message_count"] == 418
-
-
-def test_nothing_is_forgotten_unasked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = run("forget", "chat", CHAT, "--json")
     assert (refused.code, "--yes" in refused.err) == (2, True)
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     assert run("forget", "chat", CHAT).code == 1
     assert run("chats", "list", "--json").json["chats"][0]["message_count"] == 418
+    receipt = run("forget", "chat", CHAT, "--yes", "--json").json
+    assert receipt["finished_at"]
+    assert (receipt["counts"]["messages"], receipt["counts"]["found_again_texts"]) == (418, 0)
+    assert CHAT not in str(receipt)
+    assert run("chats", "list", "--json").json["chats"] == []
+    assert [r["id"] for r in run("forget", "receipts", "--json").json["receipts"]] == [receipt["id"]]
+    assert "Receipt 2" in run("forget", "message", CHAT, "1041", "--yes").out
 
 
 def test_a_tenant_is_forgotten_when_its_name_is_said_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,16 +53,6 @@ def test_a_tenant_is_forgotten_when_its_name_is_said_again(run: Run, monkeypatch
     assert run("forget", "tenant").code == 0
     assert run("chats", "list", "--json").json["chats"] == []
     assert run("forget", "tenant", "--confirm", TENANT, "--json").json["finished_at"]
-
-
-def test_forgetting_a_chat_gives_a_receipt_that_does_not_name_it(run: Run) -> None:
-    receipt = run("forget", "chat", CHAT, "--yes", "--json").json
-    assert receipt["finished_at"]
-    assert (receipt["counts"]["messages"], receipt["counts"]["found_again_texts"]) == (418, 0)
-    assert CHAT not in str(receipt)
-    assert run("chats", "list", "--json").json["chats"] == []
-    assert [r["id"] for r in run("forget", "receipts", "--json").json["receipts"]] == [receipt["id"]]
-    assert "Receipt 2" in run("forget", "message", CHAT, "1041", "--yes").out
 
 
 def test_a_forgetting_that_cannot_go_on_ends_with_its_error_and_what_to_do(
@@ -88,7 +79,7 @@ def test_a_forgetting_that_cannot_go_on_ends_with_its_error_and_what_to_do(
         assert connection.scalar(text("SELECT count(*) FROM messages")) == 0
 
 
-def test_what_was_asked_is_listed_with_its_answer(run: Run) -> None:
+def test_what_was_asked_is_listed_with_its_answer(run: Run, running: object) -> None:
     context = run(
         "context", "Which internet provider?", "--chat", CHAT, "--user", "telegram:11", "--json"
     ).json

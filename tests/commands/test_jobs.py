@@ -5,9 +5,6 @@ import io
 import pytest
 from sqlalchemy import text
 
-from pipeline.enrich.summaries.summarize import summarizer
-from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
-from pipeline.enrich.summaries.summary_policy import SummaryPolicy
 from pipeline.ingest.accept import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
@@ -46,7 +43,7 @@ def statuses(database: Database) -> list[tuple[object, ...]]:
 def dead_summary(database: Database, settings: Settings, workers: Workers) -> str:
     """The key of a session whose summary was given up."""
     talk(database)
-    workers.run_only("ingest")
+    workers.finish("ingest")
     kill(database, "summarize")
     with database.tenant(TENANT) as connection:
         return f"session:{connection.scalar(text('SELECT id FROM conversation_sessions'))}"
@@ -129,7 +126,7 @@ def test_what_is_dropped_is_owed_no_more_and_its_session_says_so(
 
 def test_many_are_chosen_by_kind_error_and_age(run: Run, database: Database, workers: Workers) -> None:
     talk(database)
-    workers.run_only("ingest")
+    workers.finish("ingest")
     kill(database, "summarize")
     kill(database, "embed")
     assert run("jobs", "list", "--kind", "embed", "--json").json["total"] == 6
@@ -171,25 +168,6 @@ def test_work_that_is_being_done_is_left_to_its_worker(run: Run, database: Datab
     runner.run(database, "ingest", handle, POLICY)
     (item,) = run("jobs", "list", "--state", "retrying", "--json").json["jobs"]
     assert item["attempts"] == 1
-
-
-def test_a_result_in_flight_is_thrown_away_when_its_work_is_dropped(
-    run: Run, database: Database, workers: Workers, settings: Settings
-) -> None:
-    talk(database)
-    workers.run_only("ingest")
-
-    class Slow(ExtractiveSummarizer):
-        def summarize(self, *arguments: object, **options: object) -> object:  # type: ignore[override]
-            dropped = run("jobs", "drop", "--all", "--state", "running", "--yes", "--json").json
-            assert len(dropped["dropped"]) == 1
-            return super().summarize(*arguments, **options)  # type: ignore[arg-type]
-
-    handler = summarizer(
-        database, Slow(), SummaryPolicy(min_messages=4, version=settings.session_summary_version)
-    )
-    runner.run(database, "summarize", handler, POLICY)
-    assert statuses(database) == [("failed", "dropped by an operator")]
 
 
 def test_a_tenant_sees_and_mends_its_own_work_alone(

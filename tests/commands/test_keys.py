@@ -34,23 +34,6 @@ def test_a_key_is_shown_once_listed_without_its_secret_and_revoked(run: Run) -> 
     assert (again.code, "create another one" in again.err) == (2, True)
 
 
-def test_a_wrong_wish_says_what_is_allowed(run: Run) -> None:
-    for arguments, code, told in (
-        (
-            ("create", "x", "--scope", "admin"),
-            2,
-            "'ingest', 'context', 'read', 'write', 'erase' or 'operate'",
-        ),
-        (("create", "x", "--expires", "soon"), 2, "--expires soon is no date"),
-        (("create", "x", "--expires", "2001-01-01"), 2, "must be in the future"),
-        (("create", "x", "--requests-per-second", "0"), 2, "0.1"),
-        (("rotate", "7"), 3, "backscroll keys list"),
-        (("revoke", "7", "--yes"), 3, "backscroll keys list"),
-    ):
-        refused = run("keys", *arguments)
-        assert (refused.code, told in refused.err) == (code, True), refused.err
-
-
 def test_keys_are_made_over_http_where_only_the_api_is_reached(
     run: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from pipeline.ingest import accept, history
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import names
-from pipeline.platforms.identity import ImportIds, sender_by_name, without_chat
+from pipeline.platforms.identity import sender_by_name, without_chat
 from pipeline.platforms.records import ImportOptions, Record
 from pipeline.platforms.whatsapp import export as whatsapp
 from pipeline.store.connections.database import Database
@@ -37,28 +37,17 @@ def records(chat: str, lines: list[str]) -> list[Any]:
     return list(whatsapp.parse(lines, ImportOptions(chat_id=chat, time_zone="Asia/Tokyo", date_order="dmy")))
 
 
-Import = Callable[[str, list[str]], int]
+Import = Callable[..., int]
 
 
 @pytest.fixture
 def imported(database: Database, rules: SessionPolicy) -> Import:
-    """Import an export as a chat; how many messages were new."""
+    """Import an export as a chat, or as versions did `before` in which a name was one person everywhere."""
 
-    def store(chat: str, lines: list[str]) -> int:
-        events = history.store(database, TENANT, records(chat, lines), rules, settle=timedelta(0))
-        return sum(event.new for event in events if isinstance(event, history.Stored))
-
-    return store
-
-
-@pytest.fixture
-def imported_before(database: Database, rules: SessionPolicy) -> Import:
-    """Import an export as versions did in which a name was one person everywhere."""
-
-    def store(chat: str, lines: list[str]) -> int:
+    def store(chat: str, lines: list[str], *, before: bool = False) -> int:
         parsed = [
-            replace(each, message=each.message.model_copy(update={"sender_id": before}))
-            if isinstance(each, Record) and (before := without_chat(each.message.sender_id))
+            replace(each, message=each.message.model_copy(update={"sender_id": sender}))
+            if before and isinstance(each, Record) and (sender := without_chat(each.message.sender_id))
             else each
             for each in records(chat, lines)
         ]
@@ -118,13 +107,13 @@ def test_a_number_in_an_export_is_whom_a_bot_knows_by_it(
     assert run("users", "tell-apart", "--json").json["people"] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_importing_again_doubles_nobody_before_and_after_people_are_told_apart(
-    run: Run, database: Database, imported: Import, imported_before: Import, name: str
+    run: Run, database: Database, imported: Import
 ) -> None:
+    name = NAMES[0]
     old, new = f"whatsapp:{name}", sender_by_name("whatsapp", ONE, name)
     texts = ["один", "二", "ثلاثة"]
-    imported_before(ONE, said(name, texts[0]))
+    imported(ONE, said(name, texts[0]), before=True)
     assert imported(ONE, said(name, *texts[:2])) == 1
     assert senders(database) == [(ONE, old, 2)]
     run("users", "tell-apart", "--yes")
@@ -132,26 +121,6 @@ def test_importing_again_doubles_nobody_before_and_after_people_are_told_apart(
     assert [imported(ONE, said(name, *texts[:count])) for count in (1, 2, 3, 3)] == [0, 0, 1, 0]
     assert senders(database) == [(ONE, new, 3)]
     assert rows(database, "SELECT sender_id FROM chat_members") == [(new,)]
-
-
-@pytest.mark.parametrize(
-    "number", ["+351\u00a0912\u2011345\u2011678", "+351 ‒912‒345‒678", "＋351 912 345 678"]
-)
-def test_a_number_that_was_taken_for_a_name_is_a_number_and_is_not_stored_twice(
-    run: Run, database: Database, imported: Import, number: str
-) -> None:
-    ids = ImportIds()
-    before = [
-        message(
-            minute, "да", id=ids.names(f"whatsapp:{number}", f"2024-01-13T10:0{minute}:00", "да")[0]
-        ).model_copy(update={"sender_id": f"whatsapp:{number}", "sender_name": number})
-        for minute in range(2)
-    ]
-    accept.accept(database, TENANT, ChatIn(chat_id=ONE), before)
-    assert imported(ONE, said(number, "да", "да", "нет")) == 1
-    run("users", "tell-apart", "--yes")
-    assert senders(database) == [(ONE, "whatsapp:351912345678", 3)]
-    assert rows(database, "SELECT sender_id FROM chat_members") == [("whatsapp:351912345678",)]
 
 
 def old_memories(database: Database, old: str, ids: dict[str, str]) -> None:
@@ -191,12 +160,12 @@ def old_memories(database: Database, old: str, ids: dict[str, str]) -> None:
 
 
 def test_telling_apart_takes_along_all_that_was_made_of_them(
-    run: Run, database: Database, imported_before: Import, workers: Workers
+    run: Run, database: Database, imported: Import, workers: Workers
 ) -> None:
     name, old = "王芳", "whatsapp:王芳"
     one, two = (sender_by_name("whatsapp", chat, name) for chat in (ONE, TWO))
     for chat in (ONE, TWO):
-        imported_before(chat, [*said(name, "你好"), *said("+49 170 1234567", "привет")])
+        imported(chat, [*said(name, "你好"), *said("+49 170 1234567", "привет")], before=True)
     workers.finish()
     ids = {
         str(chat): f"{chat}/{external}"
@@ -255,11 +224,11 @@ MADE = (
 
 @pytest.mark.parametrize("own_name", ["аня", "telegram:11"])
 def test_who_was_linked_stays_one_person(
-    run: Run, database: Database, imported: Import, imported_before: Import, own_name: str
+    run: Run, database: Database, imported: Import, own_name: str
 ) -> None:
     old = "whatsapp:Аня"
     for chat in (ONE, TWO):
-        imported_before(chat, said("Аня", f"в {chat}"))
+        imported(chat, said("Аня", f"в {chat}"), before=True)
     # either may be the person's id
     sender, user = (old, own_name) if own_name == "аня" else (own_name, old)
     run("users", "link", sender, user, "--unseen")
@@ -273,9 +242,9 @@ def test_who_was_linked_stays_one_person(
 
 @pytest.mark.parametrize("told_apart", [True, False])
 def test_who_was_forgotten_or_switched_off_by_name_stays_so_in_every_chat(
-    run: Run, database: Database, imported: Import, imported_before: Import, told_apart: bool
+    run: Run, database: Database, imported: Import, told_apart: bool
 ) -> None:
-    imported_before(ONE, [*said("Łukasz", "sekret"), *said("عمر", "سر")])
+    imported(ONE, [*said("Łukasz", "sekret"), *said("عمر", "سر")], before=True)
     run("forget", "user", "whatsapp:Łukasz", "--yes")
     run("remember", "user", "whatsapp:عمر", "off")
     if told_apart:
@@ -290,10 +259,10 @@ def test_who_was_forgotten_or_switched_off_by_name_stays_so_in_every_chat(
 
 
 def test_a_run_that_was_broken_off_goes_on_with_the_next(
-    run: Run, database: Database, imported_before: Import, monkeypatch: pytest.MonkeyPatch
+    run: Run, database: Database, imported: Import, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for chat in (ONE, TWO):
-        imported_before(chat, said("Ева", "раз", "два", "три"))
+        imported(chat, said("Ева", "раз", "два", "три"), before=True)
         run("memories", "add", f"была в {chat}", "--user", "whatsapp:Ева", "--chat", chat)
     monkeypatch.setattr(names, "MESSAGES_AT_ONCE", 1)
     rename = stored_names.rename_messages

@@ -99,12 +99,6 @@ def test_a_refused_payload_is_a_dead_letter_whose_text_is_shown_on_demand_alone(
     assert "1 jobs of payload were given up" in run("doctor").out
 
 
-def test_the_same_payload_refused_twice_is_one_dead_letter(refuse: Refuse, database: Database) -> None:
-    for _ in range(2):
-        refuse(**payload())
-    assert len(refused(database)) == 1
-
-
 def test_what_is_replayed_is_queued_exactly_as_it_came_and_stays_there_if_its_worker_dies(
     run: Run, refuse: Refuse, broker: "redis_client.Redis", app: Celery, database: Database
 ) -> None:
@@ -153,35 +147,6 @@ def test_a_full_redis_loses_none(
     finally:
         broker.config_set("maxmemory", "0")
     assert broker.llen(ACCEPT.full_name) + len(refused(database)) == 1
-
-
-def test_without_redis_payloads_are_shown_and_none_is_replayed(
-    run: Run, refuse: Refuse, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuse(**payload())
-    monkeypatch.setenv("BACKSCROLL_REDIS_URL", "redis://127.0.0.1:1/0")
-    assert run("jobs", "list", "--json").json["total"] == 1
-    assert run("jobs", "replay", "--all", "--yes").code == 1
-    assert len(refused(database)) == 1
-
-
-def test_payloads_are_chosen_by_error_age_and_tenant(run: Run, refuse: Refuse) -> None:
-    refuse(**payload())
-    refuse(**payload(1, tenant="acme", chat={}))
-    refuse(**payload(tenant="no such\x00tenant"))
-    refuse(payload())
-    listed = run("jobs", "list", "--kind", "payload", "--json").json["jobs"]
-    assert [item["tenant_id"] for item in listed] == [TENANT, "acme", TENANT, TENANT]
-    for options, expected in (
-        (["--error", "CHAT_ID"], 1),
-        (["--older-than", "1h"], 0),
-        (["--tenant", "acme"], 1),
-        (["--tenant", TENANT], 3),
-        (["--state", "retrying"], 0),
-        (["--kind", "embed"], 0),
-        (["--limit", "2"], 4),
-    ):
-        assert run("jobs", "list", "--json", *options).json["total"] == expected, options
 
 
 def test_payloads_and_work_are_one_list_and_only_named_payloads_are_dropped(

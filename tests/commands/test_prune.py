@@ -4,17 +4,7 @@ import pytest
 
 from tests.commands.conftest import SAMPLE, Run
 
-
-@pytest.fixture
-def database_name(house: str) -> str:
-    """The sample chat, all of it in memory."""
-    return house
-
-
-def test_by_default_every_message_is_kept(run: Run) -> None:
-    pruned = run("prune", "--json").json
-    assert pruned["rows"] == 0
-    assert "off: messages of any age are kept" in run("prune", "--dry-run").out
+pytestmark = pytest.mark.usefixtures("house")
 
 
 def test_a_dry_run_counts_what_a_run_deletes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,15 +13,11 @@ from tests.commands.test_doctor import may_mend
 from tests.conftest import TENANT
 from tests.operations.test_spaces import owner_of
 
+pytestmark = pytest.mark.usefixtures("house")
+
 OLD, NEW = (DeterministicEmbedder(dimensions=size).space for size in (256, 384))
 MULTILINGUAL = "onnx/multilingual-e5-small/384"
 LOCAL = "sentence-transformers/all-MiniLM-L6-v2/384"
-
-
-@pytest.fixture
-def database_name(house: str) -> str:
-    """The sample chat, all of it in memory."""
-    return house
 
 
 @pytest.fixture
@@ -75,7 +71,7 @@ def test_the_multilingual_model_is_added_by_that_word_and_other_prefixes_than_it
 
 
 def test_a_space_is_compared_activated_rolled_back_and_the_old_one_retired(
-    operator: Run, filled: None, database: Database, monkeypatch: pytest.MonkeyPatch
+    operator: Run, filled: None, running: object, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = operator("spaces", "compare", NEW.name, "--samples", 20, "--json").json
     assert found["missing"] == 0
@@ -92,7 +88,7 @@ def test_a_space_is_compared_activated_rolled_back_and_the_old_one_retired(
     with monkeypatch.context() as named:
         named.setenv("BACKSCROLL_EMBEDDING_MODEL", OLD.model)
         assert "the settings name the embedder" in operator("doctor").out
-    assert operator("search", "boiler", "--local", "--json").json["degraded"] == []
+    assert operator("search", "boiler", "--json").json["degraded"] == []
     back = operator("spaces", "rollback", "--json").json
     assert (back["space"], back["missing"]) == (OLD.name, 0)
     # and for good
@@ -132,10 +128,3 @@ def test_changes_take_the_owner_of_the_tables(run: Run, monkeypatch: pytest.Monk
     assert "BACKSCROLL_OWNER_DATABASE_URL" in refused.err
     # looking does not
     assert json.loads(run("spaces", "--json").out)["spaces"][0]["missing"] == 0
-
-
-def test_a_dry_run_says_how_long_it_takes_once_that_was_measured(run: Run, workers: Workers) -> None:
-    planned = run("backfills", "start", "embed", "--dry-run", "--all", "--json").json
-    assert planned["seconds"] == pytest.approx(planned["rows"] / planned["rows_per_second"])
-    slower = run("backfills", "start", "embed", "--dry-run", "--all", "--rate", 1)
-    assert "in about" in slower.out

@@ -9,6 +9,8 @@ import sysconfig
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from tests.deployment.conftest import CHECKOUT
 
 INSTALLED = "/opt/backscroll"
@@ -95,9 +97,15 @@ class Builder:
             (self.packages / "torch/newer.py").write_text(NEWER)
 
 
-def test_the_image_builds_although_a_package_has_modules_of_a_newer_python(tmp_path: Path) -> None:
-    builder = Builder(tmp_path)
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Builder:
+    """The image as it is built by default."""
+    builder = Builder(tmp_path_factory.mktemp("image"))
     builder.build()
+    return builder
+
+
+def test_the_image_builds_although_a_package_has_modules_of_a_newer_python(builder: Builder) -> None:
     # dependencies first, then us without them
     dependencies, english, multilingual, removal, ours = builder.calls
     assert dependencies[:3] == ["install", "-c", "ops/constraints.txt"]
@@ -110,9 +118,7 @@ def test_the_image_builds_although_a_package_has_modules_of_a_newer_python(tmp_p
     assert (builder.source / "ops/constraints.txt").is_file()
 
 
-def test_what_the_image_installs_exists_and_all_of_us_is_copied(tmp_path: Path) -> None:
-    builder = Builder(tmp_path)
-    builder.build()
+def test_what_the_image_installs_exists_and_all_of_us_is_copied(builder: Builder) -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
     extras = re.fullmatch(r"\.\[(.+)\]", builder.calls[0][-1])
     assert extras

@@ -19,6 +19,7 @@ from ops.local.embedded.binaries import redis_server
 from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from schemas.settings import PREFIX, Settings
+from tests.api.test_process import environment as of_api
 from workers.queues import QUEUES
 
 Services = dict[str, dict[str, Any]]
@@ -33,19 +34,13 @@ def plain(part: str) -> str:
 
 def environment(settings: Settings, folder: Path, **more: str) -> dict[str, str]:
     """What a container of ours sees, with this test's servers and PATH led by this environment's programs."""
-    assert settings.database_url
     assert settings.maintenance_database_url
-    assert settings.redis_url
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BACKSCROLL_")}
-    return kept | {
-        "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}",
-        "BACKSCROLL_DATABASE_URL": settings.database_url.get_secret_value(),
+    seen = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "BACKSCROLL_MAINTENANCE_DATABASE_URL": settings.maintenance_database_url.get_secret_value(),
-        "BACKSCROLL_REDIS_URL": settings.redis_url.get_secret_value(),
-        "BACKSCROLL_EMBEDDING_PROVIDER": "deterministic",
         "BACKSCROLL_DATA_DIR": str(folder),
-        **more,
     }
+    return of_api(settings, **seen, **more)
 
 
 def healthy(service: dict[str, Any], environment: dict[str, str], old: str = "", new: str = "") -> bool:

@@ -13,7 +13,16 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.api.conftest import served
-from tests.commands.conftest import Workers, house, house_template, run, settings, workers  # noqa: F401
+from tests.commands.conftest import (  # noqa: F401
+    Workers,
+    house,
+    house_template,
+    run,
+    running,
+    settings,
+    template,
+    workers,
+)
 from tests.conftest import TENANT, copied, message
 
 EVIL = "evil:/é?#1"

@@ -66,7 +66,7 @@ def no_zone(_: httpx.Client, database: Database, workers: Workers) -> None:
 
 def not_embedded(_: httpx.Client, database: Database, workers: Workers) -> None:
     tell(database, "Die Heizung wurde am Montag repariert", "заходи вечером")
-    workers.run_only("ingest")
+    workers.finish("ingest")
 
 
 def much(_: httpx.Client, database: Database, workers: Workers) -> None:
@@ -77,7 +77,7 @@ def much(_: httpx.Client, database: Database, workers: Workers) -> None:
 def not_summarized(_: httpx.Client, database: Database, workers: Workers) -> None:
     tell(database, *("we choose the blue tiles for the kitchen", "قررنا اللون الأزرق", "oui, bleu") * 3)
     for kind in ("ingest", "embed"):
-        workers.run_only(kind)
+        workers.finish(kind)
 
 
 @pytest.mark.parametrize(

@@ -137,12 +137,7 @@ def test_the_times_that_were_preferred_are_told() -> None:
     assert "Times preferred: before the trip: 3 May 2026, said by Ana" in read(page_of("plain")).text
 
 
-@pytest.fixture
-def database_name(house: str) -> str:
-    """The sample chat, all of it in memory."""
-    return house
-
-
+@pytest.mark.usefixtures("house", "running")
 def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "why.html"
     shown = run("context", "which boiler did we decide on?", "--html", file, "--budget", 600)
@@ -175,6 +170,7 @@ def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
 
 
+@pytest.mark.usefixtures("house", "running")
 def test_a_recalled_script_is_no_script(
     run: Run, database: Database, workers: Workers, tmp_path: Path
 ) -> None:
@@ -188,6 +184,7 @@ def test_a_recalled_script_is_no_script(
     assert "&lt;script&gt;alert(1)" in written
 
 
+@pytest.mark.usefixtures("house", "running")
 def test_a_page_that_cannot_be_written_is_told_by_its_option(run: Run, tmp_path: Path) -> None:
     run("import", FIXTURES / "jsonl/garden.jsonl")
     refused = run("context", "x", "--chat", CHAT, "--html", tmp_path / "missing" / "why.html")

@@ -1,8 +1,6 @@
 """Pruning goes on: past what may not go yet, past a tenant that fails, and on from where the time was up."""
 
 import math
-import threading
-import time
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
@@ -24,7 +22,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.memories import memories
 from pipeline.store.operations import counters
 from pipeline.store.sessions import ranges
-from schemas.errors import BackscrollError, DatabaseUnavailable
+from schemas.errors import DatabaseUnavailable
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn
 from schemas.memory_changes import MemoryCorrection
@@ -33,7 +31,6 @@ from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.hostile.victims import fill
 from tests.test_pipeline import CHAT, place, rows, run
-from workers.tasks import prune as task
 
 OLD, OLDER = ChatIn(chat_id="test:b"), ChatIn(chat_id="test:a")
 
@@ -63,27 +60,6 @@ def test_messages_that_wait_for_their_place_do_not_stand_before_those_that_may_g
     # Then those that wait are there
     assert rows(database, "SELECT count(*) FROM messages") == rows(database, "SELECT count(*) FROM arrivals")
     assert rows(database, "SELECT message_count FROM chats WHERE chat_id = 'test:b'") == [(0,)]
-
-
-def test_a_chat_is_locked_before_its_messages_as_whoever_edits_one_does(
-    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
-) -> None:
-    accept.accept(database, TENANT, OLD, [message(n) for n in range(3)])
-    place(database, nothing_made(rules), policy)
-    pruned: list[int] = []
-    with database.tenant(TENANT) as editing:
-        # Given somebody who has the chat and comes to its messages next
-        chats.lock_exclusively(editing, OLD.chat_id)
-        thread = threading.Thread(
-            target=lambda: pruned.append(prune(database, TENANT, keep)["messages_by_age"])
-        )
-        thread.start()
-        while not rows(database, "SELECT 1 FROM pg_locks WHERE NOT granted"):
-            time.sleep(0.01)
-        # When pruning waits for them, then it has not locked what they need
-        editing.execute(text("SELECT 1 FROM messages FOR UPDATE NOWAIT"))
-    thread.join()
-    assert pruned == [3]
 
 
 def test_a_tenant_that_cannot_be_pruned_costs_the_others_nothing_and_is_told(
@@ -117,30 +93,6 @@ def test_a_run_that_is_out_of_time_is_gone_on_with_from_the_next_tenant(
         looked_at += done.rows
         after = done.stopped_at
     assert looked_at == ["a", "b", "c"]
-
-
-def test_the_task_asks_for_the_rest_and_fails_in_the_end_when_a_tenant_did(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Held:
-        database = Database.from_settings(settings)
-
-    held = Held()
-    held.settings = settings  # type: ignore[attr-defined]
-    asked: list[object] = []
-    monkeypatch.setattr(task.resources, "current", lambda: held)
-    monkeypatch.setattr(
-        task,
-        "prune_all",
-        lambda *_given, **_options: pruning.Pruned(rows={}, failed={"b": "no luck"}, stopped_at="b"),
-    )
-    monkeypatch.setattr(task.prune, "apply_async", lambda args, **_options: asked.append(args))
-    with pytest.raises(
-        BackscrollError, match="1 tenants could not be pruned, the others were; of b: no luck"
-    ):
-        task.prune.run("a")
-    assert asked == [["b"]]
-    held.database.close()
 
 
 def test_a_pointer_stays_for_a_month_after_its_session_was_joined_however_old_that_is(

@@ -10,19 +10,12 @@ from sqlalchemy import Engine, text
 from ops.local import migrate
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.summaries import summarize
-from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
-from pipeline.enrich.summaries.summary_policy import SummaryPolicy
 from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits
 from pipeline.ingest import accept
-from pipeline.ingest.place import placer
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
-from pipeline.operations import backfill, space_comparison, spaces
-from pipeline.operations.backfill_kinds import Current
+from pipeline.operations import backfill, spaces
 from pipeline.recall import search
 from pipeline.recall.ask.query_embedder import QueryEmbedder
 from pipeline.store.connections.database import Database
@@ -35,8 +28,8 @@ from schemas.messages import ChatIn
 from schemas.search import SearchQuery
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, StoredSpace, Vector
-from tests.conftest import POLICY, TENANT, message
-from tests.test_pipeline import learns
+from tests.commands.conftest import Workers
+from tests.conftest import TENANT, message
 
 CHAT = ChatIn(chat_id="test:house", title="The house")
 OLD, NEW = (DeterministicEmbedder(dimensions=size).space for size in (256, 384))
@@ -73,18 +66,9 @@ class Deployment:
 
     def __post_init__(self) -> None:
         self.embedders = SpaceEmbedders(lambda space: self.models[space.dimensions])
-        rules = SessionPolicy.of(self.settings)
-        current = Current(rules=rules, summary_version=1, min_messages=4)
-        self.handlers = {
-            "ingest": placer(self.database, rules),
-            "summarize": summarize.summarizer(
-                self.database, ExtractiveSummarizer(), SummaryPolicy(min_messages=4, version=1)
-            ),
-            "extract": learns(self.database),
-            "embed": embed.embedder(self.database, self.embedders),
-            "backfill": backfill.backfiller(self.database, current),
-        }
-        self.current = current
+        self.workers = Workers(self.database, self.settings, self.embedders)
+        self.work = self.workers.finish
+        self.current = self.workers.current
 
     def say(self, first: int, count: int, tenant: str = TENANT) -> None:
         said = [
@@ -92,12 +76,6 @@ class Deployment:
             for n in range(first, first + count)
         ]
         accept.accept(self.database, tenant, CHAT, said)
-
-    def work(self, *kinds: str, policy: Policy = POLICY) -> None:
-        """Do all that is due, of some kinds or of all."""
-        chosen = {kind: self.handlers[kind] for kind in kinds or self.handlers}
-        while any(runner.run(self.database, kind, each, policy).claimed for kind, each in chosen.items()):
-            pass
 
     def add(self) -> StoredSpace:
         return spaces.add(self.owner, self.database, self.tenants, NEW)
@@ -260,7 +238,7 @@ def test_a_model_that_is_away_keeps_only_its_own_space_waiting_and_nothing_is_em
         ).all()
     assert len(attempts) > 5
     assert all(tuple(row) == (0, None) for row in attempts)
-    deployment.handlers["embed"] = embed.embedder(deployment.database, deployment.embedders)
+    deployment.workers.handlers["embed"] = embed.embedder(deployment.database, deployment.embedders)
     deployment.work()
     assert deployment.counted()["384"][1:] == (5, 1, 1)
     assert len(deployment.models[256].texts) == asked
@@ -380,23 +358,3 @@ def test_a_space_is_of_all_tenants(deployment: Deployment) -> None:
         deployment.activate()
     # which can be left to keywords
     assert deployment.activate(force=True).status == "active"
-
-
-def test_two_spaces_are_compared_on_what_was_asked(deployment: Deployment) -> None:
-    deployment.add()
-    deployment.fill()
-    deployment.work()
-    with deployment.database.tenant(TENANT) as connection:
-        pair = tuple(vectors.written_spaces(connection))
-    found = space_comparison.compare(
-        deployment.database,
-        TENANT,
-        (pair[0], pair[1]),
-        deployment.embedders,
-        limit=10,
-        nearest=5,
-    )
-    assert 0 < found.samples <= 10
-    assert found.questions == 0
-    assert 0.2 < found.overlap <= 1
-    assert [each.space for each in found.spaces] == [OLD.name, NEW.name]

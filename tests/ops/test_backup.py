@@ -12,7 +12,7 @@ import pytest
 from alembic import command
 
 from migrations import REVISION
-from ops.commands.data.forgotten_files import write_forgotten
+from ops.commands.data.forget import write_forgotten
 from ops.local import migrate
 from ops.local.embedded.folder import open_lock, take
 from ops.local.embedded.postgres import EmbeddedPostgres

@@ -32,13 +32,6 @@ def environment(settings: Settings, tmp_path: Path) -> dict[str, str]:
     return told | {"BACKSCROLL_EMBEDDING_PROVIDER": "deterministic", "BACKSCROLL_DATA_DIR": str(tmp_path)}
 
 
-def test_upgrade_says_where_the_database_is(here: Here, environment: dict[str, str]) -> None:
-    told = here("db", "upgrade", **environment)
-    assert told.returncode == 0, told.stderr
-    assert "up to date" in told.stdout
-    assert "deterministic-hash-v1" in told.stdout
-
-
 def test_reset_asks_first(
     here: Here, environment: dict[str, str], database: Database, tmp_path: Path
 ) -> None:
@@ -50,29 +43,6 @@ def test_reset_asks_first(
     assert here("db", "reset", "--yes", **environment).returncode == 0
     with database.tenant(TENANT) as connection:
         assert chats.get(connection, "test:chat") is None
-
-
-def test_roles_prints_settings_that_work(here: Here, postgres: EmbeddedPostgres, tmp_path: Path) -> None:
-    # the server is everybody's in these tests: its roles keep their passwords
-    passwords = {role: conninfo_to_dict(postgres.dsn(role))["password"] for role in LOGIN_ROLES}
-    (tmp_path / "passwords.json").write_text(json.dumps(passwords))
-    arguments = ("--database", "made_by_roles", "--passwords-file", "passwords.json")
-    made = here("db", "roles", postgres.superuser_dsn(), *arguments)
-    assert made.returncode == 0, made.stderr
-    (tmp_path / ".env").write_text(made.stdout)
-    settings = {
-        "BACKSCROLL_REDIS_URL": "redis://127.0.0.1:1/0",
-        "BACKSCROLL_EMBEDDING_PROVIDER": "deterministic",
-    }
-    upgraded = here("db", "upgrade", "--json", **settings)
-    assert upgraded.returncode == 0, upgraded.stderr
-    assert json.loads(upgraded.stdout)["vector_tables"]
-
-
-def test_roles_need_a_superuser(here: Here, postgres: EmbeddedPostgres) -> None:
-    refused = here("db", "roles", postgres.dsn("owner"))
-    assert refused.returncode == 4
-    assert "superuser" in refused.stderr
 
 
 def in_schema(postgres: EmbeddedPostgres, name: str, schema: str) -> None:

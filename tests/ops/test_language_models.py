@@ -12,7 +12,7 @@ from pipeline.clients.factory import make_summary_model
 from schemas.errors import SettingsError
 from schemas.load_settings import load_settings
 from schemas.settings import Settings
-from tests.ops.running import backscroll
+from tests.ops.conftest import Here
 from workers import queues
 
 OURS = {"redis_url": "redis://127.0.0.1:1", "data_dir": "/tmp/nowhere"}  # noqa: S108 - nothing is written
@@ -68,10 +68,9 @@ def test_a_model_that_cannot_be_asked_is_refused(given: dict[str, object], named
 
 
 @pytest.mark.parametrize("command", [["worker", "summarize"], ["up", "--light"]])
-def test_it_is_refused_at_the_start(tmp_path: Path, command: list[str]) -> None:
-    ended = backscroll(
+def test_it_is_refused_at_the_start(here: Here, tmp_path: Path, command: list[str]) -> None:
+    ended = here(
         *command,
-        cwd=tmp_path,
         BACKSCROLL_SESSION_SUMMARY_MODEL="gpt-4.1-mini",
         BACKSCROLL_DATA_DIR=str(tmp_path / "data"),
         BACKSCROLL_DATABASE_URL="postgresql://nobody:x@127.0.0.1:1/none",
@@ -97,6 +96,8 @@ def test_the_endpoint_is_for_those_who_ask_it(tmp_path: Path, monkeypatch: pytes
     # Then a process has it if it is given
     for_all, for_workers = processes.environment(settings), processes.model_environment(settings, "summarize")
     assert processes.model_environment(settings, "api") == {}
+    asks = settings.model_copy(update={"embedding_provider": "openai"})
+    assert processes.model_environment(asks, "api") == for_workers
     assert "in-the" not in "".join(for_all.values())
     with monkeypatch.context() as patch:
         patch.delenv("OPENAI_API_KEY")

@@ -39,12 +39,6 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
     assert CliRunner().invoke(cli.app, arguments).exit_code == 2
 
 
-def test_a_queue_that_does_not_exist_is_answered_with_those_that_do(here: Here) -> None:
-    told = here("worker", "mail")
-    assert told.returncode == 2
-    assert "accept, ingest, embed" in told.stderr
-
-
 def test_a_wrong_setting_is_named_with_its_value(here: Here) -> None:
     told = here("up", BACKSCROLL_SESSION_GAP_MINUTES="soon")
     assert told.returncode == 4

@@ -86,14 +86,6 @@ def _pasted(line: str) -> str:
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout  # noqa: S607
 
 
-def test_other_commands_find_what_runs_by_the_data_folder(home: Home, up: Up) -> None:
-    told = backscroll("db", "status", "--json", cwd=home.folder, BACKSCROLL_DATA_DIR=str(home.data_dir))
-    assert told.returncode == 0, told.stderr
-    state = json.loads(told.stdout)
-    assert state["found"] == state["newest"]
-    assert state["vector_tables"]
-
-
 def test_the_lines_for_another_terminal_lead_to_what_runs(home: Home, up: Up) -> None:
     lines = up.said().split("In another terminal:\n")[1].split("Or over HTTP:")[0].strip().splitlines()
     assert lines[-1] == "backscroll chats"
@@ -141,24 +133,6 @@ def test_the_status_shows_what_it_takes_in_memory(home: Home, up: Up) -> None:
     assert nothing.returncode == 1
 
 
-def test_a_backup_is_made_of_what_runs(home: Home, up: Up) -> None:
-    made = backscroll("backup", "b.dump", "--data-dir", str(home.data_dir), cwd=home.folder)
-    assert made.returncode == 0, made.stderr
-    refused = backscroll("restore", "b.dump", "--replace", "--data-dir", str(home.data_dir), cwd=home.folder)
-    assert refused.returncode == 1
-    assert "stop it first" in refused.stderr
-    put_back = backscroll("restore", "b.dump", "--json", "--data-dir", "elsewhere", cwd=home.folder)
-    assert json.loads(put_back.stdout)["messages"] >= 418
-
-
-def test_a_second_start_says_what_runs_and_how_to_stop_it(home: Home, up: Up) -> None:
-    second = backscroll("up", "--port", "0", "--data-dir", str(home.data_dir), cwd=home.folder)
-    assert second.returncode == 1
-    assert f"kill {up.process.pid}" in second.stderr
-    assert up.find(r"HTTP API  +(\S+)") in second.stderr
-    assert "--data-dir" in second.stderr
-
-
 def test_nobody_else_can_read_the_keys(home: Home, up: Up) -> None:
     for name in ("stack.json", "api-key", "flower-password", "postgres-passwords.json", "logs/api.log"):
         assert stat.S_IMODE((home.data_dir / name).stat().st_mode) == 0o600, name
@@ -174,12 +148,6 @@ def test_flower_asks_for_its_password(home: Home, up: Up) -> None:
     url, password = up.find(r"Flower +(\S+)"), (home.data_dir / "flower-password").read_text().strip()
     until(lambda: _status(url) == 401, "Flower asks for a password")
     assert _status(url, ("backscroll", password)) == 200
-
-
-def test_the_embedder_is_a_child_of_its_own_and_not_a_fork(up: Up) -> None:
-    # torch does not survive a fork
-    commands = [" ".join(child.cmdline()) for child in up.child("backscroll.embed").children()]
-    assert any("spawn_main" in command for command in commands)
 
 
 def test_a_worker_that_died_is_started_again(up: Up) -> None:

@@ -10,6 +10,7 @@ import pytest
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from psycopg.errors import InsufficientPrivilege
+from pydantic import SecretStr
 from sqlalchemy import create_engine, text
 
 from migrations.concurrently import build, concurrently, drop
@@ -19,6 +20,7 @@ from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
+from tests.api.conftest import served
 from tests.conftest import CHECKOUT, TENANT, Templates, copied, message
 from tests.ops.running import backscroll
 from tests.partitioned.conftest import PARTITIONS, partition
@@ -185,7 +187,7 @@ def test_the_command_partitions_and_everything_else_goes_on(
         told = backscroll("doctor", "--json", cwd=folder, **urls, **settings_too)
         findings = json.loads(told.stdout)["findings"]
         assert not [f for f in findings if "messages" in json.dumps(f) and f["severity"] == "error"], findings
-        found = backscroll(
-            "search", "boiler", "--chat", "test:3", "--json", cwd=folder, **urls, **settings_too
-        )
-        assert len(json.loads(found.stdout)["hits"]) > 0
+        url = SecretStr(urls["BACKSCROLL_DATABASE_URL"])
+        with served(settings.model_copy(update={"database_url": url, "tenant": TENANT})) as api:
+            found = api.post("/v1/search", json={"chat_id": "test:3", "query": "boiler"})
+        assert len(found.json()["hits"]) > 0

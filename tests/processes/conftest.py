@@ -12,7 +12,6 @@ import psycopg
 import pytest
 import redis as redis_client
 from celery import Celery
-from pytest_celery import CeleryTestWorker, RedisTestBroker
 from sqlalchemy import text
 
 from ops.local import processes
@@ -27,7 +26,7 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, copied
 from tests.ops.running import until
-from tests.processes.nodes import BeatProcess, Process, RedisProcess, WorkerProcess
+from tests.processes.nodes import Process, RedisProcess
 from workers.app import REDIS_TRANSPORT, make_app
 from workers.queues import QUEUES
 
@@ -58,16 +57,10 @@ class Deployment:
     folder: Path
     postgres: EmbeddedPostgres
     database: Database
-    broker: RedisTestBroker
+    server: RedisProcess
     redis: "redis_client.Redis[str]"
     app: Celery
-    workers: dict[str, CeleryTestWorker] = field(default_factory=dict)
-    processes: dict[str, Process] = field(default_factory=dict)
-
-    @property
-    def url(self) -> str:
-        """Where a bot reaches the queues."""
-        return str(self.broker.config()["url"])
+    workers: dict[str, Process] = field(default_factory=dict)
 
     def start_workers(
         self, *, names: Iterable[str] = QUEUES, include: str | None = None, **environment: str
@@ -82,8 +75,7 @@ class Deployment:
             if include:
                 at = command.index("worker") + 1
                 command[at:at] = ["-I", include]
-            process = self.processes[name] = Process(name, command, self.folder, told)
-            self.workers[name] = CeleryTestWorker(WorkerProcess(process), self.app)
+            self.workers[name] = Process(name, command, self.folder, told, "ready.")
         for worker in self.workers.values():
             worker.ready()
 
@@ -97,9 +89,9 @@ class Deployment:
 
     def revive(self) -> None:
         """Start again whatever worker a story has ended."""
-        ended = [worker for worker in self.workers.values() if worker.container.status != "running"]
-        for worker in ended:
-            worker.restart()
+        for worker in self.workers.values():
+            if not worker.runs:
+                worker.restart()
 
     def send(self, chat: str, messages: Sequence[Mapping[str, Any]], **options: Any) -> None:
         """What a bot does that has Celery and nothing of ours."""
@@ -107,7 +99,7 @@ class Deployment:
 
     def send_payload(self, payload: Mapping[str, Any], **options: Any) -> None:
         """The same with any payload."""
-        with Celery(broker=self.url) as bot:
+        with Celery(broker=self.server.url) as bot:
             bot.send_task("backscroll.ingest", kwargs=dict(payload), queue="backscroll.accept", **options)
 
     def accept(self, chat: str, messages: Sequence[Mapping[str, Any]]) -> None:
@@ -142,8 +134,8 @@ class Deployment:
             until(condition, what, seconds)
         except AssertionError as late:
             said = [
-                f"{name} {node.container.status}: {node.logs()[-300:]!r}"
-                for name, node in self.workers.items()
+                f"{name} {worker.exit_code or 'runs'}: {worker.logs()[-300:]!r}"
+                for name, worker in self.workers.items()
             ]
             queued = {queue.full_name: self.redis.llen(queue.full_name) for queue in QUEUES.values()}
             raise AssertionError("\n".join((str(late), str(self.query(_OWED)), str(queued), *said))) from None
@@ -264,7 +256,7 @@ def deployed(postgres: EmbeddedPostgres, folder: Path, name: str) -> Iterator[De
 
 
 def _deployed(postgres: EmbeddedPostgres, folder: Path, name: str) -> Iterator[Deployment]:
-    server = RedisProcess.start(folder)
+    server = RedisProcess(folder)
     settings = Settings(
         _env_file=None,
         database_url=postgres.dsn("app", database=name),
@@ -290,7 +282,7 @@ def _deployed(postgres: EmbeddedPostgres, folder: Path, name: str) -> Iterator[D
         folder=folder,
         postgres=postgres,
         database=database,
-        broker=RedisTestBroker(server),
+        server=server,
         redis=client,
         app=make_app(settings),
     )
@@ -298,14 +290,14 @@ def _deployed(postgres: EmbeddedPostgres, folder: Path, name: str) -> Iterator[D
         yield running
     finally:
         for worker in running.workers.values():
-            if worker.container.status == "running":
+            if worker.runs:
                 worker.kill("SIGTERM")
         for worker in running.workers.values():
-            worker.teardown()
+            worker.end()
         running.app.close()
         client.close()
         database.close()
-        server.teardown()
+        server.end()
 
 
 @pytest.fixture(scope="package")
@@ -320,13 +312,13 @@ def deployment(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFact
 def clock(deployment: Deployment) -> Iterator[None]:
     """While this holds, the clock calls for a sweep every half second."""
     command = processes.beat_command(deployment.folder)
-    beat = BeatProcess(Process("beat", command, deployment.folder, deployment.environment))
-    beat.ready()
+    beat = Process("beat", command, deployment.folder, deployment.environment, "beat: Starting...")
     try:
+        beat.ready()
         yield
-        assert beat.status == "running"
+        assert beat.runs
     finally:
-        beat.teardown()
+        beat.end()
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,7 @@ def test_payloads_that_cannot_be_read_are_dead_letters_as_they_came(deployment: 
     ]
     for payload in unreadable:
         deployment.send_payload(payload)
-    with Celery(broker=deployment.url) as bot:
+    with Celery(broker=deployment.server.url) as bot:
         bot.send_task("backscroll.ingest", args=[unreadable[0]], queue="backscroll.accept")
     until(lambda: len(deployment.dead_letters()) == 5, "five dead letters", SECONDS)
     letters = deployment.dead_letters()
@@ -197,7 +197,7 @@ def test_neither_logs_nor_events_nor_inspection_tell_what_was_said(deployment: D
             deployment.wait_until_stuck("messages")
             inspected = deployment.app.control.inspect(timeout=2).active(safe=False)
         deployment.send_payload({"v": 9, "chat": "test:secret", "messages": talk(1, word=secret)})
-        with Celery(broker=deployment.url) as bot:
+        with Celery(broker=deployment.server.url) as bot:
             # a name that nobody knows, and a message that is no task
             bot.send_task("backscroll.ingset", kwargs={"text": secret}, queue="backscroll.accept")
             with bot.connection_for_write() as connection:
@@ -211,7 +211,7 @@ def test_neither_logs_nor_events_nor_inspection_tell_what_was_said(deployment: D
     assert {"task-received", "task-started", "task-succeeded", "task-sent"} <= {e["type"] for e in seen}
     assert secret not in str(seen)
     for name in QUEUES:
-        assert secret not in deployment.workers[name].container._container.log.read_text()
+        assert secret not in deployment.workers[name].log.read_text()
     drop_dead_letters(deployment)
 
 
@@ -252,7 +252,7 @@ class Trap:
 
 def test_a_pickle_is_refused_without_a_look_into_it(deployment: Deployment, tmp_path: Path) -> None:
     trap = tmp_path / "sprung"
-    with Celery(broker=deployment.url) as bot:
+    with Celery(broker=deployment.server.url) as bot:
         bot.send_task(
             "backscroll.ingest", kwargs={"chat": Trap(trap)}, queue="backscroll.accept", serializer="pickle"
         )

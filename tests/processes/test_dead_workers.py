@@ -69,7 +69,7 @@ def test_jobs_of_a_killed_worker_do_not_wait_for_their_lease(
             worker.kill()
         else:
             # the others are older, and hold no jobs
-            os.kill(max(children()[deployment.processes[queue].pid]), signal.SIGKILL)
+            os.kill(max(children()[deployment.workers[queue].pid]), signal.SIGKILL)
     if killed == "all":
         worker.restart()
     deployment.make_due()

@@ -20,10 +20,10 @@ def test_a_worker_whose_main_loop_failed_ends_although_closing_would_take_for_ev
     command[at:at] = ["-I", "tests.processes.broken"]
     worker = Process("ingest", command, tmp_path, processes.environment(settings))
     try:
-        until(lambda: b"Unrecoverable error" in worker.logs() or worker.status != "running", "it failed", 60)
-        until(lambda: worker.status != "running", "it has ended", CLOSING_SECONDS + 30)
+        until(lambda: "Unrecoverable error" in worker.logs() or not worker.runs, "it failed", 60)
+        until(lambda: not worker.runs, "it has ended", CLOSING_SECONDS + 30)
         assert worker.exit_code == 1
-        assert b"shutdown_hung" in worker.logs()
+        assert "shutdown_hung" in worker.logs()
     finally:
         worker.end()
 
@@ -35,8 +35,8 @@ def test_a_worker_whose_clock_differs_from_the_databases_logs_it_at_its_start(
     environment = processes.environment(settings) | {skewed.SHIFT: "90"}
     worker = Process("sweep", command, tmp_path, environment)
     try:
-        until(lambda: b"clock_differs" in worker.logs(), "it says so", 60)
-        assert b'"database_ahead_seconds": -90' in worker.logs()
+        until(lambda: "clock_differs" in worker.logs(), "it says so", 60)
+        assert '"database_ahead_seconds": -90' in worker.logs()
     finally:
         # how one ends that is told to in its first moment is not this story's
         worker.kill("SIGKILL")
@@ -57,14 +57,14 @@ def test_a_worker_that_is_stopped_ends_although_a_child_of_it_hangs(
     worker = Process("ingest", command, tmp_path, processes.environment(settings))
     children: list[psutil.Process] = []
     try:
-        until(lambda: b"ready" in worker.logs(), "it is ready", 60)
+        until(lambda: "ready" in worker.logs(), "it is ready", 60)
         children = psutil.Process(worker.pid).children()
         for child in children:
             child.suspend()
         worker.kill("SIGTERM")
-        until(lambda: worker.status != "running", "it has ended", 1 + CLOSING_SECONDS + 30)
+        until(lambda: not worker.runs, "it has ended", 1 + CLOSING_SECONDS + 30)
         assert worker.exit_code == 1
-        assert b"shutdown_hung" in worker.logs()
+        assert "shutdown_hung" in worker.logs()
         assert len(children) > 0
         # killed, but perhaps not yet reaped
         until(lambda: all(map(is_gone, children)), "its children have ended", 30)

@@ -23,7 +23,7 @@ from tests.processes.conftest import talk
 from tests.processes.nodes import RedisProcess
 from workers import queues, resources
 from workers.app import make_app
-from workers.queues import OF_KIND, SPARE_WAKE_UPS
+from workers.queues import OF_KIND
 from workers.resources import Resources
 from workers.tasks.sweep import MAX_WAITING_SWEEPS
 
@@ -32,9 +32,9 @@ amounts = st.dictionaries(st.sampled_from(sorted(OF_KIND)), st.integers(0, 600))
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RedisProcess]:
-    server = RedisProcess.start(tmp_path)
+    server = RedisProcess(tmp_path)
     yield server
-    server.teardown()
+    server.end()
 
 
 @pytest.fixture
@@ -161,30 +161,6 @@ def test_no_hint_goes_out_for_a_summary_that_waits(
         assert client.llen(queues.EMBED.full_name) == 1
         # one to summarize, one to learn
         assert client.llen(queues.SUMMARIZE.full_name) == (0 if debounce else 2)
-
-
-def test_a_backfill_or_a_pruning_under_way_keeps_no_sweep_waiting(app: Celery) -> None:
-    calls = app.conf.beat_schedule
-    assert calls["sweep"]["options"]["queue"] == queues.SWEEP.full_name
-    assert calls["prune"]["options"]["queue"] != queues.SWEEP.full_name
-    assert queues.SWEEP not in OF_KIND.values()
-
-
-def test_thousands_of_hints_for_a_worker_that_is_busy_leave_a_bounded_queue(
-    app: Celery, broker: RedisProcess
-) -> None:
-    # Given a worker that takes nothing, as one that is stopped
-    with redis_client.Redis.from_url(broker.url) as client:
-        # When thousands of requests hint at the same kind of work
-        for _ in range(4000):
-            queues.wake_up(app, "ingest")
-        # Then what waits is enough for its workers, and Redis does not fill up
-        waiting = client.llen(queues.INGEST.full_name)
-        assert 2 * queues.INGEST.concurrency <= waiting <= 2 * queues.INGEST.concurrency + SPARE_WAKE_UPS
-        # And one that was taken makes room for the next
-        client.rpop(queues.INGEST.full_name)
-        queues.wake_up(app, "ingest", times=50)
-        assert client.llen(queues.INGEST.full_name) == waiting
 
 
 def test_what_a_worker_took_whose_clock_is_ahead_comes_back_as_soon_as_anything_else(

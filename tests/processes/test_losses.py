@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from pytest_celery import CeleryTestWorker
 
 from tests.ops.running import until
 from tests.processes.conftest import SECONDS, SOFT_SECONDS, Deployment, talk
+from tests.processes.nodes import Process
 from workers import queues
 
 pytestmark = pytest.mark.usefixtures("beat")
@@ -38,7 +38,7 @@ def work_of(deployment: Deployment, chat: str, kind: str) -> list[dict[str, Any]
 
 
 @contextmanager
-def stopped(worker: CeleryTestWorker) -> Iterator[None]:
+def stopped(worker: Process) -> Iterator[None]:
     """While this holds a worker takes nothing, and does not know that it does not."""
     worker.kill("SIGSTOP")
     try:
@@ -94,19 +94,6 @@ def test_hints_thrown_away_in_the_middle_of_an_import_are_made_up_for(deployment
     assert set(deployment.vectors_of("test:import").values()) == {1}
 
 
-def test_what_a_killed_worker_was_doing_is_done_by_the_next_after_the_lease(deployment: Deployment) -> None:
-    chat, worker = "test:killed", deployment.workers["summarize"]
-    deployment.accept_and_place(chat, talk(10))
-    with stuck(deployment, "summarize", "conversation_sessions"):
-        assert any(row["claimed"] for row in work_of(deployment, chat, "summarize"))
-        worker.kill()
-    assert worker.container.status == "exited"
-    worker.restart()
-    deployment.wait_for(chat, 10)
-    assert set(deployment.vectors_of(chat).values()) == {1}
-    assert work_of(deployment, chat, "summarize") == []
-
-
 def test_a_payload_whose_worker_was_killed_while_it_was_being_stored_is_stored_once(
     deployment: Deployment,
 ) -> None:
@@ -129,7 +116,7 @@ def test_a_worker_told_to_end_finishes_the_payload_that_it_holds(deployment: Dep
         deployment.wait_until_stuck("messages")
         worker.kill("SIGTERM")
     until(lambda: deployment.progress("test:ending").messages == 10, "stored", SECONDS)
-    until(lambda: worker.container.status == "exited", "ended", SECONDS)
+    until(lambda: not worker.runs, "ended", SECONDS)
     worker.restart()
     deployment.wait_for("test:ending", 10)
 
@@ -139,7 +126,7 @@ def test_a_worker_told_to_end_gives_back_what_it_cannot_finish(deployment: Deplo
     deployment.accept_and_place(chat, talk(10))
     with stuck(deployment, "embed", "message_vectors"):
         worker.kill("SIGTERM")
-        until(lambda: worker.container.status == "exited", "ended", SECONDS)
+        until(lambda: not worker.runs, "ended", SECONDS)
         # Then it may be claimed at once, and no attempt is lost
         returned = work_of(deployment, chat, "embed")
         assert [(row["attempts"], row["claimed"], row["due"]) for row in returned] == [(0, None, True)] * 10
@@ -154,8 +141,8 @@ def test_a_worker_of_threads_told_to_end_finishes_what_it_holds(deployment: Depl
     with stuck(deployment, "summarize", "conversation_sessions"):
         worker.kill("SIGTERM")
         time.sleep(SOFT_SECONDS + 0.5)
-        assert worker.container.status == "running"
-    until(lambda: worker.container.status == "exited", "ended", SECONDS)
+        assert worker.runs
+    until(lambda: not worker.runs, "ended", SECONDS)
     assert "Unrecoverable" not in worker.logs()
     assert deployment.progress(chat).summarized == 2
     # and what is done has no row
@@ -173,13 +160,13 @@ def test_while_postgres_is_away_payloads_wait_even_for_another_worker(deployment
         until(waits, "the payload is tried", SECONDS)
         # When the worker that waits is told to end, the payload goes back into the queue
         worker.kill("SIGTERM")
-        until(lambda: worker.container.status == "exited", "ended", SECONDS)
+        until(lambda: not worker.runs, "ended", SECONDS)
         assert deployment.redis.llen("backscroll.accept") == 1
         worker.restart()
         until(waits, "the payload is tried again", SECONDS)
         assert deployment.redis.hlen("unacked") > 0
     deployment.wait_for(chat, 10)
-    assert all(worker.container.status == "running" for worker in deployment.workers.values())
+    assert all(worker.runs for worker in deployment.workers.values())
 
 
 def test_while_postgres_takes_no_writes_payloads_wait(deployment: Deployment) -> None:
@@ -197,8 +184,8 @@ def test_while_postgres_takes_no_writes_payloads_wait(deployment: Deployment) ->
 def test_workers_go_on_when_redis_comes_back_and_what_was_enqueued_is_there(deployment: Deployment) -> None:
     deployment.workers["accept"].kill()
     deployment.send("test:restarted", talk(10))
-    deployment.broker.kill()
-    deployment.broker.restart()
+    deployment.server.kill()
+    deployment.server.restart()
     deployment.workers["accept"].restart()
     deployment.wait_for("test:restarted", 10)
 
@@ -209,11 +196,11 @@ def test_a_task_in_hand_while_redis_goes_and_comes_back_does_not_end_its_worker(
     chat, worker = "test:in-hand", deployment.workers["summarize"]
     deployment.accept_and_place(chat, talk(10))
     with stuck(deployment, "summarize", "conversation_sessions"):
-        deployment.broker.kill()
+        deployment.server.kill()
         until(lambda: "Connection to broker lost" in worker.logs(), "the loss is noticed", SECONDS)
-        deployment.broker.restart()
+        deployment.server.restart()
     # Then it is acknowledged over the new connection, soon
     deployment.wait_for(chat, 10)
     until(lambda: deployment.redis.hlen("unacked") == 0, "everything acknowledged", SECONDS)
-    assert worker.container.status == "running"
+    assert worker.runs
     assert "Unrecoverable" not in worker.logs()

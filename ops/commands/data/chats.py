@@ -15,14 +15,21 @@ from ops.console.options import ChatArgument, DryRunOption, UnseenOption, YesOpt
 from schemas.errors import InvalidInput
 from schemas.forgetting import Subject
 from schemas.languages import AUTO, normal, spoken
+from schemas.memories import VisibilityPolicy
 from schemas.messages import ChatIn
 from schemas.payloads import parse_payload
 from schemas.users import MembersPayload
 
 app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
+tenant_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
 SPEAKERS = 10
 SESSIONS = 5
+MEANING: dict[VisibilityPolicy, str] = {
+    "strict": "another chat's memories are shown only if everybody here was there, too; a direct chat's in no group",
+    "tenant": "every memory is shown in every chat, a direct chat's too",
+    "chat": "a memory is shown only in the chat where it was learned",
+}
 
 
 @command(app, "backscroll chats list --json", name="list")
@@ -206,6 +213,31 @@ def language(
         {"chat_id": chat_id, "language": searched, "language_by": by, "messages_changed": changed},
         f"{chat_id} is searched as {spoken(searched)} now; {changed:,} messages were not.",
     )
+
+
+@tenant_app.callback()
+def tenant_() -> None:
+    """Change the settings of all chats of a tenant."""
+
+
+@command(tenant_app, "backscroll tenant audience chat")
+def audience(
+    call: Call,
+    policy: Annotated[VisibilityPolicy | None, typer.Argument(help="Default: show it.")] = None,
+) -> None:
+    """Show or set who sees what was learned in another chat: `strict` (the default), `tenant` or `chat`.
+
+    `strict`: those who were all there, and in a group nothing of a direct chat. `tenant`: everybody, also what was
+    learned in a direct chat; for tenants that are one team. `chat`: nobody.
+    """
+    from pipeline.people.visibility import policy_of
+    from pipeline.store.chats import chats
+
+    with call.transaction() as (settings, connection):
+        if policy is not None:
+            chats.set_tenant_setting(connection, settings.tenant, "audience", policy)
+        found = policy_of(chats.tenant_settings(connection).get("audience"))
+    call.answer({"tenant": settings.tenant, "audience": found}, f"{found}: {MEANING[found]}")
 
 
 command(app, "backscroll chats rename telegram:-4711 telegram:-1004711 --yes")(chat_moves.rename)

@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from ops.client import quoted
 from ops.console import questions, rendering
-from ops.console.backend import backend
 from ops.console.command import Call, command
-from ops.console.options import AlsoOption, ChatOption, HydeOption, LocalOption, SessionKeyOption
+from ops.console.options import AlsoOption, ChatOption, HydeOption, SessionKeyOption
 from schemas.context import Context, Dropped, Explanation
 from schemas.errors import InvalidInput
+from schemas.listing import SessionPage
 from schemas.payloads import ContextQuery
 from schemas.profiles import PURPOSES
 
@@ -52,39 +53,38 @@ def context(
     no_history: Annotated[bool, "Without the chat's latest messages."] = False,
     also: AlsoOption = None,
     hyde: HydeOption = False,
-    local: LocalOption = False,
 ) -> None:
     """Print the context for a question. The HTTP API answers the same to `POST /v1/context`.
 
     The running Backscroll is asked: that of **BACKSCROLL_URL** (with **BACKSCROLL_API_KEY**), else the
-    `backscroll up` of the data folder. If the database runs without an HTTP API, this process reads it and loads the
-    model itself, which takes some seconds.
+    `backscroll up` of the data folder.
     """
-    with backend(call, local=local) as answering:
-        named = answering.chat(chat)
-        query = questions.question(
-            named,
-            ContextQuery,
-            query=question,
-            profile=profile,
-            budget_tokens=budget,
-            model=model,
-            user_id=user,
-            agent_id=agent,
-            session_key=session_key,
-            thread=thread,
-            moments={"as_of": as_of},
-            explain=explain or explain_all or html is not None,
-            include_history=not no_history,
-            queries=also,
-            hyde=hyde,
-        )
-        with rendering.patience("Searching …", shown=not call.as_json):
-            found = answering.context(query)
-        if html is not None and found.explain is not None:
-            from workers.api.inspector.context_view import standalone
+    api = call.api()
+    named = questions.find_chat(api, chat)
+    query = questions.question(
+        named,
+        ContextQuery,
+        query=question,
+        profile=profile,
+        budget_tokens=budget,
+        model=model,
+        user_id=user,
+        agent_id=agent,
+        session_key=session_key,
+        thread=thread,
+        moments={"as_of": as_of},
+        explain=explain or explain_all or html is not None,
+        include_history=not no_history,
+        queries=also,
+        hyde=hyde,
+    )
+    with rendering.patience("Searching …", shown=not call.as_json):
+        found = api.post("/v1/context", query, Context)
+    if html is not None and found.explain is not None:
+        from workers.api.inspector.context_view import standalone
 
-            _write(html, standalone(found, question, named, answering.sessions(named.chat_id, SPANS)))
+        spans = api.get(f"/v1/chats/{quoted(named.chat_id)}/sessions", SessionPage, limit=SPANS).sessions
+        _write(html, standalone(found, question, named, spans))
     if call.as_json:
         rendering.print_json(found)
         return

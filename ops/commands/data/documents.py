@@ -6,11 +6,17 @@ from typing import Annotated
 
 import typer
 
-from ops.console import rendering
-from ops.console.backend import backend
+from ops.console import questions, rendering
 from ops.console.command import Call, command
-from ops.console.options import AfterOption, LocalOption, UnseenOption
-from schemas.documents import MAX_DOCUMENT_BYTES, MAX_PAGE, DocumentFilter, DocumentIn, DocumentOwner
+from ops.console.options import AfterOption, UnseenOption
+from schemas.documents import (
+    MAX_DOCUMENT_BYTES,
+    MAX_PAGE,
+    DocumentFilter,
+    DocumentIn,
+    DocumentKept,
+    DocumentOwner,
+)
 from schemas.errors import InvalidInput
 from schemas.languages import DEFAULT_LANGUAGE
 from schemas.payloads import parse_payload
@@ -33,7 +39,6 @@ def add(
     language: Annotated[str, "Language of its keyword search."] = DEFAULT_LANGUAGE,
     user: Annotated[str | None, "For this user only, in direct chats where nobody else is."] = None,
     unseen: UnseenOption = False,
-    local: LocalOption = False,
 ) -> None:
     """Add a document, or replace the one with this id by a new version.
 
@@ -53,13 +58,10 @@ def add(
             "user_id": user,
         },
     )
-    with (
-        backend(call, local=local) as answering,
-        rendering.patience("Cutting it for the model that will read it …", shown=not call.as_json),
-    ):
-        if given.user_id is not None and not unseen:
-            answering.require_user(given.user_id)
-        kept = answering.keep(given)
+    if given.user_id is not None:
+        questions.require_user(call, given.user_id, unseen=unseen)
+    with rendering.patience("Cutting it for the model that will read it …", shown=not call.as_json):
+        kept = call.api().post("/v1/documents", given, DocumentKept)
     written = f", {kept.written:,} of them written" if 0 < kept.written < kept.chunks else ""
     call.answer(
         {"document_id": given.document_id, **vars(kept)},
@@ -80,10 +82,7 @@ def list_(
     given = parse_payload(DocumentFilter, {"user_id": user, "after": after, "limit": limit})
     with call.opened() as (settings, database):
         found = pipeline_documents.listing(database, settings.tenant, given)
-    cells = [
-        (each.document_id, each.chunks, rendering.moment(each.changed_at), each.language, each.source)
-        for each in found
-    ]
+    cells = [(each.document_id, each.chunks, each.changed_at, each.language, each.source) for each in found]
     headings = ("document", "chunks", "changed (UTC)", "language", "source")
     next_page = rendering.more_after([each.document_id for each in found], limit)
     call.answer({"documents": found}, rendering.rows(headings, cells, right=("chunks",)), *next_page)

@@ -37,12 +37,7 @@ def list_(
         found = entities.listing(database, settings.tenant, wanted)
     cells = [
         (
-            each.name,
-            each.kind,
-            each.memories,
-            rendering.moment(each.first_at),
-            rendering.moment(each.last_at),
-            ", ".join(each.chats),
+            *(each.name, each.kind, each.memories, each.first_at, each.last_at, each.chats),
             rendering.preview(each.description, PREVIEW_CHARS),
         )
         for each in found.entities
@@ -71,34 +66,24 @@ def _shown(entity: Entity) -> list[Table]:
     related = [
         (
             f"{each.relation} of" if each.inverse else each.relation,
-            each.name,
-            each.kind,
-            each.memories,
-            rendering.moment(each.first_at),
-            rendering.moment(each.last_at),
-            ", ".join(each.chats),
+            *(each.name, each.kind, each.memories, each.first_at, each.last_at, each.chats),
         )
         for each in entity.related
     ]
     links = [
-        (
-            rendering.moment(each.at),
-            each.chat_id or "",
-            each.memory_id,
-            rendering.preview(each.preview, PREVIEW_CHARS),
-        )
+        (each.at, each.chat_id, each.memory_id, rendering.preview(each.preview, PREVIEW_CHARS))
         for each in entity.links
     ]
     facts = {
         "name": entity.name,
         "kind": entity.kind,
-        "user": entity.user_id or "",
-        "also": ", ".join(alias for alias in entity.aliases if alias != entity.name),
+        "user": entity.user_id,
+        "also": [alias for alias in entity.aliases if alias != entity.name],
         "description": entity.description,
-        "memories": str(entity.memories),
-        "from": rendering.moment(entity.first_at),
-        "to": rendering.moment(entity.last_at),
-        "chats": ", ".join(entity.chats),
+        "memories": entity.memories,
+        "from": entity.first_at,
+        "to": entity.last_at,
+        "chats": entity.chats,
     }
     parts = [rendering.facts({key: value for key, value in facts.items() if value})]
     if related:

@@ -7,6 +7,7 @@ finished by the workers or the next run; given up, it ends with 5.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,8 +19,9 @@ from ops.console import receipts as console_receipts
 from ops.console import rendering
 from ops.console.command import Call, command
 from ops.console.options import ChatArgument, DryRunOption, SenderArgument, UnseenOption, YesOption
+from ops.local.embedded.folder import write_private
 from schemas.errors import InvalidInput, NotFound
-from schemas.forgetting import Subject
+from schemas.forgetting import Forgotten, Subject
 from schemas.payloads import parse_payload
 
 if TYPE_CHECKING:
@@ -85,11 +87,8 @@ def receipts(call: Call) -> None:
         found = store.list_receipts(connection, LISTED)
     cells = [
         (
-            each.id,
-            each.kind,
-            each.counts.get("messages", 0),
-            rendering.moment(each.created_at),
-            rendering.moment(each.finished_at),
+            *(each.id, each.kind, each.counts.get("messages", 0)),
+            *(each.created_at, each.finished_at or "–"),
         )
         for each in found
     ]
@@ -102,7 +101,6 @@ def export(
     call: Call, file: Annotated[Path, "File to write, which holds no names but a key: keep it secret."]
 ) -> None:
     """Write the suppression list, to forget again what a backup of an earlier time brings back."""
-    from ops.commands.data.forgotten_files import write_forgotten
     from pipeline.erasure import forgotten
 
     with call.opened() as (settings, database):
@@ -119,7 +117,6 @@ def export(
 @command(app, "backscroll forget again forgotten.jsonl")
 def again(call: Call, file: Annotated[Path, "File that `backscroll forget export` wrote."]) -> None:
     """Take a suppression list over, and forget again what of it is stored here, as after a restore."""
-    from ops.commands.data.forgotten_files import read_forgotten
     from pipeline.erasure import forgotten
 
     lists = read_forgotten(file)
@@ -138,6 +135,23 @@ def again(call: Call, file: Annotated[Path, "File that `backscroll forget export
         f"{taken_over:,} entries were not known here; what was stored of {len(receipts):,} is forgotten again.",
         *([f"{lost:,} entries have another key: what comes of them is not kept out."] if lost else []),
     )
+
+
+def write_forgotten(path: Path, forgotten: Forgotten) -> None:
+    """Write a tenant's suppression list, for its owner alone to read. Raises `DataFolderError`."""
+    write_private(path.absolute(), forgotten.model_dump_json() + "\n")
+
+
+def read_forgotten(path: Path) -> list[Forgotten]:
+    """Read the suppression lists of a file, a tenant's on each line. Raises `InvalidInput`."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}", field="forgotten") from None
+    try:
+        return [parse_payload(Forgotten, json.loads(line)) for line in lines if line.strip()]
+    except ValueError as error:
+        raise InvalidInput(f"{path} is no suppression list: {error}", field="forgotten") from None
 
 
 def _forget(call: Call, given: dict[str, str], options: ForgetOptions) -> None:

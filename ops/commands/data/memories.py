@@ -8,10 +8,9 @@ import typer
 
 from ops import connection
 from ops.commands.data import memory_changes
-from ops.console import rendering
-from ops.console.backend import backend
+from ops.console import questions, rendering
 from ops.console.command import Call, command
-from ops.console.options import AfterOption, AsOfOption, LocalOption, UnseenOption, read_pair, read_time
+from ops.console.options import AfterOption, AsOfOption, UnseenOption, read_pair, read_time
 from schemas.memories import (
     MANUAL_IMPORTANCE,
     MAX_FOUND,
@@ -22,6 +21,7 @@ from schemas.memories import (
     MemoryHit,
     MemoryPayload,
     MemoryQuery,
+    MemoryResult,
     MemoryScope,
     MemoryType,
 )
@@ -66,10 +66,10 @@ def add(
         "agent_id": agent,
         "session_id": session,
         "learned_in": chat,
-        "importance": importance,
         "expires_at": expires,
     }
-    given = parse_payload(MemoryPayload, {name: value for name, value in fields.items() if value is not None})
+    weighed = {} if importance is None else {"importance": importance}
+    given = parse_payload(MemoryPayload, fields | weighed)
     with call.opened() as opened:
         settings = opened.settings
         if given.user_id is not None:
@@ -164,7 +164,6 @@ def search(
         float | None, typer.Option(min=0, max=10, help="At least this important.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_FOUND, help="Memories at most.")] = 10,
-    local: LocalOption = False,
 ) -> None:
     """Find memories by words and meaning. The HTTP API answers the same to `POST /v1/memories/search`.
 
@@ -184,12 +183,11 @@ def search(
         "min_importance": min_importance,
         "limit": limit,
     }
-    query = parse_payload(MemoryQuery, {name: value for name, value in fields.items() if value is not None})
-    with backend(call, local=local) as answering:
-        with rendering.patience("Searching …", shown=not call.as_json):
-            found = answering.search_memories(query)
-        if user is not None and not found.hits:
-            answering.require_user(user)
+    query = parse_payload(MemoryQuery, fields)
+    with rendering.patience("Searching …", shown=not call.as_json):
+        found = call.api().post("/v1/memories/search", query, MemoryResult)
+    if user is not None and not found.hits:
+        questions.require_user(call, user)
     cells = [
         (
             hit.rank,

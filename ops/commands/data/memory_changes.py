@@ -80,10 +80,8 @@ def correct(
     """
     from pipeline.memories import manual_changes
 
-    fields = {"content": content, "said_at": read_time(said, "said"), "chat_id": chat}
-    wanted = parse_payload(
-        MemoryCorrection, {name: value for name, value in fields.items() if value is not None}
-    )
+    said_at = read_time(said, "said")
+    wanted = parse_payload(MemoryCorrection, {"content": content, "said_at": said_at, "chat_id": chat})
     with call.opened() as (settings, database):
         changed = manual_changes.correct(database, settings.tenant, memory_id, wanted)
         if changed.outcome == "corrected":

@@ -42,14 +42,8 @@ def list_(
     headings = ("asked (UTC)", "context", "chat", "who", "ms", "tokens", "question", "answer")
     cells = [
         (
-            rendering.moment(each.asked_at),
-            each.context_id,
-            each.chat_id,
-            each.user_id or "",
-            f"{each.latency_ms:.0f}",
-            each.used_tokens,
-            rendering.preview(each.query or "–", 60),
-            rendering.preview(each.answer or "–", 60),
+            *(each.asked_at, each.context_id, each.chat_id, each.user_id, round(each.latency_ms)),
+            *(each.used_tokens, *(rendering.preview(said or "–", 60) for said in (each.query, each.answer))),
         )
         for each in found
     ]

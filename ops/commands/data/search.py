@@ -1,4 +1,4 @@
-"""`backscroll search`: what a chat's memory finds for some words."""
+"""`backscroll search` and `more`: what a chat's memory finds for some words, and what was said around it."""
 
 from typing import Annotated
 
@@ -6,12 +6,12 @@ import typer
 from rich.console import Console
 
 from ops.console import questions, rendering
-from ops.console.backend import backend
 from ops.console.command import Call, command
-from ops.console.options import AlsoOption, ChatOption, HydeOption, LocalOption, SessionKeyOption, read_pair
-from schemas.search import MAX_LIMIT, SearchQuery, SearchResult, SessionHit
+from ops.console.options import AlsoOption, ChatOption, HydeOption, SessionKeyOption, read_pair
+from schemas.search import MAX_LIMIT, MoreQuery, SearchQuery, SearchResult, SessionHit
 
 app = typer.Typer(rich_markup_mode="markdown")
+more_app = typer.Typer(rich_markup_mode="markdown")
 
 TEXT_CHARS = 400
 
@@ -43,44 +43,77 @@ def search(
     min_similarity: Annotated[float | None, typer.Option(min=0, max=1, help="At least this similar.")] = None,
     also: AlsoOption = None,
     hyde: HydeOption = False,
-    local: LocalOption = False,
 ) -> None:
     """Find messages or sessions of a chat. The HTTP API answers the same to `POST /v1/search`.
 
     The running Backscroll is asked, as by `backscroll context`. If nothing is found, a user or sender who was never
     seen ends the command with 3.
     """
-    with backend(call, local=local) as answering:
-        named = answering.chat(chat)
-        query = questions.question(
-            named,
-            SearchQuery,
-            query=words,
-            mode=mode,
-            limit=limit,
-            user_id=user,
-            agent_id=agent,
-            session_id=session,
-            session_key=session_key,
-            roles=role or None,
-            sender_ids=sender or None,
-            moments={"since": since, "until": until},
-            metadata=dict(map(read_pair, metadata)) if metadata else None,
-            min_similarity=min_similarity,
-            queries=also,
-            hyde=hyde,
-        )
-        with rendering.patience("Searching …", shown=not call.as_json):
-            found = answering.search(query)
-        if not (found.hits or found.sessions):
-            for each in [*([user] if user else []), *(sender or [])]:
-                answering.require_user(each)
+    api = call.api()
+    named = questions.find_chat(api, chat)
+    query = questions.question(
+        named,
+        SearchQuery,
+        query=words,
+        mode=mode,
+        limit=limit,
+        user_id=user,
+        agent_id=agent,
+        session_id=session,
+        session_key=session_key,
+        roles=role or None,
+        sender_ids=sender or None,
+        moments={"since": since, "until": until},
+        metadata=dict(map(read_pair, metadata)) if metadata else None,
+        min_similarity=min_similarity,
+        queries=also,
+        hyde=hyde,
+    )
+    with rendering.patience("Searching …", shown=not call.as_json):
+        found = api.post("/v1/search", query, SearchResult)
+    if not (found.hits or found.sessions):
+        questions.require_user(call, *filter(None, [user, *(sender or [])]))
     if call.as_json:
         rendering.print_json({"chat_id": named.chat_id, "query": words, **dict(found)})
         return
     _print(found, named.chat_id, named.time_zone)
     for problem in found.degraded:
         rendering.warn(f"Degraded: {problem}")
+
+
+@command(more_app, "backscroll more 30 --shown 812 --shown 815")
+def more(
+    call: Call,
+    session: Annotated[int, "The session's number, as answers show it."],
+    chat: Annotated[str | None, "The session's chat (default: found by its number)."] = None,
+    shown: Annotated[list[int] | None, "Number of a message already shown; repeatable."] = None,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="Messages at most.")] = 10,
+) -> None:
+    """Print more of a session: messages around those already shown, none twice.
+
+    The HTTP API answers the same to `POST /v1/more`. Without `--shown` the session is printed from its beginning.
+    """
+    with call.opened() as (settings, database):
+        from pipeline.operations import lookup
+        from pipeline.recall.paging import more as find_more
+
+        with database.tenant(settings.tenant) as connection:
+            chat_id = lookup.find_session(connection, session).chat_id if chat is None else chat
+            named = lookup.summary(lookup.find_chat(connection, chat_id))
+        query = questions.question(named, MoreQuery, session_id=session, shown=shown or [], limit=limit)
+        found = find_more(database, settings.tenant, query, settings=settings)
+    if call.as_json:
+        rendering.print_json(found)
+        return
+    console, zone = rendering.out(), named.time_zone
+    for line in found.messages:
+        text = f"{rendering.moment(line.at, zone)} {line.speaker}: {line.text}"
+        console.print(" ".join(rendering.plain(text).split()), markup=False)
+    if found.next is None:
+        console.print("That is all of this session.", style="dim")
+        return
+    options = " ".join(f"--shown {each}" for each in found.next.shown)
+    console.print(f"{found.remaining:,} more: backscroll more {found.session_id} {options}", style="dim")
 
 
 def _print(found: SearchResult, chat_id: str, zone: str) -> None:

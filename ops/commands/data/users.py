@@ -5,14 +5,23 @@ A sender that is linked to nobody is a user of their own, whose id is the sender
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Table
 
+from ops import connection
 from ops.console import rendering
 from ops.console.command import Call, command
-from ops.console.options import AfterOption, DryRunOption, SenderArgument, UnseenOption, YesOption
+from ops.console.options import (
+    AfterOption,
+    DataDirOption,
+    DryRunOption,
+    SenderArgument,
+    TenantOption,
+    UnseenOption,
+    YesOption,
+)
 from schemas.memories import MAX_PAGE, PAGE
 from schemas.payloads import parse_payload
 from schemas.user_pages import KnownMemory, UserFilter
@@ -23,6 +32,8 @@ if TYPE_CHECKING:
     from pipeline.people.identities import Linked
 
 app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
+remember_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
+export_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
 LISTED = 1000
 PREVIEW_CHARS = 200
@@ -135,6 +146,61 @@ def tell_apart(call: Call, dry_run: DryRunOption = False, yes: YesOption = False
         for sender, memories in left.items():
             if memories:
                 rendering.warn(f"{memories:,} memories learned in none of the chats stay with {sender}.")
+
+
+@remember_app.callback()
+def remember() -> None:
+    """Switch remembering of a user on or off. The switch of a chat is `backscroll chats memory`."""
+
+
+@command(remember_app, "backscroll remember user telegram:11 off", name="user")
+def remember_user(
+    call: Call,
+    sender: SenderArgument,
+    switch: Annotated[Literal["on", "off"] | None, typer.Argument(help="Default: show the state.")] = None,
+    unseen: UnseenOption = False,
+) -> None:
+    """Show or switch whether a user's messages are kept.
+
+    While it is off, nothing new of theirs is stored; what is stored stays until `backscroll forget user`. An id that
+    was never seen ends the command with 3, before anything changes.
+    """
+    from pipeline.people import suppression
+
+    user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
+    with call.opened() as opened:
+        opened.require_user(user_id, unseen=unseen)
+        database, tenant_id = opened.database, opened.settings.tenant
+        if switch is not None:
+            suppression.remember_user(database, tenant_id, user_id, remembered=switch == "on")
+        remembered = suppression.is_remembered(database, tenant_id, user_id)
+    call.answer(
+        {"sender_id": user_id, "remembered": remembered},
+        f"{user_id}: {'remembered' if remembered else 'not remembered'}",
+    )
+
+
+@export_app.callback()
+def export() -> None:
+    """Export everything that is known of a user."""
+
+
+@command(export_app, "backscroll export user telegram:11 > telegram-11.jsonl", name="user")
+def export_user(sender: SenderArgument, tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
+    """Write a user's messages, memories, and the sessions they took part in: one JSON object on each line.
+
+    The field `record` of a line says what it is: `user` (whom they are linked with), `message`, `memory`, `chat` (that
+    they are in), `session` or `query`. All senders that are linked to them are included. Summaries of sessions mention
+    others, too.
+    """
+    from pipeline.erasure import export as pipeline_export
+    from pipeline.operations import lookup
+
+    user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
+    with connection.opened(data_dir, tenant) as (settings, database):
+        lookup.require_user(database, settings.tenant, user_id)
+        for record in pipeline_export.of_user(database, settings.tenant, user_id):
+            rendering.print_json(record)
 
 
 def _names(found: list[OneByName]) -> Table | str:

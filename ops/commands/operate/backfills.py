@@ -21,7 +21,6 @@ from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 from schemas.backfills import Backfill, BackfillKind, BackfillRequest
 from schemas.errors import NotFound
 from schemas.payloads import parse_payload
-from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from pipeline.operations import costs
@@ -60,7 +59,8 @@ def start(
     - **sessionize** cuts chats into sessions again, after the gap has changed
     - **answers** remembers reported answers, with their questions, as `BACKSCROLL_REMEMBER_ANSWERS` does new ones
     """
-    from pipeline.operations import backfill
+    from pipeline.operations import backfill, costs
+    from pipeline.operations.backfill_kinds import Current
 
     given: dict[str, Any] = {"kind": kind, "chat_id": chat, "missing_only": not everything, "limit": limit}
     given |= {"since": read_time(since, "since"), "until": read_time(until, "until")}
@@ -69,15 +69,15 @@ def start(
         settings, database = opened
         if chat is not None:
             opened.find_chat(chat)
-        current = _current(settings)
+        current = Current.of(settings)
         if dry_run:
             planned = backfill.plan(database, settings.tenant, request, current)
             rows = planned.rows if everything else planned.missing
             would = min(rows, limit) if limit else rows
-            estimated = _estimate(opened, request, current) if kind in {"summarize", "extract"} else None
-            embedding = _estimate_embedding(opened, request, current) if kind == "embed" else None
+            estimated, sentence = _estimate(opened, request, current)
             seconds = planned.seconds(would, rate)
-            took = f", in about {rendering.age(seconds)}" if seconds is not None and estimated is None else ""
+            told = seconds is None or isinstance(estimated, costs.Estimate)
+            took = "" if told else f", in about {rendering.age(seconds or 0)}"
             call.answer(
                 {
                     "rows": planned.rows,
@@ -86,11 +86,10 @@ def start(
                     "rows_per_second": planned.rows_per_second,
                     "seconds": seconds,
                 }
-                | ({"estimate": estimated or embedding} if estimated or embedding else {}),
+                | ({"estimate": estimated} if estimated else {}),
                 f"{planned.rows:,} rows to check, {planned.missing:,} of them incomplete; {would:,} would be "
                 f"done{took}",
-                *([_in_words(estimated)] if estimated else []),
-                *([_embedding_in_words(embedding)] if embedding else []),
+                *([sentence] if estimated else []),
             )
             return
         made = backfill.start(database, settings.tenant, request, current)
@@ -225,75 +224,52 @@ def _as_dict(found: Backfill) -> dict[str, Any]:
     return found.model_dump() | {"eta_seconds": None if eta is None else eta.total_seconds()}
 
 
-def _estimate(opened: Opened, request: BackfillRequest, current: Current) -> costs.Estimate:
-    """Estimate the time and money that summaries or learning take."""
+def _estimate(
+    opened: Opened, request: BackfillRequest, current: Current
+) -> tuple[costs.Estimate | costs.EmbeddingEstimate | None, str]:
+    """Estimate what summaries, learning or vectors take, with a sentence; None: of others that is not known."""
     from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
     from pipeline.llm.limits import Limits
     from pipeline.llm.prices import load_prices
     from pipeline.operations import backfill, costs
     from pipeline.operations.backfill_kinds import KINDS
+    from pipeline.store.vectors import vectors
     from schemas.facts import RULES
     from workers import queues
 
     settings, database = opened
-    model = settings.learning_model() if request.kind == "extract" else settings.session_summary_model
-    limits = Limits.of(settings)
+    if request.kind not in {"summarize", "extract", "embed"}:
+        return None, ""
     with database.tenant(settings.tenant) as as_tenant:
         counted = backfill.count_tokens(as_tenant, request, current)
+        if request.kind == "embed":
+            spaces = vectors.written_spaces(as_tenant)
+            embedding = costs.estimate_embedding(spaces, counted, load_prices(settings.llm_prices))
+            if embedding is None:
+                return None, ""
+            money = _money(embedding.cost, "a price is not in BACKSCROLL_LLM_PRICES")
+            return embedding, f"With {', '.join(embedding.models)}, {embedding.tokens:,} tokens cost {money}."
+        model = settings.learning_model() if request.kind == "extract" else settings.session_summary_model
         if model in {ExtractiveSummarizer.model, RULES}:
-            measured = KINDS[request.kind].measured
-            return costs.estimate_extraction(as_tenant, counted, model, measured or ("", ""))
-        return costs.estimate_calls(
-            as_tenant,
-            settings.tenant,
-            model,
-            counted,
-            prices=load_prices(settings.llm_prices),
-            limits=limits,
-            at_once=min(queues.SUMMARIZE.concurrency, settings.llm_max_concurrent),
-        )
-
-
-def _estimate_embedding(
-    opened: Opened, request: BackfillRequest, current: Current
-) -> costs.EmbeddingEstimate | None:
-    """Estimate the money that vectors cost, if servers make them."""
-    from pipeline.llm.prices import load_prices
-    from pipeline.operations import backfill, costs
-    from pipeline.store.vectors import vectors
-
-    settings, database = opened
-    with database.tenant(settings.tenant) as as_tenant:
-        spaces = vectors.written_spaces(as_tenant)
-        counted = backfill.count_tokens(as_tenant, request, current)
-    return costs.estimate_embedding(spaces, counted, load_prices(settings.llm_prices))
-
-
-def _embedding_in_words(estimated: costs.EmbeddingEstimate) -> str:
-    money = (
-        "an unknown amount of money: a price is not in BACKSCROLL_LLM_PRICES"
-        if estimated.cost is None
-        else f"some {rendering.dollars(estimated.cost)}"
-    )
-    return f"With {', '.join(estimated.models)}, {estimated.tokens:,} tokens cost {money}."
-
-
-def _in_words(estimated: costs.Estimate) -> str:
+            measured = KINDS[request.kind].measured or ("", "")
+            estimated = costs.estimate_extraction(as_tenant, counted, model, measured)
+        else:
+            estimated = costs.estimate_calls(
+                as_tenant,
+                settings.tenant,
+                model,
+                counted,
+                prices=load_prices(settings.llm_prices),
+                limits=Limits.of(settings),
+                at_once=min(queues.SUMMARIZE.concurrency, settings.llm_max_concurrent),
+            )
     took = "an unknown time" if estimated.seconds is None else f"some {rendering.age(estimated.seconds)}"
-    money = (
-        "an unknown amount of money: its price is not in BACKSCROLL_LLM_PRICES"
-        if estimated.cost is None
-        else f"some {rendering.dollars(estimated.cost)}"
-        if estimated.cost
-        else "no money"
-    )
-    return (
-        f"With {estimated.model}, {estimated.sessions:,} sessions of {estimated.tokens:,} tokens take {took} and "
-        f"{money}."
-    )
+    money = _money(estimated.cost, "its price is not in BACKSCROLL_LLM_PRICES")
+    sentence = f"With {model}, {estimated.sessions:,} sessions of {estimated.tokens:,} tokens take {took} and {money}."
+    return estimated, sentence
 
 
-def _current(settings: Settings) -> Current:
-    from pipeline.operations.backfill_kinds import Current
-
-    return Current.of(settings)
+def _money(cost: float | None, unknown: str) -> str:
+    if cost is None:
+        return f"an unknown amount of money: {unknown}"
+    return f"some {rendering.dollars(cost)}" if cost else "no money"

@@ -69,7 +69,7 @@ def restore(
     space for both. What was forgotten since is forgotten again, as far as it is known: by the suppression list of
     the former database, or by a file with **--forgotten**.
     """
-    from ops.commands.data.forgotten_files import read_forgotten
+    from ops.commands.data.forget import read_forgotten
     from ops.local import backup as local_backup
 
     began = time.monotonic()

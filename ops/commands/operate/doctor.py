@@ -147,13 +147,13 @@ def _login(setting: str, url: SecretStr) -> Login:
     """Try a URL; the owner of the tables need not be bound by row-level security."""
     from sqlalchemy.exc import InterfaceError, OperationalError
 
-    from pipeline.operations.doctor import collect
     from pipeline.store.connections import poolers
     from pipeline.store.connections.engines import driver_of
+    from pipeline.store.operations import checks
 
     try:
         with _connected(url) as opened:
-            role, unbound = collect.login(opened)
+            role, unbound = checks.login(opened)
             pooled = poolers.is_pooled(driver_of(opened))
     except (OperationalError, InterfaceError) as error:
         return Login(setting=setting, problem=(str(error.orig).strip().splitlines() or [""])[0])

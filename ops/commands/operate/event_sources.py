@@ -7,12 +7,11 @@ from typing import Annotated, get_args
 
 import typer
 
-from ops import connection
 from ops.client import Api, quoted
 from ops.console import rendering
 from ops.console.command import Call, ListByDefault, command
 from ops.console.options import YesOption
-from schemas.errors import SettingsError
+from schemas.errors import ApiUnavailable, SettingsError
 from schemas.event_sources import NewSource, Source, SourceIn, SourceList, SourcePlatform
 from schemas.payloads import parse_payload
 
@@ -68,10 +67,7 @@ def add(
 def list_(call: Call) -> None:
     """List the sources, the oldest first, without their secrets."""
     found = _api(call).get("/v1/sources", SourceList)
-    cells = [
-        (each.source_id, each.platform, each.label, rendering.moment(each.created_at))
-        for each in found.sources
-    ]
+    cells = [(each.source_id, each.platform, each.label, each.created_at) for each in found.sources]
     table = rendering.rows(("source", "platform", "label", "created (UTC)"), cells)
     call.answer(found, table if cells else "There is no source yet: see `backscroll sources add --help`.")
 
@@ -85,11 +81,7 @@ def remove(call: Call, source: Annotated[str, "The source's id."], yes: YesOptio
 
 
 def _api(call: Call) -> Api:
-    settings = connection.configured(call.data_dir, call.tenant)
-    api = connection.running_api(settings, call.data_dir, call.tenant)
-    if api is None:
-        raise SettingsError(
-            "No running Backscroll serves this tenant: start `backscroll up`, or set BACKSCROLL_URL and "
-            "BACKSCROLL_API_KEY"
-        )
-    return api
+    try:
+        return call.api()
+    except ApiUnavailable as error:
+        raise SettingsError(str(error)) from None

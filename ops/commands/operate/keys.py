@@ -6,17 +6,24 @@ tenant; with another `--tenant`, whose keys its own key may not make, this works
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from ops import connection
+from ops.client import Api
 from ops.console import rendering
-from ops.console.backend import backend
 from ops.console.command import Call, ListByDefault, command
 from ops.console.options import YesOption, read_time
-from schemas.keys import KeyIn, ListedKey, NewKey, Rotation
+from schemas.keys import KeyIn, KeyList, ListedKey, NewKey, Rotation
 from schemas.payloads import parse_payload
+
+if TYPE_CHECKING:
+    from pipeline.store.connections.database import Database
+
+T = TypeVar("T")
 
 app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
@@ -60,15 +67,22 @@ def create(
     given: dict[str, Any] = {"label": label, "scopes": scope or ["ingest", "context"], "chats": chat or None}
     given |= {"requests_per_second": requests_per_second, "messages_per_day": messages_per_day}
     wanted = parse_payload(KeyIn, given | {"expires_at": read_time(expires, "expires")})
-    with backend(call, local=False) as opened:
-        _answer(call, opened.create_key(wanted))
+    from pipeline.people import api_keys
+
+    new = _asked(
+        call,
+        lambda api: api.post("/v1/keys", wanted, NewKey),
+        lambda database, tenant: api_keys.create(database, tenant, wanted),
+    )
+    _answer(call, new)
 
 
 @command(app, "backscroll keys list --json", name="list")
 def list_(call: Call) -> None:
     """List the newest keys, revoked and expired ones too, without their secrets."""
-    with backend(call, local=False) as opened:
-        found = opened.keys()
+    from pipeline.people import api_keys
+
+    found = _asked(call, lambda api: api.get("/v1/keys", KeyList).keys, api_keys.listing)
     cells = [
         (
             *(str(each.id), each.label, ", ".join(each.scopes), _chats(each), _limits(each)),
@@ -90,17 +104,38 @@ def rotate(
 ) -> None:
     """Give a key a new secret and show it, this once; the one until now works for a while."""
     wanted = parse_payload(Rotation, {"keep_hours": keep_hours})
-    with backend(call, local=False) as opened:
-        _answer(call, opened.rotate_key(key_id, wanted))
+    from pipeline.people import api_keys
+
+    new = _asked(
+        call,
+        lambda api: api.post(f"/v1/keys/{key_id}/rotate", wanted, NewKey),
+        lambda database, tenant: api_keys.rotate(database, tenant, key_id, wanted),
+    )
+    _answer(call, new)
 
 
 @command(app, "backscroll keys revoke 3")
 def revoke(call: Call, key_id: IdArgument, yes: YesOption = False) -> None:
     """Revoke a key with all its secrets, for good: every process refuses it within 5 seconds."""
     call.confirm(f"Revoke key {key_id} for good?", yes=yes)
-    with backend(call, local=False) as opened:
-        revoked = opened.revoke_key(key_id)
+    from pipeline.people import api_keys
+
+    revoked = _asked(
+        call,
+        lambda api: api.delete(f"/v1/keys/{key_id}", ListedKey),
+        lambda database, tenant: api_keys.revoke(database, tenant, key_id),
+    )
     call.answer(revoked, f"Key {revoked.id} ({revoked.label}) is revoked.")
+
+
+def _asked(call: Call, ask: Callable[[Api], T], do: Callable[[Database, str], T]) -> T:
+    """Ask the running Backscroll; where none serves the tenant, which may have no key yet, work on the database."""
+    settings = connection.configured(call.data_dir, call.tenant)
+    api = connection.running_api(settings, call.data_dir, call.tenant)
+    if api is not None:
+        return ask(api)
+    with call.opened() as (complete, database):
+        return do(database, complete.tenant)
 
 
 def _answer(call: Call, new: NewKey) -> None:

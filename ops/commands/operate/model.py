@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from importlib.resources import files
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ops import connection
 from ops.console import rendering
 from ops.console.command import command
 from ops.console.options import JsonOption
@@ -21,8 +19,6 @@ app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=Tru
 
 COMPARED = 400
 """Texts of the samples that are embedded by both, at most."""
-RECALL_LOST = 1.0
-"""Points of recall, in the mean of 3, 5 and 10 messages, that a graph may lose on the sample chats."""
 
 
 @app.callback()
@@ -39,12 +35,6 @@ def export(
     min_cosine: Annotated[
         float, typer.Option(min=0, max=1, help="Refuse a graph whose vectors are less like the model's.")
     ] = 0.99,
-    recall: Annotated[
-        bool,
-        typer.Option(
-            "--recall", help="Compare `dev eval chats`, too, which takes minutes (a checkout only)."
-        ),
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make a folder for the provider `onnx` of a model like BERT that sentence-transformers loads.
@@ -59,8 +49,6 @@ def export(
 
     if folder.exists():
         raise InvalidInput(f"{folder} exists already: name a new folder", field="folder")
-    if recall and importlib.util.find_spec("ops.dev") is None:
-        raise InvalidInput("--recall needs a checkout: leave it out", field="recall")
     original = SentenceTransformersEmbedder(model)
     found: dict[str, Any] = {"model": model, "folder": str(folder.absolute())}
     refused: list[str] = []
@@ -82,12 +70,6 @@ def export(
         found.update(least_cosine=round(likeness.least, 4))
         if likeness.mean < min_cosine:
             refused.append(f"the mean cosine to the model is {likeness.mean:.4f}, under {min_cosine}")
-        elif recall:
-            found["recall"] = _recalls(model, new)
-            lost = 100 * (found["recall"]["model"] - found["recall"]["graph"])
-            if lost > RECALL_LOST:
-                refused.append(f"recall on the sample chats falls by {lost:.1f} points, over {RECALL_LOST}")
-        if refused:
             raise _Refused
 
     with rendering.err().status(f"exporting {model}"):
@@ -128,17 +110,3 @@ def _texts() -> list[str]:
     ]
     said = [line["content"] for line in lines if line.get("content")]
     return said[:: max(1, len(said) // COMPARED)][:COMPARED]
-
-
-def _recalls(model: str, folder: Path) -> dict[str, float]:
-    """Measure the mean recall of both on the sample chats."""
-    evaluation = importlib.import_module("ops.dev.eval.run_chats")
-    options = evaluation.Options(only=importlib.import_module("ops.dev.eval.samples").NAMES)
-    found = {}
-    for name, provider, used in (("model", "sentence-transformers", model), ("graph", "onnx", str(folder))):
-        choice = {"embedding_provider": provider, "embedding_model": used}
-        settings = connection.configured().model_copy(update=choice)
-        tables = evaluation.chats(settings, options, lambda _: None)
-        recall = tables["all"]["backscroll"]["turn"]
-        found[name] = round(sum(recall.values()) / len(recall), 4)
-    return found

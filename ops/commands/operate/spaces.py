@@ -270,16 +270,14 @@ def _described(stored: StoredSpace) -> dict[str, Any]:
 
 
 def _as_dict(state: SpaceState) -> dict[str, Any]:
+    from pipeline.operations.spaces import COUNTED
+
     space: EmbeddingSpace = state.stored.space
-    counts = {
-        name: getattr(state, name) for name in ("messages", "sessions", "memories", "missing", "given_up")
-    }
     return {
         **_described(state.stored),
         "provider": space.provider,
         "model": space.model,
         "dimensions": space.dimensions,
         "activated_at": state.stored.activated_at,
-        **counts,
-        "indexed": state.indexed,
+        **{name: getattr(state, name) for name in (*COUNTED, "indexed")},
     }

@@ -5,7 +5,6 @@ import typer
 from ops import connection
 from ops.console.command import command
 from ops.console.options import DataDirOption
-from schemas.errors import ApiUnavailable
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -18,13 +17,7 @@ def mcp(data_dir: DataDirOption = None) -> None:
     up**; the scopes of the key decide which tools there are. A client that speaks HTTP needs no command: the API
     offers the same at **/mcp**.
     """
-    settings = connection.configured(data_dir)
-    api = connection.running_api(settings, data_dir, None)
-    if api is None:
-        raise ApiUnavailable(
-            f"Nothing runs with the data folder {settings.data_dir}: start it with `backscroll up`, or set "
-            "BACKSCROLL_URL and BACKSCROLL_API_KEY to a Backscroll elsewhere."
-        )
+    api = connection.require_api(data_dir, None)
     import anyio
 
     from workers.mcp.server import serve_stdio

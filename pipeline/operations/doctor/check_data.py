@@ -1,10 +1,16 @@
 """Check what workers have made of the messages: late and dead jobs, language models, and each tenant's data."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from pipeline.operations.doctor.facts import LateJobs, TenantData
+from pipeline.operations.doctor.facts import TenantData
 from pipeline.operations.doctor.finding import Finding, error, warning
+
+if TYPE_CHECKING:
+    from pipeline.operations.status import JobCounts
 
 CHATS_SHOWN = 3
 # The sweep wakes workers every few seconds: a job due for so long has no worker.
@@ -23,7 +29,7 @@ def summaries(problem: str | None) -> Iterator[Finding]:
         )
 
 
-def late_jobs(jobs: LateJobs) -> Iterator[Finding]:
+def late_jobs(jobs: JobCounts) -> Iterator[Finding]:
     if jobs.late_seconds > LATE_WARNING_SECONDS:
         yield Finding(
             "error" if jobs.late_seconds > LATE_ERROR_SECONDS else "warning",

@@ -15,7 +15,8 @@ from pipeline.ingest import sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import FOREVER
 from pipeline.operations import names, status
-from pipeline.operations.doctor.facts import LateJobs, Server, Spaces, TenantData
+from pipeline.operations.doctor.facts import Server, Spaces, TenantData
+from pipeline.operations.status import JobCounts
 from pipeline.store.chats import chat_languages, chats
 from pipeline.store.chats.chats import tenant_ids
 from pipeline.store.connections.database import Database
@@ -49,11 +50,6 @@ def choose(database: Database, tenant_ids: Sequence[str], limit: int) -> Sample:
         with database.tenant(tenant_id) as connection:
             chosen[tenant_id] = checks.sample(connection, limit)
     return chosen
-
-
-def login(connection: Connection) -> tuple[str, bool]:
-    """Return `(role, whether row-level security does not bind it)` of a connection."""
-    return checks.login(connection)
 
 
 def server(database: Database) -> Server:
@@ -163,13 +159,10 @@ def embedding(
     )
 
 
-def late_jobs(database: Database, tenant_id: str | None) -> list[LateJobs]:
-    """Return late jobs and dead letters by kind: of a tenant, or of all (maintenance) for None."""
+def late_jobs(database: Database, tenant_id: str | None) -> list[JobCounts]:
+    """Return the jobs of each kind: of a tenant, or of all (maintenance) for None."""
     with database.maintenance() if tenant_id is None else database.tenant(tenant_id) as connection:
-        return [
-            LateJobs(kind=jobs.kind, late=jobs.late, late_seconds=jobs.late_seconds, dead=jobs.dead)
-            for jobs in status.job_counts(connection)
-        ]
+        return status.job_counts(connection)
 
 
 def stopped_providers(database: Database) -> list[str]:

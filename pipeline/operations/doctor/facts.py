@@ -1,7 +1,13 @@
 """Facts about a deployment, as the doctor collects them in one moment."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipeline.operations.status import JobCounts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,17 +89,6 @@ class Broker:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LateJobs:
-    """The late and dead jobs of one kind."""
-
-    kind: str
-    # due, and claimed by nobody
-    late: int = 0
-    late_seconds: float = 0.0
-    dead: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
 class TenantData:
     """What is wrong with one tenant's data, on a sample of its chats where checking takes long."""
 
@@ -120,7 +115,7 @@ class Facts:
     broker: Broker | None = None
     # the database's clock minus this machine's
     skew_seconds: float | None = None
-    jobs: Sequence[LateJobs] = ()
+    jobs: Sequence[JobCounts] = ()
     # providers of language models that nobody calls at present
     stopped_providers: Sequence[str] = ()
     tenants: Sequence[TenantData] = ()

@@ -5,11 +5,9 @@ import os
 import shutil
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from ops.local.embedded import binaries
-from ops.local.embedded import postgres as postgres_module
 from ops.local.embedded.account import UNUSED_NUMBERS, Account
 from ops.local.embedded.binaries import (
     ProgramMissing,
@@ -17,7 +15,6 @@ from ops.local.embedded.binaries import (
     reachable_postgres,
     redis_server,
 )
-from ops.local.embedded.postgres import EmbeddedPostgres
 
 
 def copy_of_installation(target: Path) -> Path:
@@ -74,16 +71,3 @@ def test_programs_that_the_user_cannot_reach_are_copied_to_where_it_can(
     monkeypatch.setattr(binaries, "CACHES", (ordinary_folder,))
     with pytest.raises(ProgramMissing, match="Start Backscroll as an ordinary user"):
         reachable_postgres(closed, user)
-
-
-def test_without_pgvector_everything_but_vectors_is_there(
-    tmp_path: Path, ordinary_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bare = copy_of_installation(tmp_path)
-    (bare / "share/postgresql/extension/vector.control").unlink()
-    monkeypatch.setattr(binaries, "CACHES", (ordinary_folder / "cache",))
-    monkeypatch.setattr(postgres_module, "postgres_installations", lambda: {18: bare})
-    server = EmbeddedPostgres(tmp_path / "data", durable=False)
-    with server, psycopg.connect(server.dsn("app")) as connection:
-        row = connection.execute("SELECT to_tsvector('english', 'running'), to_regtype('vector')").fetchone()
-        assert row == ("'run':1", None)

@@ -42,13 +42,6 @@ def test_a_process_that_does_not_listen_is_killed_with_its_children() -> None:
         time.sleep(0.01)
 
 
-def test_a_process_exists_until_it_is_reaped_whoever_owns_it() -> None:
-    assert process.exists(1)
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    assert not process.exists(ended.pid)
-
-
 def test_a_lock_has_one_holder_until_the_last_heir_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "some.lock"
     assert not is_taken(path)

@@ -2,9 +2,7 @@
 
 import socket
 import stat
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +10,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from ops.local.embedded.ports import PortTaken, free_port, is_free
+from ops.local.embedded.ports import PortTaken, is_free
 from ops.local.embedded.redis import EmbeddedRedis
-from ops.local.embedded.server import ServerFailed
 from schemas.errors import QueueUnavailable
 
 
@@ -71,15 +68,6 @@ def test_it_keeps_what_it_took_and_refuses_when_it_is_full(tmp_path: Path) -> No
             [client.lpush("queue", "x" * 100_000) for _ in range(50)]
 
 
-def test_a_second_start_uses_the_one_that_runs_and_leaves_it_running(server: EmbeddedRedis) -> None:
-    with EmbeddedRedis(server.data_dir) as second:
-        assert second.pid == server.pid
-        assert second.url == server.url
-    assert server.is_running()
-    with pytest.raises(ServerFailed, match=r"runs already .* but not on port"):
-        EmbeddedRedis(server.data_dir, port=free_port()).start()
-
-
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -90,40 +78,6 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         assert f":{port}/" in server.url
 
 
-def test_it_ends_with_the_process_that_started_it_even_a_killed_one(tmp_path: Path) -> None:
-    program = (
-        "import pathlib, sys, time; from ops.local.embedded.redis import EmbeddedRedis;"
-        "EmbeddedRedis(pathlib.Path(sys.argv[1])).start(); print('up', flush=True); time.sleep(99)"
-    )
-    with subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE) as starter:
-        assert starter.stdout is not None
-        assert starter.stdout.readline() == b"up\n"
-        server = EmbeddedRedis(tmp_path)
-        push(server, "kept")
-        starter.kill()
-    with server:
-        assert server.is_ours
-        assert queued(server) == [b"kept"]
-
-
-def test_what_is_wrong_with_a_setting_is_shown_from_the_log(tmp_path: Path) -> None:
-    with pytest.raises(ServerFailed, match=r"ended while it started(?s:.*)maxmemory"):
-        EmbeddedRedis(tmp_path, maxmemory="much").start()
-
-
 def test_before_the_first_start_there_is_no_url(tmp_path: Path) -> None:
     with pytest.raises(QueueUnavailable, match="never started: `backscroll up`"):
         _ = EmbeddedRedis(tmp_path).url
-
-
-def test_an_ordinary_user_starts_it_in_a_path_with_a_space(
-    ordinary_folder: Path, as_ordinary_user: Callable[[Callable[[], None]], None]
-) -> None:
-    def story() -> None:
-        with EmbeddedRedis(ordinary_folder / "my data") as server:
-            push(server, "kept")
-            server.kill()
-            server.start()
-            assert queued(server) == [b"kept"]
-
-    as_ordinary_user(story)
