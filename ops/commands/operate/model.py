@@ -132,13 +132,13 @@ def _texts() -> list[str]:
 
 def _recalls(model: str, folder: Path) -> dict[str, float]:
     """Measure the mean recall of both on the sample chats."""
-    evaluation = importlib.import_module("ops.dev.eval.run_chats")
+    evaluation = importlib.import_module("ops.dev.eval.run")
     options = evaluation.Options(only=importlib.import_module("ops.dev.eval.samples").NAMES)
     found = {}
     for name, provider, used in (("model", "sentence-transformers", model), ("graph", "onnx", str(folder))):
         choice = {"embedding_provider": provider, "embedding_model": used}
         settings = connection.configured().model_copy(update=choice)
         tables = evaluation.chats(settings, options, lambda _: None)
-        recall = tables["all"]["backscroll"]["turn"]
-        found[name] = round(sum(recall.values()) / len(recall), 4)
+        recall = [share for level, share in tables["all"]["backscroll"].items() if level.startswith("R@")]
+        found[name] = round(sum(recall) / len(recall), 4)
     return found
