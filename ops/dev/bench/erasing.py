@@ -44,7 +44,7 @@ def measure(say: Say) -> list[Figure]:
         _add_memories_and_sessions(superuser)
         _add_questions(superuser)
         say(f"editing and forgetting beside {QUESTIONS:,} logged questions")
-        figures = _edited_and_forgotten(backscroll)
+        figures = list(_edited_and_forgotten(backscroll))
     return [*figures, *_one_of_many(say)]
 
 

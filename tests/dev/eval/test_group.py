@@ -129,9 +129,9 @@ def test_the_same_questions_are_asked_alone_and_in_the_group(tables: dict[str, A
         assert found["chats"] == ["flat", "office", "boat"]
         assert set(found["all"]) == {OURS, "bm25", "vectors", "sum"}
     # in six messages everything is found; among four hundred something may be missed, but not much
-    assert alone["all"][OURS]["turn"]["20"] == 1
-    assert together["all"][OURS]["turn"]["20"] > 0.5
-    assert min(together["all"][OURS]["turn"].values()) < 1
+    assert alone["all"][OURS]["R@20"] == 1
+    assert together["all"][OURS]["R@20"] > 0.5
+    assert together["all"][OURS]["R@5"] < 1
 
 
 def test_people_see_both_places(tables: dict[str, Any]) -> None:
