@@ -6,15 +6,15 @@ from typing import Annotated
 import typer
 
 from ops.console import rendering
-from ops.console.options import JsonOption
-from ops.dev.bench import commands as measurements
+from ops.dev.bench import commands as benchmarks
 from ops.dev.eval import commands as evaluations
-from ops.dev.outcome import end, shown
+from ops.dev.figures import Outcome, command, table
+from ops.dev.observe import Say
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 app.add_typer(evaluations.app, name="eval")
-app.add_typer(measurements.app, name="bench")
-app.command(epilog="**Example:** backscroll dev fit --json")(evaluations.fit)
+app.add_typer(benchmarks.app, name="bench")
+command(app, epilog="**Example:** backscroll dev fit --json")(evaluations.fit)
 LeaseOption = Annotated[
     float, typer.Option(min=2, max=120, help="Seconds of a lease; sweeps come twice in it, or every 5 s.")
 ]
@@ -36,16 +36,27 @@ def schema() -> None:
     print(f"Wrote {written.SCHEMA} and {written.CHECKSUMS}")
 
 
-@app.command(
-    epilog="**Examples:** backscroll dev chaos · backscroll dev chaos --messages 20000 --kills 30 --seed 7 --json"
+@app.command(epilog="**Example:** backscroll dev docs")
+def docs() -> None:
+    """Write the guide's configuration page from the settings and their docstrings."""
+    from ops.dev import docs as pages
+
+    pages.PAGE.write_text(pages.configuration(), encoding="utf-8")
+    print(f"Wrote {pages.PAGE}")
+
+
+@command(
+    app,
+    epilog="**Examples:** backscroll dev chaos · backscroll dev chaos --messages 20000 --kills 30 --seed 7",
 )
 def chaos(
     messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 2000,
     kills: Annotated[int, typer.Option(min=1, max=1000, help="Half as many other faults come on top.")] = 12,
     seed: Annotated[int, typer.Option(help="The same one makes the same messages and faults.")] = 1,
     lease: LeaseOption = 10,
-    as_json: JsonOption = False,
-) -> None:
+    *,
+    say: Say,
+) -> Outcome:
     """Kill and disturb a deployment of its own while messages come in, then check that all of it is right.
 
     Starts Postgres, Redis, workers, the clock and the HTTP API in a temporary folder; kills them in the middle of
@@ -55,45 +66,48 @@ def chaos(
     due, and every job that a fault interrupted have been taken up again within a lease and two sweeps.
     Ends with 5 when something is not so. No data of yours is touched.
     """
-    from ops.dev.chaos import report as reports
     from ops.dev.chaos import run
 
-    with shown() as say:
-        found = run.run(messages, kills, seed, lease, say)
-    if found.logs:
-        rendering.err().print(f"Logs are in {found.logs}.")
-    figures = reports.as_dict(found)
-    end(figures, [reports.as_table("Chaos", figures)], found.violations, as_json=as_json)
+    report = run.run(messages, kills, seed, lease, say)
+    if report.logs:
+        rendering.err().print(f"Logs are in {report.logs}.")
+    found = report.as_dict()
+    shown = {
+        name.replace("_", " "): {"chaos": value}
+        for name, value in found.items()
+        if name not in {"recovered", "violations"}
+    }
+    return Outcome(found=found, tables=[table("Chaos", shown)], violations=report.violations)
 
 
-@app.command(
-    "two-hosts", epilog="**Examples:** backscroll dev two-hosts · backscroll dev two-hosts --cut 60 --json"
-)
+@command(app, "two-hosts", epilog="**Example:** backscroll dev two-hosts --cut 60 --json")
 def two_hosts(
     messages: Annotated[int, typer.Option(min=100, max=100_000, help="By each deployment.")] = 2000,
     cut: Annotated[float, typer.Option(min=1, max=600, help="Seconds without a network.")] = 60,
     lease: LeaseOption = 10,
-    as_json: JsonOption = False,
-) -> None:
+    *,
+    say: Say,
+) -> Outcome:
     """Run workers on another host than Postgres, Redis and the HTTP API, and cut the network between the two.
 
     The hosts are network namespaces of this machine (Linux, as root, with `ip`); nothing else sees them. The same
     messages go through a deployment on one host, on two, and on two that are cut apart under load; each ends with
     the verdict of `backscroll dev chaos`. Ends with 5 when something was lost, doubled or stuck.
     """
-    from ops.dev.chaos import apart
-    from ops.dev.chaos import report as reports
+    from ops.dev.chaos import two_hosts as hosts
 
-    with shown() as say:
-        plays = apart.measure(messages, cut, lease, say)
-    violations = [f"{play.name}: {violation}" for play in plays for violation in play.violations]
+    plays = hosts.measure(messages, cut, lease, say)
     figures = [asdict(play) for play in plays]
-    table = reports.as_table("Workers on another host", *figures)
-    end({"plays": figures}, [table], violations, as_json=as_json)
+    rows = {name.replace("_", " "): {each["name"]: each[name] for each in figures} for name in figures[0]}
+    return Outcome(
+        found={"plays": figures},
+        tables=[table("Workers on another host", rows)],
+        violations=[f"{play.name}: {violation}" for play in plays for violation in play.violations],
+    )
 
 
-@app.command(epilog="**Examples:** backscroll dev alerts · backscroll dev alerts --json")
-def alerts(as_json: JsonOption = False) -> None:
+@command(app, epilog="**Examples:** backscroll dev alerts · backscroll dev alerts --json")
+def alerts(*, say: Say) -> Outcome:
     """Make everything go wrong that an alert of `ops/monitoring` tells of, and see each fire and clear.
 
     Starts what `backscroll dev chaos` starts, the process of /metrics, and a real Prometheus, which must be on the
@@ -102,24 +116,15 @@ def alerts(as_json: JsonOption = False) -> None:
     """
     from ops.dev.chaos import alerts as provoked
 
-    with shown() as say:
-        found = provoked.measure(say)
-    violations = [
-        f"{each.alert} did not {'fire' if each.fired_after is None else 'clear'} ({each.provoked_by})"
-        for each in found
-        if each.fired_after is None or each.cleared_after is None
-    ]
-    cells = [tuple(map(str, vars(each).values())) for each in found]
-    cells += [(alert, f"not provoked: it {why}", "–", "–") for alert, why in provoked.UNPROVOKED.items()]
-    headings = ("alert", "provoked by", "fired after (s)", "cleared after (s)")
-    table = rendering.rows(headings, cells, title="Alerts", right=headings[2:])
-    end({"alerts": [asdict(each) for each in found]}, [table], violations, as_json=as_json)
-
-
-@app.command(epilog="**Example:** backscroll dev docs")
-def docs() -> None:
-    """Write the guide's configuration page from the settings and their docstrings."""
-    from ops.dev import docs as pages
-
-    pages.PAGE.write_text(pages.configuration(), encoding="utf-8")
-    rendering.out().print(f"Wrote {pages.PAGE}", highlight=False, soft_wrap=True)
+    found = provoked.measure(say)
+    rows = {each["alert"]: {name: each[name] for name in ("by", "fired", "cleared")} for each in found}
+    rows |= {alert: {"by": f"nothing: it {why}"} for alert, why in provoked.UNPROVOKED.items()}
+    return Outcome(
+        found={"alerts": found},
+        tables=[table("Alerts, seconds", rows)],
+        violations=[
+            f"{each['alert']} did not {'fire' if each['fired'] is None else 'clear'}"
+            for each in found
+            if each["fired"] is None or each["cleared"] is None
+        ],
+    )

@@ -1,7 +1,6 @@
 """Embedders around another one, for tools that note or change a part of what it does."""
 
 from collections.abc import Sequence
-from math import hypot
 
 import numpy as np
 
@@ -67,10 +66,5 @@ class WordMeansEmbedder(WrappedEmbedder):
         new = sorted({word for words in split for word in words} - self._words.keys())
         if new:
             self._words |= zip(new, self.inner.embed_documents(new), strict=True)
-        return [self._mean(words) for words in split]
-
-    def _mean(self, words: Sequence[str]) -> Vector:
-        """Return the mean of the words' vectors, scaled to length 1."""
-        total = [sum(values) for values in zip(*(self._words[word] for word in words), strict=True)]
-        length = hypot(*total)
-        return [round(value / length, 4) for value in total]
+        means = (np.mean([self._words[word] for word in words], axis=0) for words in split)
+        return [np.round(mean / np.linalg.norm(mean), 4).tolist() for mean in means]

@@ -1,8 +1,9 @@
-"""Waiting until something holds, timing, counting rows, cutting batches, and saying what goes on."""
+"""Waiting until something holds, timing, counting rows, and doing something beside something else."""
 
-import random
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 import psycopg
@@ -37,17 +38,33 @@ def timed(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[float
     return (time.perf_counter() - began) * 1000, result
 
 
-def batches(rng: random.Random, items: Sequence[T], largest: int) -> Iterator[Sequence[T]]:
-    """Cut items into batches of random sizes, one to `largest`."""
-    while items:
-        size = rng.randint(1, largest)
-        yield items[:size]
-        items = items[size:]
-
-
 def count(
     connection: psycopg.Connection, statement: str, given: Sequence[object] | Mapping[str, object] = ()
 ) -> int:
     """Return the number that a statement selects; 0 without a row."""
     row = connection.execute(statement, given).fetchone()
     return int(row[0]) if row else 0
+
+
+@contextmanager
+def beside(act: Callable[[], object], pause: float) -> Iterator[None]:
+    """Call something again and again beside the block; what it raises is raised at the end."""
+    ending, failed = threading.Event(), list[Exception]()
+
+    def run() -> None:
+        try:
+            act()
+            while not ending.wait(pause):
+                act()
+        except Exception as error:  # noqa: BLE001 - raised below
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()
+    if failed:
+        raise failed[0]

@@ -1,14 +1,14 @@
 """A database of its own, filled and asked through the shipped path: accept, place, summarize, embed, context."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from sqlalchemy import NullPool, create_engine
 
+from ops.dev.embedders import WordMeansEmbedder
 from ops.dev.observe import Say
 from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
@@ -28,6 +28,8 @@ from workers.resources import Resources
 
 DERIVED = ("summarize", "extract", "embed")
 """Kinds of jobs that follow placing."""
+# The model would take most of an hour for more.
+EMBEDDED_UP_TO = 10_000
 
 
 class Shipped:
@@ -62,58 +64,61 @@ class Shipped:
             while self.run(kind).claimed:
                 pass
 
-    def fill(
-        self, chat: ChatIn, messages: Sequence[MessageIn], progress: Say, *, derived: Sequence[str] = DERIVED
-    ) -> None:
-        """Bring a conversation in: place it, and do these kinds of jobs that follow."""
+    def fill(self, chat: ChatIn, messages: Sequence[MessageIn], progress: Say) -> None:
+        """Bring a conversation in: place it, and do the jobs that follow."""
         self.accept(chat, messages)
-        for kind in ("ingest", *derived):
+        for kind in ("ingest", *DERIVED):
             progress(f"{chat.chat_id}: {kind}")
             self.run_all(kind)
 
-    def vacuum(self) -> None:
-        """Do what autovacuum does within a minute: the planner's statistics, and pages marked as all visible."""
-        with self.superuser() as connection:
-            connection.execute("VACUUM ANALYZE")
+    def fill_chats(
+        self, talk: Callable[[int, int], Iterable[MessageIn]], messages: int, chats: int, progress: Say
+    ) -> None:
+        """Bring in chats of `talk(seed, messages)`; many messages as means of the model's vectors of their words."""
+        model = self.resources.embedder
+        if messages > EMBEDDED_UP_TO:
+            self.resources.embedder = WordMeansEmbedder(model)
+        for chat in range(chats):
+            said = list(talk(chat, messages // chats))
+            self.fill(ChatIn(chat_id=f"bench:{chat}", title=f"Bench {chat}"), said, progress)
+        self.resources.embedder = model
+        self.settle()
 
-    def index(self) -> None:
-        """Build the index of vectors if a chat is large enough for it, as `backscroll doctor --fix` does."""
+    def settle(self) -> None:
+        """Do what autovacuum and `backscroll doctor --fix` do: pages, statistics, and the index of a large chat."""
+        with self.superuser() as connection:
+            # first, as the statistics say which chat is large
+            connection.execute("VACUUM ANALYZE")
         found = collect.embedding(
             self.database, self.resources.embedder.space, [self.tenant], None, everybody=True
         )
-        url = self.server.dsn("owner").replace("postgresql://", "postgresql+psycopg://")
-        engine = create_engine(url, poolclass=NullPool)
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        engine = migrate.connected(self.server.dsn("owner"))
+        with engine as owner, owner.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             for _ in mend.mend_indexes(connection, found.missing_indexes if found else (), ()):
                 pass
 
-    def ask(
-        self, chat_id: str, question: str, budget: int, *, words_only: bool = False, **options: Any
-    ) -> Context:
-        """Build the context for a question, explained, by default one asked later than recent messages count.
-
-        With `words_only` nothing embeds the question.
-        """
+    def ask(self, chat_id: str, question: str, budget: int, **options: Any) -> Context:
+        """Build the context for a question, explained, by default one asked later than recent messages count."""
         given = {"chat_id": chat_id, "query": question, "budget_tokens": budget}
         query = ContextQuery.model_validate({**given, "include_history": False, "explain": True, **options})
-        embedder = None if words_only else self.resources.embedder
+        embedder = self.resources.embedder
         return build_context(self.database, self.tenant, query, embedder=embedder, settings=self.settings)
 
     @contextmanager
-    def put(self, chat: ChatIn, message: MessageIn, *, derived: Sequence[str] = DERIVED) -> Iterator[None]:
+    def put(self, chat: ChatIn, message: MessageIn) -> Iterator[None]:
         """Hold a message in a chat while the body runs: a question that was just put to a bot.
 
-        It is placed and embedded, its session is not yet summarized anew. Afterwards it is deleted. Of the jobs that
-        follow, those in `derived` are done, except for learning: nothing was learned from it.
+        It is placed and embedded, its session is not yet summarized anew, nothing is learned from it. Afterwards it is
+        deleted.
         """
         self.accept(chat, [message])
-        self.run_all("ingest", *(kind for kind in derived if kind == "embed"))
+        self.run_all("ingest", "embed")
         try:
             yield
         finally:
             rules = self.resources.rules
             edits.delete(self.database, self.tenant, chat.chat_id, message.external_id, rules)
-            self.run_all("ingest", *(kind for kind in derived if kind != "extract"))
+            self.run_all("ingest", "summarize", "embed")
 
 
 @contextmanager
@@ -128,13 +133,20 @@ def temporary(settings: Settings | None = None, *, durable: bool = False) -> Ite
         EmbeddedPostgres(Path(folder), durable=durable) as server,
     ):
         migrate.upgrade(server.dsn("owner"), make_embedder(settings).space)
-        ours = {
-            "database_url": server.dsn("app"),
-            "maintenance_database_url": server.dsn("maintenance"),
-            "summarize_debounce_seconds": 0,
-        }
-        resources = Resources(Settings.model_validate({**settings.model_dump(by_alias=False), **ours}))
-        try:
-            yield Shipped(resources, server)
-        finally:
-            resources.database.close()
+        with on(server, settings) as backscroll:
+            yield backscroll
+
+
+@contextmanager
+def on(server: EmbeddedPostgres, settings: Settings) -> Iterator[Shipped]:
+    """Open the database of a server that runs."""
+    ours = {
+        "database_url": server.dsn("app"),
+        "maintenance_database_url": server.dsn("maintenance"),
+        "summarize_debounce_seconds": 0,
+    }
+    resources = Resources(Settings.model_validate({**settings.model_dump(by_alias=False), **ours}))
+    try:
+        yield Shipped(resources, server)
+    finally:
+        resources.database.close()

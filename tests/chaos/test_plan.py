@@ -2,20 +2,22 @@
 
 import pytest
 
-from ops.dev.chaos import plan, traffic
-from ops.dev.chaos.cast import API_TENANT, PAYLOAD_TENANT
+from ops.dev.chaos import faults, traffic
+from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT
 
 
 def test_the_same_seed_makes_the_same_faults_and_messages() -> None:
-    assert plan.draw(30, 7) == plan.draw(30, 7) != plan.draw(30, 8)
+    assert faults.draw(30, 7) == faults.draw(30, 7) != faults.draw(30, 8)
     assert traffic.make(500, 7) == traffic.make(500, 7) != traffic.make(500, 8)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_thirty_kills_hold_every_kind_of_fault(seed: int) -> None:
-    kinds = [fault.kind for fault in plan.draw(30, seed)]
-    assert set(kinds) == {*plan.KILLS, *plan.OTHERS}
-    assert sum(kind in plan.KILLS for kind in kinds) == 30
+def test_thirty_kills_hold_every_kind_of_fault_but_those_that_cannot_be_made(seed: int) -> None:
+    every = {*faults.KILLS, *faults.OTHERS}
+    for without in ([], ["disk-full"]):
+        kinds = [fault.kind for fault in faults.draw(30, seed, without)]
+        assert every - set(kinds) == set(without)
+        assert (len(kinds), sum(kind in faults.KILLS for kind in kinds)) == (45, 30)
 
 
 def test_traffic_holds_every_message_once_and_some_twice_and_is_out_of_order() -> None:
@@ -35,28 +37,19 @@ def test_traffic_holds_every_message_once_and_some_twice_and_is_out_of_order() -
 
 def test_some_messages_are_edited_and_some_deleted_before_they_come_or_after() -> None:
     made = traffic.make(2000, 1)
-    changes = [sending for sending in made.sendings if isinstance(sending, traffic.MessageChange)]
-    edited = {(API_TENANT, c.chat, c.external_id): c.content for c in changes if c.content is not None}
-    deleted = {(API_TENANT, c.chat, c.external_id) for c in changes if c.content is None}
+    first_seen: dict[tuple[str, str], int] = {}
+    changes: list[tuple[int, traffic.MessageChange]] = []
+    for place, sending in enumerate(made.sendings):
+        if isinstance(sending, traffic.MessageChange):
+            changes.append((place, sending))
+        else:
+            for message in sending.messages:
+                first_seen.setdefault((sending.chat, message.external_id), place)
+    places = [place - first_seen[change.chat, change.external_id] for place, change in changes]
+    assert min(places) < 0 < max(places)
+    edited = {(API_TENANT, c.chat, c.external_id): c.content for _, c in changes if c.content is not None}
+    deleted = {(API_TENANT, c.chat, c.external_id) for _, c in changes if c.content is None}
     assert len(edited) > 15
     assert all(made.originals[key].content == content for key, content in edited.items())
     assert len(deleted) > 5
     assert deleted < made.gone
-    first_seen = {
-        (sending.chat, message.external_id): place
-        for place, sending in reversed(list(enumerate(made.sendings)))
-        if isinstance(sending, traffic.Batch)
-        for message in sending.messages
-    }
-    places = [
-        place - first_seen[sending.chat, sending.external_id]
-        for place, sending in enumerate(made.sendings)
-        if isinstance(sending, traffic.MessageChange)
-    ]
-    assert min(places) < 0 < max(places)
-
-
-def test_what_cannot_be_made_is_left_out_and_nothing_else() -> None:
-    kinds = [fault.kind for fault in plan.draw(30, 1, without=["disk-full"])]
-    assert len(kinds) == 45
-    assert {*plan.KILLS, *plan.OTHERS} - set(kinds) == {"disk-full"}

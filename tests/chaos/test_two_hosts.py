@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.dev.chaos import hosts
-from ops.dev.chaos.namespaces import NoNamespace
+from ops.dev.deployed import hosts
+from ops.dev.deployed.namespaces import NoNamespace
 from tests.ops.running import backscroll
 
 

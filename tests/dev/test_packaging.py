@@ -41,22 +41,16 @@ def run(installed: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_an_installed_package_has_every_command_but_dev(installed: Path) -> None:
+def test_an_installed_package_has_every_command_but_dev_which_needs_a_checkout(installed: Path) -> None:
     # Given the files of the wheel, among which is nothing of ops/dev
     assert not (installed / "ops/dev").exists()
-    # When its help is asked for
+    # When its help is asked for, the tools are not offered, and everything else is
     told = run(installed, "--help")
-    # Then the tools are not offered, and everything else is
     assert told.returncode == 0, told.stderr
     assert "import" in told.stdout
     assert " dev " not in told.stdout
-
-
-def test_dev_is_said_to_need_a_checkout(installed: Path) -> None:
+    # And who asks for them is told where they are
     ended = run(installed, "dev", "bench")
     assert ended.returncode == 2
     assert "run it from a checkout" in " ".join(ended.stderr.split())
-
-
-def test_a_checkout_has_dev() -> None:
     assert " dev " in run(processes.ROOT, "--help").stdout

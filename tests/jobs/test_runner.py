@@ -13,7 +13,7 @@ from pipeline.store.jobs import claims, jobs, outdated
 from pipeline.store.jobs import claims as store_claims
 from pipeline.store.jobs.jobs import Claim
 from pipeline.store.operations import counters
-from schemas.errors import BudgetSpent, LeaseLost, Permanent, ProviderUnavailable
+from schemas.errors import BudgetSpent, DatabaseUnavailable, LeaseLost, Permanent, ProviderUnavailable
 from schemas.sessions import Summary
 from tests.conftest import TENANT
 
@@ -159,6 +159,7 @@ def test_an_outage_of_the_provider_costs_no_attempt(database: Database) -> None:
 @pytest.mark.parametrize(
     ("error", "seconds"),
     [
+        (DatabaseUnavailable("it is restarting"), 2),
         (ProviderUnavailable("away"), 15),
         (ProviderUnavailable("429", retry_after=40), 40),
         (ProviderUnavailable("429", retry_after=0), 1),
@@ -166,7 +167,7 @@ def test_an_outage_of_the_provider_costs_no_attempt(database: Database) -> None:
         (BudgetSpent("spent", retry_after=50_000), 3600),
     ],
 )
-def test_a_provider_is_asked_again_when_it_says_and_a_budget_within_the_hour(
+def test_postgres_is_asked_again_soon_a_provider_when_it_says_and_a_budget_within_the_hour(
     database: Database, error: Exception, seconds: float
 ) -> None:
     owe(database, "message:1")

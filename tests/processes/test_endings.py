@@ -4,7 +4,7 @@ from pathlib import Path
 
 import psutil
 
-from ops.dev.chaos import skewed
+from ops.dev.deployed import skewed
 from ops.local import processes
 from schemas.settings import Settings
 from tests.ops.running import until

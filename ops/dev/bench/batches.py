@@ -5,18 +5,15 @@ In a deployment of its own, with the shipped HTTP API and the shipped worker tha
 
 import itertools
 import json
-import multiprocessing
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 from ops.dev import scripts
 from ops.dev.bench import senders
-from ops.dev.bench.figures import Figure
-from ops.dev.chaos import cast as casting
-from ops.dev.chaos.cast import API_TENANT, PAYLOAD_TENANT, Cast
+from ops.dev.deployed import deployment as deployments
+from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT, Deployment
+from ops.dev.figures import Figure
 from ops.dev.observe import Say, count
 
 SCRIPTS = ("cyrillic", "chinese", "emoji")
@@ -34,18 +31,22 @@ _STORED = "SELECT count(*) FROM messages WHERE tenant_id = %s AND chat_id = ANY(
 def measure(say: Say) -> list[Figure]:
     """Send all of them, in a few minutes. To be called by the main thread."""
     say("starting Postgres, Redis, the HTTP API and a worker")
-    context = multiprocessing.get_context("spawn")
     with (
-        tempfile.TemporaryDirectory(prefix="backscroll-batches-") as folder,
-        casting.playing(Path(folder), only=("api", "accept")) as cast,
-        ProcessPoolExecutor(max(AT_ONCE), mp_context=context) as clients,
+        deployments.running(only=("api", "accept")) as deployment,
+        senders.clients(max(AT_ONCE)) as clients,
     ):
         cases = itertools.product((API_TENANT, PAYLOAD_TENANT), SCRIPTS, SIZES, AT_ONCE)
-        return [figure for case in cases for figure in _sent(cast, clients, *case, say)]
+        return [figure for case in cases for figure in _sent(deployment, clients, *case, say)]
 
 
 def _sent(
-    cast: Cast, clients: ProcessPoolExecutor, tenant: str, script: str, size: int, at_once: int, say: Say
+    deployment: Deployment,
+    clients: ProcessPoolExecutor,
+    tenant: str,
+    script: str,
+    size: int,
+    at_once: int,
+    say: Say,
 ) -> Iterator[Figure]:
     """Send batches at once, one of a client, each to a chat of its own, and wait until all are stored."""
     named = f"{'tasks' if tenant == PAYLOAD_TENANT else 'HTTP'}, {script}, {at_once} × {size / 1e6:g} MB"
@@ -57,12 +58,14 @@ def _sent(
     at = time.time() + LEAD_SECONDS + at_once * size / BYTES_PER_SECOND
     if tenant == API_TENANT:
         bodies = [json.dumps(payload, ensure_ascii=False) for payload in payloads]
-        requests = [("POST", "/v1/messages", body) for body in bodies]
-        sending = [clients.submit(senders.send_all, cast.port, cast.key, [each], at) for each in requests]
+        to = (deployment.port, deployment.key)
+        sending = [
+            clients.submit(senders.send_all, *to, [("POST", "/v1/messages", each)], at) for each in bodies
+        ]
     else:
         tasks = [payload | {"tenant": tenant} for payload in payloads]
-        sending = [clients.submit(senders.queue_all, cast.redis.url, [task], at) for task in tasks]
-    with cast.connect() as connection:
+        sending = [clients.submit(senders.queue_all, deployment.redis.url, [task], at) for task in tasks]
+    with deployment.connect() as connection:
 
         def stored() -> int:
             return count(connection, _STORED, [tenant, chats])
@@ -71,7 +74,7 @@ def _sent(
             everything = all(each.done() for each in sending) and stored() == at_once * MESSAGES
             return not everything and time.time() < at + PATIENCE_SECONDS
 
-        health = senders.ask_health(cast.port, at, HEALTH_PAUSE, goes_on)
+        health = senders.ask_health(deployment.port, at, HEALTH_PAUSE, goes_on)
         took, accepted = time.time() - at, stored()
     for each in sending:
         each.result()

@@ -1,15 +1,14 @@
 """`backscroll dev bench`: measurements, each on a database or a deployment of its own."""
 
 import importlib
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ops import connection
 from ops.console.options import JsonOption
-from ops.dev.bench.figures import report
-from ops.dev.outcome import shown
+from ops.dev.figures import Outcome, benchmark, command, end, shown
+from ops.dev.observe import Say
 
 app = typer.Typer(
     rich_markup_mode="markdown",
@@ -27,6 +26,7 @@ MEASURED = {
 }
 """By name the help of each module of `ops.dev.bench` with a `measure` of figures."""
 
+MessagesOption = Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")]
 ChatsOption = Annotated[int, typer.Option(min=1, max=1000, help="Chats that share the messages.")]
 QuestionsOption = Annotated[int, typer.Option(min=20, max=10_000, help="Asked after some to warm up.")]
 
@@ -34,7 +34,7 @@ QuestionsOption = Annotated[int, typer.Option(min=20, max=10_000, help="Asked af
 @app.callback(invoke_without_command=True)
 def messages(
     context: typer.Context,
-    messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 10_000,
+    messages: MessagesOption = 10_000,
     chats: ChatsOption = 1,
     questions: QuestionsOption = 100,
     as_json: JsonOption = False,
@@ -51,58 +51,48 @@ def messages(
     from ops.dev.bench import messages as measuring
 
     with shown() as say:
-        found = measuring.measure(
-            connection.configured(), messages=messages, chats=chats, questions=questions, say=say
-        )
-    report(f"{messages:,} messages in {chats} chats", found, as_json=as_json)
+        settings = connection.configured()
+        found = measuring.measure(settings, messages=messages, chats=chats, questions=questions, say=say)
+    end(benchmark(f"{messages:,} messages in {chats} chats", found), as_json=as_json)
 
 
 def _add(name: str, told: str) -> None:
-    @app.command(name, help=told, epilog=f"**Example:** backscroll dev bench {name} --json")
-    def command(as_json: JsonOption = False) -> None:
-        measuring = importlib.import_module(f"ops.dev.bench.{name}")
-        with shown() as say:
-            found = measuring.measure(say)
-        report(name, found, as_json=as_json)
+    @command(app, name, help=told, epilog=f"**Example:** backscroll dev bench {name} --json")
+    def measure(*, say: Say) -> Outcome:
+        return benchmark(name, importlib.import_module(f"ops.dev.bench.{name}").measure(say))
 
 
 for _name, _told in MEASURED.items():
     _add(_name, _told)
 
 
-@app.command(
-    epilog="**Examples:** backscroll dev bench contexts · backscroll dev bench contexts --messages 100000 --chats 50 "
-    "--against ../before --json",
+@command(
+    app,
+    epilog="**Examples:** backscroll dev bench contexts · backscroll dev bench contexts --messages 100000 --chats 50",
 )
 def contexts(
-    messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 1000,
+    messages: MessagesOption = 1000,
     chats: ChatsOption = 1,
     questions: QuestionsOption = 100,
-    at_once: Annotated[int, typer.Option("--askers", min=2, max=64, help="Beside one, over HTTP.")] = 8,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH", help="Another checkout with its `.venv`, measured in turns.", show_default=False
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
+    askers: Annotated[int, typer.Option(min=2, max=64, help="Beside one, over HTTP.")] = 8,
+    *,
+    say: Say,
+) -> Outcome:
     """Measure what a context costs one asker and eight: time, statements and throughput, on a database of its own.
 
     The talk is in English, with names and dates. One asker calls the pipeline; several are processes that ask the HTTP
-    API, which has two. With `--against` another checkout answers the same questions in the same run. Above 10,000
-    messages vectors are the means of the model's vectors of their words. Ends with 5 when a limit is not kept.
+    API, which has two. Above 10,000 messages vectors are the means of the model's vectors of their words. Ends with 5
+    when a limit is not kept.
     """
     from ops.dev.bench import contexts as measuring
 
-    with shown() as say:
-        found = measuring.measure(
-            messages=messages, chats=chats, questions=questions, askers=at_once, against=against, say=say
-        )
-    report(f"contexts: {messages:,} messages in {chats} chats", found, as_json=as_json)
+    figures = measuring.measure(
+        connection.configured(), messages=messages, chats=chats, questions=questions, askers=askers, say=say
+    )
+    return benchmark(f"contexts: {messages:,} messages in {chats} chats", figures)
 
 
-@app.command(epilog="**Example:** backscroll dev bench switching --messages 20000 --start all-MiniLM-L6-v2")
+@command(app, epilog="**Example:** backscroll dev bench switching --messages 20000 --start all-MiniLM-L6-v2")
 def switching(
     start: Annotated[
         str | None, "The model of the same provider that it begins with; hashed words by default."
@@ -111,16 +101,16 @@ def switching(
     kill: Annotated[
         float, typer.Option(min=5, max=600, help="Seconds that the worker works until it is killed.")
     ] = 20,
-    as_json: JsonOption = False,
-) -> None:
+    *,
+    say: Say,
+) -> Outcome:
     """Switch the embedding model under load, on a deployment of its own, to the settings' model.
 
-    Messages come in and questions are asked all the time, and the worker that embeds is killed. Shows the recall on
+    Messages come in, questions are asked all the time, and the worker that embeds is killed. Shows the recall on
     the sample chats before, while the space is filled, after the switch and after the rollback. Ends with 5 when a
     question was answered without vectors, or a vector is missing or in the wrong space. No data of yours is touched.
     """
     from ops.dev.bench import switching as measuring
 
-    with shown() as say:
-        found = measuring.measure(connection.configured(), start, messages, kill, say)
-    report("switching", found, as_json=as_json)
+    figures = measuring.measure(connection.configured(), start, messages, kill, say)
+    return benchmark("switching", figures)

@@ -15,10 +15,10 @@ from datetime import timedelta
 
 from ops import connection
 from ops.dev import shipped
-from ops.dev.bench.figures import Figure
 from ops.dev.bench.talk import START
 from ops.dev.embedders import WrappedEmbedder
 from ops.dev.eval.samples import samples
+from ops.dev.figures import Figure
 from ops.dev.observe import Say, timed
 from ops.dev.shipped import Shipped
 from pipeline.clients.protocols import Embedder
@@ -77,13 +77,10 @@ def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, least: float
         # not in the order in which the handler has sorted them
         texts = random.Random(count).sample(model.texts, len(model.texts))  # noqa: S311
         bare_ms += timed(model.inner.embed_documents, texts)[0]
-    case, rate = (
-        f"{name}: {count:,} texts, rows to rows, claims of {queues.EMBED.batch}",
-        1000 * count / rows_ms,
-    )
+    case = f"{name}: {count:,} texts, rows to rows, claims of {queues.EMBED.batch}"
     return [
         Figure(f"{name}: the bare model, {ROWS:,} at once", 1000 * count / bare_ms, "/s"),
-        Figure(case, rate, "/s", ratio=bare_ms / rows_ms, least=least),
+        Figure(case, 1000 * count / rows_ms, "/s", ratio=bare_ms / rows_ms, least=least),
     ]
 
 

@@ -5,8 +5,6 @@ connection asks again and again for the lock that accepting a message takes: its
 locked.
 """
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from statistics import median
@@ -14,9 +12,9 @@ from statistics import median
 import psycopg
 
 from ops.dev import shipped
-from ops.dev.bench.figures import Figure
 from ops.dev.bench.talk import VOCABULARY, conversation, numbered
-from ops.dev.observe import Say, timed
+from ops.dev.figures import Figure
+from ops.dev.observe import Say, beside, timed
 from ops.dev.shipped import Shipped
 from pipeline.erasure import edits as changes
 from pipeline.erasure import forget
@@ -31,7 +29,7 @@ QUESTIONS, MEMORIES, SESSIONS = 50_000, 200_000, 20_000
 PEOPLE = 200
 """So that one person has a hundred messages in a hundred sessions, one batch of forgetting."""
 EDITS = 9
-LOCKED_MS = 300.0
+LOCKED_MS, PROBE_PAUSE = 300.0, 0.0005
 USERS, CHATS, MESSAGES_PER_CHAT, IN_SESSION = 50, 10, 5_000, 5
 """For forgetting one of many; `IN_SESSION` of them talk in one session."""
 
@@ -46,20 +44,18 @@ def measure(say: Say) -> list[Figure]:
         _add_memories_and_sessions(superuser)
         _add_questions(superuser)
         say(f"editing and forgetting beside {QUESTIONS:,} logged questions")
-        figures = _edited_and_forgotten(backscroll)
+        figures = list(_edited_and_forgotten(backscroll))
     return [*figures, *_one_of_many(say)]
 
 
 def _one_of_many(say: Say) -> list[Figure]:
     """Forget one user of many, verified, and make again what then is missing."""
     people = [f"User{number}" for number in range(USERS)]
+    talk = partial(conversation, people=people, in_session=IN_SESSION)
     with shipped.temporary(SETTINGS) as backscroll:
-        for chat in range(CHATS):
-            given = list(conversation(chat, MESSAGES_PER_CHAT, people, IN_SESSION))
-            backscroll.fill(ChatIn(chat_id=f"bench:{chat}"), given, say)
-        backscroll.vacuum()
+        backscroll.fill_chats(talk, CHATS * MESSAGES_PER_CHAT, CHATS, say)
         say("forgetting one user")
-        forgotten_ms, messages = timed(_start_forgetting(backscroll, people[1]))
+        forgotten_ms, messages = timed(_started_forgetting(backscroll, people[1]))
         again_ms, _ = timed(backscroll.run_all, "summarize", "embed")
     case = f"one user of {USERS} in {CHATS * MESSAGES_PER_CHAT:,} messages"
     return [
@@ -119,7 +115,7 @@ def _add_questions(superuser: psycopg.Connection) -> None:
 
 
 def _add_memories_and_sessions(superuser: psycopg.Connection) -> None:
-    """Memories that were made of nothing, and sessions of other chats."""
+    """Add memories that were made of nothing, and sessions of other chats."""
     superuser.execute(
         f"""
         INSERT INTO chats (tenant_id, chat_id) SELECT 'bench', 'other:' || n FROM generate_series(1, 20) AS n;
@@ -140,14 +136,14 @@ def _add_memories_and_sessions(superuser: psycopg.Connection) -> None:
 def _edited_and_forgotten(backscroll: Shipped) -> Iterator[Figure]:
     """Edit some messages, and forget one person's hundred messages."""
     edits = [_probed(backscroll, partial(_edit, backscroll, f"b{11 + 500 * n}")) for n in range(EDITS)]
-    forgotten = _probed(backscroll, _start_forgetting(backscroll, "7"))
+    forgotten = _probed(backscroll, _started_forgetting(backscroll, "7"))
     for what, took in (("an edit", edits), (f"{MESSAGES // PEOPLE} forgotten messages", [forgotten])):
         totals, locks = zip(*took, strict=True)
         yield Figure(f"{what}, {QUESTIONS:,} logged questions: in all", median(totals), "ms")
         yield Figure(f"{what}: chat locked, longest", max(locks), "ms", most=LOCKED_MS)
 
 
-def _start_forgetting(backscroll: Shipped, user: str) -> Callable[[], int]:
+def _started_forgetting(backscroll: Shipped, user: str) -> Callable[[], int]:
     """Start to forget a user; call the result to do the rest, which returns how many messages they had."""
     subject = Subject(kind="user", sender_id=f"bench:{user}")
     receipt = forget.start(backscroll.database, backscroll.tenant, subject)
@@ -170,25 +166,14 @@ def _edit(backscroll: Shipped, external_id: str) -> None:
 
 
 def _probed(backscroll: Shipped, act: Callable[[], object]) -> tuple[float, float]:
-    """Do something while another connection asks for the lock that accepting takes: how long it took, and locked."""
-    waits, over, ready = [0.0], threading.Event(), threading.Event()
+    """Return how long something took, and the longest that the lock which accepting takes was waited for meanwhile."""
+    waits: list[float] = []
+    lock = "SELECT 1 FROM chats WHERE chat_id = 'bench:1' FOR KEY SHARE"
+    with backscroll.superuser() as connection:
 
-    def probe() -> None:
-        with backscroll.superuser() as connection:
-            ready.set()
-            while not over.is_set():
-                ms, _ = timed(
-                    connection.execute, "SELECT 1 FROM chats WHERE chat_id = 'bench:1' FOR KEY SHARE"
-                )
-                waits.append(ms)
-                time.sleep(0.0005)
+        def probe() -> None:
+            waits.append(timed(connection.execute, lock)[0])
 
-    thread = threading.Thread(target=probe, daemon=True)
-    thread.start()
-    ready.wait()
-    try:
-        total, _ = timed(act)
-    finally:
-        over.set()
-        thread.join()
+        with beside(probe, PROBE_PAUSE):
+            total, _ = timed(act)
     return total, max(waits)

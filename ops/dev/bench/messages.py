@@ -5,17 +5,16 @@ import resource
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import partial
 from statistics import median
 from typing import Any
 
 from ops.dev import shipped
-from ops.dev.bench.figures import Figure, spread
-from ops.dev.bench.talk import EMBEDDED_UP_TO, VOCABULARY, conversation, question_words
-from ops.dev.embedders import WordMeansEmbedder
+from ops.dev.bench.talk import VOCABULARY, conversation, question_words
+from ops.dev.figures import Figure, spread
 from ops.dev.observe import Say, count, timed
 from ops.dev.shipped import Shipped
 from pipeline.recall.search_modes import search
-from schemas.messages import ChatIn
 from schemas.search import SearchQuery
 from schemas.settings import Settings
 
@@ -40,16 +39,7 @@ def measure(settings: Settings, *, messages: int, chats: int, questions: int, sa
         per_second = _embedding_rate(backscroll)
         # with its libraries, the model loaded and warm
         before = _resident_mb()
-        model = backscroll.resources.embedder
-        if messages > EMBEDDED_UP_TO:
-            backscroll.resources.embedder = WordMeansEmbedder(model)
-        for chat in range(chats):
-            said = list(conversation(chat, messages // chats))
-            backscroll.fill(ChatIn(chat_id=f"bench:{chat}", title=f"Bench {chat}"), said, say)
-        backscroll.resources.embedder = model
-        # statistics first: they say which chat is large
-        backscroll.vacuum()
-        backscroll.index()
+        backscroll.fill_chats(conversation, messages, chats, say)
         say("asking")
         asked = _ask(backscroll, messages, chats, questions)
         narrowed = _narrow(backscroll, chats, min(questions, 30)) if messages >= NARROWED_FROM else []
@@ -75,15 +65,12 @@ def _ask(backscroll: Shipped, messages: int, chats: int, questions: int) -> list
     """Ask for contexts and searches, each with a new question, so that nothing of its answer can be cached."""
     rng = random.Random(1)  # noqa: S311
     contexts, searches = [], []
+    embedder, settings = backscroll.resources.embedder, backscroll.settings
+    find = partial(search, backscroll.database, backscroll.tenant, embedder=embedder, settings=settings)
     for _ in range(questions + WARM_UP):
         chat, asked = f"bench:{rng.randrange(chats)}", f"{question_words(rng)}?"
         contexts.append(timed(backscroll.ask, chat, asked, 2000, explain=False, include_history=True)[0])
-        query = SearchQuery(chat_id=chat, query=question_words(rng))
-        database, embedder = backscroll.database, backscroll.resources.embedder
-        ms, _ = timed(
-            search, database, backscroll.tenant, query, embedder=embedder, settings=backscroll.settings
-        )
-        searches.append(ms)
+        searches.append(timed(find, SearchQuery(chat_id=chat, query=question_words(rng)))[0])
     return [
         *spread("context", contexts[WARM_UP:], most=context_limit_ms(messages, chats)),
         *spread("top-10 search", searches[WARM_UP:], most=100),

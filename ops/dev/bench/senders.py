@@ -1,4 +1,4 @@
-"""Clients of the benchmark of accepting, each in a process of its own: light, so that they cost the machine little.
+"""Clients of benchmarks, each in a process of its own: light, so that they cost the machine little.
 
 Each returns how long its calls took, in seconds. `begin_at`: by `time.time`, so that clients begin together.
 """
@@ -6,9 +6,11 @@ Each returns how long its calls took, in seconds. `begin_at`: by `time.time`, so
 import itertools
 import json
 import math
+import multiprocessing
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from http import HTTPStatus
 from typing import Any, Self
 
@@ -28,8 +30,27 @@ TEXT = "Könnte 誰か посмотреть котёл в квартире {}? �
 LARGE = (125, 470)
 """Messages in a request of 8 MB, and the sentences of each."""
 
+LEAD_SECONDS = 0.5
+"""From handing calls to the clients to their beginning: all of them are connected by then."""
+
 Request = tuple[str, str, str | None]
 """Method, path, body."""
+Call = tuple[Callable[..., Iterator[Request]], Sequence[Any]]
+"""What makes requests, and its arguments."""
+
+
+def clients(count: int) -> ProcessPoolExecutor:
+    """Return as many processes, to be started by the main thread."""
+    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+
+
+def in_parallel(
+    pool: ProcessPoolExecutor, to: tuple[int, str], calls: Sequence[Call], seconds: float
+) -> list[float]:
+    """Let a client do each of the calls for some seconds, all at once; how long each request took."""
+    begin_at = time.time() + LEAD_SECONDS
+    running = [pool.submit(send_for, *to, make, given, begin_at, seconds) for make, given in calls]
+    return [took for each in running for took in each.result()]
 
 
 def posts(chat: str, start: int, size: int = 1, sentences: int = 1) -> Iterator[Request]:
@@ -131,6 +152,7 @@ class _Line:
 
     def __init__(self, port: int, key: str = "") -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=120)
+        self._answers = self._socket.makefile("rb")
         self._headers = (
             f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n"
         )
@@ -139,27 +161,21 @@ class _Line:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self._answers.close()
         self._socket.close()
 
     def send(self, method: str, path: str, body: str | None) -> tuple[int, bytes]:
-        """Return the status and the body of the answer."""
+        """Return the status and the body of the answer. Raises `RuntimeError` when the connection was closed."""
         given = (body or "").encode()
         head = f"{method} {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(given)}\r\n\r\n"
         self._socket.sendall(head.encode() + given)
-        answer = b""
-        while (end := answer.find(b"\r\n\r\n")) < 0:
-            answer += self._more()
-        head, answer = answer[:end].decode().lower(), answer[end + 4 :]
-        size = int(head.partition("content-length:")[2].partition("\r\n")[0])
-        while len(answer) < size:
-            answer += self._more()
-        return int(head.split(" ", 2)[1]), answer
-
-    def _more(self) -> bytes:
-        part = self._socket.recv(65536)
-        if not part:
+        lines = []
+        while (line := self._answers.readline()) not in (b"\r\n", b""):
+            lines.append(line)
+        if not lines:
             raise RuntimeError("the HTTP API has closed the connection")
-        return part
+        sizes = (line[15:] for line in lines if line[:15].lower() == b"content-length:")
+        return int(lines[0].split()[1]), self._answers.read(int(next(sizes, b"0")))
 
 
 def _repeated(

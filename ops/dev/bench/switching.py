@@ -6,12 +6,10 @@ spaces; every question repeats a message's own words, which must be found by mea
 """
 
 import random
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
+from dataclasses import dataclass, field
 from statistics import fmean
 
 import psycopg
@@ -19,12 +17,12 @@ from sqlalchemy import Engine
 
 from ops.client import Api
 from ops.dev.bench import embed
-from ops.dev.bench.figures import Figure
-from ops.dev.chaos import cast as casting
-from ops.dev.chaos.cast import API_TENANT, Cast
+from ops.dev.deployed import deployment as deployments
+from ops.dev.deployed.deployment import API_TENANT, Deployment
 from ops.dev.eval.measures import share_found
 from ops.dev.eval.samples import UNANSWERABLE, samples
-from ops.dev.observe import Say, count, timed, wait
+from ops.dev.figures import Figure
+from ops.dev.observe import Say, beside, count, timed, wait
 from ops.local import migrate
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.factory import make_embedder
@@ -77,68 +75,72 @@ def measure(
     settings' embedder is the one that it begins with, and what starting the deployment raises.
     """
     new = make_embedder(settings).space
-    old = (
-        make_embedder(settings.model_copy(update={"embedding_model": start}))
-        if start
-        else DeterministicEmbedder()
-    )
-    if new.name == old.space.name:
+    old = DeterministicEmbedder().space
+    if start:
+        old = make_embedder(settings.model_copy(update={"embedding_model": start})).space
+    if new.name == old.name:
         raise SettingsError(
             "BACKSCROLL_EMBEDDING_PROVIDER and BACKSCROLL_EMBEDDING_MODEL name no model to switch to"
         )
     say("starting")
     with (
-        tempfile.TemporaryDirectory(prefix="backscroll-switching-", ignore_cleanup_errors=True) as folder,
-        casting.playing(Path(folder), space=old.space) as cast,
-        closing(Database.from_settings(cast.settings)) as database,
-        migrate.connected(cast.postgres.dsn("owner")) as owner,
-        cast.connect() as connection,
+        deployments.running(space=old) as deployment,
+        closing(Database.from_settings(deployment.settings)) as database,
+        migrate.connected(deployment.postgres.dsn("owner")) as owner,
+        deployment.connect() as connection,
     ):
-        run = _Switch(cast, database, owner, connection, new, say)
-        run.fill(messages)
+        run = _Switch(
+            deployment=deployment,
+            database=database,
+            owner=owner,
+            connection=connection,
+            api=Api(url=f"http://127.0.0.1:{deployment.port}", api_key=deployment.key),
+            new=new,
+            say=say,
+            known=list(embed.messages(messages)),
+        )
+        run.fill()
         return list(run.figures(kill_seconds))
 
 
+@dataclass(kw_only=True)
 class _Switch:
     """One run of the benchmark."""
 
-    def __init__(
-        self,
-        cast: Cast,
-        database: Database,
-        owner: Engine,
-        connection: psycopg.Connection,
-        new: EmbeddingSpace,
-        say: Say,
-    ) -> None:
-        self.cast, self.database, self.owner, self.new, self.say = cast, database, owner, new, say
-        self.connection = connection
-        self.api = Api(url=f"http://127.0.0.1:{cast.port}", api_key=cast.key)
-        self.known: list[MessageIn] = []
-        self.sent = self.kills = 0
-        self.answers: list[bool] = []
-        self.degraded = 0
-        # run again and again while this waits, since only the main thread may start processes
-        self._meanwhile: Callable[[], None] = lambda: None
+    deployment: Deployment
+    database: Database
+    owner: Engine
+    connection: psycopg.Connection
+    api: Api
+    new: EmbeddingSpace
+    say: Say
+    known: list[MessageIn]
+    sent: int = 0
+    kills: int = 0
+    answers: list[bool] = field(default_factory=list)
+    degraded: int = 0
+    # run again and again while this waits, since only the main thread may start processes
+    meanwhile: Callable[[], None] = lambda: None
 
-    def fill(self, messages: int) -> None:
-        """Import the sample chats and `messages` more, and wait until no job is due."""
+    def fill(self) -> None:
+        """Import the sample chats and the messages to be asked for, and wait until no job is due."""
         chats = [(sample.chat, sample.messages) for sample in samples()]
-        self.known = list(embed.messages(messages))
         for chat, said in [*chats, (FILLED, self.known)]:
             for start in range(0, len(said), 100):
                 accept.accept(self.database, API_TENANT, chat, said[start : start + 100])
-        with make_app(self.cast.settings) as app:
+        with make_app(self.deployment.settings) as app:
             queues.wake_up(app, "ingest", times=4)
         self.say("placing, summarizing and embedding")
-        self._settle()
+        self._wait(lambda: not count(self.connection, _DUE))
 
     def figures(self, kill_seconds: float) -> Iterator[Figure]:
         """Switch and switch back, and yield what was measured."""
         yield self._recall("before")
-        with _beside(self._speak, SPEAK_SECONDS), _beside(self._ask, ASK_SECONDS):
+        with beside(self._speak, SPEAK_SECONDS), beside(self._ask, ASK_SECONDS):
             began = time.monotonic()
-            self._begin()
+            spaces.add(self.owner, self.database, [API_TENANT], self.new)
+            current = Current.of(self.deployment.settings)
+            backfill.start(self.database, API_TENANT, BackfillRequest(kind="embed"), current)
             with self._killed(kill_seconds):
                 self.say("filling the new space")
                 yield self._recall("while it is filled")
@@ -150,35 +152,26 @@ class _Switch:
                 spaces.rollback(self.owner)
                 self.say("asking in the old space again")
                 yield self._recall("after the rollback")
-        self._settle()
+        self._wait(lambda: not count(self.connection, _DUE))
         yield Figure("until the new space was complete", filled, "s")
         yield Figure("the switch, with the check that nothing is missing", ms, "ms")
         yield Figure("kills of the embedding worker", self.kills)
         yield Figure("messages that came in meanwhile", self.sent)
         yield Figure("questions asked meanwhile", len(self.answers))
         yield Figure("of them answered without vectors", self.degraded, most=0)
-        right = fmean(self.answers)
-        yield Figure("of them that found their message first", right, least=0.97)
+        yield Figure("of them that found their message first", fmean(self.answers), least=0.97)
         for what, statement in (("missing", _MISSING), ("doubled", _DOUBLED), ("of the wrong model", _MIXED)):
             yield Figure(f"vectors {what} in either space", count(self.connection, statement), most=0)
 
-    def _begin(self) -> None:
-        spaces.add(self.owner, self.database, [API_TENANT], self.new)
-        current = Current.of(self.cast.settings)
-        backfill.start(self.database, API_TENANT, BackfillRequest(kind="embed"), current)
-
     def _is_complete(self) -> bool:
+        with self.database.tenant(API_TENANT) as connection:
+            stored = spaces.find(connection, self.new.name).space
         try:
-            spaces.require_complete(self.database, [API_TENANT], self.new_stored())
+            spaces.require_complete(self.database, [API_TENANT], stored)
         except Busy as error:
             self.say(str(error).partition(":")[0])
             return False
         return True
-
-    def new_stored(self) -> EmbeddingSpace:
-        """Return the new space as stored."""
-        with self.database.tenant(API_TENANT) as connection:
-            return spaces.find(connection, self.new.name).space
 
     def _recall(self, when: str) -> Figure:
         """Ask the questions of the sample chats over HTTP."""
@@ -187,7 +180,7 @@ class _Switch:
             for case in sample.cases:
                 if case.kind == UNANSWERABLE:
                     continue
-                self._meanwhile()
+                self.meanwhile()
                 query = ContextQuery(
                     chat_id=sample.chat.chat_id,
                     query=case.question,
@@ -197,8 +190,7 @@ class _Switch:
                 )
                 context = self.api.post("/v1/context", query, Context)
                 hits = context.explain.messages if context.explain else []
-                found = [hit.external_id for hit in hits if hit.external_id is not None]
-                shares.append(share_found(case.evidence, found, FIRST))
+                shares.append(share_found(case.evidence, [hit.external_id for hit in hits], FIRST))
         return Figure(f"recall among the first {FIRST} on the sample chats, {when}", fmean(shares))
 
     def _ask(self) -> None:
@@ -209,7 +201,10 @@ class _Switch:
         self.answers.append([hit.external_id for hit in found.hits] == [wanted.external_id])
 
     def _speak(self) -> None:
-        (said,) = _talk(self.sent, 1)
+        said = self.known[self.sent % len(self.known)]
+        said = said.model_copy(
+            update={"external_id": f"t{self.sent}", "content": f"{said.content} ({self.sent})"}
+        )
         accept.accept(self.database, API_TENANT, TALKING, [said])
         self.sent += 1
 
@@ -219,7 +214,6 @@ class _Switch:
 
         Loading its model may take longer than that.
         """
-        worker = self.cast.members["embed"]
         began: float | None = None
         done = count(self.connection, _WRITTEN)
 
@@ -229,48 +223,14 @@ class _Switch:
             if began is None and now > done:
                 began = time.monotonic()
             if began is not None and time.monotonic() > began + seconds:
-                worker.kill()
-                worker.start()
+                self.deployment.processes["embed"].restart()
                 self.kills += 1
                 began, done = None, now
 
-        self._meanwhile = kill
+        self.meanwhile = kill
         yield
-        self._meanwhile = lambda: None
+        self.meanwhile = lambda: None
 
     def _wait(self, condition: Callable[[], bool]) -> None:
-        if wait(condition, PATIENCE_SECONDS, pause=0.5, meanwhile=self._meanwhile) is None:
+        if wait(condition, PATIENCE_SECONDS, pause=0.5, meanwhile=self.meanwhile) is None:
             raise TimeoutError("the deployment did not get done")
-
-    def _settle(self) -> None:
-        self._wait(lambda: not count(self.connection, _DUE))
-
-
-def _talk(first: int, number: int) -> Sequence[MessageIn]:
-    return [
-        each.model_copy(update={"external_id": f"t{first + n}", "content": f"{each.content} ({first + n})"})
-        for n, each in enumerate(embed.messages(number))
-    ]
-
-
-@contextmanager
-def _beside(act: Callable[[], None], pause: float) -> Iterator[None]:
-    """Do it again and again beside the block; what it raises is raised at its end."""
-    ending, failed = threading.Event(), list[Exception]()
-
-    def run() -> None:
-        try:
-            while not ending.wait(pause):
-                act()
-        except Exception as error:  # noqa: BLE001 - raised below
-            failed.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        thread.join()
-    if failed:
-        raise failed[0]

@@ -11,50 +11,12 @@ MAX_QUESTION_CHARS = 8000
 EMPTY_ITEMS = 900_000
 
 _REPEATED_IN_MESSAGES = (
-    "A. ",
-    "Mr. ",
-    "1 may ",
-    "1/1/",
-    "1.1.",
-    "i'll ",
-    "a@b.",
-    "'",
-    "`",
-    "[",
-    "\n",
-    "please ",
-    "decision ",
-    "[picture: ",
-    "1 мая ",
-    "решили ",
-    "т. е. ",
-    "明天",
-    "。",
-    "👨‍👩‍👧",
-)
+    "A. |Mr. |1 may |1/1/|1.1.|i'll |a@b.|'|`|[|\n|please |decision |[picture: |1 мая |решили |т. е. |明天|。|👨‍👩‍👧"
+).split("|")
 _REPEATED_IN_QUESTIONS = (
-    "in May ",
-    "in 1999 ",
-    "1 may ",
-    "2024-05-01 ",
-    "yesterday ",
-    "3 days ago ",
-    "before the trip ",
-    "between the trip and ",
-    "12345678 ",
-    "1.1.1.",
-    "1/1/",
-    "1",
-    'a" "',
-    "E41 ",
-    "1 мая ",
-    "вчера ",
-    "3 дня назад ",
-    "昨天",
-    "2024年5月",
-    "谁",
-    "👍🏿",
-)
+    "in May |in 1999 |1 may |2024-05-01 |yesterday |3 days ago |before the trip |between the trip and |12345678 |"
+    '1.1.1.|1/1/|1|a" "|E41 |1 мая |вчера |3 дня назад |昨天|2024年5月|谁|👍🏿'
+).split("|")
 
 
 # Before and after very many spaces.

@@ -1,4 +1,4 @@
-"""Provoke each alert of `ops/monitoring` on a cast, and see a real Prometheus fire it, and clear it after the remedy.
+"""Provoke each alert of `ops/monitoring`, and see a real Prometheus fire it, and clear it after the remedy.
 
 Times that nobody waits for are written into the database (a job due for hours); `for:` and ranges are shortened.
 """
@@ -7,24 +7,23 @@ import contextlib
 import json
 import re
 import shutil
-import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from ops.client import Api
-from ops.dev.chaos import cast as casting
-from ops.dev.chaos import namespaces, providers, traffic
-from ops.dev.chaos.cast import API_TENANT, Cast
-from ops.dev.chaos.faults import Faults
-from ops.dev.chaos.member import Member
+from ops.dev.chaos import traffic
+from ops.dev.chaos.faults import Fault, Faults
 from ops.dev.chaos.model_server import ModelServer
-from ops.dev.chaos.plan import Fault
+from ops.dev.deployed import deployment as deployments
+from ops.dev.deployed import namespaces, providers
+from ops.dev.deployed.deployment import API_TENANT, Deployment
+from ops.dev.deployed.process import Process
 from ops.dev.observe import Say, count, wait
 from ops.local import processes
 from ops.local.embedded.ports import free_port
@@ -44,39 +43,30 @@ FREEZE_SECONDS = 110.0
 TOKENS_A_DAY = 1_000_000
 UNPROVOKED = {"DatabaseGrows": "compares with yesterday"}
 _LATE = "now() - interval '2 hours'"
+_DATED_BACK = f"UPDATE jobs SET due_at = {_LATE}, pending_since = {_LATE} WHERE kind = 'embed'"  # noqa: S608
 _DUE = "SELECT count(*) FROM jobs WHERE kind = 'embed' AND due_at IS NOT NULL"
 _GIVEN_UP = f"""INSERT INTO jobs (tenant_id, kind, key, due_at, dead_at)
     VALUES ('{API_TENANT}', 'summarize', 'session:0', NULL, now())"""  # noqa: S608 - our own words
-Step = Callable[[], object]
+Steps = tuple[Callable[[], object], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Case:
     """Something that goes wrong, the alerts that tell of it, and what remedies it."""
 
     what: str
     alerts: tuple[str, ...]
     # done in this order; the last of `provoke` again and again where it `repeats`
-    provoke: tuple[Step, ...]
-    remedy: tuple[Step, ...] = ()
+    provoke: Steps
+    remedy: Steps = ()
     repeats: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """One alert: how long it took to fire, and after the remedy to clear."""
+class Monitored:
+    """A deployment with the process of the metrics, a model's server and Prometheus."""
 
-    alert: str
-    provoked_by: str
-    fired_after: float | None
-    cleared_after: float | None
-
-
-class Stage:
-    """A cast with the process of the metrics, a model's server and Prometheus."""
-
-    def __init__(self, cast: Cast, metrics: Member, port: int, model: ModelServer) -> None:
-        self._cast, self._metrics, self._port, self._model = cast, metrics, port, model
+    def __init__(self, deployment: Deployment, metrics: Process, port: int, model: ModelServer) -> None:
+        self._on, self._metrics, self._port, self._model = deployment, metrics, port, model
         self._chats = 0
         self._filled = contextlib.ExitStack()
 
@@ -86,110 +76,84 @@ class Stage:
             found = json.load(answer)["data"]["alerts"]
         return {each["labels"]["alertname"] for each in found if each["state"] == "firing"}
 
-    def cases(self, *, has_disk: bool) -> Iterator[Case]:
+    def cases(self) -> Iterator[Case]:
         """Yield what goes wrong, one after the other."""
-        cast, members, sql, send = self._cast, self._cast.members, self._sql, self._send
-        dated_back = f"UPDATE jobs SET due_at = {_LATE}, pending_since = {_LATE} WHERE kind = 'embed'"  # noqa: S608
+        each, sql, send, model = self._on.processes, self._sql, self._send, self._model
         yield Case(
-            what="the worker of embed killed, its jobs dated back",
-            alerts=("QueueWithoutWorker", "JobsLate", "MessagesWait", "DoctorFindsErrors"),
-            provoke=(members["embed"].kill, partial(send, 1), self._until_due, partial(sql, dated_back)),
-            remedy=(members["embed"].start,),
+            "the worker of embed killed, its jobs dated back",
+            ("QueueWithoutWorker", "JobsLate", "MessagesWait", "DoctorFindsErrors"),
+            (each["embed"].kill, partial(send, 1), self._until_due, partial(sql, _DATED_BACK)),
+            (each["embed"].start,),
         )
         yield Case(
-            what="the clock killed, its last sweep dated back",
-            alerts=("SweepStopped",),
-            provoke=(members["beat"].kill, partial(time.sleep, 6), self._date_back_sweep),
-            remedy=(members["beat"].start,),
+            "the clock killed, its last sweep dated back",
+            ("SweepStopped",),
+            (each["beat"].kill, partial(time.sleep, 6), self._date_back_sweep),
+            (each["beat"].start,),
         )
-        for server, alert in ((cast.redis, "RedisDown"), (cast.postgres, "PostgresDown")):
-            what = f"{server.name} killed"
-            yield Case(what=what, alerts=(alert,), provoke=(server.kill,), remedy=(server.start,))
+        redis, postgres = self._on.redis, self._on.postgres
+        yield Case("Redis killed", ("RedisDown",), (redis.kill,), (redis.start,))
+        yield Case("Postgres killed", ("PostgresDown",), (postgres.kill,), (postgres.start,))
         freeze = Fault(kind="postgres-freeze", seconds=FREEZE_SECONDS, alone=True, choice=0.0)
-        frozen = Thread(target=Faults(cast).make, args=(freeze,))
-        what = "Postgres frozen"
-        yield Case(what=what, alerts=("SnapshotStale",), provoke=(frozen.start,), remedy=(frozen.join,))
+        frozen = Thread(target=Faults(self._on).make, args=(freeze,))
+        yield Case("Postgres frozen", ("SnapshotStale",), (frozen.start,), (frozen.join,))
+        forget = partial(sql, "DELETE FROM refused_payloads")
+        yield Case("a malformed payload", ("PayloadsRefused",), (self._send_rubbish,), (forget,))
+        drop = partial(sql, "DELETE FROM jobs WHERE dead_at IS NOT NULL")
+        yield Case("a job marked as given up", ("DeadLetters",), (partial(sql, _GIVEN_UP),), (drop,))
+        aside = "UPDATE arrivals SET quarantined_at = now(), error = 'chaos'"
+        back = "UPDATE arrivals SET quarantined_at = NULL, error = NULL"
         yield Case(
-            what="a malformed payload",
-            alerts=("PayloadsRefused",),
-            provoke=(self._send_rubbish,),
-            remedy=(partial(sql, "DELETE FROM refused_payloads"),),
-        )
-        yield Case(
-            what="a job marked as given up",
-            alerts=("DeadLetters",),
-            provoke=(partial(sql, _GIVEN_UP),),
-            remedy=(partial(sql, "DELETE FROM jobs WHERE dead_at IS NOT NULL"),),
-        )
-        yield Case(
-            what="messages set aside",
-            alerts=("MessagesQuarantined",),
-            provoke=(
-                members["ingest"].kill,
-                partial(send, 1),
-                partial(sql, "UPDATE arrivals SET quarantined_at = now(), error = 'chaos'"),
-            ),
-            remedy=(
-                partial(sql, "UPDATE arrivals SET quarantined_at = NULL, error = NULL"),
-                members["ingest"].start,
-            ),
+            "messages set aside",
+            ("MessagesQuarantined",),
+            (each["ingest"].kill, partial(send, 1), partial(sql, aside)),
+            (partial(sql, back), each["ingest"].start),
         )
         # as it is shipped, without moods
-        del members["summarize"].environment[providers.MOOD_FILE]
-        members["summarize"].environment.update(self._model.settings())
+        del each["summarize"].environment[providers.MOOD_FILE]
+        each["summarize"].environment.update(model.settings())
         yield Case(
-            what="a language model that does not answer",
-            alerts=("ProviderStopped", "ModelFails"),
-            provoke=(members["summarize"].kill, members["summarize"].start, partial(send, 12)),
-            remedy=(partial(self._model.answer, tokens=1),),
+            "a language model that does not answer",
+            ("ProviderStopped", "ModelFails"),
+            (each["summarize"].restart, partial(send, 12)),
+            (partial(model.answer, tokens=1),),
         )
         yield Case(
-            what="a budget, and a model that answers at length",
-            alerts=("BudgetNearlySpent",),
-            provoke=(partial(self._model.answer, tokens=TOKENS_A_DAY // 4), partial(send, 6)),
-            remedy=(
-                partial(self._model.answer, tokens=1),
+            "a budget, and a model that answers at length",
+            ("BudgetNearlySpent",),
+            (partial(model.answer, tokens=TOKENS_A_DAY // 4), partial(send, 6)),
+            (
+                partial(model.answer, tokens=1),
                 # calls that are being made end first
                 partial(time.sleep, 5),
                 partial(sql, "UPDATE daily_counters SET day = day - 1"),
             ),
         )
-        what, alerts = "contexts without room", ("ContextsDegraded",)
-        yield Case(what=what, alerts=alerts, provoke=(self._ask,), repeats=True)
-        if has_disk:
-            fill = partial(self._filled.enter_context, namespaces.filled(cast.folder))
-            yield Case(
-                what="a full disk",
-                alerts=("DiskNearlyFull",),
-                provoke=(fill,),
-                remedy=(self._filled.close, self._revive),
-            )
-        what, alerts = "the process of /metrics killed", ("MetricsDown",)
-        yield Case(what=what, alerts=alerts, provoke=(self._metrics.kill,), remedy=(self._metrics.start,))
+        yield Case("contexts without room", ("ContextsDegraded",), (self._ask,), repeats=True)
+        if self._on.without_disk is None:
+            fill = partial(self._filled.enter_context, namespaces.filled(self._on.folder))
+            empty = (self._filled.close, self._on.revive_servers)
+            yield Case("a full disk", ("DiskNearlyFull",), (fill,), empty)
+        metrics = self._metrics
+        yield Case("the process of /metrics killed", ("MetricsDown",), (metrics.kill,), (metrics.start,))
 
     def _sql(self, statement: str) -> None:
-        with self._cast.connect() as connection:
+        with self._on.connect() as connection:
             connection.execute(statement)
 
     def _date_back_sweep(self) -> None:
-        with self._cast.redis_client() as client:
+        with self._on.redis_client() as client:
             client.expire(queues.SWEPT, queues.SWEPT_SECONDS - 400)
 
-    def _revive(self) -> None:
-        for server in (self._cast.postgres, self._cast.redis):
-            if not server.is_running():
-                server.start()
-
     def _until_due(self) -> None:
-        with self._cast.connect() as connection:
+        with self._on.connect() as connection:
             wait(lambda: count(connection, _DUE) > 0, 60)
 
     def _send(self, chats: int) -> None:
         """Hand over a conversation in each of some new chats; it is over, and due to be summarized."""
-        with closing(Database.from_settings(self._cast.settings)) as database:
+        with closing(Database.from_settings(self._on.settings)) as database:
             for _ in range(chats):
                 self._chats += 1
-                chat = ChatIn(chat_id=f"alerts:{self._chats}")
                 said = [
                     MessageIn(
                         external_id=f"a{number}",
@@ -200,73 +164,72 @@ class Stage:
                     )
                     for number in range(8)
                 ]
-                accept.accept(database, API_TENANT, chat, said)
+                accept.accept(database, API_TENANT, ChatIn(chat_id=f"alerts:{self._chats}"), said)
 
     def _send_rubbish(self) -> None:
         payload = json.dumps({"args": [], "kwargs": {"v": 1, "tenant": API_TENANT, "messages": "none"}})
-        with closing(make_app(self._cast.settings)) as app:
+        with closing(make_app(self._on.settings)) as app:
             queues.enqueue_payload(app, payload, None)
 
     def _ask(self) -> None:
-        api = Api(url=f"http://127.0.0.1:{self._cast.port}", api_key=self._cast.key)
+        api = Api(url=f"http://127.0.0.1:{self._on.port}", api_key=self._on.key)
         query = ContextQuery(chat_id="alerts:1", query="Who has the key?", budget_tokens=50)
         api.post("/v1/context", query, Context)
 
 
-def measure(say: Say) -> list[Seen]:
-    """Provoke every alert that can be, one case after the other. Raises `NotFound` where there is no Prometheus."""
+def measure(say: Say) -> list[dict[str, Any]]:
+    """Provoke every alert that can be, one case after the other; the seconds until each fires, and clears.
+
+    Raises `NotFound` where there is no Prometheus.
+    """
     if shutil.which("prometheus") is None:
         raise NotFound(
             "There is no `prometheus` on the PATH: NO ALERT WAS EVALUATED (Debian's package `prometheus` has it)"
         )
-    with tempfile.TemporaryDirectory(prefix="backscroll-alerts-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        with (
-            namespaces.mounted(folder) as problem,
-            casting.playing(folder) as cast,
-            _monitored(cast) as stage,
-        ):
-            say("waiting until nothing fires")
-            wait(lambda: not stage.firing(), CLEAR_SECONDS, pause=1)
-            cases = stage.cases(has_disk=problem is None)
-            return [seen for case in cases for seen in _play(stage, case, cast, say)]
+    with deployments.running(own_disk=True) as deployment, _monitored(deployment) as monitored:
+        say("waiting until nothing fires")
+        wait(lambda: not monitored.firing(), CLEAR_SECONDS, pause=1)
+        return [seen for case in monitored.cases() for seen in _play(monitored, case, deployment, say)]
 
 
-def _play(stage: Stage, case: Case, cast: Cast, say: Say) -> list[Seen]:
+def _play(monitored: Monitored, case: Case, deployment: Deployment, say: Say) -> list[dict[str, Any]]:
+    """Provoke and remedy one case, and note when its alerts fire and clear."""
     say(f"{case.what}: {', '.join(case.alerts)}")
-    fired: dict[str, float] = {}
-    cleared: dict[str, float] = {}
 
-    def note(seen: dict[str, float], *, fires: bool) -> bool:
-        now = stage.firing()
-        for alert in case.alerts:
-            if (alert in now) == fires:
-                seen.setdefault(alert, round(time.monotonic() - began, 1))
-        return len(seen) == len(case.alerts)
+    def seconds_until(fires: bool, most: float, meanwhile: Callable[[], object]) -> dict[str, float]:
+        began, seen = time.monotonic(), dict[str, float]()
 
-    began = time.monotonic()
+        def is_seen() -> bool:
+            now = monitored.firing()
+            for alert in case.alerts:
+                if (alert in now) == fires:
+                    seen.setdefault(alert, round(time.monotonic() - began, 1))
+            return len(seen) == len(case.alerts)
+
+        wait(is_seen, most, pause=0.5, meanwhile=meanwhile)
+        return seen
+
     for step in case.provoke:
         step()
     again = case.provoke[-1] if case.repeats else lambda: None
-    wait(lambda: note(fired, fires=True), FIRE_SECONDS, pause=0.5, meanwhile=again)
+    fired = seconds_until(fires=True, most=FIRE_SECONDS, meanwhile=again)
     for step in case.remedy:
         step()
-    began = time.monotonic()
-    wait(lambda: note(cleared, fires=False), CLEAR_SECONDS, pause=0.5, meanwhile=cast.tend)
+    cleared = seconds_until(fires=False, most=CLEAR_SECONDS, meanwhile=deployment.tend)
     # the next case begins in peace
-    wait(lambda: not stage.firing(), CLEAR_SECONDS, pause=0.5, meanwhile=cast.tend)
+    wait(lambda: not monitored.firing(), CLEAR_SECONDS, pause=0.5, meanwhile=deployment.tend)
     return [
-        Seen(alert=each, provoked_by=case.what, fired_after=fired.get(each), cleared_after=cleared.get(each))
-        for each in case.alerts
+        {"alert": alert, "by": case.what, "fired": fired.get(alert), "cleared": cleared.get(alert)}
+        for alert in case.alerts
     ]
 
 
 @contextlib.contextmanager
-def _monitored(cast: Cast) -> Iterator[Stage]:
-    """Run the metrics of a cast, read every second, and a Prometheus on our rules."""
-    port, metrics_port = free_port(), free_port()
+def _monitored(deployment: Deployment) -> Iterator[Monitored]:
+    """Run the metrics of a deployment, read every second, and a Prometheus on our rules."""
+    folder, port, metrics_port = deployment.folder, free_port(), free_port()
     rules = re.sub(r"\bfor: \w+", "for: 1s", RULES.read_text(encoding="utf-8"))
-    (cast.folder / "alerts.yml").write_text(re.sub(r"\[\d+m\]", "[15s]", rules), encoding="utf-8")
+    (folder / "alerts.yml").write_text(re.sub(r"\[\d+m\]", "[15s]", rules), encoding="utf-8")
     scraped = {"job_name": "backscroll", "static_configs": [{"targets": [f"127.0.0.1:{metrics_port}"]}]}
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -274,24 +237,24 @@ def _monitored(cast: Cast) -> Iterator[Stage]:
         "scrape_configs": [scraped],
     }
     # JSON is YAML
-    (cast.folder / "prometheus.yml").write_text(json.dumps(config), encoding="utf-8")
-    environment = cast.members["api"].environment | {"BACKSCROLL_LLM_DAILY_TOKENS": str(TOKENS_A_DAY)}
+    (folder / "prometheus.yml").write_text(json.dumps(config), encoding="utf-8")
+    environment = deployment.processes["api"].environment | {"BACKSCROLL_LLM_DAILY_TOKENS": str(TOKENS_A_DAY)}
     options = ("--port", str(metrics_port), "--read-seconds", "1", "--doctor-seconds", "5")
-    metrics = Member("metrics", processes.metrics_command(*options), cast.folder, environment)
-    files = (f"--config.file={cast.folder}/prometheus.yml", f"--storage.tsdb.path={cast.folder}/tsdb")
+    metrics = Process("metrics", processes.metrics_command(*options), folder, environment)
+    files = (f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb")
     command = ["prometheus", *files, f"--web.listen-address=127.0.0.1:{port}"]
-    prometheus = Member("prometheus", command, cast.folder, environment)
+    prometheus = Process("prometheus", command, folder, environment)
     with contextlib.ExitStack() as cleanup:
-        stage = Stage(cast, metrics, port, cleanup.enter_context(closing(ModelServer())))
-        for member in (metrics, prometheus):
-            cleanup.callback(member.kill)
-            member.start()
-        wait(lambda: _answers(stage), casting.READY_SECONDS)
-        yield stage
+        monitored = Monitored(deployment, metrics, port, cleanup.enter_context(closing(ModelServer())))
+        for process in (metrics, prometheus):
+            cleanup.callback(process.kill)
+            process.start()
 
+        def answers() -> bool:
+            with contextlib.suppress(OSError):
+                monitored.firing()
+                return True
+            return False
 
-def _answers(stage: Stage) -> bool:
-    with contextlib.suppress(OSError):
-        stage.firing()
-        return True
-    return False
+        wait(answers, deployments.READY_SECONDS)
+        yield monitored

@@ -7,15 +7,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from celery import Celery
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from ops.dev.chaos.cast import API_TENANT, VISIBILITY_SECONDS, Cast
 from ops.dev.chaos.traffic import Batch, MessageChange, Traffic
+from ops.dev.deployed.deployment import API_TENANT, VISIBILITY_SECONDS, Deployment
 from workers.app import REDIS_TRANSPORT
 from workers.queues import ACCEPT
 
@@ -25,10 +25,10 @@ PAUSE_SECONDS = 0.2
 
 
 class Driver:
-    """Threads that send, as fast as `allow` lets them."""
+    """Threads that send, as fast as `allow` lets them, while the block lasts."""
 
-    def __init__(self, cast: Cast, traffic: Traffic) -> None:
-        self._cast = cast
+    def __init__(self, deployment: Deployment, traffic: Traffic) -> None:
+        self._deployment = deployment
         self._sendings: queue.SimpleQueue[Batch | MessageChange] = queue.SimpleQueue()
         for sending in traffic.sendings:
             self._sendings.put(sending)
@@ -49,14 +49,19 @@ class Driver:
         self.refusals: Counter[str] = Counter()
         # answers that no fault excuses
         self.unexpected: list[str] = []
-        self._threads = [
-            threading.Thread(target=self._send_all, name=f"sender-{n}", daemon=True) for n in range(SENDERS)
-        ]
+        self._threads = [threading.Thread(target=self._send_all, daemon=True) for _ in range(SENDERS)]
 
-    def start(self) -> None:
-        """Begin to send what is allowed."""
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._turn:
+            self._ending = True
+            self._turn.notify_all()
+        for thread in self._threads:
+            thread.join(2 * API_SECONDS)
 
     def allow(self, messages: int) -> None:
         """Let messages be sent up to this number in all."""
@@ -68,18 +73,9 @@ class Driver:
         """Return whether everything has been sent and taken."""
         return not any(thread.is_alive() for thread in self._threads)
 
-    def end(self) -> None:
-        """Stop sending, whatever is left."""
-        with self._turn:
-            self._ending = True
-            self._turn.notify_all()
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join(2 * API_SECONDS)
-
     def _send_all(self) -> None:
         options = REDIS_TRANSPORT | {"visibility_timeout": VISIBILITY_SECONDS}
-        with Celery(broker=self._cast.redis.url) as bot:
+        with Celery(broker=self._deployment.redis.url) as bot:
             bot.conf.update(broker_transport_options=options, broker_connection_timeout=2)
             while not self._ending:
                 try:
@@ -130,8 +126,8 @@ class Driver:
 
     def _ask(self, method: str, path: str, said: dict[str, Any] | None, expected: int) -> bool:
         """Ask the HTTP API, and return whether it took the request."""
-        headers = {"Authorization": f"Bearer {self._cast.key}", "Content-Type": "application/json"}
-        api = http.client.HTTPConnection("127.0.0.1", self._cast.port, timeout=API_SECONDS)
+        headers = {"Authorization": f"Bearer {self._deployment.key}", "Content-Type": "application/json"}
+        api = http.client.HTTPConnection("127.0.0.1", self._deployment.port, timeout=API_SECONDS)
         try:
             api.request(method, path, None if said is None else json.dumps(said), headers)
             response = api.getresponse()

@@ -1,19 +1,20 @@
-"""The faults of a plan, made on a cast; each ends with everything started again and reachable."""
+"""The faults of a chaos run: drawn from a seed, and made on a deployment that afterwards is whole again."""
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 from redis.exceptions import RedisError
 
-from ops.dev.chaos import namespaces, providers, skewed
-from ops.dev.chaos.cast import Cast
-from ops.dev.chaos.plan import LONGEST_SECONDS, SHORTEST_SECONDS, Fault
+from ops.dev.deployed import namespaces, providers, skewed
+from ops.dev.deployed.deployment import Deployment
 from ops.dev.observe import count, wait
 from ops.local.embedded.roles import DATABASE
 
@@ -28,130 +29,125 @@ IN_THE_WAY = {
 }
 CLAIMED = "SELECT count(*) FROM jobs WHERE kind = %s AND claimed IS NOT NULL"
 WAITING = "SELECT count(*) FROM pg_locks WHERE relation = CAST(%s AS regclass) AND NOT granted"
+WORKERS = ("accept", "ingest", "embed", "summarize", "backfill", "sweep")
+SHORTEST_SECONDS, LONGEST_SECONDS = 0.5, 3.0
 # The most that a clock is wrong, either way.
 CLOCK_SECONDS = 1800.0
-CLOCKED = ("accept", "ingest", "embed", "summarize", "backfill", "sweep", "beat")
-FREEZABLE = ("accept", "ingest", "embed", "summarize", "backfill", "sweep", "api")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One fault to be made."""
+
+    # one of `KILLS` or `OTHERS`
+    kind: str
+    # how long it lasts, where it lasts
+    seconds: float
+    # whether the next one waits until everything has recovered, or comes on top
+    alone: bool
+    # chooses among processes that it may hit, from 0 to 1
+    choice: float
 
 
 class Faults:
     """Maker of faults; `midway` counts the processes that were caught in the middle of their work."""
 
-    def __init__(self, cast: Cast) -> None:
-        self._cast = cast
+    def __init__(self, deployment: Deployment) -> None:
+        self._on = deployment
         self.midway = 0
-        self._makers: dict[str, Callable[[Fault], None]] = {
-            **{f"kill-{name}": self._kill_worker for name in ("accept", "ingest", "backfill", "sweep")},
-            **{f"kill-{name}": self._kill_calling for name in ("embed", "summarize")},
-            "freeze-worker": self._freeze_worker,
-            "kill-api": self._kill_member,
-            "kill-beat": self._kill_member,
-            "redis-restart": self._restart_redis,
-            "redis-empty": self._restart_redis,
-            "redis-full": self._fill_redis,
-            "redis-flush": self._flush_redis,
-            "redis-drop": self._drop_clients,
-            "postgres-restart": self._restart_postgres,
-            "postgres-freeze": self._freeze_postgres,
-            "postgres-refuse": self._refuse,
-            "disk-full": self._fill_disk,
-            "clock-shift": self._shift_clock,
-            **{f"provider-{mood}": self._trouble_provider for mood in ("hang", "fail", "rubbish", "late")},
-        }
 
     def make(self, fault: Fault) -> None:
         """Make a fault; to be called by the main thread. Raises what starting something again raises."""
-        self._makers[fault.kind](fault)
+        (KILLS | OTHERS)[fault.kind](self, fault)
 
-    def _kill_worker(self, fault: Fault) -> None:
+    def kill_locked(self, fault: Fault) -> None:
         """SIGKILL a worker while a lock holds it in the middle of its transaction."""
         name = fault.kind.removeprefix("kill-")
         table = IN_THE_WAY[name]
         # sessions are locked against readers too: closing them begins with a look
         mode = "ACCESS EXCLUSIVE" if table == "conversation_sessions" else "EXCLUSIVE"
-        with self._cast.connect() as holder, self._cast.connect() as watcher, holder.transaction():
+        with self._on.connect() as holder, self._on.connect() as watcher, holder.transaction():
             holder.execute(f"LOCK TABLE {table} IN {mode} MODE")
-            self.midway += _soon(lambda: count(watcher, WAITING, [table]) > 0)
-            self._cast.members[name].kill()
-        self._cast.members[name].start()
+            self._catch(lambda: count(watcher, WAITING, [table]) > 0)
+            self._on.processes[name].kill()
+        self._on.processes[name].start()
 
-    def _kill_calling(self, fault: Fault) -> None:
+    def kill_calling(self, fault: Fault) -> None:
         """SIGKILL a worker while it waits for a model, with rows claimed."""
         kind = fault.kind.removeprefix("kill-")
-        member = self._cast.members[kind]
-        with self._mood(f"{providers.HANG} {kind}"), self._cast.connect() as connection:
-            self.midway += _soon(lambda: count(connection, CLAIMED, [kind]) > 0)
-            member.kill()
-        member.start()
+        with self._mood(f"{providers.HANG} {kind}"), self._on.connect() as connection:
+            self._catch(lambda: count(connection, CLAIMED, [kind]) > 0)
+            self._on.processes[kind].kill()
+        self._on.processes[kind].start()
 
-    def _freeze_worker(self, fault: Fault) -> None:
+    def freeze_worker(self, fault: Fault) -> None:
         """SIGSTOP a worker for longer than a lease, so that others take over what it holds; then SIGKILL."""
-        member = self._cast.members[FREEZABLE[int(fault.choice * len(FREEZABLE))]]
-        member.signal(signal.SIGSTOP)
-        time.sleep(self._cast.settings.lease_seconds + fault.seconds)
-        member.kill()
-        member.start()
+        names = (*WORKERS, "api")
+        process = self._on.processes[names[int(fault.choice * len(names))]]
+        process.signal(signal.SIGSTOP)
+        time.sleep(self._on.settings.lease_seconds + fault.seconds)
+        process.restart()
 
-    def _kill_member(self, fault: Fault) -> None:
-        member = self._cast.members["api" if fault.kind == "kill-api" else "beat"]
-        member.kill()
+    def kill_process(self, fault: Fault) -> None:
+        """SIGKILL the HTTP API or the clock, and start it after a while."""
+        process = self._on.processes[fault.kind.removeprefix("kill-")]
+        process.kill()
         time.sleep(fault.seconds / 2)
-        member.start()
+        process.start()
 
-    def _shift_clock(self, fault: Fault) -> None:
+    def shift_clock(self, fault: Fault) -> None:
         """SIGKILL a process, and start it with a clock that is wrong by minutes, ahead or behind."""
-        member = self._cast.members[CLOCKED[int(fault.choice * len(CLOCKED))]]
+        names = (*WORKERS, "beat")
+        process = self._on.processes[names[int(fault.choice * len(names))]]
         part = (fault.seconds - SHORTEST_SECONDS) / (LONGEST_SECONDS - SHORTEST_SECONDS)
-        member.kill()
-        member.environment[skewed.SHIFT] = f"{(2 * part - 1) * CLOCK_SECONDS:.0f}"
-        member.start()
+        process.environment[skewed.SHIFT] = f"{(2 * part - 1) * CLOCK_SECONDS:.0f}"
+        process.restart()
 
-    def _fill_disk(self, fault: Fault) -> None:
+    def fill_disk(self, fault: Fault) -> None:
         """Fill the data folder for a while, of which Postgres may die."""
-        with namespaces.filled(self._cast.folder):
+        with namespaces.filled(self._on.folder):
             time.sleep(fault.seconds)
-        for server in (self._cast.postgres, self._cast.redis):
-            if not server.is_running():
-                server.start()
+        self._on.revive_servers()
 
-    def _restart_redis(self, fault: Fault) -> None:
+    def restart_redis(self, fault: Fault) -> None:
         """SIGKILL Redis, and start it after a while with its data or with none."""
-        self._cast.redis.kill()
+        self._on.redis.kill()
         time.sleep(fault.seconds)
         if fault.kind == "redis-empty":
-            shutil.rmtree(self._cast.redis.data_dir / "redis")
-        self._cast.redis.start()
+            shutil.rmtree(self._on.redis.data_dir / "redis")
+        self._on.redis.start()
 
-    def _fill_redis(self, fault: Fault) -> None:
+    def fill_redis(self, fault: Fault) -> None:
         """Let Redis refuse every write for a while, as with `maxmemory` reached."""
-        with self._cast.redis_client() as client:
+        with self._on.redis_client() as client:
             client.config_set("maxmemory", 1)
             try:
                 time.sleep(fault.seconds)
             finally:
                 client.config_set("maxmemory", 0)
 
-    def _flush_redis(self, _fault: Fault) -> None:
-        with self._cast.redis_client() as client:
+    def flush_redis(self, _fault: Fault) -> None:
+        """Delete all that Redis holds."""
+        with self._on.redis_client() as client:
             client.flushall()
 
-    def _drop_clients(self, _fault: Fault) -> None:
-        """Cut all connections of all clients."""
-        with self._cast.redis_client() as client:
+    def drop_clients(self, _fault: Fault) -> None:
+        """Cut all connections of all clients of Redis."""
+        with self._on.redis_client() as client:
             for kind in ("normal", "pubsub"):
                 # ours may be among them
                 with contextlib.suppress(RedisError):
                     client.execute_command("CLIENT", "KILL", "TYPE", kind)
 
-    def _restart_postgres(self, fault: Fault) -> None:
+    def restart_postgres(self, fault: Fault) -> None:
         """SIGKILL the server and its children: it recovers from its log, as after a crash."""
-        self._cast.postgres.kill()
+        self._on.postgres.kill()
         time.sleep(fault.seconds / 2)
-        self._cast.postgres.start()
+        self._on.postgres.start()
 
-    def _freeze_postgres(self, fault: Fault) -> None:
+    def freeze_postgres(self, fault: Fault) -> None:
         """SIGSTOP the server and its children for a while."""
-        pid = self._cast.postgres.pid
+        pid = self._on.postgres.pid
         if pid is None:
             return
         stopped = [pid]
@@ -168,9 +164,9 @@ class Faults:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGCONT)
 
-    def _refuse(self, fault: Fault) -> None:
+    def refuse(self, fault: Fault) -> None:
         """Refuse connections to the database for a while, and end those that are open."""
-        with psycopg.connect(self._cast.postgres.superuser_dsn(), autocommit=True) as connection:
+        with psycopg.connect(self._on.postgres.superuser_dsn(), autocommit=True) as connection:
             connection.execute(f"ALTER DATABASE {DATABASE} WITH ALLOW_CONNECTIONS false")
             try:
                 connection.execute(
@@ -180,20 +176,79 @@ class Faults:
             finally:
                 connection.execute(f"ALTER DATABASE {DATABASE} WITH ALLOW_CONNECTIONS true")
 
-    def _trouble_provider(self, fault: Fault) -> None:
+    def trouble_provider(self, fault: Fault) -> None:
         """Put both models in a mood for a while."""
         with self._mood(fault.kind.removeprefix("provider-")):
             time.sleep(1 + fault.seconds)
 
     @contextlib.contextmanager
     def _mood(self, mood: str) -> Iterator[None]:
-        self._cast.set_mood(mood)
+        self._on.set_mood(mood)
         try:
             yield
         finally:
-            self._cast.set_mood(providers.WELL)
+            self._on.set_mood(providers.WELL)
+
+    def _catch(self, condition: Callable[[], bool]) -> None:
+        """Wait some seconds until a worker is in the middle of its work."""
+        self.midway += wait(condition, CATCH_SECONDS, pause=0.02) is not None
 
 
-def _soon(condition: Callable[[], bool]) -> bool:
-    """Wait until it is so, some seconds at most; whether it is."""
-    return wait(condition, CATCH_SECONDS, pause=0.02) is not None
+KILLS: dict[str, Callable[[Faults, Fault], None]] = {
+    "kill-accept": Faults.kill_locked,
+    "kill-ingest": Faults.kill_locked,
+    "kill-embed": Faults.kill_calling,
+    "kill-summarize": Faults.kill_calling,
+    "kill-backfill": Faults.kill_locked,
+    "kill-sweep": Faults.kill_locked,
+    "freeze-worker": Faults.freeze_worker,
+    "kill-api": Faults.kill_process,
+    "kill-beat": Faults.kill_process,
+    "redis-restart": Faults.restart_redis,
+    "redis-empty": Faults.restart_redis,
+    "postgres-restart": Faults.restart_postgres,
+    "clock-shift": Faults.shift_clock,
+}
+"""What ends processes without warning; workers in the middle of their work."""
+OTHERS: dict[str, Callable[[Faults, Fault], None]] = {
+    "redis-full": Faults.fill_redis,
+    "redis-flush": Faults.flush_redis,
+    "redis-drop": Faults.drop_clients,
+    "postgres-freeze": Faults.freeze_postgres,
+    "postgres-refuse": Faults.refuse,
+    "disk-full": Faults.fill_disk,
+    **{f"provider-{mood}": Faults.trouble_provider for mood in ("hang", "fail", "rubbish", "late")},
+}
+"""What disturbs processes that live on."""
+
+
+def draw(kills: int, seed: int, without: Collection[str] = ()) -> list[Fault]:
+    """Draw `kills` faults that end processes and half as many others, mixed; every kind as often as any other.
+
+    `without` names kinds that cannot be made here.
+
+    >>> draw(3, 7) == draw(3, 7)
+    True
+    >>> len(draw(30, 1))
+    45
+    """
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    others = [kind for kind in OTHERS if kind not in without]
+    kinds = [*_deal(list(KILLS), kills, rng), *_deal(others, (kills + 1) // 2, rng)]
+    rng.shuffle(kinds)
+    return [
+        Fault(
+            kind=kind,
+            seconds=round(rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS), 2),
+            alone=rng.random() < 0.5,
+            choice=rng.random(),
+        )
+        for kind in kinds
+    ]
+
+
+def _deal(kinds: Sequence[str], count: int, rng: random.Random) -> list[str]:
+    dealt: list[str] = []
+    while len(dealt) < count:
+        dealt += rng.sample(kinds, len(kinds))
+    return dealt[:count]

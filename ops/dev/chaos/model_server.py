@@ -13,7 +13,7 @@ class ModelServer:
     def __init__(self) -> None:
         self._port = free_port()
         self._server: ThreadingHTTPServer | None = None
-        self._tokens = 0
+        self.tokens = 0
 
     def settings(self) -> dict[str, str]:
         """Return the environment of a process that asks it for summaries."""
@@ -21,25 +21,32 @@ class ModelServer:
             "BACKSCROLL_SESSION_SUMMARY_MODEL": "gpt-4.1-mini",
             "BACKSCROLL_OPENAI_BASE_URL": f"http://127.0.0.1:{self._port}/v1",
             "BACKSCROLL_OPENAI_API_KEY": "of-no-use",
-            # less than the lease of a cast
+            # less than a lease
             "BACKSCROLL_SESSION_SUMMARY_TIMEOUT_SECONDS": "10",
         }
 
     def answer(self, tokens: int) -> None:
         """Answer from now on, with `tokens` tokens each time."""
-        self._tokens = tokens
-        if self._server is not None:
-            return
-        choice = {"message": {"role": "assistant", "content": "{}"}, "finish_reason": "stop"}
+        self.tokens = tokens
+        if self._server is None:
+            self._server = ThreadingHTTPServer(("127.0.0.1", self._port), self._handler())
+            threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-        def answer() -> bytes:
-            usage = {"prompt_tokens": self._tokens, "completion_tokens": 1}
-            return json.dumps({"choices": [choice], "usage": usage}).encode()
+    def close(self) -> None:
+        """Stop answering."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        model = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["Content-Length"]))
-                body = answer()
+                choice = {"message": {"role": "assistant", "content": "{}"}, "finish_reason": "stop"}
+                usage = {"prompt_tokens": model.tokens, "completion_tokens": 1}
+                body = json.dumps({"choices": [choice], "usage": usage}).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
@@ -49,11 +56,4 @@ class ModelServer:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 """Say nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        """Stop answering."""
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+        return Handler

@@ -1,4 +1,4 @@
-"""Whether a cast has caught up: nothing due, leased or waiting, in the database and in the queue of payloads."""
+"""Whether a deployment has caught up: nothing due, leased or waiting, in the database and in the queue of payloads."""
 
 import contextlib
 import json
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import psycopg
 from redis.exceptions import RedisError
 
-from ops.dev.chaos.cast import READY_SECONDS, Cast
+from ops.dev.deployed.deployment import READY_SECONDS, Deployment
 from ops.dev.observe import count, wait
 from workers.queues import ACCEPT
 
@@ -42,43 +42,43 @@ Mark = Mapping[str, object]
 claimed: what `wait_recovered` asks by."""
 
 
-def mark(cast: Cast) -> Mark:
+def mark(deployment: Deployment) -> Mark:
     """This moment."""
-    with cast.connect() as connection:
+    with deployment.connect() as connection:
         row = connection.execute(_MARK).fetchone()
         waiting = connection.execute(_WAITING).fetchall()
     assert row is not None  # noqa: S101 - one row by the statement
     return {"at": row[0], "token": row[1], "waiting": json.dumps(dict(waiting))}
 
 
-def payloads_waiting(cast: Cast) -> int:
+def payloads_waiting(deployment: Deployment) -> int:
     """Payload tasks that are queued, or taken and not acknowledged."""
-    with cast.redis_client() as client:
+    with deployment.redis_client() as client:
         taken = sum(ACCEPT.full_name.encode() in value for value in client.hvals("unacked"))
         return int(client.llen(ACCEPT.full_name)) + taken
 
 
-def left_to_do(cast: Cast) -> int:
+def left_to_do(deployment: Deployment) -> int:
     """Work, arrivals, sessions without an end, and payloads; -1 while the servers do not answer."""
-    with contextlib.suppress(psycopg.OperationalError, RedisError), cast.connect() as connection:
-        return count(connection, _TO_DO) + payloads_waiting(cast)
+    with contextlib.suppress(psycopg.OperationalError, RedisError), deployment.connect() as connection:
+        return count(connection, _TO_DO) + payloads_waiting(deployment)
     return -1
 
 
-def wait_ready(cast: Cast) -> float | None:
+def wait_ready(deployment: Deployment) -> float | None:
     """Wait until all processes have come up; how many seconds it took, or None if too long."""
-    return wait(cast.is_ready, READY_SECONDS, meanwhile=cast.tend)
+    return wait(deployment.is_ready, READY_SECONDS, meanwhile=deployment.tend)
 
 
-def wait_recovered(cast: Cast, mark: Mark, seconds: float) -> tuple[float, float] | None:
+def wait_recovered(deployment: Deployment, mark: Mark, seconds: float) -> tuple[float, float] | None:
     """Wait until all that was due at the mark is taken up, then until it is done; the seconds until either.
 
     Taken up: every kind that was due is being claimed again, and all that dead processes held, too. None if either
     takes longer than `seconds`.
     """
-    with cast.connect() as connection:
-        taken = wait(lambda: not count(connection, _NOT_TAKEN_UP, mark), seconds, meanwhile=cast.tend)
+    with deployment.connect() as connection:
+        taken = wait(lambda: not count(connection, _NOT_TAKEN_UP, mark), seconds, meanwhile=deployment.tend)
         if taken is None:
             return None
-        done = wait(lambda: not count(connection, _LEFT, mark), seconds, meanwhile=cast.tend)
+        done = wait(lambda: not count(connection, _LEFT, mark), seconds, meanwhile=deployment.tend)
     return None if done is None else (taken, taken + done)

@@ -1,26 +1,30 @@
 """One chaos run: traffic and faults side by side, then quiet, then the verdict."""
 
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from statistics import median
+from typing import Any
 
-from ops.dev.chaos import cast as casting
-from ops.dev.chaos import namespaces, plan, quiet, traffic
-from ops.dev.chaos.cast import API_TENANT, PAYLOAD_TENANT, Cast
+from ops.dev.chaos import faults, quiet, traffic
 from ops.dev.chaos.driver import Driver
-from ops.dev.chaos.faults import Faults
-from ops.dev.chaos.report import ChaosReport
+from ops.dev.chaos.faults import Fault, Faults
+from ops.dev.chaos.judged import JudgedRun
 from ops.dev.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER
+from ops.dev.deployed import deployment as deployments
+from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT, Deployment
 from ops.dev.observe import Say, wait
 from pipeline.erasure import forget
+from pipeline.jobs.failures import OUTAGE_SECONDS
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.store.connections.database import Database
 from schemas.backfills import BackfillKind, BackfillRequest
 from schemas.errors import Retryable
 from schemas.forgetting import Subject
+from schemas.settings import Settings
 
 # In which one fault's share of the messages is sent, or the fault comes anyway.
 SHARE_SECONDS = 20.0
@@ -32,123 +36,136 @@ ROWS_PER_SECOND = 100.0
 ERRAND_SECONDS = 30.0
 
 
-class Errands:
-    """An operator's errands, each with its turn among the faults: backfills, and a person and a chat to forget."""
+@dataclass(kw_only=True)
+class ChaosReport(JudgedRun):
+    """A chaos run's figures."""
 
-    def __init__(self, cast: Cast, faults: int, report: ChaosReport) -> None:
-        self._settings = cast.settings
-        self._report = report
-        user = Subject(kind="user", sender_id=FORGOTTEN_SENDER)
-        chat = Subject(kind="chat", chat_id=FORGOTTEN_CHAT)
-        self._turns: list[tuple[float, Callable[[Database], None]]] = [
-            (0.15 * faults, lambda database: self._backfill(database, API_TENANT, "embed")),
-            (0.3 * faults, lambda database: self._forget(database, user)),
-            (0.45 * faults, lambda database: self._backfill(database, PAYLOAD_TENANT, "sessionize")),
-            (0.6 * faults, lambda database: self._forget(database, chat)),
-            (0.75 * faults, lambda database: self._backfill(database, API_TENANT, "summarize")),
-        ]
+    seed: int
+    lease_seconds: float
+    sweep_seconds: float = 0.0
+    # unique ones, and how many were sent once more
+    messages: int
+    duplicates: int = 0
+    # how often each kind was made
+    kills: dict[str, int] = field(default_factory=dict)
+    faults: dict[str, int] = field(default_factory=dict)
+    # kills that caught a process in the middle of work
+    midway: int = 0
+    # of what was accepted: stored; deleted or forgotten since
+    stored: int = 0
+    gone: int = 0
+    # work given up with a reason
+    dead: int = 0
+    sessions: dict[str, int] = field(default_factory=dict)
+    # payload tasks, which are as durable as their Redis: messages by what became of them
+    payloads: dict[str, int] = field(default_factory=dict)
+    # how often a sender was sent away, by reason
+    refusals: dict[str, int] = field(default_factory=dict)
+    # edits and deletions that the HTTP API took
+    changed: int = 0
+    # faults that could not be made here, with the reason
+    skipped: dict[str, str] = field(default_factory=dict)
+    # for each recovery its `fault`; seconds until the killed had started again (`starting`), from then on until all
+    # that had been due was taken up (`taken`) and done (`done`), and the most that `taken` may be (`bound`)
+    recovered: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    # where the logs are, if something was found
+    logs: str | None = None
 
-    def run(self, fault: int) -> None:
-        """Start what is due before this fault; tried until it is taken, as an operator would."""
-        with closing(Database.from_settings(self._settings)) as database:
-            while self._turns and self._turns[0][0] <= fault:
-                if wait(lambda: self._is_taken(database), ERRAND_SECONDS, pause=0.2) is None:
-                    raise TimeoutError("an operator's errand was not taken")
-                self._turns.pop(0)
+    def bound(self, *, outage: bool) -> float:
+        """Return the seconds within which all that is due must have been taken up: a lease and two sweeps.
 
-    def _is_taken(self, database: Database) -> bool:
-        with suppress(Retryable):
-            self._turns[0][1](database)
-            return True
-        return False
+        After an `outage` of the model provider the pause until it is asked again counts instead, if that is longer.
+        """
+        pause = max(self.lease_seconds, OUTAGE_SECONDS) if outage else self.lease_seconds
+        return pause + 2 * self.sweep_seconds
 
-    def _backfill(self, database: Database, tenant_id: str, kind: BackfillKind) -> None:
-        current = Current.of(self._settings)
-        request = BackfillRequest(kind=kind, missing_only=False, rate_per_second=ROWS_PER_SECOND)
-        backfill.start(database, tenant_id, request, current)
-        self._report.backfills += 1
-
-    def _forget(self, database: Database, subject: Subject) -> None:
-        forget.start(database, API_TENANT, subject)
-        self._report.forgotten += 1
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as one JSON object."""
+        recovery: dict[str, Any] = {
+            what: {"median": round(median(times), 2), "longest": max(times)}
+            for what in ("starting", "taken", "done")
+            if (times := [one[what] for one in self.recovered])
+        }
+        bounds = {"bound": self.bound(outage=False), "bound_after_outage": self.bound(outage=True)}
+        return asdict(self) | {"seconds_to_recover": recovery | bounds}
 
 
 def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) -> ChaosReport:
     """Drive messages through `kills` kills and half as many other faults.
 
-    To be called by the main thread. Raises what starting the cast raises. The logs are kept, in the folder that the
-    report names, when something was found.
+    To be called by the main thread. Raises what starting the deployment raises. The logs are kept, in the folder that
+    the report names, when something was found.
     """
-    with tempfile.TemporaryDirectory(prefix="backscroll-chaos-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        with namespaces.mounted(folder) as problem:
-            skipped = {} if problem is None else {"disk-full": problem}
-            say("starting Postgres, Redis, five workers, beat and the HTTP API")
-            with casting.playing(folder, lease_seconds) as cast:
-                report = ChaosReport(
-                    seed=seed,
-                    messages=messages,
-                    lease_seconds=lease_seconds,
-                    sweep_seconds=cast.settings.sweep_seconds,
-                    skipped=skipped,
-                )
-                _play(cast, plan.draw(kills, seed, skipped), report, say)
-            if report.violations:
-                report.logs = casting.keep_logs(folder)
+    say("starting Postgres, Redis, the workers, the clock and the HTTP API")
+    report = ChaosReport(seed=seed, messages=messages, lease_seconds=lease_seconds)
+    with deployments.running(lease_seconds=lease_seconds, own_disk=True) as deployment:
+        report.sweep_seconds = deployment.settings.sweep_seconds
+        if deployment.without_disk is not None:
+            report.skipped["disk-full"] = deployment.without_disk
+        _play(deployment, faults.draw(kills, seed, report.skipped), report, say)
+        if report.violations:
+            report.logs = deployment.keep_logs()
     return report
 
 
-def _play(cast: Cast, faults: list[plan.Fault], report: ChaosReport, say: Say) -> None:
+def _play(deployment: Deployment, drawn: list[Fault], report: ChaosReport, say: Say) -> None:
     made = traffic.make(report.messages, report.seed)
     report.duplicates = made.duplicates
-    driver = Driver(cast, made)
     total = report.messages + made.duplicates
     began = time.monotonic()
-    driver.start()
-    try:
-        _afflict(cast, driver, faults, total, report, say)
+    with Driver(deployment, made) as driver:
+        _afflict(deployment, driver, drawn, total, report, say)
         driver.allow(total)
         say("waiting until all is done")
-        report.settle(cast, lambda: driver.is_done() and not quiet.left_to_do(cast), QUIET_SECONDS, looks=3)
-    finally:
-        driver.end()
+        report.settle(
+            deployment, lambda: driver.is_done() and not quiet.left_to_do(deployment), QUIET_SECONDS, looks=3
+        )
     report.seconds = round(time.monotonic() - began, 1)
-    _judge(cast, driver, made, report)
+    found = report.judge(deployment, driver, made, made.gone)
+    report.gone = len(driver.accepted.intersection(made.gone))
+    report.stored = sum(key[0] != PAYLOAD_TENANT for key in found.stored)
+    report.dead, report.sessions = found.dead, found.sessions
+    report.refusals, report.changed = dict(driver.refusals), driver.changed
+    # taken by Redis, and stored: the rest went with Redis' data, or with a process that had just taken it
+    report.payloads = {"queued": len(driver.queued), "stored": len(found.stored) - report.stored}
 
 
 def _afflict(
-    cast: Cast, driver: Driver, faults: list[plan.Fault], total: int, report: ChaosReport, say: Say
+    deployment: Deployment, driver: Driver, drawn: list[Fault], total: int, report: ChaosReport, say: Say
 ) -> None:
     """Make the faults while messages come in."""
-    maker = Faults(cast)
-    share = total / (len(faults) + 1)
-    errands = Errands(cast, len(faults), report)
+    maker = Faults(deployment)
+    share = total / (len(drawn) + 1)
+    errands = list(ERRANDS)
     outage = False
-    for number, fault in enumerate(faults):
-        errands.run(number)
+    for number, fault in enumerate(drawn):
+        while errands and errands[0][0] * len(drawn) <= number:
+            _run_errand(deployment.settings, errands.pop(0)[1])
         due = int(share * (number + 0.5))
         driver.allow(due)
         wait(lambda due=due: driver.sent >= due, SHARE_SECONDS, pause=0.02)  # type: ignore[misc]
-        say(f"{number + 1}/{len(faults)} {fault.kind}, {driver.sent} of {total} messages sent")
+        say(f"{number + 1}/{len(drawn)} {fault.kind}, {driver.sent} of {total} messages sent")
         # the other half comes while it happens
         driver.allow(int(share * (number + 1)))
         maker.make(fault)
-        counted = report.kills if fault.kind in plan.KILLS else report.faults
+        counted = report.kills if fault.kind in faults.KILLS else report.faults
         counted[fault.kind] = counted.get(fault.kind, 0) + 1
-        report.ended_by_themselves += cast.tend()
+        report.ended_by_themselves += deployment.tend()
         outage |= fault.kind.startswith("provider-")
-        if fault.alone or number == len(faults) - 1:
-            _recover(cast, fault.kind, report, outage=outage)
+        if fault.alone or number == len(drawn) - 1:
+            _recover(deployment, fault.kind, report, outage=outage)
             outage = False
     # where there were few faults some have not had their turn
-    errands.run(len(faults))
+    for _, errand in errands:
+        _run_errand(deployment.settings, errand)
     report.midway = maker.midway
 
 
-def _recover(cast: Cast, kind: str, report: ChaosReport, *, outage: bool) -> None:
+def _recover(deployment: Deployment, kind: str, report: ChaosReport, *, outage: bool) -> None:
     """Wait until processes are up and what is due was taken up and done; note how long it took."""
-    starting = quiet.wait_ready(cast)
-    took = quiet.wait_recovered(cast, quiet.mark(cast), RECOVERY_SECONDS)
+    starting = quiet.wait_ready(deployment)
+    took = quiet.wait_recovered(deployment, quiet.mark(deployment), RECOVERY_SECONDS)
     if starting is None or took is None:
         report.violations.append(f"no recovery within {RECOVERY_SECONDS:.0f} s of {kind}")
         return
@@ -161,12 +178,33 @@ def _recover(cast: Cast, kind: str, report: ChaosReport, *, outage: bool) -> Non
         report.violations.append(f"what {kind} interrupted was taken up after {taken} s, not {bound:.0f} s")
 
 
-def _judge(cast: Cast, driver: Driver, made: traffic.Traffic, report: ChaosReport) -> None:
-    found = report.judge(cast, driver, made, made.gone)
-    report.gone = len(driver.accepted.intersection(made.gone))
-    report.stored = sum(key[0] != PAYLOAD_TENANT for key in found.stored)
-    report.dead, report.sessions = found.dead, found.sessions
-    report.refusals = dict(driver.refusals)
-    report.changed = driver.changed
-    # taken by Redis, and stored: the rest went with Redis' data, or with a process that had just taken it
-    report.payloads = {"queued": len(driver.queued), "stored": len(found.stored) - report.stored}
+def _backfill(tenant_id: str, kind: BackfillKind, database: Database, settings: Settings) -> None:
+    request = BackfillRequest(kind=kind, missing_only=False, rate_per_second=ROWS_PER_SECOND)
+    backfill.start(database, tenant_id, request, Current.of(settings))
+
+
+def _forget(subject: Subject, database: Database, _settings: Settings) -> None:
+    forget.start(database, API_TENANT, subject)
+
+
+ERRANDS: Sequence[tuple[float, Callable[[Database, Settings], None]]] = (
+    (0.15, partial(_backfill, API_TENANT, "embed")),
+    (0.3, partial(_forget, Subject(kind="user", sender_id=FORGOTTEN_SENDER))),
+    (0.45, partial(_backfill, PAYLOAD_TENANT, "sessionize")),
+    (0.6, partial(_forget, Subject(kind="chat", chat_id=FORGOTTEN_CHAT))),
+    (0.75, partial(_backfill, API_TENANT, "summarize")),
+)
+"""What an operator does meanwhile, each with its turn among the faults."""
+
+
+def _run_errand(settings: Settings, errand: Callable[[Database, Settings], None]) -> None:
+    """Try an errand until it is taken, as an operator would."""
+
+    def is_taken() -> bool:
+        with suppress(Retryable), closing(Database.from_settings(settings)) as database:
+            errand(database, settings)
+            return True
+        return False
+
+    if wait(is_taken, ERRAND_SECONDS, pause=0.2) is None:
+        raise TimeoutError("an operator's errand was not taken")

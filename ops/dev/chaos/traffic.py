@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from ops.dev.chaos.cast import API_TENANT, PAYLOAD_TENANT
-from ops.dev.observe import batches
+from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT
 from ops.dev.scripts import any_text
 from schemas.messages import MAX_CONTENT_BYTES, MessageIn
 
@@ -85,7 +84,7 @@ def make(messages: int, seed: int) -> Traffic:
             for message in _conversation(rng, count, named=number % 4 == 1)
         ]
         originals |= {(tenant, chat, message.external_id): message for message in said}
-        cut = list(batches(rng, _disordered(rng, said), LARGEST_BATCH))
+        cut = list(_batches(rng, _disordered(rng, said)))
         placed += [
             ((place + rng.random()) / len(cut), Batch(tenant=tenant, chat=chat, messages=batch))
             for place, batch in enumerate(cut)
@@ -177,3 +176,11 @@ def _disordered(rng: random.Random, said: Sequence[MessageIn]) -> list[MessageIn
     again = (each for each in numbered if rng.random() < DUPLICATES)
     placed += [(place + rng.uniform(0, 2 * DISORDER), message) for place, message in again]
     return [message for _, message in sorted(placed, key=lambda pair: pair[0])]
+
+
+def _batches(rng: random.Random, messages: Sequence[MessageIn]) -> Iterator[Sequence[MessageIn]]:
+    """Cut messages into batches of random sizes."""
+    while messages:
+        size = rng.randint(1, LARGEST_BATCH)
+        yield messages[:size]
+        messages = messages[size:]

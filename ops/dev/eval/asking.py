@@ -1,24 +1,26 @@
 """What every evaluation does: fill a chat, put its questions to the bot as messages, ask for contexts, measure."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import uuid4
 
 from sqlalchemy import text
 
 from ops.dev.eval import precision
 from ops.dev.eval.measures import BUDGETS, OURS, Answered, WayResult, measured
 from ops.dev.eval.plain import PlainSearch
-from ops.dev.eval.precision import PlacedMessage
-from ops.dev.eval.question_messages import AFTER, asked_as_message
+from ops.dev.eval.precision import PlacedMessage, recalled_text
 from ops.dev.eval.samples import ChatFacts, SampleChat, SampleQuestion
 from ops.dev.observe import Say
-from ops.dev.shipped import DERIVED, Shipped
+from ops.dev.shipped import Shipped
 from schemas.context import Context
-from schemas.messages import MessageIn
+from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextParameters
 
-# Of a context, what was recalled: the question and the standing orders are not.
-_NOT_RECALLED = frozenset({"guardrails", "question"})
+# A question comes so long after the last message.
+AFTER = timedelta(minutes=5)
 _PLACED = text("""
     SELECT m.id, m.external_id, s.id, row_number() OVER (PARTITION BY s.id ORDER BY m.sent_at, m.id)
     FROM conversation_sessions s JOIN messages m
@@ -34,17 +36,33 @@ class Asking:
 
     profile: str = "balanced"
     parameters: ContextParameters = field(default_factory=ContextParameters)
-    # nothing is embedded, neither messages nor questions
-    words_only: bool = False
     # by whoever put the question, with recent talk, as bots do
     as_bots_do: bool = True
     # plain search is asked beside it
     plain: bool = True
 
-    @property
-    def derived(self) -> Sequence[str]:
-        """The kinds of jobs that follow placing and are done."""
-        return [kind for kind in DERIVED if kind != "embed" or not self.words_only]
+
+def asked_as_message(
+    chat: ChatIn, messages: Sequence[MessageIn], question: str, at: datetime | None = None
+) -> MessageIn:
+    """Return a question as the message that puts it to the chat's bot, by somebody of the chat.
+
+    In a group it mentions the bot. Who asks is the one with the most messages whom the question does not name. The
+    time is by default `AFTER` the last message.
+    """
+    said = Counter((m.sender_id, m.sender_name) for m in messages if m.role == "user")
+    by_frequency = [person for person, _ in said.most_common()]
+    folded = question.casefold()
+    asker = next((each for each in by_frequency if (each[1] or "").casefold() not in folded), by_frequency[0])
+    bot = next((m.sender_name for m in messages if m.role == "assistant" and m.sender_name), "bot")
+    return MessageIn(
+        # a new one each time: what was deleted is not taken again
+        external_id=f"question-{uuid4()}",
+        sender_id=asker[0],
+        sender_name=asker[1],
+        content=f"@{bot} {question}" if chat.kind == "group" else question,
+        sent_at=at or messages[-1].sent_at + AFTER,
+    )
 
 
 class FilledChat:
@@ -55,12 +73,12 @@ class FilledChat:
     ) -> None:
         self._backscroll, self._sample, self._facts, self._asking = backscroll, sample, facts, asking
         self._progress = progress
-        backscroll.fill(sample.chat, sample.messages, progress, derived=asking.derived)
+        backscroll.fill(sample.chat, sample.messages, progress)
         self._plain = None
         if asking.plain:
             progress(f"{sample.name}: plain search")
             session_of = {one.external_id: one.session for one in self._placed().values()}
-            self._plain = PlainSearch(backscroll, sample, session_of, words_only=asking.words_only)
+            self._plain = PlainSearch(backscroll, sample, session_of)
 
     def answers(self) -> list[Answered]:
         """Ask every question of the chat."""
@@ -74,7 +92,7 @@ class FilledChat:
         """Put a question to the bot, by one of those who said these messages, and measure what is found and shown."""
         at = case.asked_at or self._sample.messages[-1].sent_at + AFTER
         message = asked_as_message(self._sample.chat, said, case.question, at)
-        with self._backscroll.put(self._sample.chat, message, derived=self._asking.derived):
+        with self._backscroll.put(self._sample.chat, message):
             placed = self._placed()
             contexts = self._contexts(case, message)
         session_of = {one.external_id: one.session for one in placed.values()}
@@ -86,27 +104,19 @@ class FilledChat:
             kind=case.kind,
             question=case.question,
             by_way=by_way | (self._plain.asked(case) if self._plain else {}),
-            precision={
-                budget: precision.figures(context, case.evidence, placed)
+            shown={
+                f"{name} {budget}": value
                 for budget, context in contexts.items()
+                for name, value in precision.figures(context, case.evidence, placed).items()
             },
         )
 
     def _contexts(self, case: SampleQuestion, message: MessageIn) -> dict[int, Context]:
-        asking = self._asking
-        who = {"user_id": message.sender_id, "include_history": True} if asking.as_bots_do else {}
-        return {
-            budget: self._backscroll.ask(
-                self._sample.chat.chat_id,
-                case.question,
-                budget,
-                words_only=asking.words_only,
-                profile=asking.profile,
-                parameters=asking.parameters,
-                **who,
-            )
-            for budget in BUDGETS
-        }
+        options = {"profile": self._asking.profile, "parameters": self._asking.parameters}
+        if self._asking.as_bots_do:
+            options |= {"user_id": message.sender_id, "include_history": True}
+        chat_id = self._sample.chat.chat_id
+        return {budget: self._backscroll.ask(chat_id, case.question, budget, **options) for budget in BUDGETS}
 
     def _placed(self) -> dict[str, PlacedMessage]:
         """Return the messages of the chat by id, as contexts name them."""
@@ -122,8 +132,5 @@ def _result(contexts: Mapping[int, Context]) -> WayResult:
     return WayResult(
         ranked=[hit.external_id for hit in explain.messages if hit.external_id is not None],
         sessions=[int(hit.id) for hit in explain.sessions],
-        shown={
-            budget: "\n".join(block.text for block in context.blocks if block.kind not in _NOT_RECALLED)
-            for budget, context in contexts.items()
-        },
+        shown={budget: recalled_text(context) for budget, context in contexts.items()},
     )

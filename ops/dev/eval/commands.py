@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 from ops import connection
-from ops.console.options import JsonOption
-from ops.dev.outcome import end, shown
+from ops.dev.figures import Outcome, command
+from ops.dev.observe import Say
 from schemas.errors import InvalidInput
 from schemas.payloads import ContextParameters, ContextQuery, parse_payload
 
@@ -29,7 +29,8 @@ SetOption = Annotated[
     ),
 ]
 OnlyOption = Annotated[
-    list[str] | None, typer.Option(metavar="NAME", help="This chat; repeatable.", show_default=False)
+    list[str] | None,
+    typer.Option(metavar="NAME", help="This chat or conversation; repeatable.", show_default=False),
 ]
 
 
@@ -46,8 +47,8 @@ def read_parameters(given: Sequence[str] | None) -> ContextParameters:
     return parse_payload(ContextQuery, {"chat_id": "eval", "query": "?", "parameters": found}).parameters
 
 
-@app.command(epilog="**Example:** backscroll dev eval memories --json")
-def memories(as_json: JsonOption = False) -> None:
+@command(app, epilog="**Example:** backscroll dev eval memories --json")
+def memories(*, say: Say) -> Outcome:
     """Judge what is learned from the sample of facts: by the rules, and by a model's recorded answers.
 
     Three people talk for four months in two groups and three direct chats. Counts the facts that are learned, those
@@ -55,16 +56,18 @@ def memories(as_json: JsonOption = False) -> None:
     it may not be, or was learned from a bot's words.
     """
     from ops.dev.eval import memories as judging
+    from ops.dev.eval import report
 
-    with shown() as say:
-        found = judging.judge(connection.configured(), say)
-    kept = not any(each["leaks"] or each["from_bots"] for each in found.values())
-    end(found, judging.tables(found), as_json=as_json, kept=kept)
+    found = judging.judge(connection.configured(), say)
+    wrong = [
+        f"{way}: {each['leaks']} shown where they may not be, {each['from_bots']} learned from bots"
+        for way, each in found.items()
+        if each["leaks"] or each["from_bots"]
+    ]
+    return Outcome(found=found, tables=report.memories_tables(found), violations=wrong)
 
 
-@app.command(
-    epilog="**Examples:** backscroll dev eval locomo ./locomo · backscroll dev eval locomo ./locomo --only 26 --json"
-)
+@command(app, epilog="**Example:** backscroll dev eval locomo ./locomo --only 26 --json")
 def locomo(
     folder: Annotated[
         Path,
@@ -73,15 +76,11 @@ def locomo(
             help="A folder of LoCoMo conversations (*.json), or the one file of the set as published.",
         ),
     ],
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="This conversation, by its `sample_id` or file's name; repeatable.", show_default=False
-        ),
-    ] = None,
+    only: OnlyOption = None,
     changed: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    *,
+    say: Say,
+) -> Outcome:
     """Fill a fresh database with each conversation through the shipped path and ask its questions.
 
     Each question is first stored as a message, as bots do, and must not be in the way. No weight is chosen on these.
@@ -91,17 +90,16 @@ def locomo(
     from ops.dev.eval import locomo as evaluation
     from ops.dev.eval import report
 
-    parameters = read_parameters(changed)
-    with shown() as say:
-        tables = evaluation.evaluate(folder, connection.configured(), only or (), parameters, say)
-    end(tables, report.chats_tables(tables), as_json=as_json)
+    found = evaluation.evaluate(folder, connection.configured(), only or (), read_parameters(changed), say)
+    return Outcome(found=found, tables=report.chats_tables(found))
 
 
-@app.command(
+@command(
+    app,
     epilog="**Examples:** backscroll dev eval chats --part held · "
     "backscroll dev eval chats --only held_band_en --only held_band_de · "
     "backscroll dev eval chats --group --messages 3000 · "
-    "backscroll dev eval chats --profile rag --set daily_decay=1 · backscroll dev eval chats --words-only --json"
+    "backscroll dev eval chats --profile rag --set daily_decay=1 --json",
 )
 def chats(
     part: Annotated[
@@ -109,25 +107,20 @@ def chats(
         typer.Option(help="`held`: only judged on; `fit`: looked at, and fitted on."),
     ] = "all",
     only: OnlyOption = None,
-    words_only: Annotated[
-        bool, typer.Option("--words-only", help="Nothing is embedded: the ranking by words.")
-    ] = False,
     foreign: Annotated[
         bool, typer.Option("--foreign", help="Questions in another language than their chat, of some chats.")
     ] = False,
     group: Annotated[
-        bool,
-        typer.Option(
-            "--group", help="Also put the English group chats into one large group; only that is shown."
-        ),
+        bool, typer.Option("--group", help="Put the English group chats into one large group, too.")
     ] = False,
     messages: Annotated[
         int, typer.Option(min=1000, max=200_000, help="With --group: of the group, most of them made up.")
     ] = 30_000,
     profile: Annotated[str, typer.Option(metavar="NAME", help="The profile of the contexts.")] = "balanced",
     changed: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    *,
+    say: Say,
+) -> Outcome:
     """Fill a fresh database with chats of many kinds and languages and ask their questions as bots do.
 
     Each question is first stored as a message of somebody in the chat, and must not be in the way. Counts by chat, kind
@@ -136,22 +129,19 @@ def chats(
     sum over the same messages. With `--group` the same questions are asked of small chats and of one large group that
     holds them, within talk that is made up. No data of yours is touched.
     """
-    from ops.dev.eval import report, run_chats, run_group
+    from ops.dev.eval import report, run
     from ops.dev.eval.asking import Asking
 
-    chosen = tuple(only or ())
-    asking = Asking(profile=profile, parameters=read_parameters(changed), words_only=words_only)
-    with shown() as say:
-        if group:
-            large = run_group.Options(messages=messages, only=chosen, asking=asking)
-            found = run_group.evaluate(connection.configured(), large, say)
-        else:
-            options = run_chats.Options(part=part, only=chosen, foreign=foreign, asking=asking)
-            found = run_chats.chats(connection.configured(), options, say)
-    end(found, (report.group_tables if group else report.chats_tables)(found), as_json=as_json)
+    asking = Asking(profile=profile, parameters=read_parameters(changed))
+    options = run.Options(part=part, only=tuple(only or ()), foreign=foreign, asking=asking)
+    if group:
+        found = run.in_group(connection.configured(), options, messages, say)
+        return Outcome(found=found, tables=report.group_tables(found))
+    found = run.chats(connection.configured(), options, say)
+    return Outcome(found=found, tables=report.chats_tables(found))
 
 
-def fit(only: OnlyOption = None, as_json: JsonOption = False) -> None:
+def fit(only: OnlyOption = None, *, say: Say) -> Outcome:
     """Fit the ranking's weights on the chats of the part `fit`, and judge them and each feature on the part `held`.
 
     The candidates of every question are those of the shipped path. Evidence is compared with other candidates in pairs
@@ -161,6 +151,5 @@ def fit(only: OnlyOption = None, as_json: JsonOption = False) -> None:
     from ops.dev.eval import fit as fitting
     from ops.dev.eval import report
 
-    with shown() as say:
-        found = fitting.fitted(connection.configured(), tuple(only or ()), say)
-    end(found, report.fit_tables(found), as_json=as_json)
+    found = fitting.fitted(connection.configured(), tuple(only or ()), say)
+    return Outcome(found=found, tables=report.fit_tables(found))

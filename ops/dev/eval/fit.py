@@ -1,6 +1,6 @@
 """Fit the ranking's weights on the chats of the part `fit`, grouped by chat, and say what each feature is worth."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.resources.abc import Traversable
 from statistics import fmean
 from typing import Any
@@ -9,8 +9,8 @@ import numpy as np
 
 from ops.dev import shipped
 from ops.dev.eval import samples
+from ops.dev.eval.asking import asked_as_message
 from ops.dev.eval.pairwise import NAMES, Array, Matrix, Pairs, as_array, fit, recalls, sharpness_of
-from ops.dev.eval.question_messages import asked_as_message
 from ops.dev.eval.samples import UNANSWERABLE, SampleChat
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
@@ -60,24 +60,30 @@ def choose(part: Part, held: Part, progress: Say, fixed: Collection[str] = BY_HA
     sizes = {chat: len(matrices) for chat, matrices in part.items()}
     everything = _joined(pairs, sizes)
     sharpness = sharpness_of(everything, start)
-    whole = {l2: fit(everything, start, free, l2, sharpness) for l2 in STRENGTHS}
-    validated = {}
+    every, judged = ([one for matrices in each.values() for one in matrices] for each in (part, held))
+    validated: dict[float, dict[str, float]] = {}
     for l2 in STRENGTHS:
         left_out = {}
         for chat, matrices in part.items():
             progress(f"L2 {l2:g}: without {chat}")
             others = _joined({name: pairs[name] for name in pairs if name != chat}, sizes)
-            left_out[chat] = recalls(matrices, fit(others, whole[l2], free, l2, sharpness))
-        validated[l2] = _mean(left_out, sizes)
+            left_out[chat] = recalls(matrices, fit(others, start, free, l2, sharpness))
+        validated[l2] = {
+            k: round(sum(left_out[chat][k] * sizes[chat] for chat in part) / len(every), 4)
+            for k in next(iter(left_out.values()))
+        }
     l2 = max(STRENGTHS, key=lambda each: (fmean(validated[each].values()), each))
-    best = whole[l2]
+    best = fit(everything, start, free, l2, sharpness)
     rounded = np.round(best, 2)
-    every, judged = list(_all(part)), list(_all(held))
 
-    def without(name: str) -> Array:
+    def worth(name: str, questions: Sequence[Matrix]) -> dict[str, Any]:
+        """How many questions have a feature, and what recall loses without it, all else refitted."""
         progress(f"without {name}")
         nothing = np.where(np.array(NAMES) == name, 0.0, best)
-        return fit(everything, nothing, [each for each in free if each != name], l2, sharpness)
+        without = fit(everything, nothing, [each for each in free if each != name], l2, sharpness)
+        whole, less = recalls(questions, best), recalls(questions, without)
+        lost = {k: round(whole[k] - less[k], 4) for k in whole}
+        return {"questions": sum(one.fires(name) for one in questions), "lost": lost}
 
     return {
         "weights": dict(zip(NAMES, rounded.tolist(), strict=True)),
@@ -87,19 +93,8 @@ def choose(part: Part, held: Part, progress: Say, fixed: Collection[str] = BY_HA
         "cross_validated": {f"{each:g}": shares for each, shares in validated.items()},
         "fit": _beside(every, start, rounded),
         "held": _beside(judged, start, rounded),
-        "features": worth(judged or every, best, without),
+        "features": {name: worth(name, judged or every) for name in NAMES},
     }
-
-
-def worth(judged: Sequence[Matrix], best: Array, without: Callable[[str], Array]) -> dict[str, Any]:
-    """Return, for each feature, how many questions have it, and what recall loses without it, refitted."""
-    whole = recalls(judged, best)
-    found = {}
-    for name in NAMES:
-        less = recalls(judged, without(name))
-        lost = {k: round(whole[k] - less[k], 4) for k in whole}
-        found[name] = {"questions": sum(one.fires(name) for one in judged), "lost": lost}
-    return found
 
 
 def _joined(pairs: Mapping[str, Pairs], sizes: Mapping[str, int]) -> Pairs:
@@ -111,19 +106,8 @@ def _joined(pairs: Mapping[str, Pairs], sizes: Mapping[str, int]) -> Pairs:
     )
 
 
-def _mean(by_chat: Mapping[str, Mapping[str, float]], sizes: Mapping[str, int]) -> dict[str, float]:
-    total = sum(sizes.values())
-    ks = next(iter(by_chat.values()))
-    return {k: round(sum(shares[k] * sizes[chat] for chat, shares in by_chat.items()) / total, 4) for k in ks}
-
-
 def _beside(matrices: Sequence[Matrix], start: Array, new: Array) -> dict[str, Any]:
     return {"questions": len(matrices), "shipped": recalls(matrices, start), "fitted": recalls(matrices, new)}
-
-
-def _all(part: Part) -> Iterator[Matrix]:
-    for matrices in part.values():
-        yield from matrices
 
 
 def gather(backscroll: Shipped, sample: SampleChat, progress: Say) -> Iterator[Matrix]:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from importlib.resources.abc import Traversable
 
@@ -58,27 +58,21 @@ def build(chats: Sequence[SampleChat], messages: int, seed: int = 1) -> Group:
     said = sorted((m for part in parts.values() for m in part.messages), key=lambda m: m.sent_at)
     last = said[-1].sent_at
     times = [message.sent_at for message in said]
+    cases = [case for part in parts.values() for case in part.cases]
     talk = group_talk.talk(
         seed,
         max(messages - len(said), 0),
         _members(said),
         min(last - YEAR, times[0]),
         last,
-        without=sorted(
-            {
-                piece
-                for part in parts.values()
-                for case in part.cases
-                for piece in (*case.tokens, *case.unexpected)
-            }
-        ),
+        without=sorted({piece for case in cases for piece in (*case.tokens, *case.unexpected)}),
         is_free=lambda begin, end: bisect_left(times, begin) == bisect_left(times, end),
     )
     first = chats[0].chat
     return Group(
         chat=first.model_copy(update={"chat_id": "sample:group", "title": "Everybody"}),
         messages=sorted([*said, *talk], key=lambda m: m.sent_at),
-        parts={name: _in_chat(part, "sample:group") for name, part in parts.items()},
+        parts=parts,
     )
 
 
@@ -99,25 +93,16 @@ def _moved(sample: SampleChat, names: dict[str, str]) -> SampleChat:
         }
         return message.model_copy(update=changed)
 
-    return SampleChat(
-        name=sample.name,
-        chat=sample.chat,
-        messages=[own(message) for message in sample.messages],
-        cases=[
-            case.model_copy(update={"evidence": tuple(own_id(sample.name, each) for each in case.evidence)})
-            for case in sample.cases
-        ],
-    )
+    cases = [
+        case.model_copy(update={"evidence": tuple(own_id(sample.name, each) for each in case.evidence)})
+        for case in sample.cases
+    ]
+    return replace(sample, messages=list(map(own, sample.messages)), cases=cases)
 
 
 def own_id(part: str, external_id: str) -> str:
     """Return a message's id in the group."""
     return f"{part}:{external_id}"
-
-
-def _in_chat(sample: SampleChat, chat_id: str) -> SampleChat:
-    chat = sample.chat.model_copy(update={"chat_id": chat_id})
-    return SampleChat(name=sample.name, chat=chat, messages=sample.messages, cases=sample.cases)
 
 
 def _members(said: Sequence[MessageIn]) -> list[Member]:

@@ -11,9 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ops.dev import shipped
-from ops.dev.eval import measures
-from ops.dev.eval.asking import Asking, FilledChat
+from ops.dev.eval import run
+from ops.dev.eval.asking import Asking
 from ops.dev.eval.samples import ChatFacts, SampleChat, SampleQuestion
 from ops.dev.observe import Say
 from schemas.errors import InvalidInput
@@ -34,21 +33,15 @@ _FACTS = ChatFacts(part="held", kind="direct", language="english")
 def evaluate(
     folder: Path, settings: Settings, only: Sequence[str], parameters: ContextParameters, progress: Say
 ) -> dict[str, Any]:
-    """Compute the tables of `measures.tables` over the conversations of a folder, or those of these names.
+    """Compute the tables of `run.evaluated` over the conversations of a folder, or those of these names.
 
     Raises `InvalidInput` when the folder holds none, or none of those asked for.
     """
-    conversations = [each for each in read(folder) if not only or each.name in only]
+    conversations = [(each, _FACTS) for each in read(folder) if not only or each.name in only]
     if not conversations:
         raise InvalidInput(f"{folder} holds none of these conversations", field="only")
     asking = Asking(parameters=parameters, as_bots_do=False, plain=False)
-    with shipped.temporary(settings) as backscroll:
-        answered = [
-            one
-            for conversation in conversations
-            for one in FilledChat(backscroll, conversation, _FACTS, asking, progress).answers()
-        ]
-    return measures.tables(answered) | {"chats": [each.name for each in conversations]}
+    return run.evaluated(settings, conversations, asking, progress)
 
 
 def read(path: Path) -> Iterator[SampleChat]:

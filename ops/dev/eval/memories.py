@@ -5,17 +5,19 @@ model with recorded answers, memories embedded, contexts built for the questions
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from rich.table import Table
 from sqlalchemy import text
 
 from ops.dev import shipped
 from ops.dev.eval import memory_sample
+from ops.dev.eval.measures import Row, means
 from ops.dev.eval.memory_sample import MemoryQuestion, MemorySample, PlantedFact
+from ops.dev.eval.precision import recalled_text
 from ops.dev.eval.recorded_facts import RecordedModel
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
@@ -30,14 +32,16 @@ from schemas.settings import Settings
 
 BUDGET = 2000
 PARTS = ("tune", "judge")
+KINDS = ("now", "changed", "as_of")
+"""Kinds of questions that somebody may know the answer of."""
 CONTEXT_TOKENS = 16_000
 _STORED = text("""
     SELECT m.id, m.scope, m.user_id, m.content, m.learned_in, m.also_in, coalesce(m.said_at, m.created_at) AS said_at,
         coalesce((SELECT array_agg(ARRAY[e.chat_id, g.external_id]) FROM memory_evidence e
-            JOIN messages g ON g.id = e.message_id WHERE e.memory_id = m.id), '{}') AS said
+            JOIN messages g ON g.id = e.message_id WHERE e.memory_id = m.id), '{}') AS said,
+        (SELECT coalesce(array_agg(superseded_by), '{}') FROM memory_supersessions s WHERE s.memory_id = m.id) AS newer
     FROM memories m WHERE m.type <> 'document' ORDER BY m.id
 """)
-_EDGES = text("SELECT memory_id, superseded_by FROM memory_supersessions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +54,6 @@ class Stored:
     # the chats that say it
     chats: frozenset[str]
     said_at: datetime
-    # its messages, by chat and external id
-    said: frozenset[tuple[str, str]]
     # the planted facts that it holds
     facts: frozenset[str]
     superseded_by: frozenset[str]
@@ -60,7 +62,10 @@ class Stored:
 def judge(settings: Settings, say: Say) -> dict[str, Any]:
     """Return the figures of both ways to learn, each in a database of its own."""
     sample = memory_sample.read()
-    ways: dict[str, Callable[[Shipped], Handler]] = {"rules": _by_rules, "recorded model": _by_model(sample)}
+    ways: dict[str, Callable[[Shipped], Handler]] = {
+        "rules": _by_rules,
+        "recorded model": partial(_by_model, sample),
+    }
     return {name: _judge_way(settings, sample, way, name, say) for name, way in ways.items()}
 
 
@@ -69,13 +74,10 @@ def _by_rules(backscroll: Shipped) -> Handler:
     return learner(backscroll.database, Learning(extractor=rules, rules=rules))
 
 
-def _by_model(sample: MemorySample) -> Callable[[Shipped], Handler]:
-    def handler(backscroll: Shipped) -> Handler:
-        gateway = Gateway.of(backscroll.settings, backscroll.database, RecordedModel(sample))
-        model = LanguageModelExtractor(gateway, timeout_seconds=60, context_tokens=CONTEXT_TOKENS)
-        return learner(backscroll.database, Learning(extractor=model, rules=RequestExtractor()))
-
-    return handler
+def _by_model(sample: MemorySample, backscroll: Shipped) -> Handler:
+    gateway = Gateway.of(backscroll.settings, backscroll.database, RecordedModel(sample))
+    model = LanguageModelExtractor(gateway, timeout_seconds=60, context_tokens=CONTEXT_TOKENS)
+    return learner(backscroll.database, Learning(extractor=model, rules=RequestExtractor()))
 
 
 def _judge_way(
@@ -90,24 +92,33 @@ def _judge_way(
         # as they come: a session after the other, by their end
         backscroll.run_all("extract", "embed", "extract", "embed")
         stored = _stored(backscroll, sample)
-        asked = []
+        leaks, rows = 0, defaultdict[tuple[str, str], list[Row]](list)
         for number, question in enumerate(sample.questions, 1):
             say(f"{name}: question {number} of {len(sample.questions)}")
-            asked.append(_ask(backscroll, sample, question, stored))
+            leaked, row = _ask(backscroll, sample, question, stored)
+            leaks += leaked
+            rows[question.part, question.kind].append(row)
+    facts = {
+        part: [_fact(fact, stored) for fact in sample.facts.values() if fact.part == part] for part in PARTS
+    }
     return {
         "memories": len(stored),
         "from_bots": _from_bots(sample, stored.values()),
         "duplicates": _duplicates(stored.values()),
-        "leaks": sum(each["leaked"] for each in asked),
-        "parts": {part: _part(sample, stored, asked, part) for part in PARTS},
+        "leaks": leaks,
+        **{
+            part: {
+                "facts": len(facts[part]),
+                **means(facts[part]),
+                **{kind: {"questions": len(rows[part, kind]), **means(rows[part, kind])} for kind in KINDS},
+            }
+            for part in PARTS
+        },
     }
 
 
 def _stored(backscroll: Shipped, sample: MemorySample) -> dict[str, Stored]:
     with backscroll.database.tenant(backscroll.tenant) as connection:
-        edges: dict[str, set[str]] = defaultdict(set)
-        for older, newer in connection.execute(_EDGES):
-            edges[str(older)].add(str(newer))
         rows = connection.execute(_STORED).all()
     found = {}
     for row in rows:
@@ -118,9 +129,8 @@ def _stored(backscroll: Shipped, sample: MemorySample) -> dict[str, Stored]:
             content=row.content,
             chats=frozenset({row.learned_in, *row.also_in}),
             said_at=row.said_at,
-            said=said,
             facts=frozenset(fact.id for fact in sample.facts.values() if fact.is_in(row.content, said)),
-            superseded_by=frozenset(edges[str(row.id)]),
+            superseded_by=frozenset(map(str, row.newer)),
         )
     return found
 
@@ -150,7 +160,8 @@ def _duplicates(stored: Iterable[Stored]) -> int:
 
 def _ask(
     backscroll: Shipped, sample: MemorySample, question: MemoryQuestion, stored: Mapping[str, Stored]
-) -> dict[str, Any]:
+) -> tuple[int, Row]:
+    """Return how much is shown that may not be, and whether the answer stands in contexts with and without memories."""
     given: dict[str, Any] = {"user_id": question.asker}
     if question.as_of is not None:
         given["as_of"] = question.as_of
@@ -158,59 +169,36 @@ def _ask(
     without = backscroll.ask(question.chat, question.question, BUDGET, **given, parameters={"memories": 0})
     shown = [stored[item.id] for block in context.blocks for item in block.items if item.kind == "memory"]
     forbidden = frozenset().union(*(each.facts for each in shown)).intersection(question.forbids)
-    expected = [sample.facts[each] for each in question.expects]
-    return {
-        "question": question,
-        # memories of a chat that may not be shown here, or of what was forbidden as private
-        "leaked": sum(not any(sample.may_show(c, question.chat) for c in each.chats) for each in shown)
-        + (len(forbidden) if question.kind == "leak" else 0),
-        "with": all(_holds(context, fact) for fact in expected),
-        "without": all(_holds(without, fact) for fact in expected),
-        "outdated": bool(forbidden) and question.kind in {"changed", "as_of"},
-    }
+    # memories of a chat that may not be shown here, or of what was forbidden as private
+    leaked = sum(not any(sample.may_show(c, question.chat) for c in each.chats) for each in shown)
+    leaked += len(forbidden) if question.kind == "leak" else 0
+
+    def answers(context: Context) -> bool:
+        recalled = recalled_text(context).lower()
+        tokens = (token for fact in question.expects for token in sample.facts[fact].tokens)
+        return all(token.lower() in recalled for token in tokens)
+
+    row = {"outdated shown": bool(forbidden)} if question.kind != "now" else {}
+    if question.expects:
+        row |= {"with memories": answers(context), "without memories": answers(without)}
+    return leaked, row
 
 
-def _holds(context: Context, fact: PlantedFact) -> bool:
-    recalled = "\n".join(
-        block.text for block in context.blocks if block.kind not in {"guardrails", "question"}
+def _fact(fact: PlantedFact, stored: Mapping[str, Stored]) -> Row:
+    """Return whether a fact was learned, and what it replaces superseded, where both were."""
+    newer, older = (
+        [each for each in stored.values() if held in each.facts] for held in (fact.id, fact.replaces)
     )
-    return all(token.lower() in recalled.lower() for token in fact.tokens)
+    learned = bool(newer)
+    row = {"learned": learned, f"learned, {fact.how}": learned}
+    if fact.private:
+        row["learned, private"] = learned
+    if newer and older:
+        row["superseded rightly"] = _is_superseded(older, newer, stored)
+    return row
 
 
-def _part(
-    sample: MemorySample, stored: Mapping[str, Stored], asked: Sequence[Mapping[str, Any]], part: str
-) -> dict[str, Any]:
-    """Return the figures of the facts and questions of one part."""
-    planted = [fact for fact in sample.facts.values() if fact.part == part]
-    by_fact: dict[str, list[Stored]] = defaultdict(list)
-    for each in stored.values():
-        for held in each.facts:
-            by_fact[held].append(each)
-    pairs = [
-        (fact.id, fact.replaces)
-        for fact in planted
-        if fact.replaces and by_fact[fact.id] and by_fact[fact.replaces]
-    ]
-    superseded = [{"right": _is_superseded(by_fact[old], by_fact[new], stored)} for new, old in pairs]
-    groups = {
-        "all": planted,
-        "private": [fact for fact in planted if fact.private],
-        "change": [fact for fact in planted if fact.how == "change"],
-        "contradiction": [fact for fact in planted if fact.how == "contradiction"],
-    }
-    questions = [each for each in asked if each["question"].part == part]
-    return {
-        "facts": {group: len(facts) for group, facts in groups.items()},
-        "learned": {
-            group: _share([{"is": bool(by_fact[fact.id])} for fact in facts], "is")
-            for group, facts in groups.items()
-        },
-        "superseded": _share(superseded, "right"),
-        "questions": {kind: _answers(questions, kind) for kind in ("now", "changed", "as_of")},
-    }
-
-
-def _is_superseded(older: Iterable[Stored], newer: Iterable[Stored], stored: Mapping[str, Stored]) -> bool:
+def _is_superseded(older: Iterable[Stored], newer: Collection[Stored], stored: Mapping[str, Stored]) -> bool:
     """Tell whether each memory of the older fact is superseded by one of the newer, or by what came after that."""
     by = {each.id for each in newer}
     since = min(each.said_at for each in newer)
@@ -219,44 +207,3 @@ def _is_superseded(older: Iterable[Stored], newer: Iterable[Stored], stored: Map
         for each in older
         if not each.facts.intersection(*(one.facts for one in newer))
     )
-
-
-def _answers(questions: Sequence[Mapping[str, Any]], kind: str) -> dict[str, Any]:
-    found = [each for each in questions if each["question"].kind == kind]
-    asking = [each for each in found if each["question"].expects]
-    return {
-        "questions": len(found),
-        "with_memories": _share(asking, "with"),
-        "without_memories": _share(asking, "without"),
-        "outdated_shown": _share(found, "outdated"),
-    }
-
-
-def _share(found: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    return sum(each[name] for each in found) / len(found) if found else None
-
-
-def tables(found: Mapping[str, Any]) -> Iterable[Table]:
-    """Show the figures, a column for each way to learn."""
-    table = Table(title="What is learned from the sample of facts; shares in %")
-    table.add_column("")
-    for way in found:
-        table.add_column(way, justify="right")
-    for name in ("memories", "from_bots", "duplicates", "leaks"):
-        table.add_row(name, *(str(each[name]) for each in found.values()))
-    for part in PARTS:
-        table.add_section()
-        parts = [each["parts"][part] for each in found.values()]
-        for group, there in parts[0]["facts"].items():
-            shares = [_percent(p["learned"][group]) for p in parts]
-            table.add_row(f"{part}: learned, {group} ({there})", *shares)
-        table.add_row(f"{part}: superseded rightly", *(_percent(p["superseded"]) for p in parts))
-        for kind, asked in parts[0]["questions"].items():
-            for name in ("with_memories", "without_memories", "outdated_shown"):
-                cells = [_percent(p["questions"][kind][name]) for p in parts]
-                table.add_row(f"{part}: {kind} ({asked['questions']}), {name.replace('_', ' ')}", *cells)
-    yield table
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f}"

@@ -6,6 +6,7 @@ from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize
 
 from pipeline.recall.ask.weights import Weights
 from pipeline.recall.rank.features import Features
@@ -17,10 +18,6 @@ NAMES = tuple(field.name for field in fields(Weights))
 # Other candidates that each evidence is compared with: half the best by the weights so far, half at random.
 OTHERS = 200
 KS = (5, 10)
-
-# Of the projected gradient: it ends when no weight moves more than this in a step.
-_STILL = 1e-5
-_STEPS = 3000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,15 +38,12 @@ class Matrix:
         """Make the matrix of a question's features; `evidence` are external ids."""
         ordered = found.ordered
         nothing = np.zeros(len(ordered))
-        place = np.zeros(len(ordered), dtype=np.int64)
-        place[sorted(range(len(ordered)), key=lambda i: (ordered[i].sent_at, ordered[i].id))] = np.arange(
-            len(ordered)
-        )
+        by_time = sorted(range(len(ordered)), key=lambda i: (ordered[i].sent_at, ordered[i].id))
         return cls(
             rows=np.column_stack([found.columns.get(name, nothing) for name in NAMES]),
             relevant=np.array([c.external_id in evidence for c in ordered], dtype=np.bool_),
             aside=np.array([c.aside for c in ordered], dtype=np.bool_),
-            place=place,
+            place=np.argsort(np.array(by_time, dtype=np.int64)),
             evidence=len(evidence),
         )
 
@@ -122,43 +116,29 @@ def fit(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpness:
 
 
 def solve(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpness: float) -> Array:
-    """Return the weights with the least `loss + l2 · |weights|²`, none below 0; those not `free` stay as they are.
-
-    Accelerated projected gradient with restarts (Beck and Teboulle, A Fast Iterative Shrinkage-Thresholding Algorithm,
-    2009; O'Donoghue and Candès, Adaptive Restart for Accelerated Gradient Schemes, 2015).
-    """
+    """Return the weights with the least `loss + l2 · |weights|²`, none below 0; those not `free` stay as they are."""
     columns = [i for i, name in enumerate(NAMES) if name in free]
+    found = start.copy()
     if not columns or not len(pairs.differences):
-        return start.copy()
-    inside = pairs.differences[:, columns]
+        return found
+    inside = sharpness * pairs.differences[:, columns]
     fixed = np.where(np.isin(np.arange(len(NAMES)), columns), 0.0, start)
-    offset = pairs.differences @ fixed
-    curvature = np.linalg.eigvalsh(inside.T @ (inside * pairs.counts[:, None]))[-1]
-    step = 1 / (sharpness**2 / 4 * max(curvature, 0.0) + 2 * l2 + 1e-12)
+    offset = sharpness * (pairs.differences @ fixed)
 
-    def gradient(at: Array) -> Array:
-        margins = sharpness * (inside @ at + offset)
+    def cost(at: Array) -> tuple[float, Array]:
+        margins = inside @ at + offset
         pull = pairs.counts * np.exp(-np.logaddexp(0.0, margins))
-        return np.asarray(2 * l2 * at - sharpness * (pull @ inside))
+        loss = pairs.counts @ np.logaddexp(0.0, -margins) + l2 * (at @ at)
+        return float(loss), 2 * l2 * at - pull @ inside
 
-    now = ahead = np.maximum(start[columns], 0.0)
-    momentum = 1.0
-    for _ in range(_STEPS):
-        new = np.maximum(ahead - step * gradient(ahead), 0.0)
-        moved = new - now
-        if (ahead - new) @ moved > 0:
-            momentum = 1.0
-        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-        ahead = new + (momentum - 1) / following * moved
-        now, momentum = new, following
-        if np.abs(moved).max() < _STILL:
-            break
-    fixed[columns] = now
-    return fixed
+    bounds = [(0.0, None)] * len(columns)
+    options = {"maxiter": 3000, "ftol": 1e-12, "gtol": 1e-8}
+    found[columns] = minimize(
+        cost, np.maximum(start[columns], 0.0), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    ).x
+    return found
 
 
 def recalls(matrices: Sequence[Matrix], weights: Array) -> dict[str, float]:
     """Return the mean recall over questions, by k."""
-    return (
-        {str(k): round(fmean(one.recall(weights, k) for one in matrices), 4) for k in KS} if matrices else {}
-    )
+    return {str(k): round(fmean(one.recall(weights, k) for one in matrices), 4) for k in KS if matrices}

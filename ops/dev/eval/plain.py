@@ -1,17 +1,15 @@
 """What a chat would be searched with otherwise: BM25 over Postgres' words, vectors, or the untuned sum of both."""
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 from sqlalchemy import text
 
-from ops.dev.eval.measures import BUDGETS, QuestionFigures, WayResult, measured
+from ops.dev.eval.measures import BUDGETS, Row, WayResult, measured
 from ops.dev.eval.samples import SampleChat, SampleQuestion
 from ops.dev.shipped import Shipped
-from pipeline.clients.protocols import Embedder
 from pipeline.text.bm25 import K1, B
 from pipeline.text.tokens import estimate_line
 from pipeline.text.truncate import one_line
@@ -34,24 +32,24 @@ _WORDS = text("""
 class PlainSearch:
     """A chat searched plainly: by words, by vectors, and by the sum of both, each spread from 0 to 1."""
 
-    def __init__(
-        self, backscroll: Shipped, sample: SampleChat, session_of: Mapping[str, int], *, words_only: bool
-    ) -> None:
-        self._messages = sample.messages
-        self._session_of = session_of
+    def __init__(self, backscroll: Shipped, sample: SampleChat, session_of: Mapping[str, int]) -> None:
+        self._messages, self._session_of = sample.messages, session_of
+        self._embedder = backscroll.resources.embedder
+        self._split = _words_of(backscroll, sample.chat.language or "english")
         texts = [message.content for message in sample.messages]
-        self._bm25 = PlainBm25(_words_of(backscroll, sample.chat.language or "english"), texts)
-        self._vectors = None if words_only else PlainVectors(backscroll.resources.embedder, texts)
+        self._words = self._split(texts)
+        self._vectors = np.array(self._embedder.embed_documents(texts), dtype=np.float64)
 
-    def asked(self, case: SampleQuestion) -> dict[str, QuestionFigures]:
+    def asked(self, case: SampleQuestion) -> dict[str, Row]:
         """Rank all messages for a question by each way, and measure it."""
-        bm25 = self._bm25.scores(case.question)
-        # a message without a word of the question is not found by words
-        found = {"bm25": ranked(self._messages, bm25, above=0.0)}
-        if self._vectors is not None:
-            cosines = self._vectors.scores(case.question)
-            found["vectors"] = ranked(self._messages, cosines)
-            found["sum"] = ranked(self._messages, spread(bm25) + spread(cosines))
+        by_words = bm25(self._words, self._split([case.question])[0])
+        cosines = self._vectors @ np.array(self._embedder.embed_query(case.question))
+        found = {
+            # a message without a word of the question is not found by words
+            "bm25": ranked(self._messages, by_words, above=0.0),
+            "vectors": ranked(self._messages, cosines),
+            "sum": ranked(self._messages, spread(by_words) + spread(cosines)),
+        }
         return {way: measured(case, self._session_of, self._result(best)) for way, best in found.items()}
 
     def _result(self, best: Sequence[MessageIn]) -> WayResult:
@@ -63,40 +61,17 @@ class PlainSearch:
         )
 
 
-class PlainBm25:
-    """BM25 of single messages, without anything around them."""
-
-    def __init__(self, words: Words, texts: Sequence[str]) -> None:
-        self._words = words
-        self._texts = words(texts)
-        self._lengths = [sum(each.values()) for each in self._texts]
-        self._frequency = Counter(word for each in self._texts for word in each)
-
-    def scores(self, question: str) -> Array:
-        """Return the score of each text; 0 without a word of the question."""
-        (asked,) = self._words([question])
-        total, usual = len(self._texts), sum(self._lengths) / max(len(self._lengths), 1) or 1.0
-        scores = np.zeros(total)
-        for word in asked:
-            idf = math.log(1 + (total - self._frequency[word] + 0.5) / (self._frequency[word] + 0.5))
-            for i, words in enumerate(self._texts):
-                if times := words.get(word, 0):
-                    norm = K1 * (1 - B + B * self._lengths[i] / usual)
-                    scores[i] += idf * times * (K1 + 1) / (times + norm)
-        return scores
-
-
-class PlainVectors:
-    """Cosines of the plain texts with the question as it was typed."""
-
-    def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
-        self._embedder = embedder
-        self._vectors = np.array(embedder.embed_documents(texts), dtype=np.float64)
-
-    def scores(self, question: str) -> Array:
-        """Return the cosine of each text."""
-        found: Array = self._vectors @ np.array(self._embedder.embed_query(question), dtype=np.float64)
-        return found
+def bm25(texts: Sequence[Mapping[str, int]], question: Iterable[str]) -> Array:
+    """Return the score of each text, given its words and how often each is in it; 0 without a word of the question."""
+    lengths = np.array([sum(words.values()) for words in texts], dtype=np.float64)
+    norms = K1 * (1 - B + B * lengths / (lengths.mean() or 1.0))
+    scores = np.zeros(len(texts))
+    for word in question:
+        times = np.array([words.get(word, 0) for words in texts], dtype=np.float64)
+        having = np.count_nonzero(times)
+        idf = math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
+        scores += idf * times * (K1 + 1) / (times + norms)
+    return scores
 
 
 def spread(scores: Array) -> Array:

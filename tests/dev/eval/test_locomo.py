@@ -105,8 +105,8 @@ def test_every_question_is_counted_by_its_category(folder: Path) -> None:
     assert found["questions"] == 8
     assert set(found["by_kind"]) == {"single-hop", "temporal", "multi-hop", "adversarial"}
     ours = found["all"][OURS]
-    assert ours["turn"]["10"] == ours["session"]["3"] == 1
-    assert ours["coverage"]["2000"] > 0.8
+    assert ours["R@10"] == ours["S@3"] == 1
+    assert ours["C 2000"] > 0.8
 
 
 def test_a_conversation_that_is_not_there_is_refused(folder: Path) -> None:

@@ -1,9 +1,6 @@
 """The sample chats and their questions: what an evaluation over them takes for granted."""
 
-from collections import Counter
-
 import pytest
-from sqlalchemy import text
 
 from ops.dev.eval.samples import (
     CHATS,
@@ -13,26 +10,10 @@ from ops.dev.eval.samples import (
     SampleQuestion,
     catalogue,
     read_chat,
-    samples,
 )
-from pipeline.store.connections.database import Database
-from tests.conftest import TENANT
 
-SAMPLES = list(samples())
 FACTS = catalogue()
 EVERY = [read_chat(name) for name in FACTS]
-KINDS = {
-    "decision_reversed",
-    "paraphrase",
-    "number",
-    "fact",
-    "theme",
-    "date",
-    "open",
-    "event",
-    "name",
-    UNANSWERABLE,
-}
 
 
 def said_as_evidence(sample: SampleChat, case: SampleQuestion) -> list[str]:
@@ -87,27 +68,3 @@ def test_a_translation_has_the_messages_and_questions_of_its_original_in_their_o
             assert [(c.kind, set(c.evidence)) for c in sample.cases] == [
                 (c.kind, set(c.evidence)) for c in other.cases
             ]
-
-
-def test_every_chat_of_the_harder_kind_has_every_kind_of_question() -> None:
-    for sample in SAMPLES:
-        if sample.name != "classic":
-            assert {case.kind for case in sample.cases} == KINDS
-    kinds = Counter(case.kind for sample in SAMPLES for case in sample.cases)
-    assert kinds["classic"] >= 6
-    assert kinds.total() - kinds["classic"] >= 60
-
-
-def test_paraphrases_share_no_word_with_their_evidence(database: Database) -> None:
-    with database.tenant(TENANT) as connection:
-        for sample in SAMPLES:
-            for case in sample.cases:
-                if case.kind == "paraphrase":
-                    shared = connection.execute(
-                        text("""
-                            SELECT array(SELECT unnest(tsvector_to_array(to_tsvector('english', :question)))
-                                INTERSECT SELECT unnest(tsvector_to_array(to_tsvector('english', :said))))
-                        """),
-                        {"question": case.question, "said": "\n".join(said_as_evidence(sample, case))},
-                    ).scalar_one()
-                    assert shared == [], case

@@ -4,20 +4,18 @@ The same messages go through three deployments: all on one host; workers on anot
 the two cut for a while, under load. Each ends with the verdict of chaos runs.
 """
 
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
-from ops.dev.chaos import cast as casting
-from ops.dev.chaos import hosts as networks
 from ops.dev.chaos import quiet, traffic
-from ops.dev.chaos.cast import API_TENANT, Cast
 from ops.dev.chaos.driver import Driver
-from ops.dev.chaos.hosts import Hosts
-from ops.dev.chaos.report import JudgedRun
+from ops.dev.chaos.judged import JudgedRun
 from ops.dev.chaos.traffic import MessageChange
+from ops.dev.deployed import deployment as deployments
+from ops.dev.deployed import hosts as networks
+from ops.dev.deployed.deployment import API_TENANT, Deployment
+from ops.dev.deployed.hosts import Hosts
 from ops.dev.observe import Say, count
 
 SEED = 1
@@ -54,64 +52,59 @@ def measure(messages: int, cut_seconds: float, lease_seconds: float, say: Say) -
     Raises `NoNamespace` where two hosts cannot be made, and what starting a deployment raises.
     """
     networks.require()
-    plays = [_play("one host", None, 0, messages, lease_seconds, say)]
+    made = traffic.make(messages, SEED)
+    plays = [_play("one host", made, None, 0, lease_seconds, say)]
     with networks.joined() as hosts:
-        plays.append(_play("two hosts", hosts, 0, messages, lease_seconds, say))
+        plays.append(_play("two hosts", made, hosts, 0, lease_seconds, say))
         name = f"two hosts, cut for {cut_seconds:.0f} s"
-        plays.append(_play(name, hosts, cut_seconds, messages, lease_seconds, say))
+        plays.append(_play(name, made, hosts, cut_seconds, lease_seconds, say))
     return plays
 
 
 def _play(
-    name: str, hosts: Hosts | None, cut_seconds: float, messages: int, lease_seconds: float, say: Say
+    name: str, made: traffic.Traffic, hosts: Hosts | None, cut_seconds: float, lease_seconds: float, say: Say
 ) -> Play:
     play = Play(name=name)
+    total = len(made.originals) + made.duplicates
     say(f"{name}: starting")
-    with (
-        tempfile.TemporaryDirectory(prefix="backscroll-hosts-", ignore_cleanup_errors=True) as folder,
-        casting.playing(Path(folder), lease_seconds, hosts) as cast,
-    ):
-        made = traffic.make(messages, SEED)
-        total = messages + made.duplicates
-        driver = Driver(cast, made)
-        try:
+    with deployments.running(lease_seconds=lease_seconds, hosts=hosts) as deployment:
+        say(f"{name}: {total} messages")
+        with Driver(deployment, made) as driver:
             if hosts is not None and cut_seconds:
-                _send_through_a_cut(cast, driver, hosts, cut_seconds, total, play, say)
+                _send_through_a_cut(deployment, driver, hosts, cut_seconds, total, play)
             else:
-                _send(cast, driver, total, play, say)
-        finally:
-            driver.end()
+                _send(deployment, driver, total, play)
         # nobody is forgotten here
         gone = {
             (API_TENANT, change.chat, change.external_id)
             for change in made.sendings
             if isinstance(change, MessageChange) and change.content is None
         }
-        found = play.judge(cast, driver, made, gone)
-        play.accept_p50 = round(1000 * median(driver.accept_seconds), 1)
-        play.payloads = len(driver.queued)
-        play.payloads_lost = sum(key not in found.stored for key in driver.queued)
+        found = play.judge(deployment, driver, made, gone)
+    play.accept_p50 = round(1000 * median(driver.accept_seconds), 1)
+    play.payloads = len(driver.queued)
+    play.payloads_lost = sum(key not in found.stored for key in driver.queued)
     return play
 
 
-def _send(cast: Cast, driver: Driver, total: int, play: Play, say: Say) -> None:
-    say(f"{play.name}: {total} messages")
+def _send(deployment: Deployment, driver: Driver, total: int, play: Play) -> None:
+    def are_placed() -> bool:
+        with deployment.connect() as connection:
+            return driver.is_done() and not count(connection, "SELECT 1 FROM arrivals LIMIT 1")
+
     began = time.monotonic()
-    driver.start()
     driver.allow(total)
-    if play.settle(cast, lambda: driver.is_done() and not _arrivals(cast), QUIET_SECONDS):
+    if play.settle(deployment, are_placed, QUIET_SECONDS):
         play.placed_per_second = round(total / (time.monotonic() - began), 1)
-        if play.settle(cast, lambda: not quiet.left_to_do(cast), QUIET_SECONDS):
+        if play.settle(deployment, lambda: not quiet.left_to_do(deployment), QUIET_SECONDS):
             play.done_per_second = round(total / (time.monotonic() - began), 1)
 
 
 def _send_through_a_cut(
-    cast: Cast, driver: Driver, hosts: Hosts, seconds: float, total: int, play: Play, say: Say
+    deployment: Deployment, driver: Driver, hosts: Hosts, seconds: float, total: int, play: Play
 ) -> None:
-    driver.start()
     driver.allow(int(BEFORE * total))
-    play.settle(cast, lambda: driver.sent >= int(BEFORE * total), QUIET_SECONDS)
-    say(f"{play.name}: cut")
+    play.settle(deployment, lambda: driver.sent >= int(BEFORE * total), QUIET_SECONDS)
     hosts.cut()
     try:
         steps = max(1, int(seconds / STEP_SECONDS))
@@ -120,17 +113,11 @@ def _send_through_a_cut(
             time.sleep(seconds / steps)
     finally:
         hosts.restore()
-    say(f"{play.name}: restored")
     restored = time.monotonic()
-    mark = quiet.mark(cast)
+    mark = quiet.mark(deployment)
     driver.allow(total)
-    took = quiet.wait_recovered(cast, mark, QUIET_SECONDS)
+    took = quiet.wait_recovered(deployment, mark, QUIET_SECONDS)
     if took is not None:
         play.taken_up, play.caught_up = (round(each, 1) for each in took)
-    if play.settle(cast, lambda: driver.is_done() and not quiet.left_to_do(cast), QUIET_SECONDS):
+    if play.settle(deployment, lambda: driver.is_done() and not quiet.left_to_do(deployment), QUIET_SECONDS):
         play.settled = round(time.monotonic() - restored, 1)
-
-
-def _arrivals(cast: Cast) -> int:
-    with cast.connect() as connection:
-        return count(connection, "SELECT 1 FROM arrivals LIMIT 1")

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ops.dev.chaos import namespaces
-from ops.dev.chaos.namespaces import run
+from ops.dev.deployed import namespaces
+from ops.dev.deployed.namespaces import run
 from ops.local.embedded.ports import LOOPBACK, free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.process import die_with_parent

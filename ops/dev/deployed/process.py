@@ -1,4 +1,4 @@
-"""One process of a cast: started, ended, and asked whether it is ready."""
+"""One process of a deployment: started, ended, and asked whether it is ready."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from ops.local.embedded.process import die_with_parent
 READY_WORDS = (b" ready.", b"beat: Starting...", b"startup complete")
 
 
-class Member:
+class Process:
     """One process with its children, in a session of its own; to be started by the main thread."""
 
     def __init__(
@@ -49,9 +49,7 @@ class Member:
 
     def is_ready(self) -> bool:
         """Return whether it has logged since its last start that it takes up its work."""
-        with self.log.open("rb") as log:
-            log.seek(self._begins_at)
-            said = log.read()
+        said = self.log.read_bytes()[self._begins_at :]
         return any(word in said for word in READY_WORDS)
 
     def signal(self, number: signal.Signals) -> None:
@@ -66,6 +64,11 @@ class Member:
         if self._child is not None:
             self._child.wait()
 
+    def restart(self) -> None:
+        """SIGKILL it and start it again."""
+        self.kill()
+        self.start()
+
 
 @contextlib.contextmanager
 def _without_interruption() -> Iterator[None]:
@@ -78,7 +81,7 @@ def _without_interruption() -> Iterator[None]:
 
 
 def _begin(first: Callable[[], None]) -> Callable[[], None]:
-    """Return what a member does before its program: call `first`, and hear of signals again."""
+    """Return what a process does before its program: call `first`, and hear of signals again."""
 
     def before_exec() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -1,6 +1,6 @@
-"""The cast of a chaos run or benchmark: Postgres, Redis, a worker of each queue, beat and the HTTP API.
+"""A deployment of its own: Postgres, Redis, a worker of each queue, the clock and the HTTP API, all of it real.
 
-All of it is real, in a folder of its own, and ends with this process, however that ends.
+It lies in a temporary folder and ends with this process, however that ends.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ import psycopg
 from pydantic import SecretStr
 from redis import Redis
 
-from ops.dev.chaos import providers, skewed
-from ops.dev.chaos.hosts import Hosts, NetworkPostgres, NetworkRedis, as_seen_from_afar
-from ops.dev.chaos.member import Member
+from ops.dev.deployed import namespaces, providers, skewed
+from ops.dev.deployed.hosts import Hosts, NetworkPostgres, NetworkRedis, as_seen_from_afar
+from ops.dev.deployed.process import Process
 from ops.dev.observe import wait
 from ops.local import migrate, processes
 from ops.local.embedded.ports import free_port
@@ -43,24 +43,24 @@ READY_SECONDS = 60.0
 SWEEP_SECONDS = 5.0
 # Two of a kind, so that another can take over from one that was too slow.
 CONCURRENCY = {"ingest": 2, "embed": 2, "summarize": 4}
-
-
 HASHED_WORDS = DeterministicEmbedder().space
 
 
-class CastNotReady(Permanent):
-    """A process of the cast did not come up; the message holds the end of its log."""
+class NotReady(Permanent):
+    """A process of the deployment did not come up; the message holds the end of its log."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cast:
+class Deployment:
     """What runs, and how it is reached."""
 
     settings: Settings
     folder: Path
     postgres: EmbeddedPostgres
     redis: EmbeddedRedis
-    members: Mapping[str, Member]
+    processes: Mapping[str, Process]
+    # why its folder is no disk of its own, where one was wanted
+    without_disk: str | None = None
 
     @property
     def port(self) -> int:
@@ -93,35 +93,51 @@ class Cast:
 
     def tend(self) -> list[str]:
         """Restart the processes that ended by themselves; their names."""
-        ended = [member for member in self.members.values() if not member.is_running()]
-        for member in ended:
-            member.kill()
-            member.start()
-        return [member.name for member in ended]
+        ended = [process for process in self.processes.values() if not process.is_running()]
+        for process in ended:
+            process.restart()
+        return [process.name for process in ended]
+
+    def revive_servers(self) -> None:
+        """Start Postgres and Redis where they have ended."""
+        for server in (self.postgres, self.redis):
+            if not server.is_running():
+                server.start()
 
     def is_ready(self) -> bool:
         """Return whether all processes have come up."""
-        return all(member.is_ready() for member in self.members.values())
+        return all(process.is_ready() for process in self.processes.values())
+
+    def keep_logs(self) -> str:
+        """Copy the logs to where they outlive the deployment; the folder's name."""
+        kept = tempfile.mkdtemp(prefix="backscroll-chaos-logs-")
+        for log in self.folder.glob("*.log"):
+            shutil.copy(log, kept)
+        return kept
 
 
 @contextlib.contextmanager
-def playing(
-    folder: Path,
+def running(
+    *,
     lease_seconds: float = 30,
-    hosts: Hosts | None = None,
     only: Collection[str] = (),
     space: EmbeddingSpace = HASHED_WORDS,
-) -> Iterator[Cast]:
-    """Run the whole cast, or the processes named, and wait until they are ready; kill them at the end.
+    hosts: Hosts | None = None,
+    own_disk: bool = False,
+    durable: bool = True,
+) -> Iterator[Deployment]:
+    """Run all processes, or those of these names, and wait until they are ready; kill them at the end.
 
-    The database begins with `space`.
-
-    With `hosts` the workers and beat are on the far one, the servers and the HTTP API on the near one.
-    Raises `CastNotReady` and what the embedded servers raise.
+    The database begins with `space`. With `hosts` the workers and the clock are on the far one, the servers and the
+    HTTP API on the near one. With `own_disk` the folder is a file system that may be filled, where one can be made.
+    To be called by the main thread. Raises `NotReady` and what the embedded servers raise.
     """
     with contextlib.ExitStack() as cleanup:
+        temporary = tempfile.TemporaryDirectory(prefix="backscroll-chaos-", ignore_cleanup_errors=True)
+        folder = Path(cleanup.enter_context(temporary))
+        without_disk = cleanup.enter_context(namespaces.mounted(folder)) if own_disk else None
         postgres = cleanup.enter_context(
-            NetworkPostgres(folder) if hosts else EmbeddedPostgres(folder, durable=True)
+            NetworkPostgres(folder) if hosts else EmbeddedPostgres(folder, durable=durable)
         )
         server = cleanup.enter_context(NetworkRedis(folder) if hosts else EmbeddedRedis(folder))
         migrate.upgrade(postgres.dsn("owner"), space)
@@ -141,28 +157,29 @@ def playing(
             lease_seconds=lease_seconds,
             job_max_attempts=MAX_ATTEMPTS,
         )
-        members = _members(settings, postgres, folder, hosts)
-        members = {name: member for name, member in members.items() if not only or name in only}
-        cast = Cast(settings=settings, folder=folder, postgres=postgres, redis=server, members=members)
-        cast.set_mood(providers.WELL)
-        for member in members.values():
-            cleanup.callback(member.kill)
-            member.start()
-        _await_ready(cast)
-        yield cast
+        every = _processes(settings, postgres, folder, hosts)
+        deployment = Deployment(
+            settings=settings,
+            folder=folder,
+            postgres=postgres,
+            redis=server,
+            processes={name: process for name, process in every.items() if not only or name in only},
+            without_disk=without_disk,
+        )
+        deployment.set_mood(providers.WELL)
+        for process in deployment.processes.values():
+            cleanup.callback(process.kill)
+            process.start()
+        if wait(deployment.is_ready, READY_SECONDS, pause=0.1) is None:
+            late = [process for process in deployment.processes.values() if not process.is_ready()]
+            logs = "\n".join(process.log.read_text(errors="replace")[-1500:] for process in late)
+            raise NotReady(f"Not every process came up. The end of what they logged:\n{logs}")
+        yield deployment
 
 
-def keep_logs(folder: Path) -> str:
-    """Copy the logs of a cast to where they outlive it; the folder's name."""
-    kept = tempfile.mkdtemp(prefix="backscroll-chaos-logs-")
-    for log in folder.glob("*.log"):
-        shutil.copy(log, kept)
-    return kept
-
-
-def _members(
+def _processes(
     settings: Settings, postgres: EmbeddedPostgres, folder: Path, hosts: Hosts | None
-) -> dict[str, Member]:
+) -> dict[str, Process]:
     commands = {name: _worker(name) for name in QUEUES} | {
         "api": processes.api_command(settings),
         "beat": _skewed(processes.beat_command(folder)),
@@ -177,9 +194,9 @@ def _members(
         seen = {name: SecretStr(as_seen_from_afar(url)) for name, url in urls.items()}
         far = _environment(settings.model_copy(update=seen), folder)
     return {
-        name: Member(name, command, folder, near)
+        name: Process(name, command, folder, near)
         if hosts is None or name == "api"
-        else Member(name, hosts.command(command), folder, far)
+        else Process(name, hosts.command(command), folder, far)
         for name, command in commands.items()
     }
 
@@ -219,10 +236,3 @@ def _worker(name: str) -> list[str]:
 def _skewed(command: list[str]) -> list[str]:
     """Return the same command, with a clock that can be wrong."""
     return [skewed.__name__ if part == "workers" else part for part in command]
-
-
-def _await_ready(cast: Cast) -> None:
-    if wait(cast.is_ready, READY_SECONDS, pause=0.1) is None:
-        late = [member for member in cast.members.values() if not member.is_ready()]
-        logs = "\n".join(member.log.read_text(errors="replace")[-1500:] for member in late)
-        raise CastNotReady(f"Not every process came up. The end of what they logged:\n{logs}")

@@ -1,0 +1,133 @@
+"""Figures of evaluations, benchmarks and chaos runs: their limits and tables, and the commands that print them."""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, asdict, dataclass
+from functools import wraps
+from typing import Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from ops.console import rendering
+from ops.console.options import JsonOption
+from ops.dev.observe import Say
+from ops.exit_codes import NOT_AS_IT_SHOULD_BE
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a benchmark with its limit; a ratio to another case of the run is judged in place of the value."""
+
+    case: str
+    value: float
+    unit: str = ""
+    _: KW_ONLY
+    ratio: float | None = None
+    most: float | None = None
+    least: float | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is within its limit."""
+        judged = self.value if self.ratio is None else self.ratio
+        return (self.most is None or judged <= self.most) and (self.least is None or judged >= self.least)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a command prints, as JSON or as tables; it ends with 5 where there are violations."""
+
+    found: Mapping[str, Any]
+    tables: Iterable[Table]
+    violations: Sequence[str] = ()
+
+
+def spread(case: str, milliseconds: Sequence[float], *, most: float | None = None) -> list[Figure]:
+    """Return the median and the 95th percentile of times, which is judged."""
+    middle, high = np.percentile(milliseconds, (50, 95)).tolist()
+    return [Figure(f"{case}, median", middle, "ms"), Figure(f"{case}, p95", high, "ms", most=most)]
+
+
+def benchmark(name: str, figures: Sequence[Figure]) -> Outcome:
+    """Return the outcome of a benchmark; a limit that is not kept is a violation."""
+
+    def row(one: Figure) -> dict[str, Any]:
+        limits = {"at most": one.most, "at least": one.least}
+        limit = ", ".join(f"{word} {value:g}" for word, value in limits.items() if value is not None)
+        kept = ("kept" if one.kept else "not kept") if limit else ""
+        measured = f"{one.value:,.4g} {one.unit}"
+        return {"measured": measured, "ratio": one.ratio or "", "limit": limit, "verdict": kept}
+
+    return Outcome(
+        found={"name": name, "results": [asdict(one) | {"kept": one.kept} for one in figures]},
+        tables=[table(name, {one.case: row(one) for one in figures})],
+        violations=[f"{one.case}: not within its limit" for one in figures if not one.kept],
+    )
+
+
+def table(title: str, rows: Mapping[str, Mapping[str, Any]], caption: str = "") -> Table:
+    """Draw a row for each name, with a column for each figure."""
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    cells = ((name, *(_cell(row.get(column)) for column in columns)) for name, row in rows.items())
+    made = rendering.rows(("", *columns), cells, title=title, right=tuple(columns))
+    made.caption, made.caption_justify = caption, "left"
+    return made
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return "–"
+        case float():
+            return f"{value:,.4g}"
+        case Mapping():
+            return ", ".join(f"{name} {_cell(one)}" for name, one in value.items())
+        case list():
+            return ", ".join(map(_cell, value))
+        case _:
+            return f"{value:,}" if type(value) is int else str(value)
+
+
+def command(app: typer.Typer, name: str | None = None, **told: Any) -> Callable[..., Callable[..., Outcome]]:
+    """Register a function that returns an `Outcome` as a command with `--json`; its `say` shows what it is doing."""
+
+    def register(act: Callable[..., Outcome]) -> Callable[..., Outcome]:
+        @wraps(act)
+        def run(as_json: bool, **given: Any) -> None:
+            with shown() as say:
+                outcome = act(**given, say=say)
+            end(outcome, as_json=as_json)
+
+        options = [each for each in inspect.signature(act).parameters.values() if each.name != "say"]
+        json_option = inspect.Parameter(
+            "as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption
+        )
+        signature = inspect.Signature([*options, json_option])
+        vars(run)["__signature__"] = signature
+        run.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+        app.command(name, **told)(run)
+        return act
+
+    return register
+
+
+@contextmanager
+def shown() -> Iterator[Say]:
+    """Show what a tool is doing."""
+    with rendering.err().status("starting") as status:
+        yield status.update
+
+
+def end(outcome: Outcome, *, as_json: bool) -> None:
+    """Print an outcome and its violations. Raises `typer.Exit` with 5 when there are any."""
+    if as_json:
+        rendering.print_json(outcome.found)
+    else:
+        rendering.out().print(*outcome.tables)
+    for violation in outcome.violations:
+        rendering.err().print(f"[red]violation[/red] {violation}", highlight=False)
+    if outcome.violations:
+        raise typer.Exit(NOT_AS_IT_SHOULD_BE)
