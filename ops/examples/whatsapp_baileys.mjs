@@ -1,5 +1,5 @@
 // A WhatsApp bot that answers questions from memory, by Baileys.
-import makeWASocket, { useMultiFileAuthState } from "baileys";
+import { makeWASocket, useMultiFileAuthState } from "baileys";
 import OpenAI from "openai";
 
 const headers = { Authorization: `Bearer ${process.env.BACKSCROLL_API_KEY}`, "Content-Type": "application/json" };

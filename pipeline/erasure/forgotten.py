@@ -1,7 +1,7 @@
 """Take a suppression list to another database of the same tenant, as after a restore, and forget there again.
 
 An entry names nobody. So everything that is stored is hashed with the list's key and looked up: what was forgotten
-after a backup had been made is found in it, and nothing else is.
+after a backup had been made is found in it, as are API keys that have ended since, and nothing else is.
 """
 
 from collections.abc import Collection, Iterator
@@ -11,7 +11,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from pipeline.erasure import forget
-from pipeline.people import suppression
+from pipeline.people import api_keys, suppression
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import erasure as store
 from pipeline.store.erasure import suppression as suppression_list
@@ -61,6 +61,7 @@ def forget_again(database: Database, forgotten: Forgotten) -> ForgottenAgain:
             for digest, entry in new.items():
                 suppression_list.put(connection, forgotten.tenant, entry.kind, [digest], entry.until)
         kinds = {entry.kind for entry in new.values()}
+        keys = api_keys.end_again(connection, given, {digest: entry.until for digest, entry in new.items()})
         found = {
             digest: subject
             for subject in _stored(connection, kinds)
@@ -70,7 +71,7 @@ def forget_again(database: Database, forgotten: Forgotten) -> ForgottenAgain:
         forget.again(database, forgotten.tenant, subject, new[digest].until)
         for digest, subject in found.items()
     ]
-    lost = 0 if same_key else len(new) - len(found)
+    lost = 0 if same_key else len(new) - len(found) - keys
     return ForgottenAgain(taken_over=len(new) - lost, lost=lost, receipts=receipts)
 
 

@@ -1,16 +1,15 @@
 """Apply the events of a platform in their order, each committed, so that sending all of them again is harmless."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from pipeline.erasure import edits
 from pipeline.ingest import accept, chat_moves
 from pipeline.ingest.accept import Accepted
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.pruned import MessageLimits
-from pipeline.people import membership
+from pipeline.people import membership, suppression
 from pipeline.platforms.records import (
     Broken,
     Deletion,
@@ -26,54 +25,8 @@ from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import persistently
 from schemas.errors import Permanent
+from schemas.events import EventsReceipt
 from schemas.messages import ChatIn, MessageIn
-
-
-@dataclass(kw_only=True)
-class Applied:
-    """What became of events."""
-
-    # messages as `Accepted` counts them
-    accepted: int = 0
-    duplicates: int = 0
-    kept_out: int = 0
-    # applied, or waiting for what they change
-    edits: int = 0
-    deletions: int = 0
-    members: int = 0
-    moves: int = 0
-    # by kind
-    not_kept: Counter[str] = field(default_factory=Counter)
-    # what could not be read, or was refused
-    broken: list[Broken] = field(default_factory=list)
-    # kinds of jobs that are due now
-    follows: set[str] = field(default_factory=set)
-
-    def add(self, stored: Accepted) -> None:
-        """Count messages."""
-        self.accepted += stored.new
-        self.duplicates += stored.duplicates
-        self.kept_out += stored.kept_out
-        self.follows.add("ingest")
-
-    def leave_out(self, event: Skipped | Unread | Broken) -> None:
-        """Count what is not kept."""
-        if isinstance(event, Broken):
-            self.broken.append(event)
-        else:
-            self.not_kept[event.reason if isinstance(event, Skipped) else event.kind] += 1
-
-
-def one_chat(events: Sequence[Event]) -> tuple[ChatIn, list[MessageIn]] | None:
-    """Return the chat and its messages, if events are nothing but new messages of one chat."""
-    chat = events[0] if events else None
-    if not isinstance(chat, ChatIn):
-        return None
-    messages = [
-        event.message for event in events if isinstance(event, Record) and event.chat_id == chat.chat_id
-    ]
-    others = sum(event != chat for event in events) - len(messages)
-    return (chat, messages) if messages and not others else None
 
 
 def apply(
@@ -83,98 +36,133 @@ def apply(
     policy: SessionPolicy,
     *,
     limits: MessageLimits,
-    trace_id: str | None = None,
-) -> Applied:
-    """Apply events in their order. Raises `Retryable`: those before are applied then, and the same call is harmless.
+    trace_id: str,
+) -> tuple[EventsReceipt, set[str]]:
+    """Apply events in their order; return what became of them and the kinds of jobs that are due now.
 
     An edit or a deletion may come before its message. What is refused, such as a time that no calendar knows, is
-    returned as broken, and the others are applied.
+    named as broken, and the others are applied. Raises `Retryable`: those before are applied then, and the same call
+    is harmless.
     """
-    applied = Applied()
-    for chat, some in _steps(events):
-        try:
-            _apply(database, tenant_id, chat, some, policy, applied, limits=limits, trace_id=trace_id)
-        except Permanent as error:
-            where = next((event.where for event in some if not isinstance(event, ChatIn)), "chat")
-            applied.broken.append(Broken(where=where, reason=str(error)))
-    return applied
-
-
-def _steps(events: Sequence[Event]) -> Iterator[tuple[ChatIn | None, list[Event]]]:
-    """Yield events one by one, but messages of one chat that follow each other together, each step with its chat.
-
-    A chat without messages after it is a step without events.
-    """
-    chat: ChatIn | None = None
-    messages: list[Event] = []
-    told = True
+    receipt, follows = EventsReceipt(request_id=trace_id), set[str]()
+    kept: list[Event] = []
     for event in events:
-        if isinstance(event, Record):
-            messages.append(event)
-            continue
-        if event == chat:
-            continue
-        if messages:
-            yield chat, messages
-            messages, told = [], True
-        if isinstance(event, ChatIn):
-            if not told:
-                yield chat, []
-            chat, told = event, False
-        else:
-            yield chat, [event]
-    if messages or not told:
-        yield chat, messages
+        match event:
+            case Broken():
+                receipt.leave_out(event.where, event.reason)
+            case Skipped() | Unread():
+                kind = event.reason if isinstance(event, Skipped) else event.kind
+                receipt.not_kept[kind] = receipt.not_kept.get(kind, 0) + 1
+            case _:
+                kept.append(event)
+    for step in _steps(kept):
+        try:
+            follows |= _apply(database, tenant_id, step, policy, receipt, limits=limits)
+        except Permanent as error:
+            where = next((event.where for event in step if not isinstance(event, ChatIn)), "chat")
+            receipt.leave_out(where, str(error))
+    return receipt, follows
+
+
+def one_chat(events: Sequence[Event]) -> tuple[ChatIn, list[MessageIn]] | None:
+    """Return the chat and its messages, if events are nothing but new messages of one chat."""
+    match _steps(events):
+        case [[ChatIn() as chat, Record(), *_] as step]:
+            return chat, _messages(step)
+    return None
+
+
+def count(receipt: EventsReceipt, stored: Accepted) -> None:
+    """Add what became of messages."""
+    receipt.accepted += stored.new
+    receipt.duplicates += stored.duplicates
+    receipt.kept_out += stored.kept_out
+
+
+def _steps(events: Sequence[Event]) -> list[list[Event]]:
+    """Return what is applied at once: a chat with the messages that follow it, or another event alone."""
+    steps: list[list[Event]] = []
+    for event in events:
+        last = steps[-1] if steps else []
+        if isinstance(event, Record) and last and isinstance(last[0], ChatIn):
+            last.append(event)
+        # a chat is told with each of its messages
+        elif not (isinstance(event, ChatIn) and last[:1] == [event]):
+            steps.append([event])
+    return steps
+
+
+def _messages(step: Sequence[Event]) -> list[MessageIn]:
+    return [event.message for event in step if isinstance(event, Record)]
 
 
 def _apply(
     database: Database,
     tenant_id: str,
-    chat: ChatIn | None,
-    events: Sequence[Event],
+    step: Sequence[Event],
     policy: SessionPolicy,
-    applied: Applied,
+    receipt: EventsReceipt,
     *,
     limits: MessageLimits,
-    trace_id: str | None,
-) -> None:
-    match events:
-        case [Record() as first, *_]:
-            messages = [event.message for event in events if isinstance(event, Record)]
-            described = chat or ChatIn(chat_id=first.chat_id)
-            applied.add(
-                accept.accept(database, tenant_id, described, messages, limits=limits, trace_id=trace_id)
-            )
-        case [Edit() as edit]:
-            given = (edit.chat_id, edit.external_id, edit.content, edit.edited_at)
-            act = partial(edits.edit, database, tenant_id, *given, policy, trace_id=trace_id)
-            applied.follows |= persistently(act).follows
-            applied.edits += 1
-        case [Deletion() as deletion]:
-            named = (deletion.chat_id, deletion.external_id)
-            act = partial(edits.delete, database, tenant_id, *named, policy, trace_id=trace_id)
-            applied.follows |= persistently(act).follows
-            applied.deletions += 1
-        case [MemberChange() as change]:
-            changed = (change.chat_id, change.joined, change.left, change.at)
-            persistently(partial(membership.change, database, tenant_id, *changed))
-            applied.members += len(change.joined) + len(change.left)
-        case [NewChatId() as move]:
-            persistently(partial(_describe, database, tenant_id, ChatIn(chat_id=move.chat_id)))
-            start = partial(chat_moves.start, database, tenant_id, move.chat_id, move.to, trace_id=trace_id)
-            persistently(start)
-            applied.follows.add("forget")
-            applied.moves += 1
-        case [Skipped() | Unread() | Broken() as left_out]:
-            applied.leave_out(left_out)
-        case []:
-            if chat is not None:
+) -> frozenset[str]:
+    """Apply a step and count it; return the kinds of jobs that are due now."""
+    trace_id = receipt.request_id
+    of: tuple[Any, ...]
+    match step:
+        case [ChatIn() as chat]:
+            persistently(partial(_describe, database, tenant_id, chat))
+        case [ChatIn() as chat, *_]:
+            # what a message that is known already says of its chat may be long past
+            with database.tenant(tenant_id) as connection:
+                is_known = chats.get(connection, chat.chat_id) is not None
+            told = ChatIn(chat_id=chat.chat_id) if is_known else chat
+            given = _messages(step)
+            stored = accept.accept(database, tenant_id, told, given, limits=limits, trace_id=trace_id)
+            if stored.new and is_known:
                 persistently(partial(_describe, database, tenant_id, chat))
+            count(receipt, stored)
+            return frozenset({"ingest"})
+        case [Edit() as edit]:
+            receipt.edits += 1
+            # it would wait for a message that does not come
+            if not suppression.keeps_out_sender(
+                database, tenant_id, edit.chat_id, edit.sender_id, edit.said_at
+            ):
+                of = (edit.chat_id, edit.external_id, edit.content, edit.edited_at)
+                change = partial(edits.edit, database, tenant_id, *of, policy, trace_id=trace_id)
+                return persistently(change).follows
+        case [Deletion() as deletion]:
+            receipt.deletions += 1
+            of = (deletion.chat_id, deletion.external_id)
+            change = partial(edits.delete, database, tenant_id, *of, policy, trace_id=trace_id)
+            return persistently(change).follows
+        case [MemberChange() as moved]:
+            receipt.members += len(moved.joined) + len(moved.left)
+            of = (moved.chat_id, moved.joined, moved.left, moved.at)
+            persistently(partial(membership.change, database, tenant_id, *of))
+        case [NewChatId() as move]:
+            receipt.moves += 1
+            if persistently(partial(_describe, database, tenant_id, ChatIn(chat_id=move.chat_id))):
+                of = (move.chat_id, move.to)
+                persistently(partial(chat_moves.start, database, tenant_id, *of, trace_id=trace_id))
+                return frozenset({"forget"})
+    return frozenset()
 
 
-def _describe(database: Database, tenant_id: str, chat: ChatIn) -> None:
-    """Store what is said of a chat, unless it has another id now, or is a person's and nothing was said in it."""
+def _describe(database: Database, tenant_id: str, chat: ChatIn) -> bool:
+    """Store what is said of a chat; tell whether there is such a chat now, under this id.
+
+    None is made that was forgotten, as what is said of it may be sent once more, nor a person's in which nothing was
+    said.
+    """
     with database.tenant(tenant_id) as connection:
         stored = chats.get(connection, chat.chat_id)
-        if (stored is None and chat.kind != "direct") or (stored is not None and stored.moved_to is None):
+        if stored is None:
+            is_kept = chat.kind != "direct" and not suppression.stopped(
+                connection, None, ("chat", chat.chat_id)
+            )
+        else:
+            is_kept = stored.moved_to is None
+        if is_kept:
             chats.ensure(connection, tenant_id, chat)
+        return is_kept

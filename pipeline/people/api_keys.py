@@ -5,10 +5,15 @@ A secret is shown once, and only its SHA-256 is kept: it has 256 random bits, so
 
 import hashlib
 import secrets
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
+from sqlalchemy import Connection
+
+from pipeline.people import suppression
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
+from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.people import api_keys as store
 from schemas.errors import Conflict, InvalidInput, NotFound
 from schemas.keys import CurrentKey, KeyIn, ListedKey, NewKey, Rotation
@@ -57,6 +62,7 @@ def rotate(
     Raises `NotFound`, `Conflict` for a key that has ended, and `GivesTooMuch` as `create` does.
     """
     secret, now = _secret(), datetime.now(UTC)
+    until = now + timedelta(hours=given.keep_hours)
     with database.tenant(tenant_id) as connection:
         found = store.hold(connection, key_id)
         if found is None:
@@ -67,7 +73,8 @@ def rotate(
         if by is not None:
             # whoever rotates a key learns its new secret
             _require_within(by, found)
-        rotated = store.rotate(connection, key_id, digest_of(secret), now + timedelta(hours=given.keep_hours))
+        _note_end(connection, tenant_id, key_id, until)
+        rotated = store.rotate(connection, key_id, digest_of(secret), until)
     return NewKey(**rotated.model_dump(), key=secret)
 
 
@@ -75,9 +82,26 @@ def revoke(database: Database, tenant_id: str, key_id: int) -> ListedKey:
     """End a key with all its secrets; may be repeated. Raises `NotFound`."""
     with database.tenant(tenant_id) as connection:
         revoked = store.revoke(connection, key_id)
-    if revoked is None:
-        raise _unknown(key_id)
+        if revoked is None:
+            raise _unknown(key_id)
+        _note_end(connection, tenant_id, key_id, None)
     return revoked
+
+
+def end_again(connection: Connection, key: bytes, ended: Mapping[bytes, datetime | None]) -> int:
+    """End the keys whose secrets have ended by a suppression list with this key; return how many."""
+    names = {suppression.hash_of(key, "key", each.hex()): found for found, each in store.digests(connection)}
+    again = names.keys() & ended.keys()
+    for name in again:
+        store.end(connection, names[name], ended[name])
+    return len(again)
+
+
+def _note_end(connection: Connection, tenant_id: str, key_id: int, until: datetime | None) -> None:
+    """Put a key's secret on the suppression list, for restored backups that know it; None: it ended for good."""
+    key = suppression_list.ensure_key(connection, tenant_id)
+    (secret,) = (each.hex() for found, each in store.digests(connection) if found == key_id)
+    suppression_list.put(connection, tenant_id, "key", suppression.hashes(key, ("key", secret)), until)
 
 
 def _secret() -> str:

@@ -41,22 +41,28 @@ def change(
 ) -> None:
     """Add senders to a chat and remove others, as of a time (None: now); who has spoken there since then stays.
 
-    Who was forgotten since then is not added, and who is not to be remembered is not named. Raises
+    Who was forgotten since then, or whose chat was, is not added, and who is not to be remembered is not named. Raises
     `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         suppression_list.lock(connection, tenant_id, chat_id, exclusive=True)
         chat = chats.followed(connection, chat_id)
         if chat is None:
+            if suppression.stopped(connection, at, ("chat", chat_id)):
+                return
             chat = chats.ensure(connection, tenant_id, ChatIn(chat_id=chat_id))
         elif chat.chat_id != chat_id:
             suppression_list.lock(connection, tenant_id, chat.chat_id, exclusive=True)
-        at = at or chats.database_now(connection)
         hidden = suppression.unremembered(connection, joined)
-        named = {store.UNKNOWN if each in hidden else each for each in joined}
-        stopped = {each for each in named if suppression.stopped(connection, at, ("user", each), ("tenant",))}
-        store.add(connection, tenant_id, chat.chat_id, sorted(named - stopped))
-        store.remove(connection, chat.chat_id, left, at)
+        stopped = {
+            each for each in joined if suppression.stopped(connection, at, ("user", each), ("tenant",))
+        }
+        if at is None:
+            # they may be there, or were before they were forgotten
+            hidden, stopped = hidden | stopped, set()
+        named = {store.UNKNOWN if each in hidden else each for each in joined if each not in stopped}
+        store.add(connection, tenant_id, chat.chat_id, sorted(named))
+        store.remove(connection, chat.chat_id, left, at or chats.database_now(connection))
 
 
 def show(database: Database, tenant_id: str, chat_id: str) -> Members:

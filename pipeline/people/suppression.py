@@ -1,8 +1,8 @@
 """Keep forgotten things from coming back: a suppression list of keyed hashes, checked before anything is stored.
 
 A message's entry is for good. Those of a user, a chat and a tenant stop what was sent before the forgetting, not what
-is said later. A user who is not to be remembered has an entry, too, for as long as that holds. An entry names nobody:
-it is an HMAC under a key of the tenant's own.
+is said later. A user who is not to be remembered has an entry, too, for as long as that holds, and an API key that has
+ended has one for backups that still know it. An entry names nobody: it is an HMAC under a key of the tenant's own.
 """
 
 import hmac
@@ -21,7 +21,7 @@ from schemas.errors import InvalidInput
 from schemas.memories import MemoryIn
 from schemas.messages import MessageIn
 
-Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered"]
+Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered", "key"]
 Named = tuple[Kind, *tuple[str, ...]]
 """What an entry may be for: its kind, and its names."""
 
@@ -113,9 +113,23 @@ def is_suppressed(connection: Connection, kind: Kind, *names: str) -> bool:
     return None in _listed(connection, store.key(connection), [(kind, *names)]).values()
 
 
-def stopped(connection: Connection, at: datetime, *named: Named) -> bool:
-    """Tell whether what was said or asked then must not be stored, as one of these was forgotten since."""
-    return any(_reaches(until, at) for until in _listed(connection, store.key(connection), named).values())
+def stopped(connection: Connection, at: datetime | None, *named: Named) -> bool:
+    """Tell whether what was said or asked then must not be stored, as one of these was forgotten since.
+
+    What says no time may be from before any forgetting.
+    """
+    listed = _listed(connection, store.key(connection), named)
+    return any(at is None or _reaches(until, at) for until in listed.values())
+
+
+def keeps_out_sender(
+    database: Database, tenant_id: str, chat_id: str, sender_id: str | None, at: datetime | None
+) -> bool:
+    """Tell whether what somebody said in a chat then must not be stored; of nobody it may."""
+    if sender_id is None:
+        return False
+    with database.tenant(tenant_id) as connection:
+        return stopped(connection, at, *_persons(sender_id, chat_id))
 
 
 def hashes(key: bytes | None, *named: Named) -> list[bytes]:

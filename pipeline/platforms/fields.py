@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,19 +10,25 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.platforms import attachments
+from pipeline.platforms.kinds import MAX_KIND_CHARS
 from pipeline.platforms.records import (
     MAX_LINE_CHARS,
     Broken,
+    Deletion,
     Edit,
     Event,
     ImportOptions,
+    MemberChange,
+    ReadMessage,
     Record,
     Skipped,
     Times,
 )
 from schemas.base import in_words
+from schemas.errors import InvalidInput
 from schemas.messages import MAX_NAME_CHARS, MAX_TITLE_CHARS, ChatIn, ChatKind, Content, Id, MessageIn, SaidAt
 
+_LIVE = ImportOptions()
 _ID, _TIME, _CONTENT = TypeAdapter(Id), TypeAdapter(SaidAt), TypeAdapter(Content)
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _PREFIXED = re.compile(r"[a-z][a-z0-9_-]*:\S")
@@ -61,7 +67,12 @@ def unreadable(line: str) -> str | None:
 
 
 def chat_of(
-    platform: str, chat_id: str, options: ImportOptions, *, kind: ChatKind | None = None, title: str = ""
+    platform: str,
+    chat_id: str,
+    options: ImportOptions = _LIVE,
+    *,
+    kind: ChatKind | None = None,
+    title: str = "",
 ) -> ChatIn:
     """Return the chat, completed from the options. Raises `ValidationError` for an unusable id; a long title is cut."""
     return ChatIn(
@@ -84,7 +95,7 @@ def read_message(
     by_clock: bool = False,
     aliases: tuple[str, ...] = (),
     **fields: Any,
-) -> Record | Skipped | Broken:
+) -> ReadMessage:
     """Return the message with this text and these attachments, as far as it is one; `fields` as in `MessageIn`."""
     if not (content := attachments.with_media(text, media)):
         return Skipped(where=where, reason="message without text")
@@ -94,6 +105,29 @@ def read_message(
     except ValidationError as error:
         return Broken(where=where, reason=sentence(error))
     return Record(chat_id=chat_id, message=message, where=where, by_clock=by_clock, aliases=aliases)
+
+
+def one_or_several(
+    value: Any, fits: Callable[[dict[str, Any]], bool], otherwise: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a payload, or each of a list, with its place. Raises `InvalidInput` for one that does not fit."""
+    for number, item in enumerate(value if isinstance(value, list) else [value]):
+        where = f"[{number}]" if isinstance(value, list) else ""
+        if not isinstance(item, dict) or not fits(item):
+            raise InvalidInput(f"{where or 'the body'} {otherwise}", field=where or "body")
+        yield where, item
+
+
+def each_of(
+    items: Iterable[Any], where: str, read: Callable[[dict[str, Any], str], Iterable[Event]]
+) -> Iterator[Event]:
+    """Yield the events of each item of a list, one of which that cannot be read breaks no other."""
+    for number, item in enumerate(items):
+        place = f"{where}[{number}]"
+        if isinstance(item, dict):
+            yield from guarded(place, read(item, place))
+        else:
+            yield Broken(where=place, reason="is no JSON object")
 
 
 def guarded(where: str, events: Iterable[Event]) -> Iterator[Event]:
@@ -106,28 +140,54 @@ def guarded(where: str, events: Iterable[Event]) -> Iterator[Event]:
         yield Broken(where=where, reason=str(error))
 
 
-def edited(record: Record | Skipped | Broken, edited_at: object) -> Iterator[Event]:
+def not_kept(where: str, kind: object) -> Skipped:
+    """Return what is counted of something that is not kept, by the platform's name of its kind."""
+    return Skipped(where=where, reason=str(kind)[:MAX_KIND_CHARS])
+
+
+def edited(record: ReadMessage, edited_at: object) -> Iterator[Event]:
     """Yield a message that the platform tells whole after its edit, and the edit. Raises `ValueError` for its time."""
     yield record
     if isinstance(record, Record):
+        said = record.message
         yield Edit(
             where=record.where,
             chat_id=record.chat_id,
-            external_id=record.message.external_id,
-            content=record.message.content,
+            external_id=said.external_id,
+            content=said.content,
             edited_at=time_of(edited_at, "the time of the edit"),
+            sender_id=said.sender_id,
+            said_at=said.sent_at,
         )
 
 
-def edit_alone(where: str, chat_id: str, external_id: str, content: str, edited_at: object) -> Edit:
+def edit_alone(
+    where: str, chat_id: str, external_id: str, content: str, edited_at: object, *, sender_id: str
+) -> Edit:
     """Return an edit whose message the platform does not tell. Raises `ValueError` for what cannot be stored."""
+    at = time_of(edited_at, "the time of the edit")
     return Edit(
         where=where,
         chat_id=chat_id,
         external_id=external_id,
         content=_checked(_CONTENT, content, "the new text"),
-        edited_at=time_of(edited_at, "the time of the edit"),
+        edited_at=at,
+        sender_id=sender_id,
+        said_at=at,
     )
+
+
+def deletion(where: str, chat_id: str, external_id: object, name: str) -> Deletion:
+    """Return a deletion. Raises `ValueError` for what is no id."""
+    return Deletion(where=where, chat_id=chat_id, external_id=id_of(external_id, name))
+
+
+def moved_in_or_out(
+    where: str, chat_id: str, people: tuple[str, ...], *, came: bool, at: datetime | None = None
+) -> MemberChange:
+    """Return that people came into a chat, or left it."""
+    joined, left = (people, ()) if came else ((), people)
+    return MemberChange(where=where, chat_id=chat_id, joined=joined, left=left, at=at)
 
 
 def id_of(value: object, name: str) -> str:
@@ -199,8 +259,10 @@ def name_of(*candidates: object) -> str:
     return ""
 
 
-def dict_of(value: object) -> dict[str, Any]:
-    """Return a value of JSON if it is an object, else an empty one."""
+def dict_of(value: object, *path: str) -> dict[str, Any]:
+    """Return the object under a path of names in a value of JSON, the value itself without any; else an empty one."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
 
 
@@ -250,3 +312,8 @@ def labelled(label: str, value: object, shown: str = "") -> str:
     parts = words(value, "" if isinstance(value, dict | list) else "text").split("\n")
     said = ": ".join(filter(None, (head, " / ".join(filter(None, parts)))))
     return f"[{label}] {said}" if said else shown
+
+
+def location(latitude: object, longitude: object, *names: object) -> str:
+    """Return what is written of a place: its name or address, or else where it is."""
+    return f"[location {name_of(*names) or f'{latitude}, {longitude}'}]"

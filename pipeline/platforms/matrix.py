@@ -6,17 +6,8 @@ A bot's messages are those of the type `m.notice`, which Matrix has for them.
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.platforms import attachments, fields, kinds
-from pipeline.platforms.records import (
-    Broken,
-    Deletion,
-    Event,
-    ImportOptions,
-    MemberChange,
-    NewChatId,
-    Record,
-    Skipped,
-)
+from pipeline.platforms import attachments, fields
+from pipeline.platforms.records import Event, NewChatId, ReadMessage
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn
 
@@ -32,12 +23,7 @@ def parse(value: Any) -> Iterator[Event]:
         raise InvalidInput(
             "the body is no transaction of Matrix: events is missing or no list", field="events"
         )
-    for number, raw in enumerate(events):
-        where = f"events[{number}]"
-        if isinstance(raw, dict):
-            yield from fields.guarded(where, _event(raw, where))
-        else:
-            yield Broken(where=where, reason="is no JSON object")
+    yield from fields.each_of(events, "events", _event)
 
 
 def _event(raw: dict[str, Any], where: str) -> Iterator[Event]:
@@ -49,52 +35,50 @@ def _event(raw: dict[str, Any], where: str) -> Iterator[Event]:
         case "m.room.message" | "m.sticker":
             yield from _message(raw, content, where, chat)
         case "m.room.redaction":
-            redacted = raw.get("redacts") or content.get("redacts")
-            external_id = fields.id_of(redacted, "redacts")
-            yield Deletion(where=where, chat_id=chat_id, external_id=external_id)
+            yield fields.deletion(where, chat_id, raw.get("redacts") or content.get("redacts"), "redacts")
         case "m.room.member":
             person = (f"matrix:{fields.id_of(raw.get('state_key'), 'state_key')}",)
             at = fields.time_of(raw.get("origin_server_ts"), "origin_server_ts")
-            if content.get("membership") == "join":
-                yield MemberChange(where=where, chat_id=chat_id, joined=person, at=at)
-            elif content.get("membership") in ("leave", "ban"):
-                yield MemberChange(where=where, chat_id=chat_id, left=person, at=at)
+            if (membership := content.get("membership")) in ("join", "leave", "ban"):
+                yield fields.moved_in_or_out(where, chat_id, person, came=membership == "join", at=at)
             else:
-                yield Skipped(where=where, reason=kind)
+                yield fields.not_kept(where, kind)
         case "m.room.name":
-            name = fields.name_of(content.get("name"))
-            yield fields.chat_of("matrix", chat_id, ImportOptions(), title=name)
+            yield fields.chat_of("matrix", chat_id, title=fields.name_of(content.get("name")))
         case "m.room.tombstone":
             new = fields.id_of(content.get("replacement_room"), "content.replacement_room")
             yield NewChatId(where=where, chat_id=chat_id, to=f"matrix:{new}")
         case _:
-            yield Skipped(where=where, reason=kind[: kinds.MAX_KIND_CHARS])
+            yield fields.not_kept(where, kind)
 
 
 def _message(raw: dict[str, Any], content: dict[str, Any], where: str, chat: ChatIn) -> Iterator[Event]:
     if not content:
         # what was deleted before it was delivered
-        yield Skipped(where=where, reason="redacted")
+        yield fields.not_kept(where, "redacted")
         return
     relation = fields.dict_of(content.get("m.relates_to"))
-    at = raw.get("origin_server_ts")
+    sender = f"matrix:{fields.id_of(raw.get('sender'), 'sender')}"
     if relation.get("rel_type") == "m.replace":
         new = fields.dict_of(content.get("m.new_content"))
         external_id = fields.id_of(relation.get("event_id"), "m.relates_to.event_id")
-        text = attachments.with_media(_text(new, answers=False), _media(new))
-        yield fields.edit_alone(where, chat.chat_id, external_id, text, at)
+        text, at = attachments.with_media(_text(new, answers=False), _media(new)), raw.get("origin_server_ts")
+        yield fields.edit_alone(where, chat.chat_id, external_id, text, at, sender_id=sender)
         return
     yield chat
-    yield _record(raw, content, relation, where, chat)
+    yield _record(raw, content, relation, where, chat, sender)
 
 
 def _record(
-    raw: dict[str, Any], content: dict[str, Any], relation: dict[str, Any], where: str, chat: ChatIn
-) -> Record | Skipped | Broken:
-    thread = relation.get("event_id") if relation.get("rel_type") == "m.thread" else None
+    raw: dict[str, Any],
+    content: dict[str, Any],
+    relation: dict[str, Any],
+    where: str,
+    chat: ChatIn,
+    sender: str,
+) -> ReadMessage:
     # in a thread a client that knows none is shown an answer to the message before
     answered = None if relation.get("is_falling_back") else fields.dict_of(relation.get("m.in_reply_to"))
-    sender = fields.id_of(raw.get("sender"), "sender")
     return fields.read_message(
         where,
         chat.chat_id,
@@ -102,12 +86,12 @@ def _record(
         media=_media(content, sticker=raw.get("type") == "m.sticker"),
         metadata={},
         external_id=fields.id_of(raw.get("event_id"), "event_id"),
-        sender_id=f"matrix:{sender}",
-        sender_name=sender.lstrip("@").partition(":")[0],
+        sender_id=sender,
+        sender_name=sender.removeprefix("matrix:").lstrip("@").partition(":")[0],
         role="assistant" if content.get("msgtype") == "m.notice" else "user",
         sent_at=raw.get("origin_server_ts"),
         reply_to=answered.get("event_id") if answered else None,
-        thread=thread,
+        thread=relation.get("event_id") if relation.get("rel_type") == "m.thread" else None,
     )
 
 

@@ -128,6 +128,8 @@ class Ambiguous:
     orders: tuple[DateOrder, DateOrder] = ("dmy", "mdy")
 
 
+ReadMessage = Record | Skipped | Broken
+"""What became of one message."""
 Parsed = ChatIn | Record | Skipped | Unread | Broken | Notice | Times | Ambiguous
 
 
@@ -141,6 +143,9 @@ class Edit:
     content: str
     # the platform's time of the edit; none: now
     edited_at: datetime | None
+    # who wrote the message, and when that was, as far as it is told
+    sender_id: str | None = None
+    said_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

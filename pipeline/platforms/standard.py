@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.platforms import kinds
-from pipeline.platforms.records import Deletion, Edit, Event, Record, Skipped
+from pipeline.platforms import fields
+from pipeline.platforms.records import Deletion, Edit, Event, Record
 from schemas.errors import InvalidInput
 from schemas.payloads import EditEvent, IngestPayload, MessageAddress, parse_payload
 
@@ -29,16 +29,8 @@ def parse(value: Any) -> Iterator[Event]:
             for number, message in enumerate(payload.messages):
                 yield Record(chat_id=payload.chat.chat_id, message=message, where=f"data.messages[{number}]")
         case "message.edited":
-            edit = parse_payload(EditEvent, data)
-            yield Edit(
-                where="data",
-                chat_id=edit.chat_id,
-                external_id=edit.external_id,
-                content=edit.content,
-                edited_at=edit.edited_at,
-            )
+            yield Edit(where="data", **parse_payload(EditEvent, data).model_dump(exclude={"v"}))
         case "message.deleted":
-            gone = parse_payload(MessageAddress, data)
-            yield Deletion(where="data", chat_id=gone.chat_id, external_id=gone.external_id)
+            yield Deletion(where="data", **parse_payload(MessageAddress, data).model_dump())
         case _:
-            yield Skipped(where="type", reason=kind[: kinds.MAX_KIND_CHARS])
+            yield fields.not_kept("type", kind)

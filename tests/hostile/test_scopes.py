@@ -24,6 +24,7 @@ from workers.api.app import make_web_app
 from workers.api.errors import HttpError
 from workers.api.scopes import ACCESS, OPEN, OPEN_PAGE, Access
 from workers.api.state import Tenant
+from workers.mcp.tools import TOOLS
 
 OWN_CHAT, OTHER_CHAT = "mallory:новый-чат", f"{MALLORY}:alone"
 REFUSED = {401, 403}
@@ -144,6 +145,59 @@ def test_a_key_of_one_chat_reaches_what_names_that_chat_alone(stage: Stage, clie
             # nor is another chat suggested
             assert OTHER_CHAT not in answer.text, name
     stage.unharmed("a key of one chat")
+
+
+def test_a_tool_reaches_what_its_route_does(stage: Stage, client: httpx.Client) -> None:
+    """The same walk through the tools for language models, generated from the same table."""
+    sent = [call for call in calls(Caller(stage, THEMES[0]), "post", "/mcp", []) if tool_of(call) in TOOLS]
+    assert {tool_of(call) for call in sent} == set(TOOLS)
+    with contextlib.ExitStack() as stack:
+        holders = {scope: stack.enter_context(holding(client, stage, scopes=[scope])) for scope in SCOPES}
+        bound = stack.enter_context(holding(client, stage, chats=[OWN_CHAT]))
+        stranger = stack.enter_context(holding(client, stage, tenant="somebody-else"))
+        for call in sent:
+            name, access = tool_of(call), ACCESS[TOOLS[tool_of(call)].route]
+            # only the scope of the route calls the tool
+            for scope, holder in holders.items():
+                refused = f"scope `{access.scope}`" in told(call, holder)
+                assert refused == (scope != access.scope), f"{name} with {scope}"
+            # only a chat of the key is named, and what is about no chat is refused
+            for chat in (OWN_CHAT, OTHER_CHAT, SHARED_CHAT):
+                refused = "only for some chats" in told(naming_in_tool(call, chat), bound)
+                assert refused == (access.chat is None or chat != OWN_CHAT), f"{name} about {chat}"
+            assert SECRET not in told(call, stranger), name
+        # and what is listed is what may be called
+        for scope, holder in holders.items():
+            tools = {name for name, tool in TOOLS.items() if ACCESS[tool.route].scope == scope}
+            assert listed(holder) == tools
+        assert listed(bound) == {name for name, tool in TOOLS.items() if ACCESS[tool.route].chat is not None}
+    stage.unharmed("tools")
+
+
+def tool_of(call: Call) -> str:
+    assert call.body is not None
+    return str(call.body.get("params", {}).get("name"))
+
+
+def naming_in_tool(call: Call, chat: str) -> Call:
+    """The same call of a tool about another chat, wherever it may name one."""
+    assert call.body is not None
+    params = call.body["params"]
+    return replace(
+        call, body=call.body | {"params": params | {"arguments": about(params["arguments"], chat)}}
+    )
+
+
+def told(call: Call, client: httpx.Client) -> str:
+    """What a tool answers."""
+    answer = call.by(client)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["result"]["content"][0]["text"])
+
+
+def listed(client: httpx.Client) -> set[str]:
+    answer = Call("post", "/mcp", {}, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).by(client)
+    return {tool["name"] for tool in answer.json()["result"]["tools"]}
 
 
 def test_a_key_of_one_chat_reads_no_session_of_another_by_its_number(

@@ -20,8 +20,11 @@ from ops.local.stack import LOCK
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import forget, forgotten
 from pipeline.ingest.accept import accept
+from pipeline.people import api_keys
 from pipeline.store.connections.database import Database
+from pipeline.store.people import api_keys as stored_keys
 from schemas.forgetting import Subject
+from schemas.keys import KeyIn, Rotation
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
 from tests.ops.conftest import Here
@@ -247,6 +250,43 @@ def test_what_was_forgotten_after_the_backup_stays_forgotten(
         late = message(-5, "опять", id="٩", sender_id="test:аня")
         assert accept(database, TENANT, ChatIn(chat_id="test:غرفة"), [late]).kept_out == 1
         database.close()
+
+
+@pytest.mark.parametrize("where", ["in place", "fresh"])
+def test_a_key_that_ended_after_the_backup_does_not_come_back(
+    here: Here, data_dir: Path, tmp_path: Path, where: str
+) -> None:
+    # Given a backup with four keys, of which then one is revoked, one is replaced at once, and one later
+    with EmbeddedPostgres(data_dir, durable=False) as server:
+        database = migrated(server)
+        made = [
+            api_keys.create(database, TENANT, KeyIn(label=label, scopes=["read"]))
+            for label in ("отозван", "替换", "später", "كما هو")
+        ]
+        assert here("backup", "b.dump", "--data-dir", str(data_dir)).returncode == 0
+        api_keys.revoke(database, TENANT, made[0].id)
+        api_keys.rotate(database, TENANT, made[1].id, Rotation(keep_hours=0))
+        api_keys.rotate(database, TENANT, made[2].id, Rotation(keep_hours=24))
+        database.close()
+        listed = here("forget", "export", "забыто.jsonl", "--data-dir", str(data_dir))
+        assert listed.returncode == 0, listed.stderr
+    # When it is restored, by the list of the database that it replaces or by the file
+    target, options = (str(data_dir), ["--replace"]) if where == "in place" else ("fresh", [])
+    if where == "fresh":
+        options = ["--forgotten", "забыто.jsonl"]
+    told = here("restore", "b.dump", "--data-dir", target, *options)
+    assert told.returncode == 0, told.stderr
+    # Then only those are valid that were, for as long as they were
+    with EmbeddedPostgres(tmp_path / target) as server:
+        database = Database(server.dsn("app"))
+        with database.tenant("") as connection:
+            digests = {api_keys.digest_of(key.key): key.label for key in made}
+            valid = {
+                digests[digest]: key for digest, key in stored_keys.of(connection, list(digests)).items()
+            }
+        database.close()
+    assert valid.keys() == {"später", "كما هو"}
+    assert (valid["später"].expires_at is None, valid["كما هو"].expires_at) == (False, None)
 
 
 def test_a_file_that_is_no_suppression_list_is_refused(here: Here, dump: Path, tmp_path: Path) -> None:

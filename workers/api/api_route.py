@@ -124,11 +124,16 @@ def _retried(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class DirectRoute(ApiRoute):
-    """A route whose endpoint takes the request and returns the response, without dependencies.
+    """A route whose endpoint takes the request and the ids of its path, and returns the response.
 
     If its body names the chat, the endpoint calls `Caller.require_chats`.
     """
 
     def get_inner_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the endpoint itself."""
-        return self.endpoint
+        """Return what calls the endpoint, without dependencies."""
+
+        async def answer(request: Request) -> Response:
+            response: Response = await self.endpoint(request, **request.path_params)
+            return response
+
+        return answer

@@ -9,6 +9,7 @@ import asyncio
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
@@ -22,6 +23,7 @@ from workers.api.admission import caller_of
 from workers.api.errors import HttpError
 
 T = TypeVar("T", bound=BaseModel)
+R = TypeVar("R")
 
 _UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 MAX_BODY_BYTES = 8 * 1024 * 1024
@@ -41,10 +43,7 @@ class BodyReader:
     async def __call__(self, request: Request) -> BaseModel:
         """Read the body and parse it, a large one in a thread; check the chat that it names."""
         body = await read(request)
-        if len(body) <= SMALL_BODY_BYTES:
-            parsed = parse(self.model, body)
-        else:
-            parsed = await run_in_threadpool(parse, self.model, body)
+        parsed = await in_thread_if_large(lambda: parse(self.model, body), body)
         caller = caller_of(request)
         if caller.access.chat == "body":
             caller.require_chats([getattr(parsed, "chat_id", None)])
@@ -78,6 +77,11 @@ async def read(request: Request) -> bytes:
         detail = f"The body must arrive within {BODY_SECONDS:.0f} s."
         raise HttpError(408, "slow-body", detail) from None
     return bytes(body)
+
+
+async def in_thread_if_large(parse: Callable[[], R], body: bytes) -> R:
+    """Parse a body, a large one in a thread."""
+    return parse() if len(body) <= SMALL_BODY_BYTES else await run_in_threadpool(parse)
 
 
 def _too_large() -> HttpError:

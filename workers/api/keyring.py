@@ -35,8 +35,6 @@ NOTE_SECONDS = 60.0
 """How often a key's use is written."""
 MAX_KNOWN = 10_000
 """Keys that are remembered, of valid ones and of wrong ones each."""
-MAX_AT_ONCE = 1000
-"""Keys that one statement reads."""
 NEVER = -math.inf
 
 
@@ -60,8 +58,9 @@ class Keyring:
         )
         self._valid: OrderedDict[bytes, _Known] = OrderedDict()
         self._wrong: OrderedDict[bytes, _Known] = OrderedDict()
-        # what is to be read, with those who wait for it
-        self._waiting: dict[bytes, asyncio.Future[None]] = {}
+        # what is read next, and what those wait for who want it
+        self._waiting: set[bytes] = set()
+        self._is_read: asyncio.Future[None]
         self._is_wanted = asyncio.Event()
         self._failed_at = self._refreshed_at = NEVER
         # threads beside those of requests, which may all be busy
@@ -70,6 +69,7 @@ class Keyring:
 
     def start(self) -> None:
         """Begin to read, and to write which keys are used."""
+        self._is_read = asyncio.get_running_loop().create_future()
         self._tasks = [asyncio.create_task(self._read_on()), asyncio.create_task(self._note_on())]
 
     async def close(self) -> None:
@@ -110,12 +110,11 @@ class Keyring:
 
     async def _read(self, digest: bytes, before: _Known | None) -> _Known:
         """Have a key read, once for all who wait for it."""
-        if digest not in self._waiting:
-            self._waiting[digest] = asyncio.get_running_loop().create_future()
-            self._is_wanted.set()
+        self._waiting.add(digest)
+        self._is_wanted.set()
         try:
             # one who leaves leaves the others waiting
-            await asyncio.shield(self._waiting[digest])
+            await asyncio.shield(self._is_read)
         except BackscrollError:
             if before is None or before.key is None:
                 raise
@@ -130,9 +129,9 @@ class Keyring:
                 async with asyncio.timeout(REFRESH_SECONDS):
                     await self._is_wanted.wait()
             self._is_wanted.clear()
-            waiting, self._waiting = self._waiting, {}
+            digests, self._waiting = self._waiting, set()
+            is_read, self._is_read = self._is_read, asyncio.get_running_loop().create_future()
             started = time.monotonic()
-            digests = set(waiting)
             if started - self._refreshed_at >= REFRESH_SECONDS:
                 digests |= {
                     each for each, known in self._valid.items() if known.used_at >= self._refreshed_at
@@ -140,23 +139,19 @@ class Keyring:
                 self._refreshed_at = started
             if not digests:
                 continue
-            found, error = {}, None
             try:
                 found = await to_thread.run_sync(self._fetch, list(digests), limiter=self._threads)
-            except Exception as caught:  # noqa: BLE001 - whoever waits hears of it
-                error, self._failed_at = caught, time.monotonic()
-                log.warning("keys_not_read", error=_name(caught))
+            except Exception as error:  # noqa: BLE001 - whoever waits hears of it
+                self._failed_at = time.monotonic()
+                log.warning("keys_not_read", error=_name(error))
+                is_read.set_exception(error)
+                # all who waited may have left
+                is_read.exception()
             else:
                 self._failed_at = NEVER
                 for digest in digests:
                     self._keep(digest, found.get(digest), started)
-            for future in waiting.values():
-                if error is None:
-                    future.set_result(None)
-                else:
-                    future.set_exception(error)
-                    # all who waited may have left
-                    future.exception()
+                is_read.set_result(None)
 
     async def _note_on(self) -> None:
         """Write the use of keys, of each every `NOTE_SECONDS` at most."""
@@ -174,11 +169,8 @@ class Keyring:
                 log.warning("use_of_keys_not_written", error=_name(caught))
 
     def _fetch(self, digests: Sequence[bytes]) -> dict[bytes, CurrentKey]:
-        found: dict[bytes, CurrentKey] = {}
-        for start in range(0, len(digests), MAX_AT_ONCE):
-            with self._database.tenant("") as connection:
-                found |= api_keys.of(connection, digests[start : start + MAX_AT_ONCE])
-        return found
+        with self._database.tenant("") as connection:
+            return api_keys.of(connection, digests)
 
     def _note(self, used: Mapping[str, Sequence[int]]) -> None:
         for tenant_id, ids in used.items():

@@ -52,11 +52,7 @@ _bodies: set[type[BaseModel]] = set()
 def body_of(model: type[BaseModel]) -> dict[str, Any]:
     """Describe a body that FastAPI does not see, with its examples."""
     _bodies.add(model)
-    media = {
-        "schema": {"$ref": _REFERENCE.format(model=model.__name__)},
-        "examples": {name: {"value": value} for name, value in _EXAMPLES[model.__name__].items()},
-    }
-    return {"requestBody": {"required": True, "content": {"application/json": media}}}
+    return _required_body({"$ref": _REFERENCE.format(model=model.__name__)}, model.__name__)
 
 
 def scoped(description: str | None, access: Access) -> str:
@@ -69,14 +65,13 @@ def scoped(description: str | None, access: Access) -> str:
 
 def any_body(name: str) -> dict[str, Any]:
     """Describe a body of somebody else's making by its examples of this name."""
-    media = {"schema": {}, "examples": {each: {"value": value} for each, value in _EXAMPLES[name].items()}}
-    return {"requestBody": {"required": True, "content": {"application/json": media}}}
+    return _required_body({}, name)
 
 
-def in_path(**schemas: dict[str, Any]) -> dict[str, Any]:
-    """Describe what is in the path of an endpoint that takes the request alone."""
-    parts = [{"name": name, "in": "path", "required": True, "schema": each} for name, each in schemas.items()]
-    return {"parameters": parts}
+def _required_body(schema: dict[str, Any], examples: str) -> dict[str, Any]:
+    shown = {name: {"value": value} for name, value in _EXAMPLES[examples].items()}
+    content = {"application/json": {"schema": schema, "examples": shown}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def install(app: FastAPI) -> None:

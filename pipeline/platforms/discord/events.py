@@ -6,18 +6,9 @@ Discord's webhooks over HTTP bring no messages of servers: a bot passes on what 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipeline.platforms import attachments, fields, kinds
-from pipeline.platforms.discord.export import KINDS, embed_texts, written_out
-from pipeline.platforms.records import (
-    Broken,
-    Deletion,
-    Event,
-    ImportOptions,
-    MemberChange,
-    Record,
-    Skipped,
-)
-from schemas.errors import InvalidInput
+from pipeline.platforms import fields
+from pipeline.platforms.discord.export import KINDS, embed_texts, media, written_out
+from pipeline.platforms.records import Event, MemberChange, ReadMessage, Skipped
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 # the exporter has names for the first types of messages
@@ -40,21 +31,19 @@ _FORWARD = 1
 
 def parse(value: Any) -> Iterator[Event]:
     """Parse dispatches. Raises `InvalidInput` for anything else."""
-    several = value if isinstance(value, list) else [value]
-    for number, item in enumerate(several):
-        where = f"[{number}]" if isinstance(value, list) else "d"
-        kind, data = (item.get("t"), item.get("d")) if isinstance(item, dict) else (None, None)
-        if isinstance(item, dict) and "t" in item and kind is None:
+    otherwise = "is no dispatch of Discord's gateway, with its name in t and its data in d"
+    for place, item in fields.one_or_several(value, _is_dispatch, otherwise):
+        where = place or "d"
+        if item["t"] is None:
             # a heartbeat, or another message of the connection's own
-            yield Skipped(where=where, reason=f"op {item.get('op')}"[: kinds.MAX_KIND_CHARS])
-            continue
-        if not isinstance(kind, str) or not isinstance(data, dict):
-            raise InvalidInput(
-                f"{where if isinstance(value, list) else 'the body'} is no dispatch of Discord's gateway, with its "
-                "name in t and its data in d",
-                field="t",
-            )
-        yield from fields.guarded(where, _dispatch(kind, data, where))
+            yield fields.not_kept(where, f"op {item.get('op')}")
+        else:
+            yield from fields.guarded(where, _dispatch(item["t"], item["d"], where))
+
+
+def _is_dispatch(item: dict[str, Any]) -> bool:
+    named = isinstance(item.get("t"), str) and isinstance(item.get("d"), dict)
+    return named or ("t" in item and item["t"] is None)
 
 
 def _dispatch(kind: str, raw: dict[str, Any], where: str) -> Iterator[Event]:
@@ -67,36 +56,36 @@ def _dispatch(kind: str, raw: dict[str, Any], where: str) -> Iterator[Event]:
             ids = raw.get("ids") if kind == "MESSAGE_DELETE_BULK" else [raw.get("id")]
             chat_id = _chat(raw.get("channel_id"), None).chat_id
             for each in fields.list_of(ids, "d.ids"):
-                yield Deletion(where=where, chat_id=chat_id, external_id=fields.id_of(each, "d.id"))
+                yield fields.deletion(where, chat_id, each, "d.id")
         case "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE":
             thread, name = raw.get("type") in _THREADS, fields.name_of(raw.get("name"))
             direct = raw.get("type") == _DIRECT
             title = name if thread or not name else f"#{name}"
             yield _chat(raw.get("id"), "thread" if thread else "direct" if direct else "group", title)
         case "THREAD_MEMBERS_UPDATE":
-            came = [fields.id_of(each.get("user_id"), "d.user_id") for each in _people(raw)]
-            gone = [
-                fields.id_of(each, "d.removed_member_ids")
-                for each in fields.list_of(raw.get("removed_member_ids"), "d.removed_member_ids")
-            ]
-            joined, left = (tuple(f"discord:{each}" for each in some) for some in (came, gone))
-            yield MemberChange(
-                where=where, chat_id=_chat(raw.get("id"), None).chat_id, joined=joined, left=left
+            came, gone = (raw.get("added_members"), raw.get("removed_member_ids"))
+            joined = tuple(
+                _person(each.get("user_id")) for each in fields.dicts_of(came) if not _is_bot(each)
             )
+            left = tuple(map(_person, fields.list_of(gone, "d.removed_member_ids")))
+            chat_id = _chat(raw.get("id"), None).chat_id
+            yield MemberChange(where=where, chat_id=chat_id, joined=joined, left=left)
         case _:
-            yield Skipped(where=where, reason=kind[: kinds.MAX_KIND_CHARS])
+            yield fields.not_kept(where, kind)
 
 
-def _people(raw: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return who came into a thread, without bots where Discord says so."""
-    added = fields.dicts_of(raw.get("added_members"))
-    users = [fields.dict_of(fields.dict_of(each.get("member")).get("user")) for each in added]
-    return [each for each, user in zip(added, users, strict=True) if not user.get("bot")]
+def _is_bot(member: dict[str, Any]) -> bool:
+    """Return whether a member is a bot, where Discord says so."""
+    return bool(fields.dict_of(member, "member", "user").get("bot"))
+
+
+def _person(user_id: object) -> str:
+    return f"discord:{fields.id_of(user_id, 'the id of a member')}"
 
 
 def _chat(channel: object, kind: ChatKind | None, title: str = "") -> ChatIn:
     key = fields.id_of(channel, "d.channel_id")
-    return fields.chat_of("discord", f"discord:{key}", ImportOptions(), kind=kind, title=title)
+    return fields.chat_of("discord", f"discord:{key}", kind=kind, title=title)
 
 
 def _name(person: Mapping[str, Any], member: object) -> str:
@@ -121,26 +110,26 @@ def _message(raw: dict[str, Any], where: str, *, edits: bool = False) -> Iterato
     )
 
 
-def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> Record | Skipped | Broken:
+def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
     author = fields.dict_of(raw.get("author"))
     by_bot = author.get("bot") is True or bool(raw.get("webhook_id"))
     reference = fields.dict_of(raw.get("message_reference"))
     forwards = reference.get("type") == _FORWARD
     shots = fields.dicts_of(raw.get("message_snapshots")) if forwards else []
-    passed_on = [fields.dict_of(shot.get("message")) for shot in shots]
+    passed_on = [fields.dict_of(shot, "message") for shot in shots]
     said = [fields.text_of(raw.get("content")), *embed_texts(raw.get("embeds"), whole=by_bot)]
     for each in passed_on:
         content = fields.text_of(each.get("content"))
         said += [content, *embed_texts(each.get("embeds"), whole=not content)]
     if poll := fields.dict_of(raw.get("poll")):
-        answers = [fields.dict_of(each.get("poll_media")) for each in fields.dicts_of(poll.get("answers"))]
+        answers = [fields.dict_of(each, "poll_media") for each in fields.dicts_of(poll.get("answers"))]
         said.append(fields.labelled("poll", {"question": poll.get("question"), "answers": answers}))
     here = reference.get("channel_id") in (None, raw.get("channel_id"))
     return fields.read_message(
         where,
         chat.chat_id,
         text=written_out("\n".join(filter(None, said)), _names(raw)),
-        media=[item for each in (raw, *passed_on) for item in _media(each)],
+        media=[item for each in (raw, *passed_on) for item in media(each, "filename", "sticker_items")],
         metadata={FORWARDED: ""} if forwards else {},
         external_id=fields.id_of(raw.get("id"), "d.id"),
         sender_id=f"discord:{fields.id_of(author.get('id'), 'd.author.id')}",
@@ -154,12 +143,3 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> Record | Skipped |
 def _names(raw: Mapping[str, Any]) -> dict[str, str]:
     mentioned = fields.dicts_of(raw.get("mentions"))
     return {str(each.get("id")): name for each in mentioned if (name := _name(each, each.get("member")))}
-
-
-def _media(raw: Mapping[str, Any]) -> list[dict[str, str]]:
-    files = [fields.name_of(each.get("filename"), "file") for each in fields.dicts_of(raw.get("attachments"))]
-    stickers = [fields.name_of(each.get("name")) for each in fields.dicts_of(raw.get("sticker_items"))]
-    return [
-        *(attachments.attachment(attachments.media_kind(name), name) for name in files),
-        *(attachments.attachment("sticker", name) for name in stickers),
-    ]

@@ -13,7 +13,7 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from pipeline.platforms import attachments, fields, json_stream, kinds
-from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, Skipped, Times
+from pipeline.platforms.records import Broken, ImportOptions, Parsed, ReadMessage, Skipped, Times
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 KINDS = kinds.of("discord")
@@ -95,15 +95,12 @@ def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Itera
         yield (None if raw.get("embeds") else KINDS.report(where, "empty")) or found
 
 
-def _message(
-    raw: dict[str, Any], where: str, chat: ChatIn, names: Mapping[str, str]
-) -> Record | Skipped | Broken:
+def _message(raw: dict[str, Any], where: str, chat: ChatIn, names: Mapping[str, str]) -> ReadMessage:
     author = raw.get("author")
     if not isinstance(author, dict) or not author.get("id"):
         return Broken(where=where, reason="author.id is missing")
     by_bot = author.get("isBot") is True
     forwarded = fields.dict_of(raw.get("forwardedMessage"))
-    media = [*_media(raw), *_media(forwarded)]
     card = not fields.text_of(forwarded.get("content"))
     said = [fields.text_of(raw.get("content")), *embed_texts(raw.get("embeds"), whole=by_bot)]
     said += [fields.text_of(forwarded.get("content")), *embed_texts(forwarded.get("embeds"), whole=card)]
@@ -116,7 +113,7 @@ def _message(
         where,
         chat.chat_id,
         text=written_out("\n".join(filter(None, said)), names),
-        media=media,
+        media=[*media(raw), *media(forwarded)],
         # whose it was the exporter does not say
         metadata=metadata | ({FORWARDED: ""} if forwarded else {}),
         # ids rise with time: they order what is left
@@ -132,12 +129,15 @@ def _message(
     return found
 
 
-def _media(raw: Mapping[str, Any]) -> list[dict[str, str]]:
-    files = [fields.name_of(item.get("fileName"), "file") for item in fields.dicts_of(raw.get("attachments"))]
-    stickers = [fields.name_of(item.get("name")) for item in fields.dicts_of(raw.get("stickers"))]
+def media(
+    raw: Mapping[str, Any], file_name: str = "fileName", stickers: str = "stickers"
+) -> list[dict[str, str]]:
+    """Return the attachments and stickers of a message, whose fields are called otherwise in events."""
+    files = [fields.name_of(item.get(file_name), "file") for item in fields.dicts_of(raw.get("attachments"))]
+    shown = [fields.name_of(item.get("name")) for item in fields.dicts_of(raw.get(stickers))]
     return [
         *(attachments.attachment(attachments.media_kind(name), name) for name in files),
-        *(attachments.attachment("sticker", name) for name in stickers),
+        *(attachments.attachment("sticker", name) for name in shown),
     ]
 
 

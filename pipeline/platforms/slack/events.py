@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.platforms import fields, kinds
-from pipeline.platforms.records import Deletion, Event, ImportOptions, MemberChange, NewChatId, Skipped
+from pipeline.platforms import fields
+from pipeline.platforms.records import Event, NewChatId, Skipped
 from pipeline.platforms.slack import export
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, ChatKind
@@ -31,7 +31,6 @@ def parse(value: Any) -> Iterator[Event]:
 
 
 def _event(raw: dict[str, Any], kind: str, own: set[str]) -> Iterator[Event]:
-    at = raw.get("event_ts")
     match kind:
         case "message":
             yield from _message(raw, own)
@@ -39,9 +38,11 @@ def _event(raw: dict[str, Any], kind: str, own: set[str]) -> Iterator[Event]:
             chat = _chat(raw.get("channel"), raw.get("channel_type"))
             user = fields.id_of(raw.get("user"), "event.user")
             people = () if user in own else (f"slack:{user}",)
-            joined, left = (people, ()) if kind == "member_joined_channel" else ((), people)
-            when = fields.time_of(at, "event.event_ts")
-            yield MemberChange(where="event", chat_id=chat.chat_id, joined=joined, left=left, at=when)
+            came, when = (
+                kind == "member_joined_channel",
+                fields.time_of(raw.get("event_ts"), "event.event_ts"),
+            )
+            yield fields.moved_in_or_out("event", chat.chat_id, people, came=came, at=when)
         case "channel_rename" | "group_rename" | "channel_created":
             channel = fields.dict_of(raw.get("channel"))
             yield _chat(channel.get("id"), None, title=f"#{fields.name_of(channel.get('name'))}")
@@ -49,14 +50,14 @@ def _event(raw: dict[str, Any], kind: str, own: set[str]) -> Iterator[Event]:
             former = _chat(raw.get("old_channel_id"), None).chat_id
             yield NewChatId(where="event", chat_id=former, to=_chat(raw.get("new_channel_id"), None).chat_id)
         case _:
-            yield Skipped(where="event", reason=kind[: kinds.MAX_KIND_CHARS])
+            yield fields.not_kept("event", kind)
 
 
 def _chat(channel: object, channel_type: object, title: str = "") -> ChatIn:
     key = fields.id_of(channel, "event.channel")
     # whether a group is public is no matter here, and the letter of a direct chat's id says what it is
     kind: ChatKind | None = "direct" if channel_type == "im" or key.startswith("D") else None
-    return fields.chat_of("slack", f"slack:{key}", ImportOptions(), kind=kind, title=title)
+    return fields.chat_of("slack", f"slack:{key}", kind=kind, title=title)
 
 
 def _message(raw: dict[str, Any], own: set[str]) -> Iterator[Event]:
@@ -65,7 +66,7 @@ def _message(raw: dict[str, Any], own: set[str]) -> Iterator[Event]:
     subtype = raw.get("subtype")
     if subtype == "message_deleted" or (subtype == "message_changed" and inner.get("subtype") == "tombstone"):
         ts = raw.get("deleted_ts") or inner.get("ts")
-        yield Deletion(where="event", chat_id=chat.chat_id, external_id=fields.id_of(ts, "event.deleted_ts"))
+        yield fields.deletion("event", chat.chat_id, ts, "event.deleted_ts")
         return
     changed = subtype == "message_changed"
     said = inner if changed else raw

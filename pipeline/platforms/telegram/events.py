@@ -8,18 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipeline.platforms import attachments, fields, kinds
-from pipeline.platforms.records import (
-    Broken,
-    Deletion,
-    Event,
-    ImportOptions,
-    MemberChange,
-    NewChatId,
-    Record,
-    Skipped,
-)
+from pipeline.platforms.records import Event, MemberChange, NewChatId, ReadMessage, Skipped
 from pipeline.platforms.telegram.export import MAX_POSITION, poll_text
-from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 _KINDS = kinds.of("telegram_bot")
@@ -37,22 +27,21 @@ _MEDIA = {
     "document": "document",
     "paid_media": "media",
 }
+_MEMBER, _OWN_MEMBER, _DELETED = "chat_member", "my_chat_member", "deleted_business_messages"
+_READ = (*_MESSAGES, *_EDITS, _MEMBER, _OWN_MEMBER, _DELETED)
 _INSIDE = ("creator", "administrator", "member")
+_ORIGINS = ("sender_user", "sender_chat", "chat")
 
 
 def parse(value: Any) -> Iterator[Event]:
     """Parse an update or a message, or a list of them. Raises `InvalidInput` for anything else."""
     if isinstance(value, dict) and value.get("ok") is True:
         value = value.get("result")
-    several = value if isinstance(value, list) else [value]
-    for number, item in enumerate(several):
-        where = f"[{number}]" if isinstance(value, list) else ""
-        if not isinstance(item, dict) or not ("update_id" in item or {"message_id", "chat"} <= item.keys()):
-            raise InvalidInput(
-                f"{where or 'the body'} is neither an update of Telegram's Bot API, with update_id, nor a message "
-                "that it returned, with message_id and chat",
-                field=where or "body",
-            )
+    otherwise = (
+        "is neither an update of Telegram's Bot API, with update_id, nor a message that it returned, with message_id "
+        "and chat"
+    )
+    for where, item in fields.one_or_several(value, _is_known, otherwise):
         kind = "message"
         if "update_id" in item:
             kind = next((key for key, held in item.items() if key != "update_id" and held), "update")
@@ -60,26 +49,29 @@ def parse(value: Any) -> Iterator[Event]:
         yield from fields.guarded(place, _item(item, kind, place))
 
 
+def _is_known(item: dict[str, Any]) -> bool:
+    return "update_id" in item or {"message_id", "chat"} <= item.keys()
+
+
 def _item(raw: dict[str, Any], kind: str, where: str) -> Iterator[Event]:
     if "update_id" not in raw:
         yield from _message(raw, where, edits=bool(raw.get("edit_date")), own=True)
         return
-    held = raw.get(kind)
-    if kind in (*_MESSAGES, *_EDITS):
-        yield from _message(_object(held, where), where, edits=kind in _EDITS)
-    elif kind == "chat_member":
-        yield from _changed_member(_object(held, where), where)
-    elif kind == "my_chat_member":
-        yield _chat(_object(held, where), where)
-        yield Skipped(where=where, reason=kind)
-    elif kind == "deleted_business_messages":
-        deleted = _object(held, where)
-        chat = _chat(deleted, where)
-        for each in fields.list_of(deleted.get("message_ids"), "message_ids"):
-            external_id = fields.id_of(each, "message_ids")
-            yield Deletion(where=where, chat_id=chat.chat_id, external_id=external_id)
+    if kind not in _READ:
+        yield fields.not_kept(where, kind)
+        return
+    held = _object(raw[kind], where)
+    if kind == _MEMBER:
+        yield from _changed_member(held, where)
+    elif kind == _OWN_MEMBER:
+        yield _chat(held)
+        yield fields.not_kept(where, kind)
+    elif kind == _DELETED:
+        chat = _chat(held)
+        for each in fields.list_of(held.get("message_ids"), "message_ids"):
+            yield fields.deletion(where, chat.chat_id, each, "message_ids")
     else:
-        yield Skipped(where=where, reason=kind[: kinds.MAX_KIND_CHARS])
+        yield from _message(held, where, edits=kind in _EDITS)
 
 
 def _object(value: object, where: str) -> dict[str, Any]:
@@ -88,19 +80,19 @@ def _object(value: object, where: str) -> dict[str, Any]:
     return value
 
 
-def _chat(raw: dict[str, Any], where: str) -> ChatIn:
+def _chat(raw: dict[str, Any]) -> ChatIn:
     chat = _object(raw.get("chat"), "chat")
     own = f"telegram:{fields.id_of(chat.get('id'), 'chat.id')}"
     # the chats of a business account are not those that its customers have with the bot
     connection = raw.get("business_connection_id")
     chat_id = f"{own}@{fields.id_of(connection, 'business_connection_id')}" if connection else own
-    title = fields.name_of(chat.get("title")) or _name(chat)
+    # a direct chat has no title but a person's name, which would stay when they are forgotten
     kind: ChatKind = "direct" if chat.get("type") == "private" else "group"
-    return fields.chat_of("telegram", chat_id, ImportOptions(), kind=kind, title=title)
+    return fields.chat_of("telegram", chat_id, kind=kind, title=fields.name_of(chat.get("title")))
 
 
 def _message(raw: dict[str, Any], where: str, *, edits: bool, own: bool = False) -> Iterator[Event]:
-    chat = _chat(raw, where)
+    chat = _chat(raw)
     yield chat
     for field in ("migrate_to_chat_id", "migrate_from_chat_id"):
         if raw.get(field):
@@ -108,11 +100,10 @@ def _message(raw: dict[str, Any], where: str, *, edits: bool, own: bool = False)
             former, new = (chat.chat_id, other) if field == "migrate_to_chat_id" else (other, chat.chat_id)
             yield NewChatId(where=where, chat_id=former, to=new)
             return
-    came, left = fields.dicts_of(raw.get("new_chat_members")), fields.dict_of(raw.get("left_chat_member"))
+    came, left = fields.dicts_of(raw.get("new_chat_members")), fields.dicts_of([raw.get("left_chat_member")])
     if came or left:
         at = fields.time_of(raw.get("date"), "date")
-        joined, gone = _people(came), _people([left] if left else [])
-        yield MemberChange(where=where, chat_id=chat.chat_id, joined=joined, left=gone, at=at)
+        yield MemberChange(where=where, chat_id=chat.chat_id, joined=_people(came), left=_people(left), at=at)
         return
     if raw.get("new_chat_title"):
         return
@@ -128,7 +119,7 @@ def _message(raw: dict[str, Any], where: str, *, edits: bool, own: bool = False)
     yield from fields.edited(record, raw.get("edit_date")) if edits else [record]
 
 
-def _record(raw: dict[str, Any], where: str, chat: ChatIn, *, own: bool) -> Record | Skipped | Broken:
+def _record(raw: dict[str, Any], where: str, chat: ChatIn, *, own: bool) -> ReadMessage:
     person, in_name_of = fields.dict_of(raw.get("from")), fields.dict_of(raw.get("sender_chat"))
     # of a person's message that is passed on by itself, the person is told
     is_bot = person.get("is_bot", own) is True and (own or not in_name_of)
@@ -176,11 +167,10 @@ def _text(raw: dict[str, Any]) -> str:
             (each.get("text"), each.get("voter_count")) for each in fields.dicts_of(poll.get("options"))
         ]
         said.append(poll_text(poll.get("question"), options, voted=bool(poll.get("total_voter_count"))))
-    place = fields.dict_of(raw.get("venue")) or fields.dict_of(raw.get("location"))
-    if place:
+    if place := fields.dict_of(raw.get("venue")) or fields.dict_of(raw.get("location")):
         point = fields.dict_of(place.get("location")) or place
-        point_text = f"{point.get('latitude', '')}, {point.get('longitude', '')}"
-        said.append(f"[location {fields.name_of(place.get('title'), place.get('address')) or point_text}]")
+        names = (place.get("title"), place.get("address"))
+        said.append(fields.location(point.get("latitude", ""), point.get("longitude", ""), *names))
     labels = {field: label for field, label in _KINDS.words.items() if label and field in raw}
     said += [fields.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
     said += [fields.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
@@ -203,33 +193,26 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
 def _metadata(raw: dict[str, Any]) -> dict[str, str]:
     metadata = {}
     if origin := fields.dict_of(raw.get("forward_origin")):
-        by = next(
-            (
-                fields.dict_of(origin.get(each))
-                for each in ("sender_user", "sender_chat", "chat")
-                if origin.get(each)
-            ),
-            {},
-        )
+        by = next(filter(None, (fields.dict_of(origin.get(each)) for each in _ORIGINS)), {})
         metadata[FORWARDED] = fields.name_of(origin.get("sender_user_name"), by.get("title"), _name(by))
-    if bot := fields.name_of(fields.dict_of(raw.get("via_bot")).get("username")):
+    if bot := fields.name_of(fields.dict_of(raw, "via_bot").get("username")):
         metadata["via_bot"] = f"@{bot}"
     return metadata
 
 
 def _changed_member(raw: dict[str, Any], where: str) -> Iterator[Event]:
-    chat = _chat(raw, where)
+    chat = _chat(raw)
     yield chat
     new = _object(raw.get("new_chat_member"), "new_chat_member")
-    inside = [
-        each.get("status") in _INSIDE
-        or (each.get("status") == "restricted" and each.get("is_member") is True)
-        for each in (fields.dict_of(raw.get("old_chat_member")), new)
-    ]
+    was_inside, is_inside = _is_inside(fields.dict_of(raw, "old_chat_member")), _is_inside(new)
     people = _people([_object(new.get("user"), "new_chat_member.user")])
-    if inside[0] == inside[1] or not people:
-        yield Skipped(where=where, reason="chat_member")
+    if was_inside == is_inside or not people:
+        yield fields.not_kept(where, _MEMBER)
         return
     at = fields.time_of(raw.get("date"), "date")
-    joined, left = (people, ()) if inside[1] else ((), people)
-    yield MemberChange(where=where, chat_id=chat.chat_id, joined=joined, left=left, at=at)
+    yield fields.moved_in_or_out(where, chat.chat_id, people, came=is_inside, at=at)
+
+
+def _is_inside(member: dict[str, Any]) -> bool:
+    status = member.get("status")
+    return status in _INSIDE or (status == "restricted" and member.get("is_member") is True)

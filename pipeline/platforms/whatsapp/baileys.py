@@ -1,21 +1,12 @@
 """Parse events of Baileys as `sock.ev.process` gives them, by their names, or what `messages.upsert` gives alone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from pipeline.platforms import attachments, fields, kinds
-from pipeline.platforms.records import (
-    Broken,
-    Deletion,
-    Edit,
-    Event,
-    ImportOptions,
-    MemberChange,
-    Record,
-    Skipped,
-)
+from pipeline.platforms import attachments, fields
+from pipeline.platforms.records import Edit, Event, ReadMessage
 from schemas.errors import InvalidInput
-from schemas.messages import FORWARDED, ChatIn
+from schemas.messages import FORWARDED, ChatIn, ChatKind
 
 _PHONE = "@s.whatsapp.net"
 _INSIDE = (
@@ -59,56 +50,28 @@ def parse(value: Any) -> Iterator[Event]:
             field="body",
         )
     for name, data in value.items():
-        items = _items(name, data)
-        if items is None:
-            yield Skipped(where=name, reason=name[: kinds.MAX_KIND_CHARS])
-            continue
-        for number, item in enumerate(items):
-            where = f"{name}[{number}]"
-            if isinstance(item, dict):
-                yield from fields.guarded(where, _item(name, item, where))
-            else:
-                yield Broken(where=where, reason="is no JSON object")
+        held, read = _READERS.get(name, ("", None))
+        items = fields.dict_of(data).get(held) if held else data
+        # of `messages.delete` there are other forms, for all of a chat
+        if read is None or (name == "messages.delete" and not isinstance(items, list)):
+            yield fields.not_kept(name, name)
+        else:
+            yield from fields.each_of(items if isinstance(items, list) else [items], name, read)
 
 
-def _items(name: str, data: Any) -> list[Any] | None:
-    """Return the items of an event that says something to keep."""
-    match name:
-        case "messages.upsert":
-            held = fields.dict_of(data).get("messages")
-            return held if isinstance(held, list) else [held]
-        case "messages.delete" if isinstance(fields.dict_of(data).get("keys"), list):
-            keys: list[Any] = data["keys"]
-            return keys
-        case "messages.update" | "groups.update" | "groups.upsert" | "group-participants.update":
-            return data if isinstance(data, list) else [data]
-    return None
+def _participants(raw: dict[str, Any], where: str) -> Iterator[Event]:
+    people = tuple(_person(each) for each in fields.list_of(raw.get("participants"), "participants"))
+    if (action := raw.get("action")) in ("add", "remove"):
+        yield fields.moved_in_or_out(where, _chat_id(raw, "id"), people, came=action == "add")
+    else:
+        yield fields.not_kept(where, f"participants: {action}")
 
 
-def _item(name: str, raw: dict[str, Any], where: str) -> Iterator[Event]:
-    match name:
-        case "messages.upsert":
-            yield from _message(raw, where)
-        case "messages.update":
-            yield from _update(raw, where)
-        case "messages.delete":
-            yield _deletion(raw, where)
-        case "group-participants.update":
-            people = tuple(_person(each) for each in fields.list_of(raw.get("participants"), "participants"))
-            action = raw.get("action")
-            chat_id = _chat_id(raw, "id")
-            if action in ("add", "remove"):
-                joined, left = (people, ()) if action == "add" else ((), people)
-                yield MemberChange(where=where, chat_id=chat_id, joined=joined, left=left)
-            else:
-                yield Skipped(where=where, reason=f"participants: {action}"[: kinds.MAX_KIND_CHARS])
-        case _:
-            if title := fields.name_of(raw.get("subject")):
-                yield fields.chat_of(
-                    "whatsapp", _chat_id(raw, "id"), ImportOptions(), kind="group", title=title
-                )
-            else:
-                yield Skipped(where=where, reason=name)
+def _group(raw: dict[str, Any], where: str) -> Iterator[Event]:
+    if title := fields.name_of(raw.get("subject")):
+        yield fields.chat_of("whatsapp", _chat_id(raw, "id"), kind="group", title=title)
+    else:
+        yield fields.not_kept(where, "groups.update")
 
 
 def _person(jid: object, other: object = None) -> str:
@@ -130,72 +93,62 @@ def _chat_id(key: dict[str, Any], field: str = "remoteJid") -> str:
     return f"whatsapp:{jid}" if jid.endswith("@g.us") else _person(jid, key.get("remoteJidAlt"))
 
 
-def _deletion(key: dict[str, Any], where: str) -> Deletion:
-    external_id = fields.id_of(key.get("id"), "key.id")
-    return Deletion(where=where, chat_id=_chat_id(key), external_id=external_id)
+def _author(key: dict[str, Any]) -> str:
+    """Return who has written a message."""
+    if participant := key.get("participant"):
+        return _person(participant, key.get("participantAlt") or key.get("participantPn"))
+    # in a direct chat the payload does not say who the bot is
+    return "whatsapp:me" if key.get("fromMe") is True else _chat_id(key)
+
+
+def _deletion(key: dict[str, Any], where: str) -> Iterator[Event]:
+    yield fields.deletion(where, _chat_id(key), key.get("id"), "key.id")
 
 
 def _edit(key: dict[str, Any], where: str, content: Any, at: object) -> Edit:
-    external_id = fields.id_of(key.get("id"), "key.id")
     kind, held = _content(content)
-    content = attachments.with_media(_text(kind, held), _media(kind, held))
-    return fields.edit_alone(where, _chat_id(key), external_id, content, _seconds(at))
+    text = attachments.with_media(_text(kind, held), _media(kind, held))
+    external_id = fields.id_of(key.get("id"), "key.id")
+    return fields.edit_alone(where, _chat_id(key), external_id, text, _seconds(at), sender_id=_author(key))
 
 
 def _update(raw: dict[str, Any], where: str) -> Iterator[Event]:
     key, update = fields.dict_of(raw.get("key")), fields.dict_of(raw.get("update"))
-    edited = fields.dict_of(fields.dict_of(update.get("message")).get("editedMessage"))
-    if edited:
+    if edited := fields.dict_of(update, "message", "editedMessage"):
         yield _edit(key, where, edited.get("message"), update.get("messageTimestamp"))
     elif update.get("messageStubType") in _REVOKED and not update.get("message"):
-        yield _deletion(key, where)
+        yield from _deletion(key, where)
     else:
-        yield Skipped(where=where, reason="messages.update")
+        yield fields.not_kept(where, "messages.update")
 
 
 def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
-    key = fields.dict_of(raw.get("key"))
-    if str(key.get("remoteJid")).endswith("@broadcast"):
-        yield Skipped(where=where, reason="broadcast")
-        return
+    # of what the bot sends its key does not say who it is
+    key = {"participant": raw.get("participant"), **fields.dict_of(raw.get("key"))}
+    jid, own = str(key.get("remoteJid")), key.get("fromMe") is True
     kind, held = _content(raw.get("message"))
-    if kind == "protocolMessage" and held.get("type") in (*_REVOKE, *_EDIT):
+    if jid.endswith("@broadcast"):
+        yield fields.not_kept(where, "broadcast")
+    elif kind == "protocolMessage" and held.get("type") in (*_REVOKE, *_EDIT):
         of = {**key, **fields.dict_of(held.get("key")), "remoteJid": key.get("remoteJid")}
         if held.get("type") in _EDIT:
+            # its key is told as whoever wrote it sees it
+            of |= {"fromMe": own, "participant": key.get("participant")}
             at = held.get("timestampMs") or raw.get("messageTimestamp")
             yield _edit(of, where, held.get("editedMessage"), at)
         else:
-            yield _deletion(of, where)
-        return
-    if not kind or kind in _NOT_KEPT:
-        yield Skipped(where=where, reason=kind or "message without content")
-        return
-    group = str(key.get("remoteJid")).endswith("@g.us")
-    own, name = key.get("fromMe") is True, fields.name_of(raw.get("pushName"))
-    title = "" if group or own else name
-    chat = fields.chat_of(
-        "whatsapp", _chat_id(key), ImportOptions(), kind="group" if group else "direct", title=title
-    )
-    yield chat
-    yield _record(raw, key, kind, held, where, chat, own=own)
-
-
-def _record(
-    raw: dict[str, Any],
-    key: dict[str, Any],
-    kind: str,
-    held: dict[str, Any],
-    where: str,
-    chat: ChatIn,
-    *,
-    own: bool,
-) -> Record | Skipped | Broken:
-    participant = key.get("participant")
-    if participant:
-        sender = _person(participant, key.get("participantAlt") or key.get("participantPn"))
+            yield from _deletion(of, where)
+    elif not kind or kind in _NOT_KEPT:
+        yield fields.not_kept(where, kind or "message without content")
     else:
-        # in a direct chat the payload does not say who the bot is
-        sender = "whatsapp:me" if own else chat.chat_id
+        kind_of_chat: ChatKind = "group" if jid.endswith("@g.us") else "direct"
+        chat = fields.chat_of("whatsapp", _chat_id(key), kind=kind_of_chat)
+        yield chat
+        yield _record(raw, key, where, chat, own=own)
+
+
+def _record(raw: dict[str, Any], key: dict[str, Any], where: str, chat: ChatIn, *, own: bool) -> ReadMessage:
+    kind, held = _content(raw.get("message"))
     context = fields.dict_of(held.get("contextInfo"))
     return fields.read_message(
         where,
@@ -204,7 +157,7 @@ def _record(
         media=_media(kind, held),
         metadata={FORWARDED: ""} if context.get("isForwarded") else {},
         external_id=fields.id_of(key.get("id"), "key.id"),
-        sender_id=sender,
+        sender_id=_author(key),
         sender_name=fields.name_of(raw.get("pushName")),
         role="assistant" if own else "user",
         sent_at=_seconds(raw.get("messageTimestamp")),
@@ -214,14 +167,17 @@ def _record(
 
 def _seconds(value: object) -> object:
     """Return a time of protobuf's, which JSON may hold as the two halves of a number."""
-    return value.get("low") if isinstance(value, dict) else value
+    match value:
+        case {"low": int() as low, "high": int() as high}:
+            return high * 2**32 + low % 2**32
+    return value
 
 
 def _content(message: Any) -> tuple[str, dict[str, Any]]:
     """Return the kind of a message's content and what it holds; empty without any."""
     message = fields.dict_of(message)
     while inner := next((message[each] for each in _INSIDE if message.get(each)), None):
-        message = fields.dict_of(fields.dict_of(inner).get("message"))
+        message = fields.dict_of(inner, "message")
     kind = next((each for each, held in message.items() if held and each not in _ABOUT), "")
     held = message.get(kind)
     return kind, {"text": held} if isinstance(held, str) else fields.dict_of(held)
@@ -245,7 +201,18 @@ def _text(kind: str, held: dict[str, Any]) -> str:
         answers = [fields.name_of(each.get("optionName")) for each in fields.dicts_of(held.get("options"))]
         return f"[poll] {fields.text_of(held.get('name'))}: {' / '.join(answers)}"
     if kind in ("locationMessage", "liveLocationMessage"):
-        point = f"{held.get('degreesLatitude', '')}, {held.get('degreesLongitude', '')}"
-        return f"[location {fields.name_of(held.get('name'), held.get('address'), point)}]"
+        point = (held.get("degreesLatitude", ""), held.get("degreesLongitude", ""))
+        return fields.location(*point, held.get("name"), held.get("address"))
     said = [held.get(each) for each in ("text", "selectedDisplayText", "title")]
     return next(filter(None, map(fields.text_of, said)), "")
+
+
+# where each event holds its items, and what reads one of them
+_READERS: dict[str, tuple[str, Callable[[dict[str, Any], str], Iterator[Event]]]] = {
+    "messages.upsert": ("messages", _message),
+    "messages.update": ("", _update),
+    "messages.delete": ("keys", _deletion),
+    "group-participants.update": ("", _participants),
+    "groups.update": ("", _group),
+    "groups.upsert": ("", _group),
+}

@@ -4,18 +4,11 @@ A direct chat is called by the customer's number, which a person has in exports,
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from pipeline.platforms import attachments, fields, kinds
-from pipeline.platforms.records import (
-    Broken,
-    Deletion,
-    Event,
-    ImportOptions,
-    NewChatId,
-    Record,
-    Skipped,
-)
+from pipeline.platforms import attachments, fields
+from pipeline.platforms.records import Deletion, Event, NewChatId, ReadMessage
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn
 
@@ -31,31 +24,24 @@ def parse(value: Any) -> Iterator[Event]:
         raise InvalidInput(
             "the body is no webhook of WhatsApp's Cloud API: entry is missing or no list", field="entry"
         )
-    for number, entry in enumerate(entries):
-        for place, change in enumerate(fields.dicts_of(fields.dict_of(entry).get("changes"))):
-            yield from _change(change, f"entry[{number}].changes[{place}]")
+    yield from fields.each_of(entries, "entry", _entry)
 
 
-def _change(change: dict[str, Any], where: str) -> Iterator[Event]:
-    value = fields.dict_of(change.get("value"))
-    contacts = fields.dicts_of(value.get("contacts"))
-    names = {str(each.get("wa_id")): fields.dict_of(each.get("profile")).get("name") for each in contacts}
-    found = False
+def _entry(raw: dict[str, Any], where: str) -> Iterator[Event]:
+    yield from fields.each_of(fields.list_of(raw.get("changes"), "changes"), f"{where}.changes", _change)
+
+
+def _change(raw: dict[str, Any], where: str) -> Iterator[Event]:
+    value = fields.dict_of(raw.get("value"))
+    people = fields.dicts_of(value.get("contacts"))
+    names = {str(each.get("wa_id")): fields.dict_of(each, "profile").get("name") for each in people}
     for listed in ("messages", "message_echoes"):
-        items = value.get(listed)
-        for number, raw in enumerate(items if isinstance(items, list) else ()):
-            found = True
-            place = f"{where}.value.{listed}[{number}]"
-            if isinstance(raw, dict):
-                own = listed == "message_echoes"
-                yield from fields.guarded(place, _message(raw, place, names, own=own))
-            else:
-                yield Broken(where=place, reason="is no JSON object")
-    for _ in fields.dicts_of(value.get("statuses")):
-        found = True
-        yield Skipped(where=where, reason="statuses")
-    if not found:
-        yield Skipped(where=where, reason=str(change.get("field"))[: kinds.MAX_KIND_CHARS])
+        read = partial(_message, names=names, own=listed == "message_echoes")
+        yield from fields.each_of(fields.list_of(value.get(listed), listed), f"{where}.value.{listed}", read)
+    for _ in fields.list_of(value.get("statuses"), "statuses"):
+        yield fields.not_kept(where, "statuses")
+    if not any(value.get(each) for each in ("messages", "message_echoes", "statuses")):
+        yield fields.not_kept(where, raw.get("field"))
 
 
 def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, own: bool) -> Iterator[Event]:
@@ -64,13 +50,10 @@ def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, own: boo
     other = fields.id_of(raw.get("to"), "to").lstrip("+") if own else sender
     group = raw.get("group_id")
     key = fields.id_of(group, "group_id") if group else other
-    title = "" if group else fields.name_of(names.get(other))
     kind = raw.get("type")
     if not isinstance(kind, str):
         raise ValueError("type is missing")  # noqa: TRY004  it is the sender's value that is wrong
-    chat = fields.chat_of(
-        "whatsapp", f"whatsapp:{key}", ImportOptions(), kind="group" if group else "direct", title=title
-    )
+    chat = fields.chat_of("whatsapp", f"whatsapp:{key}", kind="group" if group else "direct")
     held = fields.dict_of(raw.get(kind))
     at = fields.time_of(raw.get("timestamp"), "timestamp")
     if kind == "system" and held.get("type") in _CHANGED_NUMBER:
@@ -83,9 +66,10 @@ def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, own: boo
         else:
             new = fields.dict_of(held.get("message"))
             content = attachments.with_media(_text(new), _media(new))
-            yield fields.edit_alone(where, chat.chat_id, changed, content, at)
+            author = f"whatsapp:{sender}"
+            yield fields.edit_alone(where, chat.chat_id, changed, content, at, sender_id=author)
     elif kind in (*_NOT_KEPT, "system"):
-        yield Skipped(where=where, reason=kind)
+        yield fields.not_kept(where, kind)
     else:
         yield chat
         yield _record(raw, where, chat, f"whatsapp:{sender}", fields.name_of(names.get(sender)), own=own)
@@ -93,7 +77,7 @@ def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, own: boo
 
 def _record(
     raw: dict[str, Any], where: str, chat: ChatIn, sender_id: str, name: str, *, own: bool
-) -> Record | Skipped | Broken:
+) -> ReadMessage:
     context = fields.dict_of(raw.get("context"))
     forwarded = context.get("forwarded") or context.get("frequently_forwarded")
     return fields.read_message(
@@ -131,8 +115,8 @@ def _text(raw: dict[str, Any]) -> str:
         case "button":
             return fields.text_of(held.get("text"))
         case "location":
-            point = f"{held.get('latitude', '')}, {held.get('longitude', '')}"
-            return f"[location {fields.name_of(held.get('name'), held.get('address')) or point}]"
+            where_to = (held.get("latitude", ""), held.get("longitude", ""))
+            return fields.location(*where_to, held.get("name"), held.get("address"))
         case "interactive":
             replied = (fields.dict_of(held.get(each)) for each in ("button_reply", "list_reply", "nfm_reply"))
             return fields.name_of(*(each.get("title") or each.get("body") for each in replied))

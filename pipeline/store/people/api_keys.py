@@ -28,6 +28,13 @@ _ROTATE = text(f"""
 _REVOKE = text(f"""
     UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE id = :id RETURNING {_COLUMNS}
 """)
+_DIGESTS = text("SELECT id, digest FROM api_keys")
+# `least` passes over nulls
+_END = text("""
+    UPDATE api_keys SET expires_at = least(expires_at, :until),
+        revoked_at = CASE WHEN CAST(:until AS timestamptz) IS NULL THEN coalesce(revoked_at, now()) ELSE revoked_at END
+    WHERE id = :id
+""")
 _USED = text("""
     UPDATE api_keys SET last_used_at = now()
     WHERE id = ANY(:ids) AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')
@@ -74,6 +81,16 @@ def revoke(connection: Connection, key_id: int) -> ListedKey | None:
     """Revoke a key for good, or return None if there is none."""
     row = run(connection, _REVOKE, id=key_id).first()
     return None if row is None else _listed(row)
+
+
+def digests(connection: Connection) -> list[tuple[int, bytes]]:
+    """Return `(key, digest of its present secret)` of all keys."""
+    return [(row.id, bytes(row.digest)) for row in run(connection, _DIGESTS)]
+
+
+def end(connection: Connection, key_id: int, until: datetime | None) -> None:
+    """Let a key end then; None: revoke it."""
+    run(connection, _END, id=key_id, until=until)
 
 
 def note_use(connection: Connection, key_ids: Sequence[int]) -> None:

@@ -18,7 +18,6 @@ from pipeline.recall.rank.features import Features
 from schemas.errors import InvalidInput
 from schemas.settings import Settings
 from tests.dev.eval import tiny
-from tests.ops.running import backscroll
 from tests.recall.found import candidate
 
 SETTINGS = Settings(_env_file=None, embedding_provider="deterministic")

@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
@@ -34,6 +34,8 @@ class Call(Generic[T]):
     read: Callable[[Any], T]
     buffered: bool = False
     """Whether it waits in the buffer, if there is one, while the API is away."""
+    absent: T | None = None
+    """What it returns where there is no such thing; None: it raises `NotFound`."""
 
 
 def add(chat: str | Chat, *messages: Message) -> Call[bool]:
@@ -77,10 +79,10 @@ def search(
 def latest(
     chat_id: str, *, limit: int = 100, session_key: str | None = None, until: Time | None = None
 ) -> Call[list[Message]]:
-    """Get the latest messages of a chat, the newest last."""
-    return _get(
-        _path("/v1/chats", chat_id, "messages"), _messages, limit=limit, session_key=session_key, until=until
-    )
+    """Get the latest messages of a chat, the newest last; none of one in which nothing was said."""
+    path = _path("/v1/chats", chat_id, "messages")
+    call = _get(path, _messages, limit=limit, session_key=session_key, until=until)
+    return replace(call, absent=[])
 
 
 def remember(

@@ -5,7 +5,8 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -14,8 +15,7 @@ import httpx
 from backscroll_client import calls
 from backscroll_client.buffer import Buffer
 from backscroll_client.calls import Call
-from backscroll_client.errors import Unavailable
-from backscroll_client.exchange import Drain, Outcome, Steps, drained, flushed, outcome_of, sent
+from backscroll_client.exchange import Exchange
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,7 +26,7 @@ TIMEOUT = httpx.Timeout(60, connect=5)
 MAX_BUFFERED = 100_000
 
 
-class _Settings:
+class _Settings(Exchange):
     """What both clients are made of."""
 
     def __init__(
@@ -63,22 +63,24 @@ class _Settings:
         """The number of requests in the buffer."""
         return self._buffer.size if self._buffer is not None else 0
 
-    def _drained(self, drain: Drain) -> Steps[Unavailable | None]:
-        assert self._buffer is not None  # noqa: S101 - nothing else is drained
-        return drained(self._buffer, drain)
-
-    def _lost(self, error: httpx.TransportError) -> Outcome:
-        return Unavailable(f"the Backscroll at {self.url} does not answer ({error or type(error).__name__})")
+    async def _flushed(self) -> bool:
+        return await self._drained() is None
 
 
-def _outcome(answer: httpx.Response) -> Outcome:
-    return outcome_of(answer.status_code, answer.content, answer.headers.get("Retry-After"))
+def _at_once(steps: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for nothing but what blocks."""
+    try:
+        steps.send(None)
+    except StopIteration as end:
+        returned: T = end.value
+        return returned
+    raise RuntimeError("it waits for an event loop")
 
 
 def _method(make: Callable[P, Call[T]]) -> "Callable[Concatenate[Backscroll, P], T]":
     @functools.wraps(make)
     def method(self: "Backscroll", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._run(sent(make(*args, **kwargs), self._buffer, self._patience))
+        return _at_once(self._sent(make(*args, **kwargs)))
 
     return method
 
@@ -88,7 +90,7 @@ def _coroutine(
 ) -> "Callable[Concatenate[AsyncBackscroll, P], Coroutine[Any, Any, T]]":
     @functools.wraps(make)
     async def method(self: "AsyncBackscroll", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run(sent(make(*args, **kwargs), self._buffer, self._patience))
+        return await self._sent(make(*args, **kwargs))
 
     return method
 
@@ -108,11 +110,11 @@ class Backscroll(_Settings):
     forget_user = _method(calls.forget_user)
 
     def _connect(self, **options: Any) -> None:
-        self._http, self._draining = httpx.Client(**options), threading.Lock()
+        self._http, self._lock = httpx.Client(**options), threading.Lock()
 
     def flush(self) -> bool:
         """Send what waits in the buffer; returns whether nothing is left to be sent."""
-        return self._run(flushed(self._buffer))
+        return _at_once(self._flushed())
 
     def close(self) -> None:
         """Close the connections and the buffer; what waits in it is sent by the next client that opens it."""
@@ -126,25 +128,16 @@ class Backscroll(_Settings):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self, steps: Steps[T]) -> T:
-        result: Any = None
-        try:
-            while True:
-                result = self._do(steps.send(result))
-        except StopIteration as end:
-            returned: T = end.value
-            return returned
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        with self._lock:
+            yield
 
-    def _do(self, step: Call[Any] | Drain | float) -> Any:
-        if isinstance(step, Drain):
-            with self._draining:
-                return self._run(self._drained(step))
-        if not isinstance(step, Call):
-            return time.sleep(step)
-        try:
-            return _outcome(self._http.request(step.method, step.path, content=step.body))
-        except httpx.TransportError as error:
-            return self._lost(error)
+    async def _request(self, call: Call[Any]) -> httpx.Response:
+        return self._http.request(call.method, call.path, content=call.body)
+
+    async def _sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
 
 
 class AsyncBackscroll(_Settings):
@@ -162,11 +155,11 @@ class AsyncBackscroll(_Settings):
     forget_user = _coroutine(calls.forget_user)
 
     def _connect(self, **options: Any) -> None:
-        self._http, self._draining = httpx.AsyncClient(**options), asyncio.Lock()
+        self._http, self._lock = httpx.AsyncClient(**options), asyncio.Lock()
 
     async def flush(self) -> bool:
         """Send what waits in the buffer; returns whether nothing is left to be sent."""
-        return await self._run(flushed(self._buffer))
+        return await self._flushed()
 
     async def close(self) -> None:
         """Close the connections and the buffer; what waits in it is sent by the next client that opens it."""
@@ -180,22 +173,11 @@ class AsyncBackscroll(_Settings):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _run(self, steps: Steps[T]) -> T:
-        result: Any = None
-        try:
-            while True:
-                result = await self._do(steps.send(result))
-        except StopIteration as end:
-            returned: T = end.value
-            return returned
+    def _alone(self) -> AbstractAsyncContextManager[None]:
+        return self._lock
 
-    async def _do(self, step: Call[Any] | Drain | float) -> Any:
-        if isinstance(step, Drain):
-            async with self._draining:
-                return await self._run(self._drained(step))
-        if not isinstance(step, Call):
-            return await asyncio.sleep(step)
-        try:
-            return _outcome(await self._http.request(step.method, step.path, content=step.body))
-        except httpx.TransportError as error:
-            return self._lost(error)
+    async def _request(self, call: Call[Any]) -> httpx.Response:
+        return await self._http.request(call.method, call.path, content=call.body)
+
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

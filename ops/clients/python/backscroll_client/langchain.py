@@ -17,7 +17,6 @@ from langchain_core.messages import (
 from langchain_core.retrievers import BaseRetriever
 
 from backscroll_client.client import Backscroll
-from backscroll_client.errors import NotFound
 from backscroll_client.values import Message, Role
 
 ROLES: dict[str, Role] = {"human": "user", "ai": "assistant", "system": "system"}
@@ -35,7 +34,7 @@ class BackscrollChatMessageHistory(BaseChatMessageHistory):
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
         """The messages, the newest last."""
-        return [_of(message) for message in self._latest(self.limit)]
+        return [_of(message) for message in self.memory.latest(self.chat_id, limit=self.limit)]
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Hand them over."""
@@ -44,16 +43,9 @@ class BackscrollChatMessageHistory(BaseChatMessageHistory):
 
     def clear(self) -> None:
         """Delete all messages of the chat for good."""
-        while messages := self._latest(1000):
+        while messages := self.memory.latest(self.chat_id, limit=1000):
             for message in messages:
                 self.memory.delete(self.chat_id, message["external_id"])
-
-    def _latest(self, limit: int) -> list[Message]:
-        try:
-            return self.memory.latest(self.chat_id, limit=limit)
-        except NotFound:
-            # nothing was added yet
-            return []
 
     def _as_message(self, message: BaseMessage) -> Message:
         role = ROLES.get(message.type, "tool")

@@ -7,7 +7,6 @@ from agents import SessionSettings, TResponseInputItem
 from agents.run import CallModelData, ModelInputData
 
 from backscroll_client.client import AsyncBackscroll
-from backscroll_client.errors import NotFound
 from backscroll_client.values import Message
 
 MAX_ITEMS = 1000
@@ -29,7 +28,10 @@ class BackscrollSession:
         """Return the latest items, the newest last."""
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
-        return [_item(message) for message in await self._latest(MAX_ITEMS if limit is None else limit)]
+        if limit is not None and limit <= 0:
+            return []
+        messages = await self.memory.latest(self.session_id, limit=min(limit or MAX_ITEMS, MAX_ITEMS))
+        return [_item(message) for message in messages]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Hand them over."""
@@ -40,14 +42,14 @@ class BackscrollSession:
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Delete the newest item for good, and return it."""
-        for message in await self._latest(1):
+        for message in await self.memory.latest(self.session_id, limit=1):
             await self.memory.delete(self.session_id, message["external_id"])
             return _item(message)
         return None
 
     async def clear_session(self) -> None:
         """Delete all messages of the chat for good."""
-        while messages := await self._latest(MAX_ITEMS):
+        while messages := await self.memory.latest(self.session_id, limit=MAX_ITEMS):
             for message in messages:
                 await self.memory.delete(self.session_id, message["external_id"])
 
@@ -67,12 +69,6 @@ class BackscrollSession:
         return ModelInputData(
             model_data.input, f"{model_data.instructions or ''}\n\n{context.background}".strip()
         )
-
-    async def _latest(self, limit: int) -> list[Message]:
-        try:
-            return await self.memory.latest(self.session_id, limit=min(limit, MAX_ITEMS)) if limit > 0 else []
-        except NotFound:
-            return []
 
     def _message(self, item: dict[str, Any]) -> Message:
         text, role = _text(item), item.get("role")
