@@ -9,24 +9,30 @@ import asyncio
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from anyio import to_thread
 from fastapi import Depends, Request
 from pydantic import BaseModel
-from starlette.concurrency import run_in_threadpool
 
 from schemas.errors import InvalidInput
 from schemas.messages import clean_json
 from schemas.payloads import parse_payload
 from workers.api.admission import caller_of
 from workers.api.errors import HttpError
+from workers.api.state import state_of
 
 T = TypeVar("T", bound=BaseModel)
+R = TypeVar("R")
 
 _UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 MAX_BODY_BYTES = 8 * 1024 * 1024
 SMALL_BODY_BYTES = 16 * 1024
 """A body that is parsed in less time than a thread takes to begin, where others compute."""
+LARGE_BODY_BYTES, LARGE_AT_ONCE = 256 * 1024, 2
+"""A body of some tenths of a second and more, and how many such a process works on at once: each thread that computes
+keeps the event loop, and so all others, waiting for the interpreter."""
 BODY_SECONDS = 30.0
 """The time for a body to arrive, so that a slow sender does not keep a connection."""
 
@@ -44,7 +50,7 @@ class BodyReader:
         if len(body) <= SMALL_BODY_BYTES:
             parsed = parse(self.model, body)
         else:
-            parsed = await run_in_threadpool(parse, self.model, body)
+            parsed = await in_thread(request, body, parse, self.model, body)
         caller = caller_of(request)
         if caller.access.chat == "body":
             caller.require_chats([getattr(parsed, "chat_id", None)])
@@ -78,6 +84,12 @@ async def read(request: Request) -> bytes:
         detail = f"The body must arrive within {BODY_SECONDS:.0f} s."
         raise HttpError(408, "slow-body", detail) from None
     return bytes(body)
+
+
+async def in_thread(request: Request, body: bytes, call: Callable[..., R], *args: Any) -> R:
+    """Call in a thread; with a large body, in its turn."""
+    turns = state_of(request).large_bodies if len(body) > LARGE_BODY_BYTES else None
+    return await to_thread.run_sync(call, *args, limiter=turns)
 
 
 def _too_large() -> HttpError:

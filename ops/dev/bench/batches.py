@@ -26,7 +26,10 @@ MESSAGES = 150
 LEAD_SECONDS = 1.0
 BYTES_PER_SECOND = 20e6
 """By which batches are handed to the clients."""
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS, LEAST_BYTES_PER_SECOND = 60.0, 0.2e6
+"""How long all that is sent at once may take to be stored, and by its size."""
+VISIBILITY_SECONDS = 600
+"""As in production: what takes longer comes back to its queue, and is done again."""
 HEALTH_PAUSE, HEALTH_MS = 0.01, 100.0
 _STORED = "SELECT count(*) FROM messages WHERE tenant_id = %s AND chat_id = ANY(%s)"
 
@@ -37,7 +40,7 @@ def measure(say: Say) -> list[Figure]:
     context = multiprocessing.get_context("spawn")
     with (
         tempfile.TemporaryDirectory(prefix="backscroll-batches-") as folder,
-        casting.playing(Path(folder), only=("api", "accept")) as cast,
+        casting.playing(Path(folder), only=("api", "accept"), visibility_seconds=VISIBILITY_SECONDS) as cast,
         ProcessPoolExecutor(max(AT_ONCE), mp_context=context) as clients,
     ):
         cases = itertools.product((API_TENANT, PAYLOAD_TENANT), SCRIPTS, SIZES, AT_ONCE)
@@ -55,6 +58,7 @@ def _sent(
     payloads = [{"v": 1, "chat": chat, "messages": messages} for chat in chats]
     # late enough for what is sent to be with the clients
     at = time.time() + LEAD_SECONDS + at_once * size / BYTES_PER_SECOND
+    until = at + PATIENCE_SECONDS + at_once * size / LEAST_BYTES_PER_SECOND
     if tenant == API_TENANT:
         bodies = [json.dumps(payload, ensure_ascii=False) for payload in payloads]
         requests = [("POST", "/v1/messages", body) for body in bodies]
@@ -69,7 +73,7 @@ def _sent(
 
         def goes_on() -> bool:
             everything = all(each.done() for each in sending) and stored() == at_once * MESSAGES
-            return not everything and time.time() < at + PATIENCE_SECONDS
+            return not everything and time.time() < until
 
         health = senders.ask_health(cast.port, at, HEALTH_PAUSE, goes_on)
         took, accepted = time.time() - at, stored()

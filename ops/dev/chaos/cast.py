@@ -111,10 +111,11 @@ def playing(
     hosts: Hosts | None = None,
     only: Collection[str] = (),
     space: EmbeddingSpace = HASHED_WORDS,
+    visibility_seconds: int = VISIBILITY_SECONDS,
 ) -> Iterator[Cast]:
     """Run the whole cast, or the processes named, and wait until they are ready; kill them at the end.
 
-    The database begins with `space`.
+    The database begins with `space`. A task that takes longer than `visibility_seconds` comes back.
 
     With `hosts` the workers and beat are on the far one, the servers and the HTTP API on the near one.
     Raises `CastNotReady` and what the embedded servers raise.
@@ -141,7 +142,7 @@ def playing(
             lease_seconds=lease_seconds,
             job_max_attempts=MAX_ATTEMPTS,
         )
-        members = _members(settings, postgres, folder, hosts)
+        members = _members(settings, postgres, folder, hosts, visibility_seconds)
         members = {name: member for name, member in members.items() if not only or name in only}
         cast = Cast(settings=settings, folder=folder, postgres=postgres, redis=server, members=members)
         cast.set_mood(providers.WELL)
@@ -161,9 +162,13 @@ def keep_logs(folder: Path) -> str:
 
 
 def _members(
-    settings: Settings, postgres: EmbeddedPostgres, folder: Path, hosts: Hosts | None
+    settings: Settings,
+    postgres: EmbeddedPostgres,
+    folder: Path,
+    hosts: Hosts | None,
+    visibility_seconds: int,
 ) -> dict[str, Member]:
-    commands = {name: _worker(name) for name in QUEUES} | {
+    commands = {name: _worker(name, visibility_seconds) for name in QUEUES} | {
         "api": processes.api_command(settings),
         "beat": _skewed(processes.beat_command(folder)),
     }
@@ -203,11 +208,11 @@ def _environment(settings: Settings, folder: Path) -> dict[str, str]:
     }
 
 
-def _worker(name: str) -> list[str]:
+def _worker(name: str, visibility_seconds: int) -> list[str]:
     """Return the shipped command, with models that have moods and payloads that come back soon."""
     command = _skewed(processes.worker_command([name], concurrency=CONCURRENCY.get(name), shutdown_seconds=1))
     at = command.index("worker") + 1
-    transport = REDIS_TRANSPORT | {"visibility_timeout": VISIBILITY_SECONDS, "unacked_restore_interval": 1}
+    transport = REDIS_TRANSPORT | {"visibility_timeout": visibility_seconds, "unacked_restore_interval": 1}
     return [
         *command[:at],
         *("-I", providers.__name__),

@@ -28,7 +28,7 @@ from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, clean_text
 from workers.api.admission import caller_of
 from workers.api.api_route import ApiRoute, DirectRoute
-from workers.api.bodies import SMALL_BODY_BYTES, read, value_of
+from workers.api.bodies import SMALL_BODY_BYTES, in_thread, read, value_of
 from workers.api.errors import HttpError, request_id, responses
 from workers.api.openapi import any_body, in_path
 from workers.api.quota import take_messages
@@ -87,7 +87,7 @@ async def post_events(request: Request) -> Response:
     api = state_of(request)
     platform = request.path_params["platform"]
     if len(body) > SMALL_BODY_BYTES:
-        events = await run_in_threadpool(_parsed, platform, body)
+        events = await in_thread(request, body, _parsed, platform, body)
     else:
         events = _parsed(platform, body)
     broken = [event for event in events if isinstance(event, Broken)]
@@ -149,7 +149,9 @@ async def _proven(request: Request) -> tuple[SecretSource, Any]:
     reason = proofs.check(source.platform, source.secret, request.headers, body, time.time())
     if reason is not None:
         raise HttpError(401, "unproven", f"This is not proven to come from the platform: {reason}.")
-    return source, await run_in_threadpool(value_of, body) if len(body) > SMALL_BODY_BYTES else value_of(body)
+    if len(body) > SMALL_BODY_BYTES:
+        return source, await in_thread(request, body, value_of, body)
+    return source, value_of(body)
 
 
 async def post_hook(request: Request) -> Response:
