@@ -7,18 +7,13 @@ from dataclasses import dataclass
 # Tokens of a text on lines of its own.
 Count = Callable[[str], int]
 
-# What English shortens after an apostrophe; runs of ASCII letters; of ASCII digits; of other letters, where
-# tokenizers know fewer and shorter pieces; and any other single character but white space, which joins the token
-# after it.
-_SHORTENED = r"['’](?i:s|t|m|d|re|ve|ll)\b"
-_PIECES = re.compile(rf"{_SHORTENED}|(?P<word>[A-Za-z]+)|(?P<digits>[0-9]+)|(?P<other>[^\W\d_]+)|[^\s]")
-# The same where there are no other letters, each match one token: much faster, and most lines are such.
-_TOKENS = re.compile(rf"{_SHORTENED}|[A-Za-z]{{1,7}}|[0-9]{{1,3}}|[^\s]")
-_OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z]")
+# Each match is a token: what English shortens after an apostrophe; up to 7 ASCII letters; up to 3 ASCII digits; any
+# other single character but white space, which joins the token after it.
+_TOKENS = re.compile(r"['’](?i:s|t|m|d|re|ve|ll)\b|[A-Za-z]{1,7}|[0-9]{1,3}|[^\s]")
+# A run from the first letter that is not ASCII on: there tokenizers know fewer and shorter pieces.
+_RUN = re.compile(r"([^\W\d_A-Za-z][^\W\d_]*)")
 _LINE_ENDS = re.compile(r"\n+")
-_LETTERS_PER_TOKEN = 7
-_DIGITS_PER_TOKEN = 3
-_WIDE_FROM = 0x0E00  # from Thai on (also kana, ideographs, Hangul) a character is about a token of its own
+_WIDE_FROM = "\u0e00"  # from Thai on (also kana, ideographs, Hangul) a character is about a token of its own
 
 
 def estimate(text: str) -> int:
@@ -31,9 +26,13 @@ def estimate(text: str) -> int:
     >>> estimate("We'll take the plumber from Almada for 240 €.")
     11
     """
-    if text.isascii() or not _OTHER_LETTER.search(text):
+    if text.isascii():
         return len(_TOKENS.findall(text))
-    return sum(_tokens_of(match) for match in _PIECES.finditer(text))
+    # by few calls for all of a text, as there may be megabytes of it; `_` stands for a run as the letter that it is
+    parts = _RUN.split(text)
+    runs = parts[1::2]
+    others = len(_TOKENS.findall("_".join(parts[::2]))) - len(runs)
+    return others + sum(len(run) if run[0] >= _WIDE_FROM else (len(run) + 1) // 2 for run in runs)
 
 
 def estimate_line(text: str) -> int:
@@ -44,17 +43,6 @@ def estimate_line(text: str) -> int:
     """
     ends = len(_LINE_ENDS.findall(text)) if "\n" in text else 0
     return estimate(text) + ends + 1 if text else 0
-
-
-def _tokens_of(match: re.Match[str]) -> int:
-    size = match.end() - match.start()
-    if match.lastgroup == "word":
-        return -(-size // _LETTERS_PER_TOKEN)
-    if match.lastgroup == "digits":
-        return -(-size // _DIGITS_PER_TOKEN)
-    if match.lastgroup == "other":
-        return size if ord(match[0][0]) >= _WIDE_FROM else -(-size // 2)
-    return 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from multiprocessing.context import ForkProcess
 import structlog
 import uvicorn
 
+from pipeline.recall.ask import parse
 from workers.api.app import create
 from workers.api.protocol import Protocol
 from workers.logging import configure_logging
@@ -53,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     configure_logging()
     sys.setswitchinterval(SWITCH_SECONDS)
+    # once for all children, which share the memory
+    parse.read_languages()
     config = uvicorn.Config(
         partial(create, given.processes),
         factory=True,

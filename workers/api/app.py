@@ -31,7 +31,7 @@ from workers.api import errors, openapi
 from workers.api.access import HEADER, Access
 from workers.api.admission import COUNTED, RequestRates
 from workers.api.backlog import BacklogLimit
-from workers.api.bodies import MAX_BODY_BYTES
+from workers.api.bodies import LARGE_AT_ONCE, MAX_BODY_BYTES
 from workers.api.errors import request_id
 from workers.api.inspector.cookie import Seal
 from workers.api.keyring import Keyring
@@ -97,6 +97,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         embedders=SpaceEmbedders(lambda space: make_embedder_for(space, settings)),
         waker=Waker(make_app(settings)),
         backlog=BacklogLimit(database, settings.backlog_max_messages),
+        large_bodies=anyio.CapacityLimiter(LARGE_AT_ONCE),
         postgres_state=Service("postgres", database.require_writes, fresh_seconds=0),
         redis_state=Service("redis", partial(probe, settings), fresh_seconds=1),
     )

@@ -12,15 +12,16 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from anyio import to_thread
 from fastapi import Depends, Request
 from pydantic import BaseModel
-from starlette.concurrency import run_in_threadpool
 
 from schemas.errors import InvalidInput
 from schemas.messages import clean_json
 from schemas.payloads import parse_payload
 from workers.api.admission import caller_of
 from workers.api.errors import HttpError
+from workers.api.state import state_of
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
@@ -29,6 +30,9 @@ _UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 MAX_BODY_BYTES = 8 * 1024 * 1024
 SMALL_BODY_BYTES = 16 * 1024
 """A body that is parsed in less time than a thread takes to begin, where others compute."""
+LARGE_BODY_BYTES, LARGE_AT_ONCE = 256 * 1024, 2
+"""A body of some tenths of a second and more, and how many such a process works on at once: each thread that computes
+keeps the event loop, and so all others, waiting for the interpreter."""
 BODY_SECONDS = 30.0
 """The time for a body to arrive, so that a slow sender does not keep a connection."""
 
@@ -43,7 +47,7 @@ class BodyReader:
     async def __call__(self, request: Request) -> BaseModel:
         """Read the body and parse it, a large one in a thread; check the chat that it names."""
         body = await read(request)
-        parsed = await in_thread_if_large(lambda: parse(self.model, body), body)
+        parsed = await in_thread_if_large(request, body, lambda: parse(self.model, body))
         caller = caller_of(request)
         if caller.access.chat == "body":
             caller.require_chats([getattr(parsed, "chat_id", None)])
@@ -79,9 +83,12 @@ async def read(request: Request) -> bytes:
     return bytes(body)
 
 
-async def in_thread_if_large(parse: Callable[[], R], body: bytes) -> R:
-    """Parse a body, a large one in a thread."""
-    return parse() if len(body) <= SMALL_BODY_BYTES else await run_in_threadpool(parse)
+async def in_thread_if_large(request: Request, body: bytes, parse: Callable[[], R]) -> R:
+    """Parse a body, in a thread unless it is small; a large one in its turn."""
+    if len(body) <= SMALL_BODY_BYTES:
+        return parse()
+    turns = state_of(request).large_bodies if len(body) > LARGE_BODY_BYTES else None
+    return await to_thread.run_sync(parse, limiter=turns)
 
 
 def _too_large() -> HttpError:

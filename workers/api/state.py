@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
 from pipeline.clients.by_space import SpaceEmbedders
@@ -35,6 +36,8 @@ class ApiState:
     embedders: SpaceEmbedders
     waker: Waker
     backlog: BacklogLimit
+    # threads for large bodies, beside those of other requests
+    large_bodies: CapacityLimiter
     postgres_state: Service
     redis_state: Service
     # for the best messages of a context, if one is configured

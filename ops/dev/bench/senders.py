@@ -151,7 +151,7 @@ class _Line:
     """A connection to the HTTP API, without a client library: that would cost as much as a third of the server."""
 
     def __init__(self, port: int, key: str = "") -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=120)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=600)
         self._answers = self._socket.makefile("rb")
         self._headers = (
             f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n"

@@ -125,10 +125,11 @@ def running(
     hosts: Hosts | None = None,
     own_disk: bool = False,
     durable: bool = True,
+    visibility_seconds: int = VISIBILITY_SECONDS,
 ) -> Iterator[Deployment]:
     """Run all processes, or those of these names, and wait until they are ready; kill them at the end.
 
-    The database begins with `space`. With `hosts` the workers and the clock are on the far one, the servers and the
+    The database begins with `space`. A task that takes longer than `visibility_seconds` comes back. With `hosts` the workers and the clock are on the far one, the servers and the
     HTTP API on the near one. With `own_disk` the folder is a file system that may be filled, where one can be made.
     To be called by the main thread. Raises `NotReady` and what the embedded servers raise.
     """
@@ -157,7 +158,7 @@ def running(
             lease_seconds=lease_seconds,
             job_max_attempts=MAX_ATTEMPTS,
         )
-        every = _processes(settings, postgres, folder, hosts)
+        every = _processes(settings, postgres, folder, hosts, visibility_seconds)
         deployment = Deployment(
             settings=settings,
             folder=folder,
@@ -178,9 +179,13 @@ def running(
 
 
 def _processes(
-    settings: Settings, postgres: EmbeddedPostgres, folder: Path, hosts: Hosts | None
+    settings: Settings,
+    postgres: EmbeddedPostgres,
+    folder: Path,
+    hosts: Hosts | None,
+    visibility_seconds: int,
 ) -> dict[str, Process]:
-    commands = {name: _worker(name) for name in QUEUES} | {
+    commands = {name: _worker(name, visibility_seconds) for name in QUEUES} | {
         "api": processes.api_command(settings),
         "beat": _skewed(processes.beat_command(folder)),
     }
@@ -220,11 +225,11 @@ def _environment(settings: Settings, folder: Path) -> dict[str, str]:
     }
 
 
-def _worker(name: str) -> list[str]:
+def _worker(name: str, visibility_seconds: int) -> list[str]:
     """Return the shipped command, with models that have moods and payloads that come back soon."""
     command = _skewed(processes.worker_command([name], concurrency=CONCURRENCY.get(name), shutdown_seconds=1))
     at = command.index("worker") + 1
-    transport = REDIS_TRANSPORT | {"visibility_timeout": VISIBILITY_SECONDS, "unacked_restore_interval": 1}
+    transport = REDIS_TRANSPORT | {"visibility_timeout": visibility_seconds, "unacked_restore_interval": 1}
     return [
         *command[:at],
         *("-I", providers.__name__),

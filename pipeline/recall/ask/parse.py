@@ -7,7 +7,7 @@ they leave the searched text and return as preferences.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pipeline.recall.ask import languages, names, overview
 from pipeline.recall.ask.time_preference import Timed
@@ -16,6 +16,7 @@ from pipeline.text.calendars import calendar, figures
 from pipeline.text.calendars.spans import Span
 from pipeline.text.cues import AnswerType, answer_types
 from pipeline.text.exact_match import Verbatim
+from pipeline.text.languages import LANGUAGES
 from pipeline.text.sentences import is_content
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -97,6 +98,13 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
         identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),
     )
+
+
+def read_languages() -> None:
+    """Read the words and calendars of all languages, which the first questions would do otherwise."""
+    now = datetime.now(UTC)
+    for language in LANGUAGES:
+        read("?", (), now, now, language)
 
 
 def telling(text: str, language: str, most: int = MAX_TERMS) -> str:

@@ -1,5 +1,7 @@
 """Reading a question: whom it names, when it means, and what is left to search for."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -150,3 +152,27 @@ def test_what_is_quoted_or_named_twice_is_looked_for_once() -> None:
 def test_a_row_of_very_many_figures_is_no_number_to_look_for() -> None:
     assert read("1" * 8000).exact == ()
     assert read("12345678 " * 800).exact == ()
+
+
+ASK_IN_EACH = """
+import sys
+from datetime import UTC, datetime
+from pipeline.recall.ask import parse
+from pipeline.text import languages
+
+parse.read_languages()
+before, now = languages.read.cache_info().misses, datetime.now(UTC)
+for text, language in (
+    ("Кто чинил котёл до вчерашнего дня, Аня?", "russian"),
+    ("昨天小明修了什么？", "chinese"),
+    ("Wer hat am 3. Mai mit Jürgen die Heizung repariert?", "german"),
+    ("5月3日にケンは何を直した？", "japanese"),
+):
+    parse.read(text, ("Аня", "小明", "Jürgen", "ケン"), now, now, language)
+sys.exit(languages.read.cache_info().misses - before)
+"""
+
+
+def test_once_the_languages_are_read_no_question_waits_until_a_file_of_one_is() -> None:
+    asked = subprocess.run([sys.executable, "-c", ASK_IN_EACH], check=False)
+    assert asked.returncode == 0, f"{asked.returncode} files were read"

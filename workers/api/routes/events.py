@@ -60,7 +60,7 @@ async def post_events(request: Request, platform: Platform) -> Response:
     """
     caller, api = caller_of(request), state_of(request)
     body = await read(request)
-    events = await in_thread_if_large(lambda: platform_events.parse(platform, value_of(body)), body)
+    events = await in_thread_if_large(request, body, lambda: platform_events.parse(platform, value_of(body)))
     broken = [event for event in events if isinstance(event, Broken)]
     if broken and all(isinstance(event, Broken | ChatIn) for event in events):
         reason = "; ".join(f"{each.where}: {each.reason}" for each in broken[:MAX_NAMED])
@@ -94,7 +94,9 @@ async def post_hook(request: Request, platform: Platform, source_id: str) -> Res
     if reason is not None:
         raise HttpError(401, "unproven", f"This is not proven to come from the platform: {reason}.")
     try:
-        events = await in_thread_if_large(lambda: _handshake_or_events(platform, value_of(body)), body)
+        events = await in_thread_if_large(
+            request, body, lambda: _handshake_or_events(platform, value_of(body))
+        )
         if isinstance(events, Response):
             return events
         receipt = await store(state_of(request), source.tenant_id, events)

@@ -3,7 +3,6 @@
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from pipeline.erasure import edits
 from pipeline.erasure.edits import Changed
@@ -17,7 +16,7 @@ from schemas.messages import Id
 from schemas.payloads import EditPayload, IngestPayload
 from workers.api.admission import Caller, caller_of
 from workers.api.api_route import ApiRoute, DirectRoute
-from workers.api.bodies import Body, parse, read
+from workers.api.bodies import Body, in_thread, parse, read
 from workers.api.errors import request_id, responses
 from workers.api.openapi import body_of
 from workers.api.quota import take_messages
@@ -61,7 +60,7 @@ async def post_messages(request: Request) -> Response:
     api = state_of(request)
     receipt = await _try_accept(api, caller, body) if len(body) <= SMALL_BYTES else None
     if receipt is None:
-        receipt = await run_in_threadpool(_accept, api, caller, body)
+        receipt = await in_thread(request, body, _accept, api, caller, body)
     return Response(receipt.model_dump_json(), 202, media_type="application/json")
 
 
