@@ -110,6 +110,10 @@ def test_progress_counts_only_the_chats_asked_for(run: Run, database: Database) 
     run("import", SAMPLE)
     here = status.progress(database, TENANT, ["telegram:-100420"])
     assert (here.messages, here.waiting, here.pending, here.complete) == (418, 418, 1, False)
+    # a page looks at the latest messages alone
+    latest = status.progress(database, TENANT, ["telegram:-100420"], 100)
+    assert latest.messages == 418
+    assert 90 < latest.to_embed <= 100
     elsewhere = status.progress(database, TENANT, ["telegram:another"])
     assert (elsewhere.messages, elsewhere.complete) == (0, True)
 

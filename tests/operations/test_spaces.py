@@ -19,6 +19,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.place import placer
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
+from pipeline.jobs.dead_letters import JobFilter, listing
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.operations import backfill, space_comparison, spaces
@@ -251,6 +252,10 @@ def test_a_model_that_is_away_keeps_only_its_own_space_waiting_and_nothing_is_em
     # the active space has them all
     assert deployment.counted()["256"][1:] == (35, 1, 2)
     assert deployment.counted()["384"][1:] == (0, 0, 0)
+    # and an operator sees what the others wait for, and until when
+    waiting, _ = listing(deployment.database, TENANT, JobFilter(state="retrying", kind="embed"))
+    assert len(waiting) == 7
+    assert all(each.due_at and (each.error or "").endswith("/384: no answer") for each in waiting)
     # When the model is back, only it is asked
     asked = len(deployment.models[256].texts)
     new.error = None

@@ -182,7 +182,7 @@ class Stage:
 
     def _until_due(self) -> None:
         with self._cast.connect() as connection:
-            wait(lambda: count(connection, _DUE) > 0, 60)
+            wait(lambda: count(connection, _DUE) > 0, casting.READY_SECONDS)
 
     def _send(self, chats: int) -> None:
         """Hand over a conversation in each of some new chats; it is over, and due to be summarized."""
@@ -286,7 +286,8 @@ def _monitored(cast: Cast) -> Iterator[Stage]:
         for member in (metrics, prometheus):
             cleanup.callback(member.kill)
             member.start()
-        wait(lambda: _answers(stage), casting.READY_SECONDS)
+        if wait(lambda: _answers(stage), casting.READY_SECONDS) is None:
+            raise casting.CastNotReady(f"Prometheus did not come up:\n{prometheus.log.read_text()[-1500:]}")
         yield stage
 
 
