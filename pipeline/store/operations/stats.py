@@ -82,16 +82,16 @@ _PROGRESS = f"""
     ),
     cut AS (SELECT status FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status <> 'merged'),
     lanes AS (
-        SELECT ARRAY(SELECT 0 UNION ALL SELECT {LANE.format(lane="chat_id")} FROM chats
-            WHERE chat_id = ANY(:chats) OR moved_to = ANY(:chats)) AS these
+        SELECT 0 AS lane UNION ALL
+        SELECT {LANE.format(lane="chat_id")} FROM chats WHERE chat_id = ANY(:chats) OR moved_to = ANY(:chats)
     ),
     open_jobs AS (
         SELECT * FROM jobs WHERE kind = ANY(:kinds) AND priority = ANY(:priorities)
-            AND lane = ANY((SELECT these FROM lanes)) AND due_at IS NOT NULL AND claimed IS NULL
+            AND lane = ANY(ARRAY(SELECT lane FROM lanes)) AND due_at IS NOT NULL AND claimed IS NULL
         UNION ALL
         SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NOT NULL AND claimed IS NOT NULL
         UNION ALL
-        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND lane = ANY((SELECT these FROM lanes))
+        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND lane = ANY(ARRAY(SELECT lane FROM lanes))
             AND due_at IS NULL AND dead_at IS NOT NULL
     ),
     pending AS (

@@ -25,7 +25,7 @@ router = APIRouter(prefix="/inspect", route_class=PageRoute, include_in_schema=F
 ROWS = 50
 MESSAGES = 200
 MEMORIES = 100
-LATEST = 10_000
+LATEST = 5_000
 """Messages of a chat that a page looks for the vectors of."""
 Number = Annotated[int, Field(ge=1, lt=2**63)]
 JOBS = ("summarize", "extract", "embed")
