@@ -25,7 +25,7 @@ from workers.api.state import Api, Tenant
 
 router = APIRouter(prefix="/inspect", route_class=PageRoute, include_in_schema=False)
 
-SPANS = 2000
+SPANS = 500
 
 
 class Question(Closed):
