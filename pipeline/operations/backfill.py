@@ -274,7 +274,7 @@ def _log_progress(connection: Connection, before: Backfill, rows: int) -> None:
     total = max(before.total, 1)
     if 100 * before.seen // total == 100 * (before.seen + rows) // total:
         return
-    now = backfills.with_pending(connection, before.model_copy(update={"seen": before.seen + rows}))
+    (now,) = backfills.with_pending(connection, [before.model_copy(update={"seen": before.seen + rows})])
     eta = now.eta()
     log.info(
         "backfill_progress",

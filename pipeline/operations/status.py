@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from pipeline.operations import costs
+from pipeline.recall.context_figures import IN_BUCKET
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import backfills, job_admin
 from pipeline.store.operations import counters, stats
@@ -16,6 +17,8 @@ DEAD_LETTERS = 5
 COUNTED_UP_TO = 100_000
 """Jobs of a kind and state: to count millions that are due would take seconds."""
 WEEK_DAYS = 7
+MONITORED = (counters.IN_SPACE, IN_BUCKET)
+"""What counters begin with that only Prometheus is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,13 +136,10 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
             vectors=[SpaceCounts(**row._mapping) for row in stats.vectors_by_space(connection)],
         )
         oldest = stats.oldest_unplaced_seconds(connection)
-        today, week = counters.totals(connection, 1), counters.totals(connection, WEEK_DAYS)
+        today, week = _counters(connection, 1), _counters(connection, WEEK_DAYS)
         models, stopped = costs.today(connection), costs.stopped_providers(connection)
-        running = [
-            backfills.with_pending(connection, each)
-            for each in backfills.listing(connection, 20)
-            if each.state in {"running", "paused"}
-        ]
+        listed = backfills.with_pending(connection, backfills.listing(connection, 20))
+        running = [each for each in listed if each.state in {"running", "paused"}]
     with database.maintenance() if all_tenants else database.tenant(tenant_id) as connection:
         kinds = [counts for counts in job_counts(connection) if counts.any]
         dead = [DeadLetter(**row._mapping) for row in job_admin.dead_letters(connection, DEAD_LETTERS)]
@@ -160,6 +160,11 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
     )
 
 
+def _counters(connection: Connection, days: int) -> dict[str, float]:
+    totals = counters.totals(connection, days)
+    return {name: value for name, value in totals.items() if not name.startswith(MONITORED)}
+
+
 def job_counts(connection: Connection) -> list[JobCounts]:
     """Count the jobs of each kind that the role may see, up to `COUNTED_UP_TO`."""
     return [JobCounts(**row._mapping) for row in job_admin.totals(connection, COUNTED_UP_TO)]
@@ -172,7 +177,7 @@ class Progress:
     messages: int
     # accepted, and not yet placed in a session
     waiting: int
-    # messages with text, and those of them that have a vector
+    # of the messages looked at: those with text, and those of them that have a vector
     to_embed: int
     embedded: int
     # closed sessions, and those of them that are summarized, too short for it, or failed
@@ -189,7 +194,12 @@ class Progress:
         return not self.pending and not self.waiting
 
 
-def progress(database: Database, tenant_id: str, chat_ids: Sequence[str]) -> Progress:
-    """Measure how far these chats are; without pgvector, vectors are not waited for."""
+def progress(
+    database: Database, tenant_id: str, chat_ids: Sequence[str], latest: int | None = None
+) -> Progress:
+    """Measure how far these chats are; without pgvector, vectors are not waited for.
+
+    Vectors are looked for of all messages, or of the `latest` of each chat.
+    """
     with database.tenant(tenant_id) as connection:
-        return Progress(**stats.progress(connection, chat_ids)._mapping)
+        return Progress(**stats.progress(connection, chat_ids, latest)._mapping)

@@ -17,6 +17,7 @@ SOURCES: dict[BlockKind, Source] = {
 """The source that a block's tokens count for; those of the question and the guardrails count for none."""
 BUCKET_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, math.inf)
 """Upper bounds of the latency histogram; each context is counted in one bucket alone."""
+IN_BUCKET = "context_seconds_le_"
 STAGES = {
     "embed": ("embed", "hyde"),
     "find": ("event", "hyde_search", "narrow", "retrieve"),
@@ -32,7 +33,7 @@ def bucket(bound: float) -> str:
     >>> bucket(0.1), bucket(math.inf)
     ('context_seconds_le_0.1', 'context_seconds_le_inf')
     """
-    return f"context_seconds_le_{bound:g}"
+    return f"{IN_BUCKET}{bound:g}"
 
 
 def figures(context: Context, seconds: float, timings_ms: Mapping[str, float]) -> dict[str, float]:

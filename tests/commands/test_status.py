@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from ops.local.processes import environment
+from pipeline.operations import status
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.commands.conftest import SAMPLE, Run, Workers
@@ -64,6 +65,18 @@ def test_without_the_maintenance_role_only_the_tenants_own_work_is_seen(
     alone = run("status", "--json").json
     assert not alone["all_tenants"]
     assert alone["jobs"] == []
+
+
+def test_progress_counts_only_the_chats_asked_for(run: Run, database: Database) -> None:
+    run("import", SAMPLE)
+    here = status.progress(database, TENANT, ["telegram:-100420"])
+    assert (here.messages, here.waiting, here.pending, here.complete) == (418, 418, 1, False)
+    # a page looks at the latest messages alone
+    latest = status.progress(database, TENANT, ["telegram:-100420"], 100)
+    assert latest.messages == 418
+    assert 90 < latest.to_embed <= 100
+    elsewhere = status.progress(database, TENANT, ["telegram:another"])
+    assert (elsewhere.messages, elsewhere.complete) == (0, True)
 
 
 def test_watching_goes_on_until_ctrl_c(settings: Settings) -> None:

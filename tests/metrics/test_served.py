@@ -77,7 +77,8 @@ def test_what_waits_is_shown_until_it_is_done_and_what_was_made_is_counted(
     # When they are placed and embedded
     place(database, rules, policy)
     run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
-    shown = fresh(ask, lambda shown: shown["embedded_total"] == 6)
+    space = 'embedded_total space="deterministic/deterministic-hash-v1/256"'
+    shown = fresh(ask, lambda shown: shown[space] == 6)
     assert shown["messages_unplaced"] == shown['lag_seconds until="placed"'] == 0
     assert shown['jobs kind="embed" state="pending"'] == 0
     # and two contexts are served, the first of a chat of which little is known
@@ -92,6 +93,10 @@ def test_what_waits_is_shown_until_it_is_done_and_what_was_made_is_counted(
     assert stages == pytest.approx(shown["context_seconds_sum"], abs=0.005)
     assert shown["contexts_degraded_total"] == 1
     assert sum(value for name, value in shown.items() if name.startswith("context_tokens_total")) > 0
+    # Then people read one figure of each, and not the parts of a histogram
+    counted = status.collect(database, TENANT, all_tenants=True).week
+    assert (counted["contexts"], counted["embedding_writes"]) == (2, 6)
+    assert not any("256" in name or "_le_" in name for name in counted)
 
 
 def test_more_chats_make_no_more_series_and_no_name_is_told(

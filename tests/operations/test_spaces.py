@@ -13,6 +13,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits
 from pipeline.ingest import accept
+from pipeline.jobs.dead_letters import JobFilter, listing
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.operations import backfill, spaces
@@ -229,6 +230,10 @@ def test_a_model_that_is_away_keeps_only_its_own_space_waiting_and_nothing_is_em
     # the active space has them all
     assert deployment.counted()["256"][1:] == (35, 1, 2)
     assert deployment.counted()["384"][1:] == (0, 0, 0)
+    # and an operator sees what the others wait for, and until when
+    waiting, _ = listing(deployment.database, TENANT, JobFilter(state="retrying", kind="embed"))
+    assert len(waiting) == 7
+    assert all(each.due_at and (each.error or "").endswith("/384: no answer") for each in waiting)
     # When the model is back, only it is asked
     asked = len(deployment.models[256].texts)
     new.error = None

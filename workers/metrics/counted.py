@@ -55,7 +55,6 @@ COUNTERS = (
         skipped="session_summary_skipped_small",
     ),
     _one("summary_seconds", "Time that summaries took.", "session_summary_seconds"),
-    _one("embedded", "Messages, sessions and memories whose vectors were written.", "embedding_writes"),
     _one("embeddings_made", "Vectors made by a model."),
     _one("embedding_seconds", "Time that embedding took."),
     Counter("job_failures", "Failed tries of jobs.", {kind: (f"{kind}_failures",) for kind in KINDS}, "kind"),

@@ -15,6 +15,7 @@ from pipeline.llm.budget import Budget
 from pipeline.operations.doctor.finding import Finding, Severity
 from pipeline.operations.figures import Figures
 from pipeline.recall.context_figures import BUCKET_SECONDS, bucket
+from pipeline.store.operations import counters
 from schemas.kinds import KINDS
 from workers.broker import QueueStatus
 from workers.metrics.counted import COUNTERS
@@ -64,6 +65,15 @@ def of_postgres(figures: Figures, totals: Mapping[str, float], budget: Budget) -
         _spent(figures, budget),
         "limit",
     )
+    embedded = CounterMetricFamily(
+        PREFIX + "embedded",
+        "Messages, sessions and memories whose vectors were written, by space.",
+        labels=["space"],
+    )
+    for name, status in figures.spaces.items():
+        if status != "retired":
+            embedded.add_metric([name], totals.get(counters.IN_SPACE + name, 0.0))
+    yield embedded
     by_status = Counter(figures.spaces.values())
     yield gauges("spaces", "Embedding spaces.", {each: by_status[each] for each in _STATUSES}, "status")
     yield gauge("database_bytes", "Size of the database.", figures.database_bytes)

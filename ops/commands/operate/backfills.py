@@ -103,7 +103,7 @@ def list_(call: Call) -> None:
     from pipeline.store.jobs import backfills as store
 
     with call.transaction() as (_, as_tenant):
-        found = [store.with_pending(as_tenant, each) for each in store.listing(as_tenant, LISTED)]
+        found = store.with_pending(as_tenant, store.listing(as_tenant, LISTED))
     cells = [
         (
             *(str(each.id), each.request.kind, each.request.chat_id or "all", each.state),
@@ -173,7 +173,7 @@ def _get(database: Database, tenant_id: str, backfill_id: int) -> Backfill:
     with database.tenant(tenant_id) as as_tenant:
         found = store.get(as_tenant, backfill_id) if abs(backfill_id) < 2**63 else None
         if found is not None:
-            return store.with_pending(as_tenant, found)
+            return store.with_pending(as_tenant, [found])[0]
     raise NotFound(f"there is no backfill {backfill_id}: see `backscroll backfills list`")
 
 

@@ -89,11 +89,14 @@ def list_(
     cells = [
         (
             *(item.tenant_id, item.kind, item.key, "–" if item.attempts is None else item.attempts),
-            *(rendering.moment(item.since), item.trace_id or "–", rendering.preview(item.error or "", 200)),
+            rendering.moment(item.since),
+            *(() if state == "dead" else (rendering.moment(item.due_at),)),
+            *(item.trace_id or "–", rendering.preview(item.error or "", 200)),
         )
         for item in items
     ]
-    headings = ("tenant", "kind", "key", "attempts", f"{state} since (UTC)", "request", "error")
+    due = () if state == "dead" else ("due (UTC)",)
+    headings = ("tenant", "kind", "key", "attempts", f"{state} since (UTC)", *due, "request", "error")
     unknown = "" if kind in {None, ARRIVAL, PAYLOAD, *KINDS} else f" There is no kind {kind}, either."
     call.answer(
         {"state": state, "total": total, "jobs": items},

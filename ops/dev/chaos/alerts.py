@@ -147,7 +147,7 @@ class Monitored:
 
     def _until_due(self) -> None:
         with self._on.connect() as connection:
-            wait(lambda: count(connection, _DUE) > 0, 60)
+            wait(lambda: count(connection, _DUE) > 0, deployments.READY_SECONDS)
 
     def _send(self, chats: int) -> None:
         """Hand over a conversation in each of some new chats; it is over, and due to be summarized."""
@@ -256,5 +256,7 @@ def _monitored(deployment: Deployment) -> Iterator[Monitored]:
                 return True
             return False
 
-        wait(answers, deployments.READY_SECONDS)
+        if wait(answers, deployments.READY_SECONDS) is None:
+            said = prometheus.log.read_text(errors="replace")[-1500:]
+            raise deployments.NotReady(f"Prometheus did not come up:\n{said}")
         yield monitored

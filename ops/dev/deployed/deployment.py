@@ -38,7 +38,8 @@ API_TENANT, PAYLOAD_TENANT = "by-api", "by-payload"
 VISIBILITY_SECONDS = 5
 # Leases are a tenth as long as in production, and faults dense: one row may well meet more than five of them.
 MAX_ATTEMPTS = 12
-READY_SECONDS = 60.0
+# A dozen processes that start at once; on a machine that does other work, too.
+READY_SECONDS = 300.0
 # As often as in production, unless leases are short.
 SWEEP_SECONDS = 5.0
 # Two of a kind, so that another can take over from one that was too slow.
@@ -129,8 +130,9 @@ def running(
 ) -> Iterator[Deployment]:
     """Run all processes, or those of these names, and wait until they are ready; kill them at the end.
 
-    The database begins with `space`. A task that takes longer than `visibility_seconds` comes back. With `hosts` the workers and the clock are on the far one, the servers and the
-    HTTP API on the near one. With `own_disk` the folder is a file system that may be filled, where one can be made.
+    The database begins with `space`. A task that takes longer than `visibility_seconds` comes back. With `hosts` the
+    workers and the clock are on the far one, the servers and the HTTP API on the near one. With `own_disk` the folder is
+    a file system that may be filled, where one can be made.
     To be called by the main thread. Raises `NotReady` and what the embedded servers raise.
     """
     with contextlib.ExitStack() as cleanup:

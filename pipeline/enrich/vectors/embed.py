@@ -175,7 +175,8 @@ def _save(
         if claim not in waiting
         and (error := next(filter(None, (each.refused(text) for each in spaces)), None))
     }
-    written, open_ids = 0, {space.id for space in vectors.written_spaces(connection)}
+    written: dict[str, int] = {}
+    open_ids = {space.id for space in vectors.written_spaces(connection)}
     for each in spaces:
         if each.space.id not in open_ids:
             # retired meanwhile
@@ -192,14 +193,15 @@ def _save(
         for kind in vectors.OWNERS:
             if rows := [(d.id, d.hash, vectors_of.get(d.hash)) for d in kept if d.owner == kind]:
                 vectors.put(connection, tenant_id, kind, each.space.id or 0, rows)
-        written += len(kept)
+        written[each.space.name] = len(kept)
     counters.add(
         connection,
         tenant_id,
         {
-            "embedding_writes": written,
+            "embedding_writes": sum(written.values()),
             "embeddings_made": sum(len(found) for each in spaces for found in each.vectors().values()),
             "embedding_seconds": seconds,
+            **{counters.IN_SPACE + name: count for name, count in written.items()},
         },
     )
     for claim, error in refused.items():
@@ -219,4 +221,5 @@ def _save(
         log.warning("space_waits", rows=len(waiting), error=reasons)
         for claim in waiting:
             runner.fail(claim, away[0].away or ProviderUnavailable(reasons))
-        jobs.finish(connection, waiting, again_in=failures.OUTAGE_SECONDS)
+        told = reasons[: failures.MAX_ERROR_CHARS]
+        jobs.finish(connection, waiting, again_in=failures.OUTAGE_SECONDS, error=told)

@@ -32,7 +32,9 @@ _SET_STATE = text("""
     WHERE id = :id
 """)
 # all that it has enqueued and the workers have still to do
-_PENDING = text("SELECT count(*) FROM jobs WHERE due_at IS NOT NULL AND trace_id = 'backfill:' || :id")
+_PENDING = text("""
+    SELECT trace_id, count(*) FROM jobs WHERE due_at IS NOT NULL AND trace_id = ANY(:traces) GROUP BY trace_id
+""")
 _RUNNING = text(f"""
     SELECT id, kind, total, seen, raised, created_at, updated_at,
         (SELECT count(*) FROM jobs w WHERE w.tenant_id = backfills.tenant_id AND w.due_at IS NOT NULL
@@ -96,9 +98,14 @@ def running(connection: Connection) -> list[Backfill]:
     ]
 
 
-def with_pending(connection: Connection, backfill: Backfill) -> Backfill:
-    """Return a backfill with the number of jobs that it waits for."""
-    return backfill.model_copy(update={"pending": number(connection, _PENDING, id=str(backfill.id))})
+def with_pending(connection: Connection, backfills: Sequence[Backfill]) -> list[Backfill]:
+    """Return backfills with the number of jobs that each waits for."""
+    traces = [f"backfill:{each.id}" for each in backfills]
+    pending = {row[0]: row[1] for row in run(connection, _PENDING, traces=traces)}
+    return [
+        each.model_copy(update={"pending": pending.get(trace, 0)})
+        for each, trace in zip(backfills, traces, strict=True)
+    ]
 
 
 def rate(connection: Connection, kind: str) -> float | None:

@@ -8,13 +8,18 @@ from sqlalchemy import Connection, Row, text
 from pipeline.store.connections.statements import column, run
 from schemas.kinds import ARRIVAL, INGEST, KINDS, LANGUAGE, PAYLOAD
 
-# Jobs that are pending or dead; arrivals in quarantine and refused payloads are dead letters of kinds of their own.
-_ITEMS = f"""
+# An outage costs no attempt.
+WAITS_AFTER_FAILURE = "(attempts > 0 OR last_error IS NOT NULL)"
+
+
+def _items(jobs: str) -> str:
+    """Return SQL of the pending and dead jobs that are `jobs`, and of other dead letters: arrivals and payloads."""
+    return f"""
     SELECT tenant_id, kind, key, attempts, due_at, last_error AS error, trace_id,
         CASE WHEN dead_at IS NOT NULL THEN 'dead' WHEN claimed IS NOT NULL THEN 'running'
-             WHEN attempts > 0 THEN 'retrying' ELSE 'pending' END AS state,
+             WHEN {WAITS_AFTER_FAILURE} THEN 'retrying' ELSE 'pending' END AS state,
         coalesce(dead_at, pending_since) AS since, pending_since
-    FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL
+    FROM jobs WHERE (due_at IS NOT NULL OR dead_at IS NOT NULL) AND {jobs}
     UNION ALL
     SELECT tenant_id, '{ARRIVAL}', 'message:' || message_id, NULL, NULL, error, trace_id, 'dead', quarantined_at,
         quarantined_at
@@ -23,8 +28,13 @@ _ITEMS = f"""
     SELECT tenant_id, '{PAYLOAD}', key, NULL, NULL, error, trace_id, 'dead', refused_at, refused_at
     FROM refused_payloads
 """
+
+
+# what a state is by an index, as most jobs are of another one
+_OF_STATE = """(CAST(:state AS text) IS DISTINCT FROM 'dead' OR dead_at IS NOT NULL)
+    AND (CAST(:state AS text) IS DISTINCT FROM 'running' OR claimed IS NOT NULL)"""
 _LISTING = text(f"""
-    SELECT *, count(*) OVER () AS total FROM ({_ITEMS}) item
+    SELECT *, count(*) OVER () AS total FROM ({_items(_OF_STATE)}) item
     WHERE (CAST(:state AS text) IS NULL OR state = :state) AND (CAST(:kind AS text) IS NULL OR kind = :kind)
         AND (CAST(:key AS text) IS NULL OR key = :key)
         AND (CAST(:error AS text) IS NULL OR strpos(lower(error), lower(:error)) > 0)
@@ -35,7 +45,7 @@ _LISTING = text(f"""
 _LATEST_DEAD = text(f"""
     SELECT tenant_id, kind, key, attempts, since AS dead_at, trace_id,
         CASE WHEN kind NOT IN ('{ARRIVAL}', '{PAYLOAD}') THEN error END AS last_error
-    FROM ({_ITEMS}) item
+    FROM ({_items("dead_at IS NOT NULL")}) item
     WHERE state = 'dead' ORDER BY since DESC LIMIT :limit
 """)
 # By the partial indexes, and each kind up to `at_most` rows: it reads no more of a table of millions that are due.
@@ -43,18 +53,18 @@ _TOTALS = text(f"""
     SELECT kind.name AS kind, due.*, given_up.dead
     FROM unnest(CAST(:kinds AS text[])) AS kind (name)
     CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE NOT is_claimed AND attempts = 0) AS pending,
+        SELECT count(*) FILTER (WHERE NOT is_claimed AND NOT has_failed) AS pending,
             count(*) FILTER (WHERE is_claimed) AS running,
-            count(*) FILTER (WHERE NOT is_claimed AND attempts > 0) AS retrying,
+            count(*) FILTER (WHERE NOT is_claimed AND has_failed) AS retrying,
             extract(epoch FROM now() - min(pending_since))::float8 AS oldest_seconds,
             count(*) FILTER (WHERE NOT is_claimed AND due_at <= now()) AS late,
             coalesce(extract(epoch FROM now() - min(due_at) FILTER (WHERE NOT is_claimed AND due_at <= now())),
                 0)::float8 AS late_seconds
-        FROM ((SELECT attempts, pending_since, due_at, false AS is_claimed FROM jobs
+        FROM ((SELECT {WAITS_AFTER_FAILURE} AS has_failed, pending_since, due_at, false AS is_claimed FROM jobs
                 WHERE jobs.kind = kind.name AND due_at IS NOT NULL AND claimed IS NULL
                 ORDER BY priority, due_at LIMIT :at_most)
             UNION ALL
-            (SELECT attempts, pending_since, due_at, true FROM jobs
+            (SELECT true, pending_since, due_at, true FROM jobs
                 WHERE jobs.kind = kind.name AND due_at IS NOT NULL AND claimed IS NOT NULL
                 LIMIT :at_most)) AS row
     ) AS due

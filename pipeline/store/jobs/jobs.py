@@ -12,11 +12,12 @@ from schemas.kinds import INGEST
 
 LIVE, LATER = 0, 1
 """Priorities: what people say now, and what imports and backfills bring. The lower one is claimed first."""
-
+LANE = "hashtext({lane}) & 32767"
+"""The lane of the jobs of a chat, which takes turns with those of others; 0 is that of jobs whose chat is not known."""
 
 _ENQUEUE = text(f"""
     INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at, trace_id)
-    SELECT :tenant, kind, key, CASE lane WHEN '' THEN 0 ELSE hashtext(lane) & 32767 END, priority,
+    SELECT :tenant, kind, key, CASE lane WHEN '' THEN 0 ELSE {LANE.format(lane="lane")} END, priority,
         now() + make_interval(secs => delay), trace
     FROM unnest(CAST(:kinds AS text[]), CAST(:keys AS text[]), CAST(:lanes AS text[]),
         CAST(:priorities AS smallint[]), CAST(:delays AS float8[]), CAST(:traces AS text[]))
@@ -57,7 +58,7 @@ _FINISH = text(f"""
         WHERE jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = mine.key AND NOT mine.stays
             AND jobs.key = ANY(CAST(:keys AS text[]))
     ), kept AS (
-        UPDATE jobs SET claimed = NULL, attempts = 0, last_error = NULL,
+        UPDATE jobs SET claimed = NULL, attempts = 0, last_error = CAST(:error AS text),
             due_at = CASE WHEN wanted > claimed THEN now()
                 WHEN CAST(:again AS float8) IS NOT NULL THEN now() + make_interval(secs => :again) END,
             pending_since = CASE WHEN wanted > claimed OR CAST(:again AS float8) IS NOT NULL THEN now()
@@ -164,17 +165,24 @@ class Claim:
     passed_over: list[None] = field(default_factory=list, compare=False)
 
 
-def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float | None = None) -> None:
+def finish(
+    connection: Connection,
+    claims: Sequence[Claim],
+    *,
+    again_in: float | None = None,
+    error: str | None = None,
+) -> None:
     """Mark one tenant's claims done, as the last statement of the transaction that saves their results.
 
     A job is deleted unless something newer is wanted. `again_in` keeps it due, after this many seconds: a part was done
-    and there is more. Raises `LeaseLost` when a claim is no longer ours, so that the transaction rolls back.
+    and there is more, or `error` says what it waits for. Raises `LeaseLost` when a claim is no longer ours, so that the
+    transaction rolls back.
     """
     if not claims:
         return
     tenant_id, kind = claims[0].tenant_id, claims[0].kind
     given = {"keys": [claim.key for claim in claims], "tokens": [claim.token for claim in claims]}
-    held = number(connection, _FINISH, tenant=tenant_id, kind=kind, again=again_in, **given)
+    held = number(connection, _FINISH, tenant=tenant_id, kind=kind, again=again_in, error=error, **given)
     if held != len(claims):
         raise LeaseLost(f"{len(claims) - held} of {len(claims)} rows of {kind} were claimed by somebody else")
 
@@ -226,7 +234,7 @@ ANEW = f"wanted > claimed AND kind <> '{INGEST}'"
 
 _SPENT = f"(:dead OR (:counts AND attempts >= :max_attempts)) AND NOT ({ANEW})"
 _RETRY = text(f"""
-    UPDATE jobs SET claimed = NULL, last_error = :error,
+    UPDATE jobs SET claimed = NULL, last_error = coalesce(CAST(:error AS text), last_error),
         attempts = CASE WHEN (:dead OR (:counts AND attempts >= :max_attempts)) AND {ANEW} THEN 0
                         WHEN :counts THEN attempts ELSE greatest(attempts - 1, 0) END,
         due_at = CASE WHEN {_SPENT} THEN NULL ELSE now() + make_interval(secs => :delay) END,
@@ -251,7 +259,8 @@ def release(
 ) -> int:
     """Release claims of a kind without a result: to be tried again, or given up if `dead` or out of attempts.
 
-    They lose no attempt unless it `counts`. Returns how many were given up.
+    They lose no attempt unless it `counts`, and keep the last error where there is no new one. Returns how many were
+    given up.
     """
     given = {"error": error, "delay": delay_seconds, "counts": counts, "dead": dead}
     return sum(

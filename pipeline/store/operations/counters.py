@@ -7,6 +7,8 @@ from typing import NamedTuple
 from sqlalchemy import Connection, text
 
 _COUNTED = "counted"
+IN_SPACE = "embedding_writes:"
+"""What the counter of writes into an embedding space begins with; its name follows."""
 SLOT = "mod(pg_backend_pid(), 16)"
 """SQL of a slot for each connection, so that two of them seldom wait for each other's commit."""
 

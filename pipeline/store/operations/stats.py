@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.connections.statements import number, run
+from pipeline.store.jobs.jobs import LANE, LATER, LIVE
 from pipeline.store.vectors import vectors
 from schemas.kinds import EMBED, INGEST, SUMMARIZE
 
@@ -70,14 +71,28 @@ _TIMES = text("""
     WHERE named.chat_id = ANY(:chats)
 """)
 # One statement, so that jobs which move from one kind to the next meanwhile are seen exactly once. From the job
-# to its object, by that one's key: the other way round the planner has been seen to compare all with all.
+# to its object, by that one's key: the other way round the planner has been seen to compare all with all. Only jobs in
+# the lanes of the chats, and in that of those whose chat was not known, are looked at: others may be millions.
 _PROGRESS = f"""
-    WITH mine AS (SELECT content <> '' AS has_text FROM messages WHERE chat_id = ANY(:chats)),
+    WITH named AS (SELECT chat_id, message_count FROM chats WHERE chat_id = ANY(:chats)),
+    mine AS MATERIALIZED (
+        SELECT latest.* FROM named CROSS JOIN LATERAL (
+            SELECT m.tenant_id, m.id, m.content <> '' AS has_text FROM messages m WHERE m.chat_id = named.chat_id
+            ORDER BY m.sent_at DESC LIMIT CAST(:latest AS bigint)) AS latest
+    ),
     cut AS (SELECT status FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status <> 'merged'),
+    lanes AS (
+        SELECT 0 AS lane UNION ALL
+        SELECT {LANE.format(lane="chat_id")} FROM chats WHERE chat_id = ANY(:chats) OR moved_to = ANY(:chats)
+    ),
     open_jobs AS (
-        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NOT NULL
+        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND priority = ANY(:priorities)
+            AND lane = ANY(ARRAY(SELECT lane FROM lanes)) AND due_at IS NOT NULL AND claimed IS NULL
         UNION ALL
-        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NULL AND dead_at IS NOT NULL
+        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NOT NULL AND claimed IS NOT NULL
+        UNION ALL
+        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND lane = ANY(ARRAY(SELECT lane FROM lanes))
+            AND due_at IS NULL AND dead_at IS NOT NULL
     ),
     pending AS (
         SELECT w.due_at, w.dead_at, w.last_error FROM open_jobs w WHERE CASE
@@ -89,9 +104,10 @@ _PROGRESS = f"""
                 SELECT 1 FROM messages m WHERE m.tenant_id = w.tenant_id
                     AND m.id = CAST(substr(w.key, 9) AS bigint) AND m.chat_id = ANY(:chats))
             ELSE false END
-    )
-    SELECT (SELECT count(*) FROM mine) AS messages,
-        (SELECT count(*) FROM arrivals WHERE chat_id = ANY(:chats) AND quarantined_at IS NULL) AS waiting,
+    ),
+    unplaced AS (SELECT count(*) AS waiting FROM arrivals WHERE chat_id = ANY(:chats) AND quarantined_at IS NULL)
+    SELECT (SELECT coalesce(sum(message_count), 0)::bigint FROM named) + unplaced.waiting AS messages,
+        unplaced.waiting,
         (SELECT count(*) FROM mine WHERE has_text) AS to_embed,
         {{embedded}} AS embedded,
         (SELECT count(*) FROM cut WHERE status <> 'open') AS closed,
@@ -99,10 +115,11 @@ _PROGRESS = f"""
         (SELECT count(*) FROM pending WHERE due_at IS NOT NULL) AS pending,
         (SELECT count(*) FROM pending WHERE dead_at IS NOT NULL) AS dead,
         (SELECT last_error FROM pending WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT 1) AS error
+    FROM unplaced
 """
 _EMBEDDED = """
-    (SELECT count(*) FROM message_vectors v JOIN embedding_spaces e ON e.id = v.space_id
-        WHERE e.status = 'active' AND v.chat_id = ANY(:chats) AND v.chunk_index = 0)
+    (SELECT count(*) FROM mine JOIN message_vectors v ON v.tenant_id = mine.tenant_id AND v.message_id = mine.id
+        WHERE v.space_id = (SELECT id FROM embedding_spaces WHERE status = 'active') AND v.chunk_index = 0)
 """
 
 
@@ -161,10 +178,14 @@ def times(connection: Connection, chat_ids: Sequence[str]) -> Sequence[Row[Any]]
     return run(connection, _TIMES, chats=chat_ids).all()
 
 
-def progress(connection: Connection, chat_ids: Sequence[str]) -> Row[Any]:
-    """Return how far these chats' messages are on their way into memory; see `pipeline.operations.status.Progress`."""
+def progress(connection: Connection, chat_ids: Sequence[str], latest: int | None) -> Row[Any]:
+    """Return how far these chats' messages are on their way into memory; see `pipeline.operations.status.Progress`.
+
+    Vectors are looked for of the `latest` messages of each chat, or of all.
+    """
     # without pgvector embedding stays pending until it appears, so it does not count
     able = vectors.exist(connection)
     kinds = [str(kind) for kind in (INGEST, SUMMARIZE, *([EMBED] if able else []))]
     statement = text(_PROGRESS.format(embedded=_EMBEDDED if able else "0"))
-    return run(connection, statement, chats=chat_ids, kinds=kinds).one()
+    given = {"chats": list(chat_ids), "kinds": kinds, "priorities": [LIVE, LATER], "latest": latest}
+    return run(connection, statement, **given).one()

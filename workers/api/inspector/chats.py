@@ -25,6 +25,8 @@ router = APIRouter(prefix="/inspect", route_class=PageRoute, include_in_schema=F
 ROWS = 50
 MESSAGES = 200
 MEMORIES = 100
+LATEST = 5_000
+"""Messages of a chat that a page looks for the vectors of."""
 Number = Annotated[int, Field(ge=1, lt=2**63)]
 JOBS = ("summarize", "extract", "embed")
 
@@ -67,7 +69,7 @@ def get_chat(
         rows=rows,
         wanted=wanted.status,
         full=len(rows) == ROWS,
-        progress=status.progress(api.database, tenant, [chat.chat_id]),
+        progress=status.progress(api.database, tenant, [chat.chat_id], LATEST),
         members=membership.show(api.database, tenant, chat.chat_id),
     )
 

@@ -18,14 +18,14 @@ from schemas.listing import QueryFilter
 from schemas.messages import Id
 from schemas.payloads import ContextQuery, parse_payload
 from schemas.profiles import PURPOSES
-from workers.api.inspector.chats import ROWS
+from workers.api.inspector.chats import LATEST, ROWS
 from workers.api.inspector.context_view import view
 from workers.api.inspector.pages import Form, PageRoute, page
 from workers.api.state import Api, Tenant
 
 router = APIRouter(prefix="/inspect", route_class=PageRoute, include_in_schema=False)
 
-SPANS = 2000
+SPANS = 500
 
 
 class Question(Closed):
@@ -108,5 +108,5 @@ def _explained(
         records=False,
     )
     spans = lookup.session_spans(api.database, tenant, chat.chat_id, SPANS)
-    progress = status.progress(api.database, tenant, [chat.chat_id])
+    progress = status.progress(api.database, tenant, [chat.chat_id], LATEST)
     return view(context, asked.query, lookup.summary(chat), spans) | {"progress": progress}

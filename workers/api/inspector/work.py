@@ -100,7 +100,7 @@ def _chosen(api: Api, tenant: str, wanted: JobChange) -> list[ListedJob]:
 def get_backfills(request: Request, api: Api, tenant: Tenant) -> Response:
     """List the newest backfills with their progress."""
     with api.database.tenant(tenant) as connection:
-        rows = [stored.with_pending(connection, each) for each in stored.listing(connection, ROWS)]
+        rows = stored.with_pending(connection, stored.listing(connection, ROWS))
     return page(request, "backfills", rows=rows, kinds=get_args(BackfillKind))
 
 
