@@ -83,12 +83,15 @@ async def read(request: Request) -> bytes:
     return bytes(body)
 
 
-async def in_thread_if_large(request: Request, body: bytes, parse: Callable[[], R]) -> R:
-    """Parse a body, in a thread unless it is small; a large one in its turn."""
-    if len(body) <= SMALL_BODY_BYTES:
-        return parse()
+async def in_thread_if_large(request: Request, body: bytes, call: Callable[[], R]) -> R:
+    """Parse a body, in a thread unless it is small."""
+    return call() if len(body) <= SMALL_BODY_BYTES else await in_thread(request, body, call)
+
+
+async def in_thread(request: Request, body: bytes, call: Callable[..., R], *args: Any) -> R:
+    """Call in a thread; with a large body, in its turn."""
     turns = state_of(request).large_bodies if len(body) > LARGE_BODY_BYTES else None
-    return await to_thread.run_sync(parse, limiter=turns)
+    return await to_thread.run_sync(call, *args, limiter=turns)
 
 
 def _too_large() -> HttpError:

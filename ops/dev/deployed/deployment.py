@@ -131,8 +131,8 @@ def running(
     """Run all processes, or those of these names, and wait until they are ready; kill them at the end.
 
     The database begins with `space`. A task that takes longer than `visibility_seconds` comes back. With `hosts` the
-    workers and the clock are on the far one, the servers and the HTTP API on the near one. With `own_disk` the folder is
-    a file system that may be filled, where one can be made.
+    workers and the clock are on the far one, the servers and the HTTP API on the near one. With `own_disk` the folder
+    is a file system that may be filled, where one can be made.
     To be called by the main thread. Raises `NotReady` and what the embedded servers raise.
     """
     with contextlib.ExitStack() as cleanup:
