@@ -175,7 +175,7 @@ def test_a_bot_of_baileys_answers_from_memory(url: str, memory: Backscroll, tmp_
         pytest.skip("BACKSCROLL_TEST_NODE_PACKAGES names no folder with npm's `baileys` and `openai`")
     with answering(complete) as model, (tmp_path / "log").open("wb") as log:
         environment = {"BACKSCROLL_URL": url, "BACKSCROLL_API_KEY": "test-key", "OPENAI_API_KEY": "none"}
-        process = subprocess.Popen(
+        started_bot = subprocess.Popen(
             ["/usr/bin/env", "node", HERE / "start_baileys.mjs", EXAMPLES / "whatsapp_baileys.mjs", packages],
             env=os.environ | environment | {"OPENAI_BASE_URL": f"{model}/v1"},
             cwd=tmp_path,
@@ -184,9 +184,9 @@ def test_a_bot_of_baileys_answers_from_memory(url: str, memory: Backscroll, tmp_
             stderr=log,
             text=True,
         )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
+        with started_bot as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
             # Given a bot that hears of the boiler
             process.stdin.write(whatsapp(1, BOILER) + whatsapp(2, "Кто кормил кота"))
             process.stdin.flush()
@@ -202,8 +202,6 @@ def test_a_bot_of_baileys_answers_from_memory(url: str, memory: Backscroll, tmp_
             told = json.loads(process.stdout.readline())["message"]["extendedTextMessage"]["text"]
             assert BOILER in told
             until(lambda: len(heard()) == 4)
-        finally:
             process.kill()
-            process.wait()
     assert [message["content"] for message in heard()] == [BOILER, "Кто кормил кота", QUESTION, told]
     assert [message["role"] for message in heard()] == ["user", "user", "user", "assistant"]
