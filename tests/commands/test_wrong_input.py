@@ -29,7 +29,7 @@ WRONG = (
     (["memories", "add", "x", "--chat", "test:nowhere"], "learned_in", "there is no chat"),
     (["memories", "list", "--scope", "world"], "scope", "'organization'"),
     (["memories", "list", "--as-of", "soon"], "--as-of soon", "is no date"),
-    (["memories", "rm", "first"], "first", "UUID"),
+    (["memories", "rm", "first"], "'ID'", "UUID"),
     (["entities", "list", "--kind", "ghost"], "kind", "'person'"),
 )
 
