@@ -1,11 +1,11 @@
 """API keys that have ended are on the suppression list, for a restored backup that still knows them.
 
-Revision: 0106
+Revision: 0104
 """
 
 from alembic import op
 
-revision = "0106"
+revision = "0104"
 down_revision = "0103"
 branch_labels = None
 depends_on = None
