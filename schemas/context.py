@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from schemas.base import Frozen, at_most
-from schemas.memories import MemoryType
+from schemas.memory.memories import MemoryType
 from schemas.messages import NOT_BLANK, Content
 from schemas.vectors import VectorSearch
 

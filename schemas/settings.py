@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from schemas.facts import RULES
+from schemas.memory.facts import RULES
 from schemas.server_urls import postgres_parameters, redis_url
 from schemas.sessions import EXTRACTIVE
 

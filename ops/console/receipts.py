@@ -11,7 +11,7 @@ from ops import connection
 from ops.console import rendering
 from ops.console.command import Call
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
-from schemas.forgetting import Receipt
+from schemas.people.forgetting import Receipt
 from schemas.settings import Settings
 
 if TYPE_CHECKING:

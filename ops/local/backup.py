@@ -32,7 +32,7 @@ from schemas.errors import (
     SchemaOutdated,
     SettingsError,
 )
-from schemas.forgetting import Forgotten
+from schemas.people.forgetting import Forgotten
 from schemas.settings import Settings
 
 STAGING = "backscroll_restored"

@@ -15,7 +15,7 @@ from pipeline.clients.openai.openai_chat import OpenAIChatModel
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError
-from schemas.facts import RULES
+from schemas.memory.facts import RULES
 from schemas.sessions import EXTRACTIVE
 from schemas.settings import PREFIX, Settings
 from schemas.vectors import EmbeddingSpace

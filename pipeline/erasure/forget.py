@@ -23,7 +23,7 @@ from pipeline.store.jobs import jobs, quarantine
 from pipeline.store.jobs.jobs import Claim
 from pipeline.store.people import identities
 from schemas.errors import InvalidInput, NotFound
-from schemas.forgetting import Receipt, Subject
+from schemas.people.forgetting import Receipt, Subject
 
 
 def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str | None = None) -> Receipt:

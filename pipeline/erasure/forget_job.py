@@ -19,8 +19,8 @@ from pipeline.store.erasure import erasure as store
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.jobs import Claim
 from pipeline.store.operations import counters
-from schemas.forgetting import Subject
 from schemas.kinds import LANGUAGE
+from schemas.people.forgetting import Subject
 
 MOVING_SECONDS = 1.0
 """How soon to look again whether a chat that is being moved has arrived."""

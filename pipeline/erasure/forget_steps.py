@@ -24,7 +24,7 @@ from pipeline.store.memories import entity_graph
 from pipeline.store.messages import edits
 from pipeline.store.people import api_keys, identities
 from pipeline.store.search import query_log
-from schemas.forgetting import Receipt, Subject
+from schemas.people.forgetting import Receipt, Subject
 
 BATCH = 40
 """Messages, sessions or memories in one transaction, during which their chat's accepting waits."""

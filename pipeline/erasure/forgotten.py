@@ -16,7 +16,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.erasure import erasure as store
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.people import identities
-from schemas.forgetting import Forgotten, ForgottenEntry, Receipt, Subject
+from schemas.people.forgetting import Forgotten, ForgottenEntry, Receipt, Subject
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline.store.erasure import derived as store
-from schemas.forgetting import Receipt, Subject
+from schemas.people.forgetting import Receipt, Subject
 
 SAMPLE = 20
 SAMPLE_OF_A_BATCH = 2

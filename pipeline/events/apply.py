@@ -24,8 +24,8 @@ from pipeline.platforms.records import (
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import persistently
+from schemas.bots.events import EventsReceipt
 from schemas.errors import Permanent
-from schemas.events import EventsReceipt
 from schemas.messages import ChatIn, MessageIn
 
 

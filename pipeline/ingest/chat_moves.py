@@ -30,8 +30,8 @@ from pipeline.store.sessions import ranges as store_ranges
 from pipeline.store.sessions import sessions
 from pipeline.store.sessions.ranges import Shape, Window
 from schemas.errors import Busy, InvalidInput, NotFound
-from schemas.forgetting import Receipt
 from schemas.messages import ChatIn, MessageIn
+from schemas.people.forgetting import Receipt
 from schemas.sessions import Session
 
 MESSAGES_AT_ONCE = 500

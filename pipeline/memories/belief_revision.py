@@ -20,7 +20,7 @@ from pipeline.store.memories import evidence as store
 from pipeline.store.memories import learned
 from pipeline.store.memories.evidence import Evidence
 from pipeline.store.people import identities
-from schemas.facts import is_denial
+from schemas.memory.facts import is_denial
 
 
 def revise(

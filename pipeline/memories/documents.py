@@ -19,9 +19,9 @@ from pipeline.store.memories.memory_ids import new_id
 from pipeline.store.people import identities
 from pipeline.store.vectors import vectors
 from pipeline.text import chunking
-from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
 from schemas.errors import NotFound, ProviderUnavailable
-from schemas.memories import MANUAL_IMPORTANCE
+from schemas.memory.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
+from schemas.memory.memories import MANUAL_IMPORTANCE
 
 CHUNK_TOKENS = 512
 """As `pipeline.text.tokens` counts; less where the model reads less."""

@@ -11,7 +11,8 @@ from pipeline.store.memories import entity_graph as store
 from pipeline.store.people import identities
 from pipeline.text import truncate
 from pipeline.text.entity_names import normalized
-from schemas.entities import (
+from schemas.errors import NotFound
+from schemas.memory.entities import (
     Entity,
     EntityFilter,
     EntityLink,
@@ -21,7 +22,6 @@ from schemas.entities import (
     NamedEntities,
     RelatedEntity,
 )
-from schemas.errors import NotFound
 
 LINKS = 20
 RELATED = 20

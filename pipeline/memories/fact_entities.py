@@ -10,8 +10,8 @@ from pipeline.enrich.facts.fact_answers import matching_name
 from pipeline.store.memories.entity_graph import EntityRow
 from pipeline.text.caches import pattern
 from pipeline.text.entity_names import first_name, normalized
-from schemas.entities import EntityKind
-from schemas.facts import Fact, is_denial
+from schemas.memory.entities import EntityKind
+from schemas.memory.facts import Fact, is_denial
 
 _KINDS: Mapping[str, EntityKind] = {
     "home": "place",

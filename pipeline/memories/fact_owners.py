@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row
 
 from pipeline.store.memories import learned
 from pipeline.store.people import identities
-from schemas.memories import MemoryScope
+from schemas.memory.memories import MemoryScope
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,8 +35,8 @@ from pipeline.store.operations import counters
 from pipeline.store.sessions import sessions
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import BudgetSpent, LeaseLost, ProviderFailed, ProviderRejected
-from schemas.facts import RULES, Fact
-from schemas.memories import MemoryIn
+from schemas.memory.facts import RULES, Fact
+from schemas.memory.memories import MemoryIn
 from schemas.sessions import Message
 
 log = structlog.get_logger(__name__)

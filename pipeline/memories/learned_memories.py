@@ -18,7 +18,7 @@ from pipeline.store.memories.entity_graph import EntityRow
 from pipeline.store.memories.evidence import Evidence
 from pipeline.store.memories.memory_ids import new_id
 from pipeline.text.duplicates import fingerprint
-from schemas.facts import Fact
+from schemas.memory.facts import Fact
 
 MAX_CONFIDENCE = 0.99
 SAME = 1e-4

@@ -8,7 +8,7 @@ from pipeline.memories.fact_owners import FactOwner, known
 from pipeline.store.memories import learned
 from pipeline.store.vectors import vectors
 from pipeline.text.duplicates import differs_only_in_words
-from schemas.facts import is_denial
+from schemas.memory.facts import is_denial
 
 SAME_COSINE = 0.9
 """Two statements of one owner and chat with at least this cosine say the same, if neither denies the other."""

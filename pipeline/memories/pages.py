@@ -14,7 +14,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.memories import memory_pages as store
 from pipeline.store.people import identities as identity_rows
 from schemas.errors import NotFound
-from schemas.user_pages import MAX_MESSAGES, KnownMemory, NamedChat, NamedMessage, UserFilter, UserPage
+from schemas.people.user_pages import MAX_MESSAGES, KnownMemory, NamedChat, NamedMessage, UserFilter, UserPage
 
 
 def of_user(database: Database, tenant_id: str, any_id: str, given: UserFilter) -> UserPage:

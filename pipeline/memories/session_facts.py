@@ -14,7 +14,7 @@ from pipeline.store.memories import evidence, learned
 from pipeline.store.messages import messages
 from pipeline.store.people import identities
 from pipeline.store.sessions import sessions
-from schemas.facts import KnownFact
+from schemas.memory.facts import KnownFact
 from schemas.sessions import Message
 
 MAX_MESSAGES = 2000

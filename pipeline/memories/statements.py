@@ -22,7 +22,7 @@ from pipeline.store.people import identities
 from pipeline.text.duplicates import fingerprint
 from schemas.errors import InvalidInput, NotFound
 from schemas.languages import DEFAULT_LANGUAGE
-from schemas.memories import Memory, MemoryFilter, MemoryIn
+from schemas.memory.memories import Memory, MemoryFilter, MemoryIn
 
 
 @dataclass(frozen=True, kw_only=True)

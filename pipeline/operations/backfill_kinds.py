@@ -15,7 +15,7 @@ from pipeline.store.sessions import sessions
 from pipeline.store.vectors import vectors
 from schemas.backfills import Backfill
 from schemas.errors import InvalidInput
-from schemas.facts import RULES
+from schemas.memory.facts import RULES
 from schemas.sessions import EXTRACTIVE
 from schemas.settings import Settings
 

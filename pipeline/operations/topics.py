@@ -5,7 +5,7 @@ from itertools import groupby
 from pipeline.operations import lookup
 from pipeline.store.chats import topics as store
 from pipeline.store.connections.database import Database
-from schemas.topics import ChatTopics, CountedTopic, TopicFilter, TopicPeriod
+from schemas.memory.topics import ChatTopics, CountedTopic, TopicFilter, TopicPeriod
 
 
 def of_chat(database: Database, tenant_id: str, chat_id: str, wanted: TopicFilter) -> ChatTopics:

@@ -15,8 +15,8 @@ from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.people import api_keys as store
+from schemas.bots.keys import CurrentKey, KeyIn, ListedKey, NewKey, Rotation
 from schemas.errors import Conflict, InvalidInput, NotFound
-from schemas.keys import CurrentKey, KeyIn, ListedKey, NewKey, Rotation
 
 PREFIX = "bks_"
 """By which scanners for secrets find one that was published."""

@@ -16,7 +16,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.people import identities as store
 from schemas.errors import InvalidInput
-from schemas.users import User
+from schemas.people.users import User
 
 MAX_IDS = 100
 """Ids of one person: every query in their name looks for all of them."""

@@ -11,7 +11,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as suppression_list
 from schemas.errors import NotFound
 from schemas.messages import ChatIn
-from schemas.users import Members
+from schemas.people.users import Members
 
 
 def set_members(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str]) -> Members:

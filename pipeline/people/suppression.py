@@ -18,7 +18,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as store
 from pipeline.store.people import identities
 from schemas.errors import InvalidInput
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import MessageIn
 
 Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered", "key"]

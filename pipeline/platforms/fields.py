@@ -1,9 +1,7 @@
 """Read the fields of exported chats and messages into values of `records`."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -32,13 +30,6 @@ _LIVE = ImportOptions()
 _ID, _TIME, _CONTENT = TypeAdapter(Id), TypeAdapter(SaidAt), TypeAdapter(Content)
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _PREFIXED = re.compile(r"[a-z][a-z0-9_-]*:\S")
-# the keys of what people write; a text inside a text's own parts stands under one of them, too
-_WRITTEN = frozenset(
-    "text title caption credit author description source formula old_text question additional_prize gift_text option "
-    "comment".split()
-)
-# what stands for a thing without words
-_SHOWN = frozenset(("photo_id", "document_id", "geo", "unsupported"))
 
 
 def sentence(error: ValidationError) -> str:
@@ -274,46 +265,3 @@ def dicts_of(value: object) -> list[dict[str, Any]]:
 def text_of(value: object) -> str:
     """Return a value of JSON if it is a text, stripped, else an empty one."""
     return value.strip() if isinstance(value, str) else ""
-
-
-def words(value: object, key: str = "") -> str:
-    """Return the texts in a value of JSON that stands under this key, whatever shape is around them.
-
-    >>> words([{"type": "heading", "text": "Fees"}, {"cells": [{"text": ["340 ", {"text": "€"}]}, {"text": "May"}]}])
-    'Fees\\n340 € | May'
-    """
-    if isinstance(value, list):
-        # a text in parts of different formatting, a row of a table, or blocks
-        joint = "" if key in _WRITTEN else " | " if key == "cells" else "\n"
-        return joint.join(filter(None, (words(part, key) for part in value)))
-    if not isinstance(value, dict):
-        return str(value) if key in _WRITTEN and value is not None and not isinstance(value, bool) else ""
-    text = "\n".join(filter(None, (words(part, name) for name, part in value.items())))
-    link = value.get("href")
-    if isinstance(link, str) and link != text:
-        text = f"{text} ({link})"
-    return text or (f"[{value.get('type')}]" if value.keys() & _SHOWN else "")
-
-
-def labelled(label: str, value: object, shown: str = "") -> str:
-    """Return what is written in a thing, after a word for it; `shown` if nothing is.
-
-    >>> labelled("checklist", {"title": "Regatta", "answers": [{"text": "ropes"}, {"text": "sails"}]})
-    '[checklist] Regatta: ropes / sails'
-    """
-    if isinstance(value, str) and value.startswith("{"):
-        # Telegram Desktop writes an invoice as JSON in a string
-        with suppress(ValueError, RecursionError):
-            value = json.loads(value)
-    head = ""
-    if isinstance(value, dict):
-        head = words(value.get("title") or value.get("question"), "title")
-        value = {**value, "title": "", "question": ""}
-    parts = words(value, "" if isinstance(value, dict | list) else "text").split("\n")
-    said = ": ".join(filter(None, (head, " / ".join(filter(None, parts)))))
-    return f"[{label}] {said}" if said else shown
-
-
-def location(latitude: object, longitude: object, *names: object) -> str:
-    """Return what is written of a place: its name or address, or else where it is."""
-    return f"[location {name_of(*names) or f'{latitude}, {longitude}'}]"

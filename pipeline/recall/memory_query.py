@@ -18,7 +18,7 @@ from pipeline.store.memories import memory_search
 from pipeline.store.memories.memory_conditions import MemoryConditions
 from pipeline.store.people import identities
 from pipeline.store.vectors import vectors
-from schemas.memories import MemoryHit, MemoryQuery, MemoryResult
+from schemas.memory.memories import MemoryHit, MemoryQuery, MemoryResult
 
 
 def search_memories(

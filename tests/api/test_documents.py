@@ -6,7 +6,7 @@ import httpx
 import pytest
 import redis as redis_client
 
-from schemas.documents import MAX_DOCUMENT_BYTES
+from schemas.memory.documents import MAX_DOCUMENT_BYTES
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of
 from tests.ops.running import until

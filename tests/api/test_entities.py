@@ -6,8 +6,8 @@ import pytest
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import topics
 from pipeline.store.connections.database import Database
+from schemas.memory.topics import ChatTopics, TopicFilter
 from schemas.settings import Settings
-from schemas.topics import ChatTopics, TopicFilter
 from tests.api.conftest import problem_of
 from tests.conftest import POLICY, TENANT
 from tests.memories.test_entity_graph import tell

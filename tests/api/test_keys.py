@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from pipeline.people import api_keys
 from pipeline.store.connections.database import Database
-from schemas.keys import KeyIn
+from schemas.bots.keys import KeyIn
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.api.test_outages import Doorway, doorway

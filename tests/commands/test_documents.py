@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from schemas.documents import MAX_DOCUMENT_BYTES
+from schemas.memory.documents import MAX_DOCUMENT_BYTES
 from tests.commands.conftest import Run
 
 

@@ -12,7 +12,7 @@ from pipeline.erasure import erase
 from pipeline.people import suppression
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
-from schemas.forgetting import Forgotten
+from schemas.people.forgetting import Forgotten
 from tests.commands.conftest import CHAT, SAMPLE, Run
 from tests.conftest import TENANT
 from tests.test_pipeline import rows

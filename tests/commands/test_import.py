@@ -20,7 +20,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.memories import statements
 from pipeline.store.connections.database import Database
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import SAMPLE, Run, Workers

@@ -23,7 +23,7 @@ from pipeline.store.search.filters import Scope
 from pipeline.store.search.narrowed_search import SessionsAsked
 from pipeline.store.vectors import vectors
 from schemas.errors import ProviderRejected
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.payloads import ContextQuery
 from schemas.search import SearchQuery
 from schemas.settings import Settings

@@ -21,7 +21,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.jobs import claims
 from pipeline.store.jobs.jobs import Claim
 from schemas.errors import ProviderRejected, ProviderUnavailable
-from schemas.facts import Fact
+from schemas.memory.facts import Fact
 from schemas.sessions import Message
 from tests.conftest import TENANT
 from tests.conftest import message as given_message

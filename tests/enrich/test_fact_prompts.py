@@ -17,7 +17,7 @@ from pipeline.clients.protocols import Prompt
 from pipeline.enrich.facts import fact_answers, fact_prompts
 from pipeline.enrich.protocols import People
 from pipeline.enrich.summaries.answers import InvalidAnswer
-from schemas.facts import CATEGORIES, Fact, KnownFact
+from schemas.memory.facts import CATEGORIES, Fact, KnownFact
 from schemas.sessions import Message
 from tests.enrich.test_prompts import message
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pipeline.enrich.facts.kept_on_request import RequestExtractor
 from pipeline.enrich.protocols import FactExtractor, People
 from pipeline.text.fencing import CLOSE, OPEN
-from schemas.facts import MAX_FACT_CHARS, RULES, Fact
+from schemas.memory.facts import MAX_FACT_CHARS, RULES, Fact
 from tests.memories.test_learning import DIRECT as CHAT
 from tests.memories.test_learning import Talk, talk  # noqa: F401 -- a fixture
 from tests.text.builders import conversation, listed, message

@@ -22,9 +22,9 @@ from pipeline.store.connections.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.context import AnswerIn, Context
 from schemas.errors import InvalidInput
-from schemas.forgetting import Subject
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
+from schemas.people.forgetting import Subject
 from schemas.sessions import Summary
 from schemas.settings import Settings
 from tests.conftest import EPOCH, MIGRATED, POLICY, TENANT, Templates, message

@@ -17,9 +17,9 @@ from pipeline.people import membership
 from pipeline.store.connections.database import Database
 from pipeline.store.erasure import suppression as suppression_list
 from schemas.errors import Retryable
-from schemas.forgetting import Subject
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
+from schemas.people.forgetting import Subject
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.test_pipeline import CHAT, place, rows, run

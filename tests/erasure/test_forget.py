@@ -17,12 +17,12 @@ from pipeline.memories.statements import remember
 from pipeline.people import api_keys
 from pipeline.store.connections.database import Database
 from pipeline.store.people import event_sources
+from schemas.bots.keys import KeyIn
 from schemas.errors import InvalidInput
-from schemas.forgetting import Receipt, Subject
-from schemas.keys import KeyIn
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import parse_payload
+from schemas.people.forgetting import Receipt, Subject
 from schemas.settings import Settings
 from tests.conftest import MIGRATED, POLICY, TENANT, Templates, message
 from tests.erasure.test_edits import at

@@ -13,10 +13,10 @@ from pipeline.memories.statements import remember
 from pipeline.recall import build_context, query_log
 from pipeline.store.connections.database import Database
 from schemas.context import AnswerIn, Context
-from schemas.forgetting import Subject
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
+from schemas.people.forgetting import Subject
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.erasure.test_forget import everywhere, forgotten, work

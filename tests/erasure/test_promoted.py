@@ -12,9 +12,9 @@ from pipeline.memories import manual_changes
 from pipeline.memories.statements import remember
 from pipeline.store.connections.database import Database
 from pipeline.store.people import identities
-from schemas.forgetting import Subject
-from schemas.memories import MemoryIn
-from schemas.memory_changes import MemoryCorrection, MemoryPromotion
+from schemas.memory.memories import MemoryIn
+from schemas.memory.memory_changes import MemoryCorrection, MemoryPromotion
+from schemas.people.forgetting import Subject
 from tests.conftest import TENANT, message
 from tests.erasure.test_forget import GROUP, everywhere, forgotten
 from tests.test_pipeline import rows

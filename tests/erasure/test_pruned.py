@@ -11,8 +11,8 @@ from pipeline.jobs.runner import Policy
 from pipeline.operations.retention import prune, retention_of
 from pipeline.people import identities
 from pipeline.store.connections.database import Database
-from schemas.forgetting import Subject
 from schemas.messages import ChatIn, MessageIn
+from schemas.people.forgetting import Subject
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.erasure.test_forget import everywhere, finish, forgotten, work

@@ -36,11 +36,11 @@ from pipeline.store.memories.entity_graph import EntityRow
 from pipeline.store.people import event_sources
 from pipeline.store.sessions import sessions
 from schemas.backfills import BackfillRequest
-from schemas.forgetting import Subject
-from schemas.keys import KeyIn
-from schemas.memories import MemoryIn
+from schemas.bots.keys import KeyIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
+from schemas.people.forgetting import Subject
 from schemas.settings import Settings
 from tests.conftest import EPOCH, message
 from tests.llm.chat_models import ScriptedModel, asking, retold, summarizing

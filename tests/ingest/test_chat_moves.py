@@ -23,12 +23,12 @@ from pipeline.people import api_keys
 from pipeline.recall import build_context, search
 from pipeline.store.connections.database import Database
 from pipeline.store.messages import messages
+from schemas.bots.keys import KeyIn
 from schemas.errors import Busy, InvalidInput, NotFound
-from schemas.forgetting import Subject
-from schemas.keys import KeyIn
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
+from schemas.people.forgetting import Subject
 from schemas.search import SearchQuery
 from schemas.sessions import key_of
 from schemas.settings import Settings

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.people import api_keys
 from pipeline.store.connections.database import Database
-from schemas.keys import KeyIn, NewKey
+from schemas.bots.keys import KeyIn, NewKey
 from tests.commands.conftest import CHAT
 from tests.conftest import TENANT
 from tests.inspector.conftest import logged_in

@@ -10,8 +10,8 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
-from schemas.forgetting import Subject
 from schemas.kinds import BACKFILL, EMBED, EXTRACT, FORGET, INGEST, KINDS, ROLLUP, SUMMARIZE, Kind
+from schemas.people.forgetting import Subject
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT, Templates
 from tests.erasure.test_forget import GROUP, fill, forgotten

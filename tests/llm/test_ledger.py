@@ -17,7 +17,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.store.connections.database import Database
 from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected, ProviderUnavailable
-from schemas.forgetting import Subject
+from schemas.people.forgetting import Subject
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT
 from tests.llm.chat_models import ANSWER, ScriptedModel, asking

@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 
 from pipeline.people import api_keys
 from pipeline.store.connections.database import Database
-from schemas.keys import KeyIn
+from schemas.bots.keys import KeyIn
 from schemas.settings import Settings
 from tests.api.conftest import problem_of, served
 from tests.mcp.conftest import HOUSE, OFFICE, Opens, listed, over_http, over_stdio, talk, text_of, url_of

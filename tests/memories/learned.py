@@ -13,7 +13,7 @@ from pipeline.enrich.vectors import embed
 from pipeline.memories.statements import new_id
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
-from schemas.facts import RULES
+from schemas.memory.facts import RULES
 from tests.conftest import POLICY, TENANT
 from tests.test_pipeline import run
 

@@ -20,9 +20,9 @@ from pipeline.recall import build_context
 from pipeline.store.chats import chats as store_chats
 from pipeline.store.connections.database import Database
 from pipeline.text.tokens import estimate
-from schemas.documents import DocumentFilter, DocumentIn
 from schemas.errors import NotFound
-from schemas.memories import MemoryFilter, MemoryIn
+from schemas.memory.documents import DocumentFilter, DocumentIn
+from schemas.memory.memories import MemoryFilter, MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings

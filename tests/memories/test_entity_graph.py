@@ -9,11 +9,11 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories import entities, manual_changes
 from pipeline.store.connections.database import Database
-from schemas.entities import Entity, EntityFilter, EntityPlace
 from schemas.errors import NotFound
-from schemas.forgetting import Subject
-from schemas.memory_changes import MemoryCorrection, MemoryEdit
+from schemas.memory.entities import Entity, EntityFilter, EntityPlace
+from schemas.memory.memory_changes import MemoryCorrection, MemoryEdit
 from schemas.messages import ChatIn
+from schemas.people.forgetting import Subject
 from tests.conftest import TENANT
 from tests.memories.test_learning import DIRECT, GROUP, Talk
 from tests.memories.told import ToldModel

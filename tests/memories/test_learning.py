@@ -21,9 +21,9 @@ from pipeline.memories.learn import Learning, learner
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from schemas.errors import ProviderFailed
-from schemas.facts import RULES, Fact
-from schemas.forgetting import Subject
+from schemas.memory.facts import RULES, Fact
 from schemas.messages import ChatIn, MessageIn
+from schemas.people.forgetting import Subject
 from schemas.sessions import Message
 from tests.conftest import TENANT, message
 from tests.memories.told import fact

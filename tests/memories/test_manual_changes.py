@@ -19,8 +19,8 @@ from pipeline.people import suppression
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import memories
 from schemas.errors import Conflict, InvalidInput, NotFound
-from schemas.memories import MemoryIn
-from schemas.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion
+from schemas.memory.memories import MemoryIn
+from schemas.memory.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
 from tests.memories.learned import change, evidence

@@ -12,10 +12,10 @@ from pipeline.memories import manual_changes, pages, statements
 from pipeline.people import identities
 from pipeline.store.connections.database import Database
 from schemas.errors import NotFound
-from schemas.memories import MemoryIn
-from schemas.memory_changes import MemoryCorrection
+from schemas.memory.memories import MemoryIn
+from schemas.memory.memory_changes import MemoryCorrection
 from schemas.messages import ChatIn
-from schemas.user_pages import KnownMemory, UserFilter, UserPage
+from schemas.people.user_pages import KnownMemory, UserFilter, UserPage
 from tests.conftest import EPOCH, TENANT, message
 from tests.memories.learned import evidence
 

@@ -23,10 +23,10 @@ from pipeline.store.memories import memories
 from pipeline.store.operations import counters
 from pipeline.store.sessions import ranges
 from schemas.errors import DatabaseUnavailable
-from schemas.forgetting import Subject
-from schemas.memories import MemoryIn
-from schemas.memory_changes import MemoryCorrection
+from schemas.memory.memories import MemoryIn
+from schemas.memory.memory_changes import MemoryCorrection
 from schemas.messages import ChatIn
+from schemas.people.forgetting import Subject
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.hostile.victims import fill

@@ -24,7 +24,7 @@ from pipeline.store.jobs import backfills
 from pipeline.store.vectors import indexes, vectors
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import Busy, InvalidInput, NotFound, ProviderRejected, ProviderUnavailable
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.search import SearchQuery
 from schemas.settings import Settings

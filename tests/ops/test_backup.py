@@ -23,9 +23,9 @@ from pipeline.ingest.accept import accept
 from pipeline.people import api_keys
 from pipeline.store.connections.database import Database
 from pipeline.store.people import api_keys as stored_keys
-from schemas.forgetting import Subject
-from schemas.keys import KeyIn, Rotation
+from schemas.bots.keys import KeyIn, Rotation
 from schemas.messages import ChatIn
+from schemas.people.forgetting import Subject
 from tests.conftest import TENANT, message
 from tests.ops.conftest import Here
 

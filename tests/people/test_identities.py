@@ -17,10 +17,10 @@ from pipeline.people import identities, suppression
 from pipeline.recall import build_context, search
 from pipeline.store.connections.database import Database
 from schemas.errors import InvalidInput
-from schemas.forgetting import Subject
-from schemas.memories import MemoryFilter, MemoryIn
+from schemas.memory.memories import MemoryFilter, MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
+from schemas.people.forgetting import Subject
 from schemas.search import SearchQuery
 from schemas.settings import Settings
 from tests.conftest import message

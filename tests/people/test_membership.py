@@ -11,8 +11,8 @@ from pipeline.jobs.runner import Policy
 from pipeline.people import membership
 from pipeline.store.connections.database import Database
 from schemas.errors import Retryable
-from schemas.forgetting import Subject
 from schemas.messages import ChatIn, MessageIn
+from schemas.people.forgetting import Subject
 from tests.conftest import message
 from tests.test_pipeline import run
 

@@ -19,7 +19,7 @@ from pipeline.people import identities, membership, suppression
 from pipeline.recall import build_context, more, search
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.search import MoreQuery, SearchMode, SearchQuery

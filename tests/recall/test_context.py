@@ -21,7 +21,7 @@ from pipeline.memories.statements import remember
 from pipeline.store.connections.database import Database
 from pipeline.text import fencing
 from schemas.errors import InvalidInput, NotFound, ProviderUnavailable
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, Vector

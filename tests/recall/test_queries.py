@@ -10,7 +10,7 @@ from pipeline.recall import search
 from pipeline.recall.ask.weights import OTHER_QUERY_WEIGHT
 from pipeline.store.connections.database import Database
 from schemas.context import Context
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.payloads import parse_payload
 from schemas.search import SearchQuery, SearchResult
 from schemas.settings import Settings

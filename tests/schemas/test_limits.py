@@ -10,20 +10,20 @@ from pydantic import BaseModel, ValidationError
 
 import schemas.backfills
 import schemas.context
-import schemas.documents
-import schemas.forgetting
-import schemas.memories
-import schemas.memory_changes
+import schemas.memory.documents
+import schemas.memory.memories
+import schemas.memory.memory_changes
 import schemas.messages
 import schemas.payloads
+import schemas.people.forgetting
+import schemas.people.user_pages
+import schemas.people.users
 import schemas.search
-import schemas.user_pages
-import schemas.users
 from ops.console import options
 from ops.dev.bench import worst
 from schemas.backfills import BackfillRequest
 from schemas.errors import InvalidInput
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import MessageIn
 from schemas.payloads import ContextQuery, EditPayload, IngestPayload, QueuedIngest, parse_payload
 from schemas.search import MoreQuery, SearchQuery
@@ -33,16 +33,16 @@ from workers.api import bodies
 MIB = 2**20
 MODULES = (
     schemas.backfills,
-    schemas.documents,
-    schemas.forgetting,
-    schemas.memories,
-    schemas.memory_changes,
+    schemas.memory.documents,
+    schemas.people.forgetting,
+    schemas.memory.memories,
+    schemas.memory.memory_changes,
     schemas.messages,
     schemas.payloads,
     schemas.context,
     schemas.search,
-    schemas.user_pages,
-    schemas.users,
+    schemas.people.user_pages,
+    schemas.people.users,
 )
 
 

@@ -8,10 +8,10 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ValidationError
 
 from schemas.errors import InvalidInput
-from schemas.forgetting import Subject
-from schemas.memories import MemoryIn, MemoryPayload
-from schemas.memory_changes import MemoryPromotion
+from schemas.memory.memories import MemoryIn, MemoryPayload
+from schemas.memory.memory_changes import MemoryPromotion
 from schemas.payloads import IngestPayload, QueuedIngest, parse_payload
+from schemas.people.forgetting import Subject
 
 
 def payload(**fields: Any) -> dict[str, Any]:

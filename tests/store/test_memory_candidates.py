@@ -18,7 +18,7 @@ from pipeline.store.memories.memory_candidates import FoundMemory, MemoryScope
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
 from pipeline.store.vectors import vectors
-from schemas.documents import DocumentIn
+from schemas.memory.documents import DocumentIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message

@@ -12,8 +12,8 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
-from schemas.forgetting import Subject
 from schemas.payloads import ContextQuery
+from schemas.people.forgetting import Subject
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.recall.test_context import CHAT, do_all

@@ -4,10 +4,13 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from fastapi import Request
 
-from schemas.keys import CurrentKey
+from pipeline.store.connections.database import Database
+from pipeline.store.people import api_keys
+from schemas.bots.keys import CurrentKey
 from workers.api.errors import HttpError
 from workers.api.scopes import Access
 
@@ -114,3 +117,24 @@ def caller_of(request: Request) -> Caller:
 
 def _forbidden(detail: str) -> HttpError:
     return HttpError(403, "forbidden", detail)
+
+
+def take_messages(database: Database, key: CurrentKey, messages: int) -> None:
+    """Count messages of a day (UTC), for all processes, before they are stored.
+
+    Raises `HttpError` 429 if they are more than the day has left.
+    """
+    if key.messages_per_day is None or key.id is None:
+        return
+    with database.tenant(key.tenant) as connection:
+        if api_keys.take_messages(connection, key.id, messages):
+            return
+    now = datetime.now(UTC)
+    midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    raise HttpError(
+        429,
+        "too-many-requests",
+        f"The API key may hand over {key.messages_per_day} messages a day (UTC), and these {messages} are more than "
+        "are left today. None was stored.",
+        headers={"Retry-After": str(int((midnight - now).total_seconds()) + 1)},
+    )

@@ -20,8 +20,8 @@ from anyio import CapacityLimiter, to_thread
 from pipeline.people.api_keys import PREFIX, digest_of
 from pipeline.store.connections.database import Database
 from pipeline.store.people import api_keys
+from schemas.bots.keys import SCOPES, CurrentKey
 from schemas.errors import BackscrollError
-from schemas.keys import SCOPES, CurrentKey
 
 log = structlog.get_logger(__name__)
 

@@ -13,7 +13,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 
-from schemas.documents import MAX_DOCUMENT_BYTES
+from schemas.memory.documents import MAX_DOCUMENT_BYTES
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
 from schemas.profiles import PURPOSES
 from workers.api.bodies import MAX_BODY_BYTES

@@ -8,9 +8,9 @@ from pydantic import BaseModel
 
 from schemas.context import Context
 from schemas.listing import ChatList
-from schemas.memory_changes import MemoryReceipt
+from schemas.memory.memory_changes import MemoryReceipt
+from schemas.people.user_pages import UserPage
 from schemas.search import MoreResult, SearchResult
-from schemas.user_pages import UserPage
 
 Fields = Mapping[str, "Fields | None"]
 """Fields of a model, with those of the models in them."""

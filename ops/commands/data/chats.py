@@ -13,12 +13,12 @@ from ops.console import receipts, rendering
 from ops.console.command import Call, ListByDefault, command
 from ops.console.options import ChatArgument, DryRunOption, UnseenOption, YesOption
 from schemas.errors import InvalidInput
-from schemas.forgetting import Subject
 from schemas.languages import AUTO, normal, spoken
-from schemas.memories import VisibilityPolicy
+from schemas.memory.memories import VisibilityPolicy
 from schemas.messages import ChatIn
 from schemas.payloads import parse_payload
-from schemas.users import MembersPayload
+from schemas.people.forgetting import Subject
+from schemas.people.users import MembersPayload
 
 app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 tenant_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)

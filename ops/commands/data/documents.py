@@ -9,7 +9,9 @@ import typer
 from ops.console import questions, rendering
 from ops.console.command import Call, command
 from ops.console.options import AfterOption, UnseenOption
-from schemas.documents import (
+from schemas.errors import InvalidInput
+from schemas.languages import DEFAULT_LANGUAGE
+from schemas.memory.documents import (
     MAX_DOCUMENT_BYTES,
     MAX_PAGE,
     DocumentFilter,
@@ -17,8 +19,6 @@ from schemas.documents import (
     DocumentKept,
     DocumentOwner,
 )
-from schemas.errors import InvalidInput
-from schemas.languages import DEFAULT_LANGUAGE
 from schemas.payloads import parse_payload
 
 app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)

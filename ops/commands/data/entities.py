@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ops.console import rendering
 from ops.console.command import Call, ListByDefault, command
-from schemas.entities import Entity, EntityFilter, EntityKind, EntityPlace
+from schemas.memory.entities import Entity, EntityFilter, EntityKind, EntityPlace
 from schemas.payloads import parse_payload
 
 app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")

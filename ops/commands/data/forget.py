@@ -21,8 +21,8 @@ from ops.console.command import Call, command
 from ops.console.options import ChatArgument, DryRunOption, SenderArgument, UnseenOption, YesOption
 from ops.local.embedded.folder import write_private
 from schemas.errors import InvalidInput, NotFound
-from schemas.forgetting import Forgotten, Subject
 from schemas.payloads import parse_payload
+from schemas.people.forgetting import Forgotten, Subject
 
 if TYPE_CHECKING:
     from pipeline.store.connections.database import Database

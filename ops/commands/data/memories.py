@@ -11,7 +11,7 @@ from ops.commands.data import memory_changes
 from ops.console import questions, rendering
 from ops.console.command import Call, command
 from ops.console.options import AfterOption, AsOfOption, UnseenOption, read_pair, read_time
-from schemas.memories import (
+from schemas.memory.memories import (
     MANUAL_IMPORTANCE,
     MAX_FOUND,
     MAX_PAGE,

@@ -10,7 +10,7 @@ import typer
 from ops import connection
 from ops.console.command import Call
 from ops.console.options import UnseenOption, read_time
-from schemas.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion
+from schemas.memory.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion
 from schemas.payloads import parse_payload
 
 if TYPE_CHECKING:

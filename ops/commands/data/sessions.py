@@ -12,9 +12,9 @@ from rich.table import Table
 from ops.console import rendering
 from ops.console.command import Call, ListByDefault, command
 from ops.console.options import ChatArgument, InChatOption
+from schemas.memory.topics import MAX_PERIODS, TopicFilter
 from schemas.payloads import parse_payload
 from schemas.sessions import EXTRACTIVE, Message
-from schemas.topics import MAX_PERIODS, TopicFilter
 
 if TYPE_CHECKING:
     from sqlalchemy import Row

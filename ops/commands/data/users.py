@@ -22,10 +22,10 @@ from ops.console.options import (
     UnseenOption,
     YesOption,
 )
-from schemas.memories import MAX_PAGE, PAGE
+from schemas.memory.memories import MAX_PAGE, PAGE
 from schemas.payloads import parse_payload
-from schemas.user_pages import KnownMemory, UserFilter
-from schemas.users import User, UserAddress
+from schemas.people.user_pages import KnownMemory, UserFilter
+from schemas.people.users import User, UserAddress
 
 if TYPE_CHECKING:
     from pipeline.operations.names import OneByName

@@ -234,7 +234,7 @@ def _estimate(
     from pipeline.operations import backfill, costs
     from pipeline.operations.backfill_kinds import KINDS
     from pipeline.store.vectors import vectors
-    from schemas.facts import RULES
+    from schemas.memory.facts import RULES
     from workers import queues
 
     settings, database = opened

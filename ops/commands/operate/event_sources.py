@@ -11,8 +11,8 @@ from ops.client import Api, quoted
 from ops.console import rendering
 from ops.console.command import Call, ListByDefault, command
 from ops.console.options import YesOption
+from schemas.bots.event_sources import NewSource, Source, SourceIn, SourceList, SourcePlatform
 from schemas.errors import ApiUnavailable, SettingsError
-from schemas.event_sources import NewSource, Source, SourceIn, SourceList, SourcePlatform
 from schemas.payloads import parse_payload
 
 app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")

@@ -17,7 +17,7 @@ from ops.client import Api
 from ops.console import rendering
 from ops.console.command import Call, ListByDefault, command
 from ops.console.options import YesOption, read_time
-from schemas.keys import KeyIn, KeyList, ListedKey, NewKey, Rotation
+from schemas.bots.keys import KeyIn, KeyList, ListedKey, NewKey, Rotation
 from schemas.payloads import parse_payload
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from ops.dev.observe import Say, beside, timed
 from ops.dev.shipped import Shipped
 from pipeline.erasure import edits as changes
 from pipeline.erasure import forget
-from schemas.forgetting import Subject
 from schemas.messages import ChatIn
+from schemas.people.forgetting import Subject
 from schemas.settings import Settings
 
 SETTINGS = Settings(_env_file=None, embedding_provider="deterministic", tenant="bench")

@@ -23,7 +23,7 @@ from pipeline.operations.backfill_kinds import Current
 from pipeline.store.connections.database import Database
 from schemas.backfills import BackfillKind, BackfillRequest
 from schemas.errors import Retryable
-from schemas.forgetting import Subject
+from schemas.people.forgetting import Subject
 from schemas.settings import Settings
 
 # In which one fault's share of the messages is sent, or the fault comes anyway.

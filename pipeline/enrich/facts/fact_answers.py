@@ -14,7 +14,7 @@ from pipeline.enrich.summaries.answers import InvalidAnswer, json_object
 from pipeline.enrich.summaries.prompts import name_of
 from pipeline.text.sentences import words
 from pipeline.text.truncate import one_line, shortened
-from schemas.facts import CATEGORIES, MAX_FACT_CHARS, About, Fact, KnownFact
+from schemas.memory.facts import CATEGORIES, MAX_FACT_CHARS, About, Fact, KnownFact
 from schemas.sessions import Message
 
 HEARSAY_CONFIDENCE = 0.7

@@ -10,7 +10,7 @@ from pipeline.enrich.facts import fact_answers, fact_prompts
 from pipeline.enrich.model_calls import ModelCaller, call_of
 from pipeline.enrich.protocols import NOWHERE, People, Source
 from pipeline.enrich.summaries import prompts
-from schemas.facts import Fact, KnownFact
+from schemas.memory.facts import Fact, KnownFact
 from schemas.sessions import Message
 
 

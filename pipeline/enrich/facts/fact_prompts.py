@@ -12,7 +12,7 @@ from pipeline.enrich.protocols import People
 from pipeline.enrich.summaries import prompts
 from pipeline.text.tokens import estimate_line
 from pipeline.text.truncate import one_line, shortened
-from schemas.facts import CATEGORIES, MAX_FACT_CHARS, KnownFact
+from schemas.memory.facts import CATEGORIES, MAX_FACT_CHARS, KnownFact
 from schemas.sessions import Message
 
 PERSON = "user"

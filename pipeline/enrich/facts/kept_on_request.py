@@ -16,7 +16,7 @@ from pipeline.text.cues.requests import Request
 from pipeline.text.languages import ANY_LANGUAGE
 from pipeline.text.sentences import sentences, terms, words
 from pipeline.text.truncate import one_line, shortened
-from schemas.facts import DENIAL, MAX_FACT_CHARS, RULES, Fact, denies_another
+from schemas.memory.facts import DENIAL, MAX_FACT_CHARS, RULES, Fact, denies_another
 from schemas.messages import FORWARDED
 from schemas.sessions import Message
 

@@ -6,7 +6,7 @@ Discord's webhooks over HTTP bring no messages of servers: a bot passes on what 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipeline.platforms import fields
+from pipeline.platforms import fields, written
 from pipeline.platforms.discord.export import KINDS, embed_texts, media, written_out
 from pipeline.platforms.records import Event, MemberChange, ReadMessage, Skipped
 from schemas.messages import FORWARDED, ChatIn, ChatKind
@@ -123,7 +123,7 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
         said += [content, *embed_texts(each.get("embeds"), whole=not content)]
     if poll := fields.dict_of(raw.get("poll")):
         answers = [fields.dict_of(each, "poll_media") for each in fields.dicts_of(poll.get("answers"))]
-        said.append(fields.labelled("poll", {"question": poll.get("question"), "answers": answers}))
+        said.append(written.labelled("poll", {"question": poll.get("question"), "answers": answers}))
     here = reference.get("channel_id") in (None, raw.get("channel_id"))
     return fields.read_message(
         where,

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from pydantic import ValidationError
 
-from pipeline.platforms import attachments, fields, json_stream, kinds
+from pipeline.platforms import attachments, fields, json_stream, kinds, written
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, ReadMessage, Skipped, Times
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
@@ -104,9 +104,11 @@ def _message(raw: dict[str, Any], where: str, chat: ChatIn, names: Mapping[str, 
     card = not fields.text_of(forwarded.get("content"))
     said = [fields.text_of(raw.get("content")), *embed_texts(raw.get("embeds"), whole=by_bot)]
     said += [fields.text_of(forwarded.get("content")), *embed_texts(forwarded.get("embeds"), whole=card)]
-    said += [fields.labelled(field, value) for field, value in KINDS.unknown_in(raw).items()]
+    said += [written.labelled(field, value) for field, value in KINDS.unknown_in(raw).items()]
     said += [
-        fields.labelled(label, raw[field]) for field, label in KINDS.words.items() if label and raw.get(field)
+        written.labelled(label, raw[field])
+        for field, label in KINDS.words.items()
+        if label and raw.get(field)
     ]
     metadata = {"edited_at": str(edited)} if (edited := raw.get("timestampEdited")) else {}
     found = fields.read_message(

@@ -7,7 +7,7 @@ Telegram does not deliver a bot's own messages: what it returns for them is take
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.platforms import attachments, fields, kinds
+from pipeline.platforms import attachments, fields, kinds, written
 from pipeline.platforms.records import Event, MemberChange, NewChatId, ReadMessage, Skipped
 from pipeline.platforms.telegram.export import MAX_POSITION, poll_text
 from schemas.messages import FORWARDED, ChatIn, ChatKind
@@ -170,10 +170,10 @@ def _text(raw: dict[str, Any]) -> str:
     if place := fields.dict_of(raw.get("venue")) or fields.dict_of(raw.get("location")):
         point = fields.dict_of(place.get("location")) or place
         names = (place.get("title"), place.get("address"))
-        said.append(fields.location(point.get("latitude", ""), point.get("longitude", ""), *names))
+        said.append(written.location(point.get("latitude", ""), point.get("longitude", ""), *names))
     labels = {field: label for field, label in _KINDS.words.items() if label and field in raw}
-    said += [fields.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
-    said += [fields.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
+    said += [written.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
+    said += [written.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
     return "\n".join(filter(None, said))
 
 

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from pipeline.platforms import attachments, fields, json_stream, kinds
+from pipeline.platforms import attachments, fields, json_stream, kinds, written
 from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped, Times
 from schemas.messages import FORWARDED, ChatIn, ChatKind
 
@@ -217,7 +217,7 @@ def _text(raw: dict[str, Any]) -> str:
     """Return a message's text, then what is written in the things sent with it."""
     if not isinstance(text := raw.get("text", ""), str | list):
         raise ValueError("text is neither a text nor a list of texts")  # noqa: TRY004  it is the file that is wrong
-    said = [fields.words(text, "text"), fields.words(raw.get("rich_message"))]
+    said = [written.words(text, "text"), written.words(raw.get("rich_message"))]
     if isinstance(poll := raw.get("poll"), dict):
         said.append(_poll(poll))
     place = fields.dict_of(raw.get("location_information"))
@@ -226,11 +226,11 @@ def _text(raw: dict[str, Any]) -> str:
         said.append(f"[location {name or '{latitude}, {longitude}'.format_map(defaultdict(str, place))}]")
     if raw.get("type") == "service":
         action = str(raw.get("action"))
-        said.append(fields.labelled(_ACTIONS.words.get(action, action), _KINDS.unknown_in(raw)))
+        said.append(written.labelled(_ACTIONS.words.get(action, action), _KINDS.unknown_in(raw)))
     else:
         labels = {field: label for field, label in _KINDS.words.items() if label and field in raw}
-        said += [fields.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
-        said += [fields.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
+        said += [written.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
+        said += [written.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
     return "\n".join(filter(None, map(str.strip, said)))
 
 
@@ -244,8 +244,8 @@ def poll_text(question: object, answers: Iterable[tuple[object, object]], *, vot
     said = []
     for answer, voters in answers:
         took = f" ({voters} {'vote' if voters == 1 else 'votes'})" if voted else ""
-        said.append(f"{fields.words(answer, 'text')}{took if isinstance(voters, int) else ''}")
-    return f"[poll] {fields.words(question, 'text')}: {' / '.join(said)}"
+        said.append(f"{written.words(answer, 'text')}{took if isinstance(voters, int) else ''}")
+    return f"[poll] {written.words(question, 'text')}: {' / '.join(said)}"
 
 
 def _media(raw: dict[str, Any]) -> list[dict[str, str]]:

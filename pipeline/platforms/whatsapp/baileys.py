@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pipeline.platforms import attachments, fields
+from pipeline.platforms import attachments, fields, written
 from pipeline.platforms.records import Edit, Event, ReadMessage
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn, ChatKind
@@ -202,7 +202,7 @@ def _text(kind: str, held: dict[str, Any]) -> str:
         return f"[poll] {fields.text_of(held.get('name'))}: {' / '.join(answers)}"
     if kind in ("locationMessage", "liveLocationMessage"):
         point = (held.get("degreesLatitude", ""), held.get("degreesLongitude", ""))
-        return fields.location(*point, held.get("name"), held.get("address"))
+        return written.location(*point, held.get("name"), held.get("address"))
     said = [held.get(each) for each in ("text", "selectedDisplayText", "title")]
     return next(filter(None, map(fields.text_of, said)), "")
 

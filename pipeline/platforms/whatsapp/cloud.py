@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from pipeline.platforms import attachments, fields
+from pipeline.platforms import attachments, fields, written
 from pipeline.platforms.records import Deletion, Event, NewChatId, ReadMessage
 from schemas.errors import InvalidInput
 from schemas.messages import FORWARDED, ChatIn
@@ -116,7 +116,7 @@ def _text(raw: dict[str, Any]) -> str:
             return fields.text_of(held.get("text"))
         case "location":
             where_to = (held.get("latitude", ""), held.get("longitude", ""))
-            return fields.location(*where_to, held.get("name"), held.get("address"))
+            return written.location(*where_to, held.get("name"), held.get("address"))
         case "interactive":
             replied = (fields.dict_of(held.get(each)) for each in ("button_reply", "list_reply", "nfm_reply"))
             return fields.name_of(*(each.get("title") or each.get("body") for each in replied))
@@ -126,4 +126,4 @@ def _text(raw: dict[str, Any]) -> str:
             return fields.text_of(held.get("caption"))
         case _:
             # of a kind that is new, the words
-            return fields.labelled(kind, held)
+            return written.labelled(kind, held)

@@ -10,8 +10,8 @@ from pipeline.store.connections.statements import column, number, run
 from pipeline.store.jobs import outdated
 from pipeline.store.models import llm_calls
 from pipeline.store.sessions import rollups
-from schemas.forgetting import Receipt
 from schemas.kinds import BACKFILL, FENCED_BY_CHANGE, INGEST, LANGUAGE
+from schemas.people.forgetting import Receipt
 
 _NAMES_OF = text("""
     SELECT sender_name FROM messages WHERE sender_id = ANY(:senders) AND sender_name <> ''

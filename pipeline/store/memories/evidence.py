@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import arrays, column, run
-from schemas.facts import RULES
+from schemas.memory.facts import RULES
 
 _COLUMNS_OF_GROUP = """memory_id, session_id, min(chat_id) AS chat_id, min(said_at) AS said_at, min(content) AS content,
     max(confidence) AS confidence, min(learned_by) AS learned_by, max(holds_from) AS holds_from,

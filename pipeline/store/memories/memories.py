@@ -8,9 +8,9 @@ from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import arrays, column, run
 from pipeline.store.jobs import outdated
-from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
 from schemas.kinds import EMBED, FENCED_BY_CHANGE
-from schemas.memories import MemoryIn
+from schemas.memory.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
+from schemas.memory.memories import MemoryIn
 
 _INSERT = text("""
     INSERT INTO memories (tenant_id, id, scope, type, session_id, user_id, agent_id, content, content_hash,

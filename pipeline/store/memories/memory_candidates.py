@@ -17,7 +17,7 @@ from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
 from pipeline.store.search.keyword_search import any_of
 from pipeline.store.vectors.vectors import cosine, distance, in_space, literal
-from schemas.memories import MemoryType
+from schemas.memory.memories import MemoryType
 from schemas.vectors import EmbeddingSpace, Vector
 
 SESSIONS = 100

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.connections.statements import column, run
-from schemas.keys import CurrentKey, KeyIn, ListedKey
+from schemas.bots.keys import CurrentKey, KeyIn, ListedKey
 
 MAX_LISTED = 1000
 

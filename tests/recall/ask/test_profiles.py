@@ -22,7 +22,7 @@ from pipeline.recall.rank.similarity import Scale
 from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery, parse_payload
 from schemas.settings import Settings

@@ -16,7 +16,7 @@ from pipeline.recall.find.arms import ArmLimits
 from pipeline.store.connections.database import Database
 from pipeline.text import fencing, tokens
 from schemas.context import ChatMessage, Context
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import POLICY, TENANT, message

@@ -12,7 +12,7 @@ from pipeline.memories.statements import remember
 from pipeline.people import identities
 from pipeline.store.connections.database import Database
 from schemas.context import Context
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import TENANT

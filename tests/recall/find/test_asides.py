@@ -7,7 +7,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.recall.search_modes import search
 from pipeline.store.connections.database import Database
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import MessageIn
 from schemas.search import SearchQuery
 from schemas.settings import Settings

@@ -12,7 +12,7 @@ from pipeline.people import identities
 from pipeline.recall.memory_query import search_memories
 from pipeline.store.connections.database import Database
 from schemas.errors import NotFound, ProviderUnavailable
-from schemas.memories import MemoryFilter, MemoryQuery, MemoryResult
+from schemas.memory.memories import MemoryFilter, MemoryQuery, MemoryResult
 from schemas.messages import ChatIn
 from schemas.vectors import Vector
 from tests.conftest import TENANT, message

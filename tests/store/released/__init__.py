@@ -24,7 +24,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.memories.statements import remember
 from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
-from schemas.memories import MemoryIn
+from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pipeline.memories import pages
 from pipeline.store.operations import inspection
 from schemas.messages import Id
-from schemas.user_pages import UserFilter
+from schemas.people.user_pages import UserFilter
 from workers.api.inspector.chats import ROWS
 from workers.api.inspector.pages import PageRoute, page
 from workers.api.state import Api, Tenant

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Response
 
 from pipeline.memories import documents
 from schemas.base import Frozen
-from schemas.documents import DocumentFilter, DocumentIn, DocumentOwner, ListedDocument, Passage
+from schemas.memory.documents import DocumentFilter, DocumentIn, DocumentOwner, ListedDocument, Passage
 from schemas.messages import Id
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Query
 
 from pipeline.memories import entities
 from pipeline.operations import topics
-from schemas.entities import EntityFilter, EntityList, EntityPlace, NamedEntities
+from schemas.memory.entities import EntityFilter, EntityList, EntityPlace, NamedEntities
+from schemas.memory.topics import ChatTopics, TopicFilter
 from schemas.messages import Id
-from schemas.topics import ChatTopics, TopicFilter
 from workers.api.api_route import ApiRoute
 from workers.api.errors import responses
 from workers.api.state import Api, Tenant

@@ -7,8 +7,8 @@ from fastapi import APIRouter
 from pipeline.platforms import proofs
 from pipeline.store.chats import chats
 from pipeline.store.people import event_sources as store
+from schemas.bots.event_sources import NewSource, Source, SourceIn, SourceList
 from schemas.errors import InvalidInput, NotFound
-from schemas.event_sources import NewSource, Source, SourceIn, SourceList
 from schemas.messages import Id
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body

@@ -22,15 +22,14 @@ from pipeline.platforms import proofs
 from pipeline.platforms.records import Broken, Event, Record
 from pipeline.store.people import event_sources
 from pipeline.store.people.event_sources import SecretSource
+from schemas.bots.events import MAX_NAMED, EventsReceipt
 from schemas.errors import InvalidInput
-from schemas.events import MAX_NAMED, EventsReceipt
 from schemas.messages import ChatIn, clean_text
-from workers.api.admission import caller_of
+from workers.api.admission import caller_of, take_messages
 from workers.api.api_route import DirectRoute
 from workers.api.bodies import in_thread_if_large, read, value_of
 from workers.api.errors import HttpError, request_id, responses
 from workers.api.openapi import any_body
-from workers.api.quota import take_messages
 from workers.api.state import ApiState, state_of
 
 log = structlog.get_logger(__name__)

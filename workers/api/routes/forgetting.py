@@ -16,9 +16,9 @@ from pipeline.people import suppression
 from pipeline.store.chats import chats
 from pipeline.store.chats.chat_languages import DECLARED
 from schemas.base import Frozen
-from schemas.forgetting import Receipt, Subject
 from schemas.messages import ChatIn, Id
 from schemas.payloads import LanguageChoice, MemorySwitch, NewId
+from schemas.people.forgetting import Receipt, Subject
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
 from workers.api.errors import request_id, responses

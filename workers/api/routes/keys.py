@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from pipeline.people import api_keys
-from schemas.keys import CurrentKey, KeyIn, KeyList, ListedKey, NewKey, Rotation
+from schemas.bots.keys import CurrentKey, KeyIn, KeyList, ListedKey, NewKey, Rotation
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
 from workers.api.errors import responses

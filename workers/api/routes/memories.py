@@ -10,8 +10,8 @@ from pipeline.memories import statements as memories
 from pipeline.memories.manual_changes import Changed
 from pipeline.recall.memory_query import search_memories
 from schemas.base import Frozen
-from schemas.memories import Memory, MemoryFilter, MemoryPayload, MemoryQuery, MemoryResult
-from schemas.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion, MemoryReceipt
+from schemas.memory.memories import Memory, MemoryFilter, MemoryPayload, MemoryQuery, MemoryResult
+from schemas.memory.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion, MemoryReceipt
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
 from workers.api.errors import request_id, responses

@@ -14,12 +14,11 @@ from schemas.base import Frozen
 from schemas.errors import InvalidInput
 from schemas.messages import Id
 from schemas.payloads import EditPayload, IngestPayload
-from workers.api.admission import Caller, caller_of
+from workers.api.admission import Caller, caller_of, take_messages
 from workers.api.api_route import ApiRoute, DirectRoute
 from workers.api.bodies import Body, in_thread, parse, read
 from workers.api.errors import request_id, responses
 from workers.api.openapi import body_of
-from workers.api.quota import take_messages
 from workers.api.state import Api, ApiState, Tenant, state_of
 
 router = APIRouter(tags=["messages"], route_class=ApiRoute)

@@ -10,8 +10,8 @@ from pipeline.people import identities, membership
 from pipeline.people.identities import Linked
 from schemas.base import Frozen
 from schemas.messages import Id
-from schemas.user_pages import UserFilter, UserPage
-from schemas.users import Members, MembersPayload, MergePayload, User
+from schemas.people.user_pages import UserFilter, UserPage
+from schemas.people.users import Members, MembersPayload, MergePayload, User
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
 from workers.api.errors import request_id, responses

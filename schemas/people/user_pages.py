@@ -7,9 +7,9 @@ from uuid import UUID
 from pydantic import Field
 
 from schemas.base import Closed, Frozen
-from schemas.memories import MAX_PAGE, PAGE, MemoryType
+from schemas.memory.memories import MAX_PAGE, PAGE, MemoryType
 from schemas.messages import Id
-from schemas.users import User
+from schemas.people.users import User
 
 MAX_MESSAGES = 20
 """Messages that are named for one memory, the latest."""

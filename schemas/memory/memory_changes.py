@@ -6,7 +6,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field, model_validator
 
 from schemas.base import Closed, Frozen, depending_on
-from schemas.memories import MemoryScope, require_ids
+from schemas.memory.memories import MemoryScope, require_ids
 from schemas.messages import NOT_BLANK, Content, Id, Metadata, SaidAt, Time
 
 SCOPES: tuple[MemoryScope, ...] = ("session", "user", "agent", "organization")

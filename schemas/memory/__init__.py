@@ -1,0 +1,1 @@
+"""What is known: statements, facts, entities, topics and documents."""

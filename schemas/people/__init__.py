@@ -1,0 +1,1 @@
+"""Users, their pages, and forgetting."""
