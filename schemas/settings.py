@@ -152,9 +152,8 @@ class Settings(BaseSettings):
     embedding_model: str | None = _also("VECTOR_", "EMBEDDING_MODEL", None)
     """Model that a new database begins with; `backscroll spaces` changes it later. For `onnx` a folder made by
     `backscroll model export`; for `sentence-transformers` a name on the Hugging Face hub or a folder. Unset:
-    `multilingual-e5-small` (`onnx`; `all-MiniLM-L6-v2` if that is not installed), `all-MiniLM-L6-v2`
-    (`sentence-transformers`), `nomic-embed-text` (`ollama`), `text-embedding-3-small` (`openai`) or
-    `deterministic-hash-v1`."""
+    `multilingual-e5-small` (`onnx`), `all-MiniLM-L6-v2` (where that is not installed; `sentence-transformers`),
+    `nomic-embed-text` (`ollama`) or `text-embedding-3-small` (`openai`)."""
     embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 16_000
     """Characters of a text that are embedded, in at most 32 chunks."""
     embedding_batch_size: Annotated[int, Field(ge=1, le=1000)] = 32
@@ -175,8 +174,8 @@ class Settings(BaseSettings):
     ollama_url: HttpUrl = "http://127.0.0.1:11434"
     """Server of the provider `ollama`."""
     openai_base_url: HttpUrl | None = _also("", "OPENAI_BASE_URL", None)
-    """Server with OpenAI's protocol. Nothing is sent there until a setting names a model or the embedding provider
-    `openai`. Unset: `https://api.openai.com/v1`."""
+    """Server with OpenAI's protocol; nothing is sent there until a setting names a model. Unset:
+    `https://api.openai.com/v1`."""
     openai_api_key: SecretStr | None = _also("", "OPENAI_API_KEY", None)
     """Key for that server."""
     reranker_model: str | None = None
@@ -194,16 +193,15 @@ class Settings(BaseSettings):
     memory_facts_per_session: Annotated[int, Field(ge=1, le=20)] = 3
     """Facts learned from one session."""
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60
-    """A session with a `session_key` closes after this long without messages; its memories expire this long after
-    they were last written or shown, unless they have an expiry."""
+    """A session with a `session_key` closes after this long without messages, and its memories expire after as long
+    unused."""
     memory_session_max: Annotated[int, Field(ge=1, le=100_000)] = 100
     """Memories kept of one session."""
     memory_summary_turns: Annotated[int, Field(ge=2, le=5000)] = 6
     """An open session with a `session_key` is summarized after this many new turns of two messages, as a memory of
     it."""
     memory_user_max: Annotated[int, Field(ge=1, le=100_000)] = 200
-    """Memories kept of one user: history is pruned first, then by importance and use, what was written by hand
-    last."""
+    """Memories kept of one user: history is pruned first, what was written by hand last."""
     memory_history_days: Annotated[int, Field(ge=1)] = 400
     """Days that superseded and retracted memories are kept."""
     memory_answers_days: Annotated[int, Field(ge=1)] = 90
