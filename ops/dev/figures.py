@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass
 from functools import wraps
+from statistics import median, quantiles
 from typing import Any
 
-import numpy as np
 import typer
 from rich.table import Table
 
@@ -47,8 +47,11 @@ class Outcome:
 
 def spread(case: str, milliseconds: Sequence[float], *, most: float | None = None) -> list[Figure]:
     """Return the median and the 95th percentile of times, which is judged."""
-    middle, high = np.percentile(milliseconds, (50, 95)).tolist()
-    return [Figure(f"{case}, median", middle, "ms"), Figure(f"{case}, p95", high, "ms", most=most)]
+    high = quantiles(milliseconds, n=20, method="inclusive")[-1]
+    return [
+        Figure(f"{case}, median", median(milliseconds), "ms"),
+        Figure(f"{case}, p95", high, "ms", most=most),
+    ]
 
 
 def benchmark(name: str, figures: Sequence[Figure]) -> Outcome:

@@ -4,9 +4,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-import psycopg
+if TYPE_CHECKING:
+    import psycopg
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,7 +40,7 @@ def timed(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[float
 
 
 def count(
-    connection: psycopg.Connection, statement: str, given: Sequence[object] | Mapping[str, object] = ()
+    connection: "psycopg.Connection", statement: str, given: Sequence[object] | Mapping[str, object] = ()
 ) -> int:
     """Return the number that a statement selects; 0 without a row."""
     row = connection.execute(statement, given).fetchone()

@@ -132,8 +132,8 @@ def test_the_description_is_complete_and_refers_to_nothing_that_is_not_there(
     }
     schemas = described["components"]["schemas"]
     references = set(_references(described))
-    assert {name.rpartition("/")[2] for name in references} <= schemas.bots.keys()
-    assert {"IngestPayload", "ContextQuery", "Context", "Problem"} <= schemas.bots.keys()
+    assert {name.rpartition("/")[2] for name in references} <= schemas.keys()
+    assert {"IngestPayload", "ContextQuery", "Context", "Problem"} <= schemas.keys()
 
 
 def _references(value: Any) -> Iterator[str]:
