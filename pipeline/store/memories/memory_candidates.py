@@ -11,7 +11,7 @@ from sqlalchemy import Connection, TextClause, text
 
 from pipeline.store.chats.membership import Seen
 from pipeline.store.connections.statements import run
-from pipeline.store.memories import documents_by_index
+from pipeline.store.memories.documents_by_index import COMPARED, documents_by_index
 from pipeline.store.memories.memory_conditions import BELIEVED, LIVE, SAID, place, since, visible
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
@@ -150,8 +150,8 @@ def candidates(space: EmbeddingSpace | None, *, of_ids: bool = False) -> str:
     if space is not None and not of_ids:
         near = cosine(space.questions, "min(distance)")
         by_index, in_scope = (
-            documents_by_index.documents_by_index(space),
-            _in_scope(named, documents_by_index.COMPARED),
+            documents_by_index(space),
+            _in_scope(named, COMPARED),
         )
         more = f"""UNION ALL (SELECT id, {near}, {near} FROM indexed WHERE (SELECT is_enough FROM found_by_index)
             GROUP BY id ORDER BY min(distance), id DESC LIMIT :reach)"""
