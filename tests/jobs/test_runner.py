@@ -196,6 +196,33 @@ def test_a_row_that_may_have_killed_its_worker_is_claimed_alone(database: Databa
     assert sizes == [1, 1, 1]
 
 
+@pytest.mark.parametrize("max_attempts", [2, 3, 5, 12])
+def test_a_row_that_kills_its_workers_takes_no_other_with_it_and_holds_up_few(
+    database: Database, max_attempts: int
+) -> None:
+    # Given a batch of 512 in which one row kills whoever does it
+    owe(database, *(f"message:{n}" for n in range(511)), "яд")
+    sizes: list[int] = []
+    for _ in range(600):
+        with database.maintenance() as connection:
+            claimed = store_claims.claim(
+                connection, "embed", batch=512, lease_seconds=60, max_attempts=max_attempts
+            ).rows
+        sizes.append(len(claimed))
+        if any(claim.key == "яд" for claim in claimed):
+            pass_time(database)
+        elif claimed:
+            done(database)(TENANT, claimed)
+        else:
+            break
+    # Then it alone is given up, and the others did not wait for one claim each where there are attempts for it
+    with database.maintenance() as connection:
+        assert claims.mark_exhausted_dead(connection, max_attempts=max_attempts) == {(TENANT, "embed"): 1}
+        assert list(connection.scalars(text("SELECT key FROM jobs WHERE dead_at IS NULL AND due_at IS NOT NULL"))) == []
+    assert sizes[0] == 512
+    assert max_attempts < 5 or len(sizes) < 40
+
+
 def test_a_row_that_kills_every_worker_is_given_up_after_exactly_its_attempts(database: Database) -> None:
     owe(database, "poison")
     for _ in range(3):

@@ -26,12 +26,21 @@ _TAKEN = """
         due_at = now() + make_interval(secs => :lease)
 """
 _GIVEN = "jobs.tenant_id, jobs.kind, jobs.key, jobs.token, jobs.attempts, jobs.trace_id, jobs.priority"
-# A row whose lease ran out may have killed its worker: it is claimed alone, so that it burns nobody else.
+# One of the rows whose lease ran out may have killed its worker. Those of as many attempts are claimed together, an
+# eighth as many after each attempt, and alone for the last two: whatever kills burns nobody else, and the others of a
+# batch do not wait for one claim each.
 _CLAIM_ABANDONED = text(f"""
-    WITH picked AS MATERIALIZED (
-        SELECT tenant_id, kind, key FROM jobs
+    WITH oldest AS (
+        SELECT attempts FROM jobs
         WHERE kind = :kind AND due_at <= now() AND claimed IS NOT NULL AND attempts < :max_attempts
-        ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED
+        ORDER BY due_at LIMIT 1
+    ), picked AS MATERIALIZED (
+        SELECT tenant_id, kind, key FROM jobs
+        WHERE kind = :kind AND due_at <= now() AND claimed IS NOT NULL AND attempts = (SELECT attempts FROM oldest)
+        ORDER BY due_at
+        LIMIT (SELECT CAST(CASE WHEN attempts + 2 < :max_attempts THEN greatest(1, :batch / 8 ^ attempts) ELSE 1 END
+            AS bigint) FROM oldest)
+        FOR UPDATE SKIP LOCKED
     )
     UPDATE jobs SET {_TAKEN}
     FROM picked WHERE jobs.tenant_id = picked.tenant_id AND jobs.kind = picked.kind AND jobs.key = picked.key
@@ -185,13 +194,13 @@ def claim(
 ) -> Claimed:
     """Claim up to `batch` due jobs of a kind under a lease: live ones first, fair by tenant and chat (maintenance).
 
-    A job whose lease ran out is claimed first, by itself.
+    Jobs whose lease ran out are claimed first, by themselves.
     """
     after = after or Turn()
     given = {"kind": kind, "lease": lease_seconds}
     run(connection, _PLANNED)
     if takes_abandoned:
-        abandoned = run(connection, _CLAIM_ABANDONED, **given, max_attempts=max_attempts).all()
+        abandoned = run(connection, _CLAIM_ABANDONED, **given, batch=batch, max_attempts=max_attempts).all()
         if abandoned:
             return Claimed(rows=_as_claims(abandoned), more=True, turn=after)
     oldest = run(connection, _OLDEST, kind=kind, batch=batch).all()
