@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.connections.database import Database
+from schemas.errors import DatabaseUnavailable
 from schemas.settings import Settings
 from tests.conftest import TENANT
 from workers.app import make_app
@@ -25,6 +26,20 @@ def test_connections_that_the_server_ended_are_replaced_before_they_are_used(
     for _ in range(3):
         with database.tenant(TENANT) as connection:
             assert connection.scalar(text("SELECT pg_backend_pid()")) not in before
+
+
+def test_a_connection_that_ends_within_a_transaction_is_told_from_a_server_that_is_away(
+    database: Database, postgres: EmbeddedPostgres
+) -> None:
+    # as it ends when the process was paused for longer than a transaction may wait for it
+    with (
+        pytest.raises(DatabaseUnavailable, match="^The connection to Postgres ended: "),
+        database.tenant(TENANT) as connection,
+        psycopg.connect(postgres.superuser_dsn(), autocommit=True) as superuser,
+    ):
+        backend = connection.scalar(text("SELECT pg_backend_pid()"))
+        superuser.execute("SELECT pg_terminate_backend(%s, 5000)", [backend])
+        connection.execute(text("SELECT 1"))
 
 
 def test_an_idle_connection_is_used_again(database: Database) -> None:

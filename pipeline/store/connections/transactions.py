@@ -85,4 +85,7 @@ def _translated(error: Exception) -> Retryable:
         return Retryable(f"Postgres asks to try again: {reason}")
     if sqlstate == READ_ONLY:
         return DatabaseUnavailable(f"Postgres takes no writes: {reason}")
+    if getattr(error, "connection_invalidated", False):
+        # it was there: restarted, or it waited too long for a process that was paused
+        return DatabaseUnavailable(f"The connection to Postgres ended: {reason}")
     return DatabaseUnavailable(f"Postgres cannot be reached: {reason}")
