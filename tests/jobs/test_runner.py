@@ -218,7 +218,7 @@ def test_a_row_that_kills_its_workers_takes_no_other_with_it_and_holds_up_few(
     # Then it alone is given up, and the others did not wait for one claim each where there are attempts for it
     with database.maintenance() as connection:
         assert claims.mark_exhausted_dead(connection, max_attempts=max_attempts) == {(TENANT, "embed"): 1}
-        assert list(connection.scalars(text("SELECT key FROM jobs WHERE dead_at IS NULL AND due_at IS NOT NULL"))) == []
+        assert connection.scalar(text("SELECT count(*) FROM jobs WHERE due_at IS NOT NULL")) == 0
     assert sizes[0] == 512
     assert max_attempts < 5 or len(sizes) < 40
 
