@@ -41,8 +41,8 @@ def change(
 ) -> None:
     """Add senders to a chat and remove others, as of a time (None: now); who has spoken there since then stays.
 
-    Who was forgotten since then, or whose chat was, is not added, and who is not to be remembered is not named. Raises
-    `DatabaseUnavailable`.
+    Who was forgotten or has left since then, or whose chat was forgotten, is not added, and who is not to be remembered
+    is not named. Raises `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         suppression_list.lock(connection, tenant_id, chat_id, exclusive=True)
@@ -55,14 +55,22 @@ def change(
             suppression_list.lock(connection, tenant_id, chat.chat_id, exclusive=True)
         hidden = suppression.unremembered(connection, joined)
         stopped = {
-            each for each in joined if suppression.stopped(connection, at, ("user", each), ("tenant",))
+            sender for sender in joined if suppression.stopped(connection, at, ("user", sender), ("tenant",))
         }
         if at is None:
             # they may be there, or were before they were forgotten
             hidden, stopped = hidden | stopped, set()
-        named = {store.UNKNOWN if each in hidden else each for each in joined if each not in stopped}
+        else:
+            stopped |= {
+                sender
+                for sender in joined
+                if suppression.stopped(connection, at, ("left", chat.chat_id, sender))
+            }
+        named = {store.UNKNOWN if sender in hidden else sender for sender in joined if sender not in stopped}
         store.add(connection, tenant_id, chat.chat_id, sorted(named))
-        store.remove(connection, chat.chat_id, left, at or chats.database_now(connection))
+        left_at = at or chats.database_now(connection)
+        store.remove(connection, chat.chat_id, left, left_at)
+        suppression.put_left(connection, tenant_id, chat.chat_id, left, left_at)
 
 
 def show(database: Database, tenant_id: str, chat_id: str) -> Members:

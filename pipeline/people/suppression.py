@@ -1,8 +1,9 @@
 """Keep forgotten things from coming back: a suppression list of keyed hashes, checked before anything is stored.
 
 A message's entry is for good. Those of a user, a chat and a tenant stop what was sent before the forgetting, not what
-is said later. A user who is not to be remembered has an entry, too, for as long as that holds, and an API key that has
-ended has one for backups that still know it. An entry names nobody: it is an HMAC under a key of the tenant's own.
+is said later. A user who is not to be remembered has an entry, too, for as long as that holds; an API key that has
+ended, for backups that still know it; and who has left a chat, for a platform that says once more that they came. An
+entry names nobody: it is an HMAC under a key of the tenant's own.
 """
 
 import hmac
@@ -21,7 +22,7 @@ from schemas.errors import InvalidInput
 from schemas.memory.memories import MemoryIn
 from schemas.messages import MessageIn
 
-Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered", "key"]
+Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered", "key", "left"]
 Named = tuple[Kind, *tuple[str, ...]]
 """What an entry may be for: its kind, and its names."""
 
@@ -184,6 +185,16 @@ def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str])
     key = store.ensure_key(connection, tenant_id)
     hashes = [hash_of(key, "unremembered", each) for each in ids]
     store.put(connection, tenant_id, "unremembered", hashes, None)
+
+
+def put_left(
+    connection: Connection, tenant_id: str, chat_id: str, senders: Sequence[str], at: datetime
+) -> None:
+    """Keep what is said once more of their coming until then from adding these senders to a chat."""
+    if senders:
+        key = store.ensure_key(connection, tenant_id)
+        entries = [hash_of(key, "left", chat_id, sender) for sender in senders]
+        store.put(connection, tenant_id, "left", entries, at)
 
 
 def carry_over(connection: Connection, tenant_id: str, sender_id: str, new: str) -> None:

@@ -142,3 +142,28 @@ def test_a_message_that_comes_again_does_not_bring_back_its_group_s_former_name(
     send(client, "telegram", group(1, "Ekip"))
     # Then the group is called as it is
     assert [row[1] for row in kept(database, CHATS)["chats"]] == ["新しいチーム"]
+
+
+def test_who_has_left_does_not_come_back_when_their_coming_is_told_once_more(
+    client: httpx.Client, database: Database
+) -> None:
+    def moved(number: int, what: dict[str, Any]) -> dict[str, Any]:
+        chat, sender = {"id": -78, "type": "group", "title": "Тайна · 秘密"}, {"id": 7, "first_name": "Ayşe"}
+        said = {"message_id": number, "date": 1777300000 + number, "chat": chat, "from": sender}
+        return {"update_id": number, "message": said | what}
+
+    person = {"id": 8, "is_bot": False, "first_name": "Олена"}
+    came, went = {"new_chat_members": [person]}, {"left_chat_member": person}
+
+    def members() -> set[str]:
+        return {row[1] for row in kept(database, PEOPLE)["members"]}
+
+    # Given somebody who came and went
+    for update in (moved(1, {"text": "hallo"}), moved(2, came), moved(3, went)):
+        send(client, "telegram", update)
+    # When their coming is told once more, they stay away
+    send(client, "telegram", moved(2, came))
+    assert members() == {"telegram:7"}
+    # Until they come again
+    send(client, "telegram", moved(4, came))
+    assert members() == {"telegram:7", "telegram:8"}
