@@ -53,8 +53,23 @@ class _Taken(redis.QoS):  # type: ignore[misc] # kombu ships no types
             raise
 
 
+TAKING_SECONDS = 60
+"""How long the rest of a task is waited for that Redis has begun to send: it has left its queue, and would be lost."""
+
+
 class _Channel(redis.Channel):  # type: ignore[misc] # kombu ships no types
     QoS = _Taken
+
+    def _brpop_read(self, **options: Any) -> bool | None:
+        """Read a task; the machine, the network or Redis may pause in the middle of it."""
+        connection = self.client.connection
+        connection.update_current_socket_timeout(TAKING_SECONDS)
+        try:
+            taken: bool | None = super()._brpop_read(**options)
+            return taken
+        finally:
+            # as it was
+            connection.update_current_socket_timeout(-1)
 
 
 class _Transport(redis.Transport):  # type: ignore[misc] # kombu ships no types
