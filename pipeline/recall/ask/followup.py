@@ -28,7 +28,7 @@ def leans(question: Question) -> bool:
     and has few words of its own.
     """
     cues, text = cues_of(question.language), plain(question.text)
-    if cues.alone.found(text):
+    if cues.alone.are_in(text):
         return True
     own = _own_words(question)
     if own <= MOST_OWN:
@@ -36,7 +36,7 @@ def leans(question: Question) -> bool:
         elliptic = not (own and question.speakers) and not cues.begins.match(text)
         if elliptic and cues.openers.match(text):
             return True
-        if not question.speakers and cues.refers.found(plain(question.content)):
+        if not question.speakers and cues.refers.are_in(plain(question.content)):
             return True
     return not own and not question.speakers and not question.spans
 

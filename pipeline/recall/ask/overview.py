@@ -15,14 +15,14 @@ def asks_for_all(content: str, language: str) -> bool:
     """
     cues = cues_of(language)
     # most questions do not, and their times need not be found again
-    if not cues.overview.found(plain(content)):
+    if not cues.overview.are_in(plain(content)):
         return False
     said = left = plain(_without_times(content, language))
     for pattern in (*cues.overview.patterns, *cues.overview_about.patterns):
         left = pattern.sub(" ", left)
     is_specific = any(is_content(word, language) for word in words(left))
     # who, when, where and how many ask for something in it
-    return cues.overview.found(said) and not is_specific and asked(left, language) <= {"now"}
+    return cues.overview.are_in(said) and not is_specific and asked(left, language) <= {"now"}
 
 
 def _without_times(text: str, language: str) -> str:

@@ -38,14 +38,14 @@ def _of(parts: Iterable[tuple[Any, Any]]) -> frozenset[str] | None:
 
 
 def _either(branches: Iterable[Iterable[tuple[Any, Any]]]) -> frozenset[str] | None:
-    found: set[str] = set()
+    pieces: set[str] = set()
     for branch in branches:
         inside = _of(branch)
         if inside is None:
             return None
-        found |= inside
+        pieces |= inside
     # what holds another piece is found by that
-    return frozenset(piece for piece in found if not any(other in piece for other in found - {piece}))
+    return frozenset(piece for piece in pieces if not any(other in piece for other in pieces - {piece}))
 
 
 def _better(one: frozenset[str] | None, other: frozenset[str] | str | None) -> frozenset[str] | None:

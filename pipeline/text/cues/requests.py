@@ -40,7 +40,7 @@ def found(text: str) -> Iterator[Request]:
 def phrases(language: str) -> Mapping[RequestKind, Phrases]:
     """Return how people of a language tell a bot each kind of request."""
     source = read(language)
-    return {kind: Phrases(patterns.request(source, each) for each in source["kept"][kind]) for kind in KINDS}
+    return {kind: Phrases(patterns.request(source, text) for text in source["kept"][kind]) for kind in KINDS}
 
 
 @cache
