@@ -81,12 +81,12 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, how: _How) -> boo
         if client is None or (how.model_chats and week.chat_id not in how.model_chats):
             jobs.finish(connection, [claim])
             return False
-        read = _read(connection, week, chat) if chat is not None and chat.memory else []
-        if chat is None or len(read) < MIN_SESSIONS:
+        rows = _sessions(connection, week, chat) if chat is not None and chat.memory else []
+        if chat is None or len(rows) < MIN_SESSIONS:
             store.drop(connection, week)
             jobs.finish(connection, [claim])
             return False
-        if _is_current(store.get(connection, week), read, client.model, how):
+        if _is_current(store.get(connection, week), rows, client.model, how):
             jobs.finish(connection, [claim])
             return False
     source = Source(
@@ -96,20 +96,20 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, how: _How) -> boo
         claim=claim,
         before_call=partial(runner.renew, database, claim, how.lease_seconds),
     )
-    in_order = sorted(read, key=lambda row: (row.started_at, row.id))
+    in_order = sorted(rows, key=lambda row: (row.started_at, row.id))
     parts = [summary for row in in_order if (summary := stored_summary(row)) is not None]
     summary = client.combine(parts, time_zone=ZoneInfo(chat.time_zone), source=source)
     with database.tenant(tenant_id) as connection:
         client.forget_answers(connection, source)
         # locked: an erasure waits, and then finds the rollup
-        unchanged = _hash(_read(connection, week, chat, held=True)) == _hash(read)
+        unchanged = _hash(_sessions(connection, week, chat, locked=True)) == _hash(rows)
         if unchanged:
             store.save(
                 connection,
                 tenant_id,
                 week,
-                read,
-                _hash(read),
+                rows,
+                _hash(rows),
                 summary,
                 model=client.model,
                 version=how.version,
@@ -120,21 +120,21 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, how: _How) -> boo
     return unchanged
 
 
-def _read(connection: Connection, week: Week, chat: Chat, *, held: bool = False) -> Sequence[Row[Any]]:
+def _sessions(connection: Connection, week: Week, chat: Chat, *, locked: bool = False) -> Sequence[Row[Any]]:
     """Return the summarized sessions of a week."""
     return store.summaries(
-        connection, week.chat_id, *weeks.bounds(week.monday, ZoneInfo(chat.time_zone)), held=held
+        connection, week.chat_id, *weeks.bounds(week.monday, ZoneInfo(chat.time_zone)), held=locked
     )
 
 
-def _is_current(known: Row[Any] | None, read: Sequence[Row[Any]], model: str, how: _How) -> bool:
+def _is_current(rollup: Row[Any] | None, rows: Sequence[Row[Any]], model: str, how: _How) -> bool:
     """Tell whether a week's rollup is what would be made of these sessions now."""
-    if known is None:
+    if rollup is None:
         return False
-    return (bytes(known.source_hash), known.model, known.version) == (_hash(read), model, how.version)
+    return (bytes(rollup.source_hash), rollup.model, rollup.version) == (_hash(rows), model, how.version)
 
 
-def _hash(read: Sequence[Row[Any]]) -> bytes:
+def _hash(rows: Sequence[Row[Any]]) -> bytes:
     """Hash which summaries these are (BLAKE2b, 16 bytes)."""
-    made_of = [(row.id, row.summary_revision, row.summary_created_at.timestamp()) for row in read]
+    made_of = [(row.id, row.summary_revision, row.summary_created_at.timestamp()) for row in rows]
     return blake2b(repr(made_of).encode(), digest_size=16).digest()

@@ -13,12 +13,12 @@ MAX_TOPICS = 8
 MAX_ITEMS = 8  # of each list
 
 
-def continued(previous: Summary, new: Summary, said: Sequence[Sentence], language: str) -> Summary:
-    """Continue a summary with that of what was `said` since: it gets half the room.
+def continued(previous: Summary, new: Summary, conversation: Sequence[Sentence], language: str) -> Summary:
+    """Continue a summary with that of the `conversation` since: it gets half the room.
 
     Its lists go on, but for questions that were answered since.
     """
-    raised = {term for sentence in said for term in sentence.terms}
+    raised = {term for sentence in conversation for term in sentence.terms}
     waiting = [
         q
         for q in previous.open_questions
