@@ -213,9 +213,9 @@ class HttpEmbedder:
                 self._away_until = monotonic() + QUESTION_SECONDS
 
     def _rest(self, error: ProviderUnavailable | ProviderFailed) -> None:
-        asked = getattr(error, "retry_after", None) or 0.0
+        retry_after = getattr(error, "retry_after", None) or 0.0
         with self._lock:
-            self._away_until = monotonic() + min(max(AWAY_SECONDS, asked), MAX_AWAY_SECONDS)
+            self._away_until = monotonic() + min(max(AWAY_SECONDS, retry_after), MAX_AWAY_SECONDS)
             self._why_away = str(error)
 
     def _too_slow(self, seconds: float) -> ProviderUnavailable:

@@ -29,11 +29,11 @@ class Budget:
 
         Raises `BudgetSpent` until the next day, and `ProviderRejected` for a call that is more than a whole day's.
         """
-        asked = (
+        budgets = (
             (self.cost, cost or 0.0, spent.cost, "LLM_DAILY_BUDGET", "${:.4f}"),
             (self.tokens, tokens, spent.tokens, "LLM_DAILY_TOKENS", "{:,} tokens"),
         )
-        for limit, more, used, name, unit in asked:
+        for limit, more, used, name, unit in budgets:
             if limit is None:
                 continue
             setting, call = f"BACKSCROLL_{name}={limit:g}", unit.format(more)

@@ -121,8 +121,8 @@ class Gateway:
         latest = monotonic() + min(WAIT_SECONDS, timeout_seconds / 4)
         while True:
             with self._database.tenant(call.tenant_id) as connection:
-                if kept := ledger.find_answer(connection, entry):
-                    return kept
+                if answer := ledger.find_answer(connection, entry):
+                    return answer
                 admitted = limits.enter(
                     connection,
                     entry.provider,

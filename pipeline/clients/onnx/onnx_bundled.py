@@ -88,7 +88,7 @@ ENGLISH = Bundled(
 """Of English, twice as fast."""
 ENGLISH_FILES = "model"
 """Of its package, the folder with the model as `sentence-transformers` reads it."""
-MODELS = {each.model: each for each in (MULTILINGUAL, ENGLISH)}
+MODELS = {model.model: model for model in (MULTILINGUAL, ENGLISH)}
 
 
 def default() -> Bundled:

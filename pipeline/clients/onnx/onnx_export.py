@@ -61,7 +61,7 @@ def write(
     encoder, pooling = _parts(model)
     config = encoder.config
     kind = config.model_type
-    weights = {_renamed(kind, name): each.float().numpy() for name, each in encoder.state_dict().items()}
+    weights = {_renamed(kind, name): value.float().numpy() for name, value in encoder.state_dict().items()}
     first = encoder.embeddings.padding_idx + 1 if kind in _AFTER_PADDING else 0
     positions = len(weights["embeddings.position_embeddings.weight"]) - first
     shape = onnx_graph.Shape(
@@ -95,8 +95,8 @@ def compare(original: Embedder, folder: Path, texts: Sequence[str]) -> Likeness:
 def _parts(model: "SentenceTransformer") -> tuple[Any, Literal["mean", "cls"]]:
     """Return the encoder and how its vectors become one. Raises `InvalidInput`."""
     modules = {type(module).__name__: module for module in model}
-    if others := sorted(modules.keys() - {"Transformer", "Pooling", "Normalize"}):
-        raise _unlike(f"it has the modules {', '.join(others)}")
+    if unknown := sorted(modules.keys() - {"Transformer", "Pooling", "Normalize"}):
+        raise _unlike(f"it has the modules {', '.join(unknown)}")
     if not modules.keys() >= {"Transformer", "Pooling"}:
         raise _unlike("it has no pooling")
     encoder = modules["Transformer"].auto_model

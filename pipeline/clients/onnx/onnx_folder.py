@@ -80,10 +80,10 @@ def replace(folder: Path, make: Callable[[Path], None]) -> None:
 
 
 def _digest(folder: Path) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in (folder / name for name in _FILES):
         if file.exists():
             with file.open("rb") as opened:
                 for block in iter(partial(opened.read, 1 << 20), b""):
-                    found.update(block)
-    return found.hexdigest()
+                    digest.update(block)
+    return digest.hexdigest()
