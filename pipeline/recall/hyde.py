@@ -61,10 +61,10 @@ def widened(
             return query
     chat = query.request.chat
     call = Call(tenant_id=tenant_id, chat_id=chat.chat_id, purpose="hyde")
-    asked = prompt(query.request.text, chat.language)
+    instructions = prompt(query.request.text, chat.language)
     try:
         with stopwatch.timed("hyde"):
-            completion = gateway.complete(call, asked, timeout_seconds=TIMEOUT_SECONDS)
+            completion = gateway.complete(call, instructions, timeout_seconds=TIMEOUT_SECONDS)
     # whatever keeps a model from answering, a budget that is spent too, the search goes on without
     except (Retryable, ProviderFailed, ProviderRejected) as error:
         return _without(query, str(error))
@@ -83,8 +83,8 @@ def widened(
                     embedded = space, embedder.embed_documents([answer])[0]
         except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
             degraded.append(f"hyde: {error}: of the hypothetical answer only keywords are searched")
-    others = [*query.terms.others, QueryTerms(lexemes=lexemes, embedded=embedded)]
-    return replace(query, terms=replace(query.terms, others=others), degraded=degraded)
+    queries = [*query.terms.others, QueryTerms(lexemes=lexemes, embedded=embedded)]
+    return replace(query, terms=replace(query.terms, others=queries), degraded=degraded)
 
 
 def make_gateway(settings: Settings, database: Database) -> Gateway | None:
@@ -98,9 +98,9 @@ def make_gateway(settings: Settings, database: Database) -> Gateway | None:
 
 def finds_little(ranking: Ranking) -> bool:
     """Return whether what was found is unlikely to answer, neither by words nor by meaning."""
-    statistics = ranking.found.statistics
+    statistics = ranking.retrieved.statistics
     words = statistics.document_frequency
-    shares = (share_of_words(held, words, statistics) for held in terms_by_session(ranking.hits).values())
+    shares = (share_of_words(terms, words, statistics) for terms in terms_by_session(ranking.hits).values())
     cosines = [hit.candidate.cosine for hit in ranking.hits if hit.candidate.cosine is not None]
     rise = max(cosines) - statistics.mean_cosine if cosines else 0.0
     return max(shares, default=0.0) < MIN_WORDS and rise < MIN_RISE

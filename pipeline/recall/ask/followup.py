@@ -30,21 +30,21 @@ def leans(question: Question) -> bool:
     cues, text = cues_of(question.language), plain(question.text)
     if cues.alone.are_in(text):
         return True
-    own = _own_words(question)
-    if own <= MOST_OWN:
+    size = _own_words(question)
+    if size <= MOST_OWN:
         # somebody who is named and does something is asked about
-        elliptic = not (own and question.speakers) and not cues.begins.match(text)
+        elliptic = not (size and question.speakers) and not cues.begins.match(text)
         if elliptic and cues.openers.match(text):
             return True
         if not question.speakers and cues.refers.are_in(plain(question.content)):
             return True
-    return not own and not question.speakers and not question.spans
+    return not size and not question.speakers and not question.spans
 
 
 def _own_words(question: Question) -> float:
     """Count the content words of a question."""
-    own = [word for word in words(question.content) if is_content(word, question.language)]
-    return sum(1 / _PAIRS_OF_A_WORD if word[0] >= FIRST_UNSPACED else 1 for word in own)
+    content = [word for word in words(question.content) if is_content(word, question.language)]
+    return sum(1 / _PAIRS_OF_A_WORD if word[0] >= FIRST_UNSPACED else 1 for word in content)
 
 
 def brief(
@@ -60,9 +60,9 @@ def brief(
     bots = addressing.names_of({message.speaker for message in recent if message.role == "assistant"})
     bots |= addressing.called_bots(names)
     passed, language = False, question.language
-    known = {stem(word) for word in words(question.content)}
+    stems = {stem(word) for word in words(question.content)}
     itself = addressing.said(question.text, language)
-    found: list[str] = []
+    taken_over: list[str] = []
     for message in recent[:LOOKED_AT]:
         if now - message.sent_at > JUST_NOW:
             break
@@ -74,7 +74,7 @@ def brief(
                 continue
             passed, content = True, addressing.said(content, language, bots)
         for word in words(content):
-            if len(found) < MOST_TAKEN_OVER and is_content(word, language) and stem(word) not in known:
-                known.add(stem(word))
-                found.append(word)
-    return found
+            if len(taken_over) < MOST_TAKEN_OVER and is_content(word, language) and stem(word) not in stems:
+                stems.add(stem(word))
+                taken_over.append(word)
+    return taken_over

@@ -17,12 +17,12 @@ def asks_for_all(content: str, language: str) -> bool:
     # most questions do not, and their times need not be found again
     if not cues.overview.are_in(plain(content)):
         return False
-    said = left = plain(_without_times(content, language))
+    text = rest = plain(_without_times(content, language))
     for pattern in (*cues.overview.patterns, *cues.overview_about.patterns):
-        left = pattern.sub(" ", left)
-    is_specific = any(is_content(word, language) for word in words(left))
+        rest = pattern.sub(" ", rest)
+    is_specific = any(is_content(word, language) for word in words(rest))
     # who, when, where and how many ask for something in it
-    return cues.overview.are_in(said) and not is_specific and asked(left, language) <= {"now"}
+    return cues.overview.are_in(text) and not is_specific and asked(rest, language) <= {"now"}
 
 
 def _without_times(text: str, language: str) -> str:

@@ -37,6 +37,6 @@ def find_linked(connection: Connection, query: Ask, which: MemoryScope | None) -
         links=MAX_LINKS,
     )
     return {
-        str(each.memory_id): f"{each.named} by {each.relation} ‹{each.name}›" if each.name else each.named
-        for each in reached
+        str(row.memory_id): f"{row.named} by {row.relation} ‹{row.name}›" if row.name else row.named
+        for row in reached
     }
