@@ -41,7 +41,7 @@ def narrow(
     min_fit: float,
     memories: MemoryScope | None = None,
 ) -> Narrowing:
-    """Choose those of the best `sessions` that fit by `min_fit`; the best first."""
+    """Choose, best first, those of the best `sessions` whose fit is at least `min_fit`."""
     request, terms = query.request, replace(query.terms, memories=memories)
     criteria = SessionsAsked(
         session_id=request.session_id,

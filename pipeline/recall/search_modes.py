@@ -155,7 +155,7 @@ def _hits(
     scored: Sequence[tuple[Message, float, dict[str, float]]],
     piece: str = "",
 ) -> list[MessageHit]:
-    """Messages with their score as hits; the preview begins a little before `piece`."""
+    """Return scored messages as hits; the preview begins a little before `piece`."""
     ids = [message.id for message, _, _ in scored]
     session_of = candidate_rows.around(connection, request.scope, ids, 0) if ids else {}
     return [

@@ -45,7 +45,7 @@ class Bundled:
         made = _cache() / f"{self.model}-{self.version}"
         if not onnx_folder.is_whole(made):
             try:
-                with _alone(made.parent):
+                with _locked(made.parent):
                     if not onnx_folder.is_whole(made):
                         onnx_folder.replace(made, lambda new: self._make(source, new))
             except OSError as error:
@@ -97,7 +97,7 @@ def default() -> Bundled:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Let one process at a time make folders in this one."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:

@@ -52,7 +52,7 @@ class Unigram:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a folder's."""
+        """Read the vocabulary of a file."""
         # not `model_validate_json`, which takes three times the memory
         return cls(Vocabulary.model_construct(**json.loads(path.read_bytes())))
 

@@ -51,7 +51,7 @@ def read(
 
 
 def chosen(facts: Sequence[Fact], messages: Sequence[Message], most: int) -> list[Fact]:
-    """Return the most important of the facts of a session's messages, the last said about the same."""
+    """Return the most important facts of a session's messages; of several about the same thing, the latest."""
     place = {message.id: index for index, message in enumerate(messages)}
     by_topic: dict[tuple[str, str, str], Fact] = {}
     for fact in sorted(facts, key=lambda fact: max(place[message_id] for message_id in fact.message_ids)):
@@ -102,7 +102,7 @@ class _Reader:
             if (
                 sender != first
                 and name == fact.subject
-                and (other := self._fact(item, self._by(sender, evidence)))
+                and (other := self._fact(item, self._by_sender(sender, evidence)))
             ):
                 yield other
 
@@ -162,7 +162,7 @@ class _Reader:
             name = messages[0].speaker
         if speaker := matching_name(name, [message.speaker for message in messages]):
             sender = next(message.sender_id for message in messages if message.speaker == speaker)
-            return "speaker", speaker, self._by(sender, evidence)
+            return "speaker", speaker, self._by_sender(sender, evidence)
         if agent and name.casefold() == agent.casefold():
             return "agent", agent, evidence
         member = matching_name(name, (*self._people.names, *self._people.shared))
@@ -171,9 +171,9 @@ class _Reader:
         if not self._transcript.names(name):
             return None
         # somebody who is not here: it is the first speaker who tells of them
-        return "speaker", name_of(name), self._by(messages[0].sender_id, evidence)
+        return "speaker", name_of(name), self._by_sender(messages[0].sender_id, evidence)
 
-    def _by(self, sender_id: str, evidence: Sequence[int]) -> list[int]:
+    def _by_sender(self, sender_id: str, evidence: Sequence[int]) -> list[int]:
         return [index for index in evidence if self._messages[index].sender_id == sender_id]
 
     def _replaced(self, numbers: object, subject: str) -> Iterable[UUID]:
@@ -211,7 +211,7 @@ def _is_named(subject: str, content: str) -> bool:
 
 
 def _text(value: object) -> str:
-    """Return a text, a number or a truth as text, anything else as nothing."""
+    """Return a string, number or boolean as text; anything else as an empty one."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value) if isinstance(value, str | int | float) else ""
@@ -230,7 +230,7 @@ def _number(value: object, otherwise: float, least: float, most: float) -> float
 
 
 def _date(value: object, at: time, time_zone: tzinfo) -> datetime | None:
-    """Return a day's first or last moment there, or the moment itself where it is given; None: it is no date."""
+    """Return a moment in UTC, of a day the first or last in its time zone (`at`); None for an invalid date."""
     try:
         if len(text := _text(value).strip()) == len("2026-05-31"):
             moment = datetime.combine(date.fromisoformat(text), at, time_zone)

@@ -72,7 +72,7 @@ def summarizer(database: Database, client: Summarizer, policy: SummaryPolicy) ->
 def _summarize(
     database: Database, tenant_id: str, claim: Claim, client: Summarizer, policy: SummaryPolicy
 ) -> bool:
-    """Do one claim, and return whether there is a new summary to embed."""
+    """Summarize one session; return whether there is a new summary to embed."""
     session_id = int(claim.key.removeprefix("session:"))
     with database.tenant(tenant_id) as connection:
         row = sessions.find(connection, session_id)
@@ -101,7 +101,7 @@ def _summarize(
     )
     started = monotonic()
     try:
-        made = _make(database, row, client, source, ZoneInfo(chat.time_zone if chat else "UTC"), policy)
+        made = _compose(database, row, client, source, ZoneInfo(chat.time_zone if chat else "UTC"), policy)
     except Permanent as error:
         with database.tenant(tenant_id) as connection:
             sessions.set_status(connection, session_id, row.revision, "failed", str(error))
@@ -173,8 +173,8 @@ def _remember(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Made:
-    """A summary, and by which model."""
+class _Result:
+    """A summary, and the model that made it."""
 
     summary: Summary
     model: str
@@ -182,24 +182,24 @@ class _Made:
     failure: Exception | None = None
 
 
-def _make(
+def _compose(
     database: Database,
     row: Row[Any],
     client: Summarizer,
     source: Source,
     time_zone: tzinfo,
     policy: SummaryPolicy,
-) -> _Made:
+) -> _Result:
     """Summarize a session, by extraction where the language model gives no usable answer."""
     try:
         summary = summarize_session(database, row, client, source, time_zone, policy.version)
-        return _Made(summary=summary, model=client.model)
+        return _Result(summary=summary, model=client.model)
     except (ProviderFailed, ProviderRejected, BudgetSpent) as error:
         waits = isinstance(error, BudgetSpent) and not policy.extracts_when_spent
         if client.model == EXTRACTIVE or waits:
             raise
         summary = summarize_session(database, row, ExtractiveSummarizer(), source, time_zone, policy.version)
-        return _Made(summary=summary, model=EXTRACTIVE, failure=error)
+        return _Result(summary=summary, model=EXTRACTIVE, failure=error)
 
 
 def _note_fallback(connection: Connection, claim: Claim, row: Row[Any], failure: Exception) -> None:

@@ -14,8 +14,8 @@ JUST_NOW = timedelta(minutes=30)
 LOOKED_AT = 8
 # Most words taken over from them.
 MOST_TAKEN_OVER = 12
-# A question with more words of its own than this needs no context, whatever it refers to.
-MOST_OWN = 2
+# A question with more content words than this needs no context, whatever it refers to.
+_MOST_CONTENT_WORDS = 2
 # Two characters of a script without spaces are about a word.
 _PAIRS_OF_A_WORD = 2
 
@@ -30,8 +30,8 @@ def leans(question: Question) -> bool:
     cues, text = cues_of(question.language), plain(question.text)
     if cues.alone.are_in(text):
         return True
-    size = _own_words(question)
-    if size <= MOST_OWN:
+    size = _count_content_words(question)
+    if size <= _MOST_CONTENT_WORDS:
         # somebody who is named and does something is asked about
         elliptic = not (size and question.speakers) and not cues.begins.match(text)
         if elliptic and cues.openers.match(text):
@@ -41,7 +41,7 @@ def leans(question: Question) -> bool:
     return not size and not question.speakers and not question.spans
 
 
-def _own_words(question: Question) -> float:
+def _count_content_words(question: Question) -> float:
     """Count the content words of a question."""
     content = [word for word in words(question.content) if is_content(word, question.language)]
     return sum(1 / _PAIRS_OF_A_WORD if word[0] >= FIRST_UNSPACED else 1 for word in content)

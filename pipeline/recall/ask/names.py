@@ -57,9 +57,9 @@ def find(text: str, people: Iterable[str], language: str = "english") -> Named:
         for match in _WORD.finditer(text)
     ]
     hits = _Hits()
-    _whole(words, people, naming, hits)
-    _parts(text, words, people, naming, hits)
-    _spaceless(text, people, naming, hits)
+    _add_whole_names(words, people, naming, hits)
+    _add_parts(text, words, people, naming, hits)
+    _add_spaceless_names(text, people, naming, hits)
     return Named(hits.shares, tuple(dict.fromkeys(hits.names)), tuple(sorted(set(hits.sure))))
 
 
@@ -86,8 +86,8 @@ class _Hits:
             self.shares[person] = max(self.shares.get(person, 0.0), 1 / len(people))
 
 
-def _whole(words: Sequence[_Word], people: Sequence[str], naming: Naming, hits: _Hits) -> None:
-    """Find whole names, the longest first, and handles."""
+def _add_whole_names(words: Sequence[_Word], people: Sequence[str], naming: Naming, hits: _Hits) -> None:
+    """Add whole names, the longest first, and handles."""
     of_words: dict[tuple[str, ...], list[str]] = {}
     for person in people:
         parts = tuple(match[0].lstrip("@").casefold() for match in _WORD.finditer(person))
@@ -104,7 +104,7 @@ def _whole(words: Sequence[_Word], people: Sequence[str], naming: Naming, hits: 
                 holders = of_words.get((*first, base)) or of_words.get(
                     tuple(map(without_accents, (*first, base)))
                 )
-                if not holders or (length == 1 and not _is_whole(words, at, base, naming)):
+                if not holders or (length == 1 and not _is_whole_name(words, at, base, naming)):
                     continue
                 hits.add(holders, holders[0].lstrip("@"))
                 if length > 1 or not (naming.nouns and _has_article(words, at, naming)):
@@ -113,8 +113,8 @@ def _whole(words: Sequence[_Word], people: Sequence[str], naming: Naming, hits: 
                 break
 
 
-def _parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Naming, hits: _Hits) -> None:
-    """Find parts of names."""
+def _add_parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Naming, hits: _Hits) -> None:
+    """Add parts of names."""
     holders: dict[str, list[str]] = {}
     first: set[str] = set()
     for person in people:
@@ -161,8 +161,8 @@ def _spelled(part: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((folded, without_accents(folded))))
 
 
-def _spaceless(text: str, people: Sequence[str], naming: Naming, hits: _Hits) -> None:
-    """Find names of scripts without spaces, wherever they stand."""
+def _add_spaceless_names(text: str, people: Sequence[str], naming: Naming, hits: _Hits) -> None:
+    """Add names of scripts without spaces, wherever they stand."""
     holders: dict[str, list[str]] = {}
     whole_names = set()
     for person in people:
@@ -174,7 +174,7 @@ def _spaceless(text: str, people: Sequence[str], naming: Naming, hits: _Hits) ->
             for part in parts:
                 if len(part) > 1:
                     holders.setdefault(part, []).append(person)
-    spans = _honored(text, whole_names, holders, hits)
+    spans = _add_honored_names(text, whole_names, holders, hits)
     for name in sorted(holders, key=len, reverse=True):
         at = text.find(name)
         if at < 0 or name in naming.words or any(start <= at < end for start, end in spans):
@@ -187,10 +187,10 @@ def _spaceless(text: str, people: Sequence[str], naming: Naming, hits: _Hits) ->
             at = text.find(name, at + len(name))
 
 
-def _honored(
+def _add_honored_names(
     text: str, whole_names: Iterable[str], holders: Mapping[str, Sequence[str]], hits: _Hits
 ) -> list[tuple[int, int]]:
-    """Find those whose family's name is said with what honors them; return where."""
+    """Add people whose family name is said with an honorific; return where."""
     spans = []
     for match in _HONORED.finditer(text):
         family = match[1]
@@ -217,7 +217,7 @@ def _is_name(text: str, words: Sequence[_Word], at: int, base: str, naming: Nami
     return not after_article and begins is None
 
 
-def _is_whole(words: Sequence[_Word], at: int, base: str, naming: Naming) -> bool:
+def _is_whole_name(words: Sequence[_Word], at: int, base: str, naming: Naming) -> bool:
     """Tell whether a word that is all of a name, or a handle, is one here."""
     if words[at].text.startswith("@"):
         return True

@@ -8,7 +8,7 @@ from pipeline.text.sentences import is_content, words
 
 
 def asks_for_all(content: str, language: str) -> bool:
-    """Tell whether a question asks what happened at all; `content` is what it says beside names and dates.
+    """Tell whether a question asks for all that happened; `content` is its text without names and dates.
 
     >>> asks_for_all("What did I miss since Monday?", "english"), asks_for_all("Did I miss the bus?", "english")
     (True, False)

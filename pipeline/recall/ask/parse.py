@@ -108,7 +108,7 @@ def read_languages() -> None:
 
 
 def telling(text: str, language: str, most: int = MAX_TERMS) -> str:
-    """Return a text with no more than `most` words: of a longer one those that tell most, in their order.
+    """Return a text of at most `most` words: of a longer one the most telling, in their order.
 
     Names, numbers and identifiers come first, then long words; stop words and what was said before are left out.
 

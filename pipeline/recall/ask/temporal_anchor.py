@@ -147,7 +147,7 @@ def _english(text: str) -> Mention | None:
         before = text[max(0, match.start() - _LEAD_CHARS) : match.start()]
         if not _is_event(event) or _VERB.search(before) or _NAMES_THE_WORD.search(before):
             continue
-        if not _is_said(event, (match["beside"] or match["alone"]).lower()):
+        if not _names_event(event, (match["beside"] or match["alone"]).lower()):
             continue
         relation = _RELATIONS[(match["beside"] or match["alone"]).lower()]
         days = _UNITS[match["unit"].lower()] if match["unit"] else _NEAR_DAYS if match["near"] else None
@@ -168,7 +168,7 @@ def _mention(
     )
 
 
-def _is_said(event: str, lead: str) -> bool:
+def _names_event(event: str, lead: str) -> bool:
     """Tell whether an English text names an event: by a noun, or by what was done; "while" has the latter only."""
     if lead == "while":
         return bool(_PAST.match(event) or _GERUND.match(event))

@@ -64,12 +64,12 @@ def find_memories(
     by_query: Sequence[MemoryHits],
     linked: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[RetrievedMemory], int]:
-    """`(memories, hidden)`: unexpired memories for a question, best first, and how many may not be shown here.
+    """Return the unexpired memories for a question, best first, and how many may not be shown here.
 
     These are memories of the organization, this agent, the asker and people whom the question names, and of the chat's
     latest sessions, or of those of one key; of these and of anybody also those `linked` to what the question names, by
     their ids; what was believed at the time that the request asks for. `which` is its `memory_scope`, and
-    `by_query` what the arms found for each query. `hidden` is counted only for an explanation.
+    `by_query` what the arms found for each query. Those not shown are counted only for an explanation.
     """
     if which is None:
         return [], 0

@@ -1,4 +1,4 @@
-"""How each language says times: its `calendar.toml`, read into patterns and the meanings of their words."""
+"""How each language expresses times: its `calendar.toml`, read into patterns and the meanings of their words."""
 
 import re
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Calendar:
-    """How a language says times."""
+    """How a language expresses times."""
 
     # the patterns of each kind of time; groups are named as the fields of a moment
     forms: Mapping[str, tuple[re.Pattern[str], ...]]
@@ -142,7 +142,7 @@ def _read(data: Mapping[str, Any]) -> Calendar:
             word: (meaning.split()[0], int(meaning.split()[1]))
             for word, meaning in _folded(meanings["periods"]).items()
         },
-        short=_short(data, spaced=spaced),
+        short=_short_names(data, spaced=spaced),
         lead=patterns.relations(data.get("leads", {}), article, spaced=spaced, trail=False, suffix=""),
         trail=patterns.relations(data.get("trails", {}), [], spaced=spaced, trail=True, suffix=end),
         before_months=pattern(
@@ -170,13 +170,13 @@ def _read(data: Mapping[str, Any]) -> Calendar:
         alone=data.get("forms", {}).get("alone", not spaced),
         shown=Shown(
             **data["shown"],
-            months=tuple(_title(patterns.split(words)[0], data) for words in data["months"]),
+            months=tuple(_capitalized(patterns.split(words)[0], data) for words in data["months"]),
         ),
         events=patterns.events(data["events"]) if "events" in data else None,
     )
 
 
-def _short(data: Mapping[str, Any], *, spaced: bool) -> frozenset[str]:
+def _short_names(data: Mapping[str, Any], *, spaced: bool) -> frozenset[str]:
     if not spaced:
         return frozenset()
     abbreviations = patterns.split(data.get("short_weekdays", ""))
@@ -186,7 +186,7 @@ def _short(data: Mapping[str, Any], *, spaced: bool) -> frozenset[str]:
     return frozenset(word.casefold() for word in abbreviations)
 
 
-def _title(word: str, data: Mapping[str, Any]) -> str:
+def _capitalized(word: str, data: Mapping[str, Any]) -> str:
     return word[:1].upper() + word[1:] if data.get("capitals") else word
 
 

@@ -1,4 +1,4 @@
-"""Find the times that a text names, as they are said: what they mean depends on when it was said."""
+"""Find the times that a text names, as worded: what they mean depends on when it was said."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -53,10 +53,10 @@ def moments(text: str, calendars: Sequence[Calendar]) -> list[Moment]:
     readings: list[_Reading] = []
     for kind in KINDS:
         if kind == "date":
-            left = _figures(text, left, calendars, readings)
+            left = _take_figures(text, left, calendars, readings)
         for calendar in calendars:
             for form in calendar.forms[kind]:
-                left = _searched(text, left, kind, form, calendar, readings)
+                left = _take_matches(text, left, kind, form, calendar, readings)
     past = any(calendar.past.search(text) for calendar in calendars)
     joined = _joined(text, sorted(readings, key=lambda reading: reading[0].start))
     return [replace(moment, past=past) for moment in joined]
@@ -66,7 +66,7 @@ _Reading = tuple[Moment, Calendar]
 """A moment, and the calendar that it is of."""
 
 
-def _searched(
+def _take_matches(
     text: str, left: str, kind: str, form: re.Pattern[str], calendar: Calendar, readings: list[_Reading]
 ) -> str:
     """Add what a pattern finds; return what is left of the text."""
@@ -76,7 +76,7 @@ def _searched(
         if bare is None:
             return match[0]
         moment = _related(text, bare, calendar)
-        if not _counts(text, match, moment, calendar):
+        if not _is_time(text, match, moment, calendar):
             return match[0]
         readings.append((moment, calendar))
         return _TAKEN * len(match[0])
@@ -84,7 +84,7 @@ def _searched(
     return form.sub(masked, left)
 
 
-def _figures(text: str, left: str, calendars: Sequence[Calendar], readings: list[_Reading]) -> str:
+def _take_figures(text: str, left: str, calendars: Sequence[Calendar], readings: list[_Reading]) -> str:
     """Add the dates in figures; return what is left of the text."""
     characters = list(left)
     for figure in figure_dates(left, calendars):
@@ -167,8 +167,8 @@ def _relation(match: re.Match[str]) -> str:
     return next((relation for relation in RELATIONS if groups.get(relation)), "")
 
 
-def _counts(text: str, match: re.Match[str], moment: Moment, calendar: Calendar) -> bool:
-    """Tell whether what may be something else is a time here, by the words beside it and its capital."""
+def _is_time(text: str, match: re.Match[str], moment: Moment, calendar: Calendar) -> bool:
+    """Tell whether a match that may be something else is a time here, by the words beside it and its capital."""
     led = moment.led
     if moment.relation == "every":
         return False
@@ -210,14 +210,14 @@ def _joined(text: str, readings: Sequence[_Reading]) -> list[Moment]:
     """Join two moments that a text names as the first and the last of one time."""
     joined: list[_Reading] = []
     for reading in readings:
-        if joined and (both := _both(text, joined[-1], reading)):
+        if joined and (both := _joined_pair(text, joined[-1], reading)):
             joined[-1] = both
         else:
             joined.append(reading)
     return [moment for moment, _ in joined]
 
 
-def _both(text: str, earlier: _Reading, later: _Reading) -> _Reading | None:
+def _joined_pair(text: str, earlier: _Reading, later: _Reading) -> _Reading | None:
     (first, calendar), (last, _) = earlier, later
     if first.last or first.relation not in {"in", "since", "between", "around"}:
         return None

@@ -70,7 +70,7 @@ def _is_deadline(moment: Moment) -> bool:
 
 
 def _open(spans: Iterable[Span]) -> list[Span]:
-    """Return the first that is one: of a date without a year the last is meant."""
+    """Return the first span that is not empty: a date without a year means the last one."""
     return [(start, end) for start, end in spans if start < end][:1]
 
 

@@ -91,7 +91,7 @@ def cues_of(language: str) -> Cues:
     >>> cues_of("german+english").asked["when"].are_in("wann"), cues_of("swedish") is cues_of("english")
     (True, True)
     """
-    return _made(_parts(language))
+    return _make_cues(_parts(language))
 
 
 def stop_words(language: str) -> StopWords:
@@ -148,7 +148,7 @@ def read(language: str) -> Mapping[str, Any]:
 
 
 @cache
-def _made(languages: tuple[str, ...]) -> Cues:
+def _make_cues(languages: tuple[str, ...]) -> Cues:
     sources = [read(language) for language in languages]
 
     def either(section: str, key: str, shape: patterns.Shape) -> str:
