@@ -22,8 +22,8 @@ class SpaceEmbedders:
         Raises `SettingsError` if there can be none here, `ProviderUnavailable` if it cannot be made now.
         """
         # without the lock: while a new model is loaded, questions go on with the other
-        if (made := self._made.get(space)) is not None:
-            return made
+        if (embedder := self._made.get(space)) is not None:
+            return embedder
         with self._lock:
             if space not in self._made:
                 self._made[space] = self._make(space)

@@ -94,10 +94,10 @@ def admit(
         ("requests", state.requests_until, limits.requests_per_minute),
         ("tokens", state.tokens_until, limits.tokens_per_minute),
     )
-    for what, until, per_minute in allowances:
+    for unit, until, per_minute in allowances:
         left = _seconds_left(until, now) - BURST_SECONDS
         if per_minute is not None and left > 0:
-            reason = f"{state.provider} is asked for {per_minute:,} {what} a minute, and not for another {left:.0f} s"
+            reason = f"{state.provider} is asked for {per_minute:,} {unit} a minute, and not for another {left:.0f} s"
             return Wait(reason=reason, seconds=left, retry_after=left)
     return replace(
         state,

@@ -93,8 +93,8 @@ def record(
                 log_rows.record(connection, tenant_id, row, served(None), logs=False)
             return True
         # the lock before the statement that looks who was forgotten: it sees what was committed while this waits
-        known = served(prepared.request.prelude.suppression_key)
-        recorded = database.one_trip(log_rows.record_at_once(tenant_id, row, known))
+        row_served = served(prepared.request.prelude.suppression_key)
+        recorded = database.one_trip(log_rows.record_at_once(tenant_id, row, row_served))
         if recorded != (True,):
             with database.undecided() as connection:
                 suppression_rows.lock_as_tenant(connection, tenant_id, chat_id)

@@ -120,14 +120,14 @@ class OnnxEmbedder:
         # the last one marks the end
         return pieces if len(pieces) <= most else [*pieces[: most - 1], pieces[-1]]
 
-    def _run(self, read: Sequence[Sequence[int]], *, threads: int) -> list[Vector]:
+    def _run(self, batch: Sequence[Sequence[int]], *, threads: int) -> list[Vector]:
         """Return the vectors of texts of about the same length, by their word pieces."""
         session = self._session(threads)
         import numpy as np
 
-        lengths = np.array([len(pieces) for pieces in read], np.int32)
-        padded = np.zeros((len(read), lengths.max()), np.int64)
-        for row, pieces in zip(padded, read, strict=True):
+        lengths = np.array([len(pieces) for pieces in batch], np.int32)
+        padded = np.zeros((len(batch), lengths.max()), np.int64)
+        for row, pieces in zip(padded, batch, strict=True):
             row[: len(pieces)] = pieces
         try:
             (states,) = session.run(None, {INPUT: padded, LENGTHS: lengths})

@@ -42,18 +42,18 @@ class Bundled:
         source = self.source()
         if source is None:
             raise SettingsError(f"The package {self.package} is not installed")
-        made = _cache() / f"{self.model}-{self.version}"
-        if not onnx_folder.is_whole(made):
+        folder = _cache() / f"{self.model}-{self.version}"
+        if not onnx_folder.is_whole(folder):
             try:
-                with _locked(made.parent):
-                    if not onnx_folder.is_whole(made):
-                        onnx_folder.replace(made, lambda new: self._make(source, new))
+                with _locked(folder.parent):
+                    if not onnx_folder.is_whole(folder):
+                        onnx_folder.replace(folder, lambda new: self._make(source, new))
             except OSError as error:
                 raise SettingsError(
-                    f"The embedding model cannot be kept in {made}: {error}. Name a folder that this user may write to "
-                    "by XDG_CACHE_HOME."
+                    f"The embedding model cannot be kept in {folder}: {error}. Name a folder that this user may write "
+                    "to by XDG_CACHE_HOME."
                 ) from error
-        return made
+        return folder
 
     def _make(self, source: Path, folder: Path) -> None:
         # what makes graphs is seldom needed, and imported only then

@@ -107,17 +107,17 @@ def _facts(sentence: str, compared: str, message: Message, *, in_group: bool) ->
 def _fact(request: Request, sentence: str, message: Message, *, in_group: bool) -> Fact | None:
     """Return what a request wants kept or forgotten; None: it names nothing."""
     match, forgets, is_name = request.match, request.kind == "forget", request.kind == "call_me"
-    what = sentence[slice(*match.span("what"))].rstrip(_ENDS) if match["what"] else ""
-    stems = terms(words(what), ANY_LANGUAGE)
+    body = sentence[slice(*match.span("what"))].rstrip(_ENDS) if match["what"] else ""
+    stems = terms(words(body), ANY_LANGUAGE)
     # "forget that rule" is about no statement
-    if not _is_name(what) if is_name else len(stems) < 1 + forgets:
+    if not _is_name(body) if is_name else len(stems) < 1 + forgets:
         return None
     # of two that differ in small words and numbers only, such as days and codes, the later one holds
     about = " ".join(sorted({term for term in stems if not term[0].isdigit()} or stems))
-    exact = " ".join(words(plain(what)))
-    clause = what if request.kind == "remember" else sentence[match.start("cue") : match.end()].rstrip(_ENDS)
+    exact = " ".join(words(plain(body)))
+    clause = body if request.kind == "remember" else sentence[match.start("cue") : match.end()].rstrip(_ENDS)
     speaker = shortened(fencing.name(message.speaker), MAX_NAME_CHARS)
-    of_group = in_group and not is_name and request.us.are_in(plain(what).split(), plain(what))
+    of_group = in_group and not is_name and request.us.are_in(plain(body).split(), plain(body))
     return Fact(
         content=one_line(shortened(f"{speaker}: {clause}", MAX_FACT_CHARS)),
         category="preference" if is_name else "fact",

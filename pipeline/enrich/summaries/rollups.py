@@ -61,12 +61,12 @@ def roller(
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
         for claim in claims:
             try:
-                made = _roll_up(database, tenant_id, claim, options)
+                has_rollup = _roll_up(database, tenant_id, claim, options)
             except LeaseLost:
                 # erased or moved meanwhile, or slower than its lease: no failure
                 log.info("rollup_overtaken", key=claim.key, trace_id=claim.trace_id)
-                made = False
-            if not made:
+                has_rollup = False
+            if not has_rollup:
                 runner.pass_over(claim)
         return set()
 

@@ -56,13 +56,13 @@ def summarizer(database: Database, client: Summarizer, policy: SummaryPolicy) ->
         saved = False
         for claim in claims:
             try:
-                made = _summarize(database, tenant_id, claim, client, policy)
+                has_summary = _summarize(database, tenant_id, claim, client, policy)
             except LeaseLost:
                 # deleted, changed or joined meanwhile, or slower than its lease: no failure
                 log.info("summarize_overtaken", key=claim.key, trace_id=claim.trace_id)
-                made = False
-            saved |= made
-            if not made:
+                has_summary = False
+            saved |= has_summary
+            if not has_summary:
                 runner.pass_over(claim)
         return {"embed"} if saved else set()
 
@@ -167,9 +167,9 @@ def _remember(
     connection: Connection, claim: Claim, row: Row[Any], summary: Summary, language: str, lives_for: timedelta
 ) -> None:
     """Keep what an open session has been about as a memory of it."""
-    made = summary_memories.put(connection, claim.tenant_id, row, summary.summary, language, lives_for)
-    if made is not None:
-        jobs.enqueue(connection, claim.tenant_id, "embed", [f"memory:{made}"], lane=row.chat_id)
+    memory_id = summary_memories.put(connection, claim.tenant_id, row, summary.summary, language, lives_for)
+    if memory_id is not None:
+        jobs.enqueue(connection, claim.tenant_id, "embed", [f"memory:{memory_id}"], lane=row.chat_id)
 
 
 @dataclass(frozen=True, kw_only=True)

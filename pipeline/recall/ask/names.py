@@ -98,9 +98,9 @@ def _add_whole_names(words: Sequence[_Word], people: Sequence[str], naming: Nami
         for at in range(len(words) - length + 1):
             if not hits.read.isdisjoint(range(at, at + length)):
                 continue
-            some = words[at : at + length]
-            first = tuple(word.folded for word in some[:-1])
-            for base in naming.bases(some[-1].folded):
+            run = words[at : at + length]
+            first = tuple(word.folded for word in run[:-1])
+            for base in naming.bases(run[-1].folded):
                 holders = of_words.get((*first, base)) or of_words.get(
                     tuple(map(without_accents, (*first, base)))
                 )
@@ -108,7 +108,7 @@ def _add_whole_names(words: Sequence[_Word], people: Sequence[str], naming: Nami
                     continue
                 hits.add(holders, holders[0].lstrip("@"))
                 if length > 1 or not (naming.nouns and _has_article(words, at, naming)):
-                    hits.sure.append((some[0].start, some[-1].end))
+                    hits.sure.append((run[0].start, run[-1].end))
                 hits.read.update(range(at, at + length))
                 break
 
@@ -123,9 +123,9 @@ def _add_parts(text: str, words: Sequence[_Word], people: Sequence[str], naming:
             for spelled in _spelled(part):
                 if spelled in naming.before:
                     continue
-                some = holders.setdefault(spelled, [])
-                if not some or some[-1] != person:
-                    some.append(person)
+                owners = holders.setdefault(spelled, [])
+                if not owners or owners[-1] != person:
+                    owners.append(person)
                 if number == 0:
                     first.add(spelled)
     spelling = {

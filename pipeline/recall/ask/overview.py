@@ -26,8 +26,8 @@ def asks_for_all(content: str, language: str) -> bool:
 
 
 def _without_times(text: str, language: str) -> str:
-    left, at = [], 0
+    pieces, at = [], 0
     for moment in moments(text, calendars_of(language)):
-        left.append(text[at : max(at, moment.start - moment.before)])
+        pieces.append(text[at : max(at, moment.start - moment.before)])
         at = max(at, moment.end + moment.after)
-    return " ".join(" ".join((*left, text[at:])).split())
+    return " ".join(" ".join((*pieces, text[at:])).split())

@@ -137,9 +137,9 @@ def _quotations(session: RetrievedSession, chars: int) -> list[str]:
     lines = [truncate.one_line(line) for line in summary.splitlines()[1:]]
     lines = lines or [truncate.shortened(truncate.one_line(summary), chars)]
     low = [line.casefold() for line in lines]
-    held = [sum(topic.casefold() in line for topic in session.topics) for line in low]
+    counts = [sum(topic.casefold() in line for topic in session.topics) for line in low]
     best: list[int] = []
-    for index in sorted(range(len(lines)), key=lambda index: -held[index]):
+    for index in sorted(range(len(lines)), key=lambda index: -counts[index]):
         if len(best) < MAX_QUOTATIONS and len(lines[index]) <= chars:
             best.append(index)
             chars -= len(lines[index])

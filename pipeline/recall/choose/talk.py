@@ -141,7 +141,7 @@ def choose_messages(
     chosen: dict[int, tuple[int, float]] = {}
     # what is shown elsewhere or said already is not shown beside a match either
     elsewhere = set(recent)
-    seen: dict[int, list[Bag]] = {}
+    chosen_bags: dict[int, list[Bag]] = {}
     of_session: Counter[int] = Counter()
 
     def dropped(hit: Scored, reason: DropReason, detail: str) -> Dropped:
@@ -165,17 +165,17 @@ def choose_messages(
         elif len(chosen) >= parameters.messages:
             yield dropped(hit, "cap", f"at most {parameters.messages} messages")
         elif duplicates.is_said(
-            bag := Bag(candidate.text, frozenset(candidate.text.casefold().split())), seen
+            bag := Bag(candidate.text, frozenset(candidate.text.casefold().split())), chosen_bags
         ):
             elsewhere.add(candidate.id)
             yield dropped(hit, "duplicate", "says the same as a better hit")
         else:
-            seen.setdefault(len(bag.words), []).append(bag)
+            chosen_bags.setdefault(len(bag.words), []).append(bag)
             of_session[candidate.session] += 1
             chosen[candidate.id] = rank, value
             is_below = bool(parameters.neighbours) and value * BESIDE_WORTH >= limit
             yield talk.line(candidate, value, _why(rank, hit), score=hit.score, is_below=is_below)
-    taken = chosen.keys() | elsewhere
+    used = chosen.keys() | elsewhere
     for candidate in (hit.candidate for hit in ranked if hit.candidate.id in chosen):
         rank, value = chosen[candidate.id]
         for step in range(1, parameters.neighbours + 1):
@@ -183,8 +183,8 @@ def choose_messages(
                 break
             for place in (candidate.place - step, candidate.place + step):
                 near = talk.by_place.get((candidate.session, place))
-                if near and near.text.strip() and near.id not in taken:
-                    taken.add(near.id)
+                if near and near.text.strip() and near.id not in used:
+                    used.add(near.id)
                     reason = f"beside match {rank}"
                     is_below = near.place > candidate.place
                     yield talk.line(near, worth_beside, reason, score=None, is_below=is_below)

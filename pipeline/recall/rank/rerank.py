@@ -83,19 +83,19 @@ def diverse(
     (Carbonell and Goldstein, The Use of MMR, Diversity-Based Reranking, 1998), which is its score from then on; those
     that follow count as fully similar. With a `share` of 1 nothing changes.
     """
-    left = list(scored[:MMR_TOP])
-    best = max((hit.score for hit in left), default=0.0)
+    pool = list(scored[:MMR_TOP])
+    best = max((hit.score for hit in pool), default=0.0)
     if share >= 1 or best <= NOTHING:
         return list(scored)
-    nearest = [0.0] * len(left)
+    nearest = [0.0] * len(pool)
     chosen: list[Scored] = []
-    while left:
-        at = max(range(len(left)), key=lambda i: share * left[i].score / best - (1 - share) * nearest[i])
-        taken = left.pop(at)
-        chosen.append(_less_similar(taken, share / best, (1 - share) * nearest.pop(at)))
+    while pool:
+        at = max(range(len(pool)), key=lambda i: share * pool[i].score / best - (1 - share) * nearest[i])
+        best_hit = pool.pop(at)
+        chosen.append(_less_similar(best_hit, share / best, (1 - share) * nearest.pop(at)))
         nearest = [
-            max(known, alike(taken.candidate, hit.candidate))
-            for known, hit in zip(nearest, left, strict=True)
+            max(highest, alike(best_hit.candidate, hit.candidate))
+            for highest, hit in zip(nearest, pool, strict=True)
         ]
     return chosen + [_less_similar(hit, share / best, 1 - share) for hit in scored[MMR_TOP:]]
 
