@@ -160,8 +160,8 @@ def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> Embed
     named = embedder.space_by_name
     if named.dimensions:
         return named
-    same = (s for s in stored if s.same_as(replace(named, dimensions=s.dimensions)))
-    return next(same, named)
+    matching = (s for s in stored if s.same_as(replace(named, dimensions=s.dimensions)))
+    return next(matching, named)
 
 
 def make_reranker(model: str | None) -> Reranker | None:

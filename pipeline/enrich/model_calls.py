@@ -74,17 +74,17 @@ def ask(
         return read(answer.text)
     except InvalidAnswer as error:
         log.info("answer_repaired", model=model, purpose=purpose, truncated=answer.truncated)
-        again = (
+        retry = (
             prompts.with_more_room(prompt, answer.text, context_tokens)
             if answer.truncated
             else prompts.repair_prompt(prompt, answer.text, str(error))
         )
-    answer = complete("repair", again)
+    answer = complete("repair", retry)
     try:
         return read(answer.text)
     except InvalidAnswer as error:
         cut = (
-            f"its answer was cut off at {again.max_tokens} tokens (BACKSCROLL_LLM_ANSWER_TOKENS gives it more), "
+            f"its answer was cut off at {retry.max_tokens} tokens (BACKSCROLL_LLM_ANSWER_TOKENS gives it more), "
             if answer.truncated
             else ""
         )

@@ -54,7 +54,7 @@ def gather_ranked(
 def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
     """Rank messages and find memories; if the profile narrows, only messages of sessions that fit, if any does."""
     request, parameters = query.request, query.request.parameters
-    which, narrowing = memory_scope(request), None
+    scope, narrowing = memory_scope(request), None
     if parameters.min_session_fit and parameters.sessions:
         with stopwatch.timed("narrow"):
             narrowing = narrow(
@@ -62,18 +62,18 @@ def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
                 query,
                 sessions=parameters.sessions,
                 min_fit=parameters.min_session_fit,
-                memories=which,
+                memories=scope,
             )
     if narrowing is not None and narrowing.chosen:
         ranking = narrowing.ranking
     else:
         with stopwatch.timed("retrieve"):
-            retrieved = retrieve(connection, request, replace(query.terms, memories=which))
+            retrieved = retrieve(connection, request, replace(query.terms, memories=scope))
         with stopwatch.timed("rank"):
             ranking = ranking_of(query, retrieved)
     with stopwatch.timed("retrieve"):
-        linked = find_linked(connection, query, which)
-        memories, hidden = find_memories(connection, query, which, ranking.retrieved.memories, linked)
+        linked = find_linked(connection, query, scope)
+        memories, hidden = find_memories(connection, query, scope, ranking.retrieved.memories, linked)
         weeks = find_weeks(connection, query)
         overview = of_time(connection, query) if query.question.overview and parameters.sessions else []
     return Ranked(

@@ -37,7 +37,7 @@ def search_memories(
     space, vector = by_meaning.embedded(query.query) or (None, None)
     with database.tenant(tenant_id) as connection:
         seen, here = statements.seen_in(connection, query.chat_id, query.user_id)
-        which = MemoryConditions(
+        conditions = MemoryConditions(
             scope=query.scope,
             user_ids=None if query.user_id is None else identities.ids_of(connection, query.user_id),
             agent_id=query.agent_id,
@@ -47,7 +47,7 @@ def search_memories(
             metadata=query.metadata,
         )
         rows = memory_search.search(
-            connection, which, seen, content=query.query, space=space, query=vector, as_of=query.as_of
+            connection, conditions, seen, content=query.query, space=space, query=vector, as_of=query.as_of
         )
     scored = _scored(rows)
     arms = _arms(rows)

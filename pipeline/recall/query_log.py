@@ -209,11 +209,11 @@ def _locked(connection: Connection, row: Row[Any]) -> Row[Any] | None:
     remembered = [*_shown(row, "memory"), *_shown(row, "document")]
     weeks = [int(id_) for id_ in _shown(row, "rollup")]
     locked = log_rows.hold(connection, messages, remembered) + rollups.hold(connection, weeks)
-    again = log_rows.get(connection, row.context_id, locked=True)
+    newer = log_rows.get(connection, row.context_id, locked=True)
     shown = len(messages) + len(remembered) + len(weeks)
-    if again is None or again.redacted_at is not None or locked < shown:
+    if newer is None or newer.redacted_at is not None or locked < shown:
         return None
-    return None if stopped(connection, again.asked_at, *_names(again.chat_id, again.user_id)) else again
+    return None if stopped(connection, newer.asked_at, *_names(newer.chat_id, newer.user_id)) else newer
 
 
 def _ids(items: Iterable[str], kind: str) -> set[str]:

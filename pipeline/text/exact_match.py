@@ -90,11 +90,11 @@ def _figures(number: str) -> str:
     if len(digits) >= _PHONE_DIGITS:
         return r"(?:(?:\+|00)\d{1,3}[\s().-]{0,2})?" + r"[\s().,'’/-]{0,2}".join(digits)
     decimals = _DECIMALS.search(number)
-    whole = digits[: len(digits) - len(decimals[0]) + 1] if decimals else digits
+    units = digits[: len(digits) - len(decimals[0]) + 1] if decimals else digits
     groups = "".join(
-        ("[,.'’ ]?" if at and (len(whole) - at) % 3 == 0 else "") + digit for at, digit in enumerate(whole)
+        ("[,.'’ ]?" if at and (len(units) - at) % 3 == 0 else "") + digit for at, digit in enumerate(units)
     )
-    return groups + ("[.,]" + digits[len(whole) :] if decimals else "")
+    return groups + ("[.,]" + digits[len(units) :] if decimals else "")
 
 
 def _has_edge(character: str) -> bool:

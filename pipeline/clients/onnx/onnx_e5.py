@@ -129,8 +129,8 @@ def _renamed(name: str) -> str:
     """
     if name in _NAMES:
         return _NAMES[name]
-    whole, _, part = name.rpartition(".")
-    layer, _, inner = whole.rpartition(".")
-    if whole in _NAMES:
-        return f"{_NAMES[whole]}.{_PARTS[part]}"
+    prefix, _, part = name.rpartition(".")
+    layer, _, inner = prefix.rpartition(".")
+    if prefix in _NAMES:
+        return f"{_NAMES[prefix]}.{_PARTS[part]}"
     return f"encoder.layer.{layer.removeprefix('l')}.{_NAMES[inner]}.{_PARTS[part]}"

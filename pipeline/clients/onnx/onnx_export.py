@@ -86,9 +86,9 @@ def write(
 def compare(original: Embedder, folder: Path, texts: Sequence[str]) -> Likeness:
     """Embed texts with a folder's graph and with the original."""
     about = About.read(folder)
-    whole = original.embed_documents([about.document_prefix + text for text in texts])
+    theirs = original.embed_documents([about.document_prefix + text for text in texts])
     ours = OnnxEmbedder(str(folder)).embed_documents(texts)
-    cosines = [sum(a * b for a, b in zip(*pair, strict=True)) for pair in zip(whole, ours, strict=True)]
+    cosines = [sum(a * b for a, b in zip(*pair, strict=True)) for pair in zip(theirs, ours, strict=True)]
     return Likeness(texts=len(texts), mean=fmean(cosines), least=min(cosines))
 
 
@@ -123,10 +123,10 @@ def _parts(model: "SentenceTransformer") -> tuple[Any, Literal["mean", "cls"]]:
     raise _unlike(f"its pooling is {pooling}")
 
 
-def _unlike(why: str) -> InvalidInput:
+def _unlike(difference: str) -> InvalidInput:
     return InvalidInput(
         f"Only models like BERT can be exported ({', '.join(_NAMES)}; GELU; mean or cls pooling), and of this one "
-        f"{why}. The provider sentence-transformers runs it as it is.",
+        f"{difference}. The provider sentence-transformers runs it as it is.",
         field="model",
     )
 

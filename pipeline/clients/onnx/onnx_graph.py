@@ -210,8 +210,8 @@ def _in_bytes(weight: NDArray[Any]) -> Blocks:
     parts = weight.reshape(len(weight), -1, block)
     scales = _scales(np.abs(parts).max(axis=2, keepdims=True))
     # unsigned, around the middle
-    whole = (_rounded(parts / scales).astype(np.int16) + 128).astype(np.uint8)
-    return Blocks(bits=8, size=block, values=whole, scales=scales[:, :, 0])
+    values = (_rounded(parts / scales).astype(np.int16) + 128).astype(np.uint8)
+    return Blocks(bits=8, size=block, values=values, scales=scales[:, :, 0])
 
 
 def _scales(largest: NDArray[Any]) -> NDArray[Any]:

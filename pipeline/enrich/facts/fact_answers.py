@@ -145,8 +145,8 @@ class _Reader:
         """Return the indices of people's messages among these numbers, in order."""
         matches = (_MESSAGE_NUMBER.fullmatch(_text(number).strip()) for number in numbers)
         indices = sorted({int(match[1]) - 1 for match in matches if match})
-        there = (index for index in indices if 0 <= index < len(self._messages))
-        return [index for index in there if self._messages[index].role == PERSON][:_MAX_EVIDENCE]
+        valid = (index for index in indices if 0 <= index < len(self._messages))
+        return [index for index in valid if self._messages[index].role == PERSON][:_MAX_EVIDENCE]
 
     def _subject(self, about: str, subject: str, evidence: list[int]) -> tuple[About, str, list[int]] | None:
         """Return whom a fact is about, by which name, and which of its messages say it."""

@@ -61,12 +61,12 @@ def brief(
     bots |= addressing.called_bots(names)
     passed, language = False, question.language
     stems = {stem(word) for word in words(question.content)}
-    itself = addressing.said(question.text, language)
+    normalized = addressing.said(question.text, language)
     taken_over: list[str] = []
     for message in recent[:LOOKED_AT]:
         if now - message.sent_at > JUST_NOW:
             break
-        if addressing.said(message.content, language, bots | names) == itself:
+        if addressing.said(message.content, language, bots | names) == normalized:
             continue
         content = message.content
         if addressing.is_put_to_a_bot(content, language, bots):

@@ -143,15 +143,15 @@ def _filtered(
     connection: Connection, request: RetrievalRequest, terms: SearchTerms, limit: int
 ) -> dict[str, Sequence[int]]:
     """Search by words and by vector among the messages that the request's filter lets through."""
-    chat_id, which = request.chat.chat_id, _within_scope(request)
+    chat_id, within = request.chat.chat_id, _within_scope(request)
     by_word = [
         text_search.keywords(
-            connection, chat_id, which, query.lexemes, mean_size=request.chat.mean_length, limit=share
+            connection, chat_id, within, query.lexemes, mean_size=request.chat.mean_length, limit=share
         )
         for query, share in _shares(terms, limit)
     ]
     by_vector = [
-        dict(text_search.nearest(connection, chat_id, which, *query.embedded, limit=share))
+        dict(text_search.nearest(connection, chat_id, within, *query.embedded, limit=share))
         for query, share in _shares(terms, limit)
         if query.embedded
     ]

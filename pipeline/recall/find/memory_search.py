@@ -60,7 +60,7 @@ def memory_scope(request: RetrievalRequest) -> MemoryScope | None:
 def find_memories(
     connection: Connection,
     query: Ask,
-    which: MemoryScope | None,
+    scope: MemoryScope | None,
     by_query: Sequence[MemoryHits],
     linked: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[RetrievedMemory], int]:
@@ -68,17 +68,17 @@ def find_memories(
 
     These are memories of the organization, this agent, the asker and people whom the question names, and of the chat's
     latest sessions, or of those of one key; of these and of anybody also those `linked` to what the question names, by
-    their ids; what was believed at the time that the request asks for. `which` is its `memory_scope`, and
+    their ids; what was believed at the time that the request asks for. `scope` is its `memory_scope`, and
     `by_query` what the arms found for each query. Those not shown are counted only for an explanation.
     """
-    if which is None:
+    if scope is None:
         return [], 0
     weighted: list[tuple[FoundMemory, float]] = []
     hidden, titles = 0, dict[str, str]()
     for number, (terms, hits) in enumerate(zip(query.terms.queries, by_query, strict=True)):
         space, vector = terms.embedded or (None, None)
         relevant = partial(
-            memory_candidates.believed, connection, which, words=terms.lexemes, space=space, query=vector
+            memory_candidates.believed, connection, scope, words=terms.lexemes, space=space, query=vector
         )
         results = [relevant(known=hits)]
         if not number:
@@ -87,7 +87,7 @@ def find_memories(
         for result in results:
             titles |= result.titles
             weighted += [(row, OTHER_QUERY_WEIGHT if number else 1.0) for row in result.found]
-    return _scored(query, which, weighted, titles, linked), hidden
+    return _scored(query, scope, weighted, titles, linked), hidden
 
 
 def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
@@ -114,13 +114,13 @@ def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
 
 def _scored(
     query: Ask,
-    which: MemoryScope,
+    scope: MemoryScope,
     weighted: Sequence[tuple[FoundMemory, float]],
     titles: Mapping[str, str],
     linked: Mapping[str, str],
 ) -> list[RetrievedMemory]:
     """Score what was found, best first; each similarity counts by the weight beside it."""
-    seen, names = which.seen, which.named
+    seen, names = scope.seen, scope.named
     now, here = query.request.as_of or query.request.prelude.now, query.request.chat.chat_id
     # a person's memory may be stored under two of their ids, and be found by two queries: the most similar counts
     unique = {

@@ -100,8 +100,8 @@ def assemble(
 def _prompt(prepared: Ask, wording: Wording, rooms: Sequence[int], count: Count) -> Prompt:
     """Show the question with the asker and the time, or as much of them as there is room for."""
     now = (prepared.request.as_of or prepared.request.prelude.now).astimezone(prepared.zone)
-    whole = prompt(prepared.request.text, prepared.request.prelude.asker, now, wording)
-    alone = Prompt(query=whole.query, wording=wording)
-    forms = (whole, replace(whole, today=""), alone)
+    full = prompt(prepared.request.text, prepared.request.prelude.asker, now, wording)
+    bare = Prompt(query=full.query, wording=wording)
+    forms = (full, replace(full, today=""), bare)
     fitting = (form for room in rooms for form in forms if count(form.text) <= room)
-    return next(fitting, alone)
+    return next(fitting, bare)

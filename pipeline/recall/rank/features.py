@@ -194,7 +194,7 @@ def _date_fit(sent_at: datetime, question: Question) -> float:
     fit = question.event.fit(sent_at) if question.event else 0.0
     for span in question.spans:
         start, end = span
-        away = max(start - sent_at, sent_at - end, timedelta()) / _DAY
-        more = 0.0 if span in question.open_spans else max((end - start) / _DAY - 1, 0.0)
-        fit = max(fit, 0.5 ** (away / DATE_HALF_LIFE_DAYS) / (1 + more / DATE_HALF_LENGTH_DAYS))
+        distance = max(start - sent_at, sent_at - end, timedelta()) / _DAY
+        excess = 0.0 if span in question.open_spans else max((end - start) / _DAY - 1, 0.0)
+        fit = max(fit, 0.5 ** (distance / DATE_HALF_LIFE_DAYS) / (1 + excess / DATE_HALF_LENGTH_DAYS))
     return fit

@@ -130,29 +130,29 @@ def _read(match: re.Match[str], kind: str, calendar: Calendar) -> Moment | None:
     return Moment(start=match.start(), end=match.end(), kind=kind, numbers=numbers, unit=unit)
 
 
-def _related(text: str, read: Moment, calendar: Calendar) -> Moment:
+def _related(text: str, moment: Moment, calendar: Calendar) -> Moment:
     """Return a moment with its relation to the text, as the words before and after it say."""
 
     def lead_before(end: int) -> re.Match[str] | None:
         return calendar.lead.search(text[max(0, end - _AROUND_CHARS) : end])
 
     relation, before, after, article, surely_month = "", 0, 0, False, False
-    lead = lead_before(read.start)
+    lead = lead_before(moment.start)
     if lead:
         article = bool(lead.groupdict().get("article"))
         relation, before = _relation(lead), len(lead[0])
-        surely_month = read.kind == "month" and calendar.before_months.search(lead[0]) is not None
-        if relation == "week" and (more := lead_before(read.start - before)):
+        surely_month = moment.kind == "month" and calendar.before_months.search(lead[0]) is not None
+        if relation == "week" and (more := lead_before(moment.start - before)):
             before += len(more[0])
-    trail = calendar.trail.match(text[read.end : read.end + _AROUND_CHARS])
+    trail = calendar.trail.match(text[moment.end : moment.end + _AROUND_CHARS])
     if trail and (named := _relation(trail)):
         relation = named if named != "in" or not relation else relation
         after = len(trail[0])
     led = bool(relation)
-    if read.kind == "range" and relation in {"since", "until"}:
+    if moment.kind == "range" and relation in {"since", "until"}:
         relation = "in"  # "from" is the first of two words
     return replace(
-        read,
+        moment,
         before=before,
         after=after,
         relation=relation or "in",
@@ -210,8 +210,8 @@ def _joined(text: str, readings: Sequence[_Reading]) -> list[Moment]:
     """Join two moments that a text names as the first and the last of one time."""
     joined: list[_Reading] = []
     for reading in readings:
-        if joined and (both := _joined_pair(text, joined[-1], reading)):
-            joined[-1] = both
+        if joined and (pair := _joined_pair(text, joined[-1], reading)):
+            joined[-1] = pair
         else:
             joined.append(reading)
     return [moment for moment, _ in joined]

@@ -59,8 +59,8 @@ def moved(day: Day, days: int) -> Day:
     """Move a date by a number of calendar days, stopping at the calendar's ends."""
     # the first and the last day are left out: they may not exist in another time zone
     ordinal = min(max(day.toordinal() + days, 2), date.max.toordinal() - 1)
-    there = type(day).fromordinal(ordinal)
-    return datetime.combine(there, time(), day.tzinfo) if isinstance(day, datetime) else there
+    shifted = type(day).fromordinal(ordinal)
+    return datetime.combine(shifted, time(), day.tzinfo) if isinstance(day, datetime) else shifted
 
 
 def _is_deadline(moment: Moment) -> bool:
