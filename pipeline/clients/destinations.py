@@ -13,7 +13,7 @@ from schemas.settings import Settings
 
 
 def sent_elsewhere(settings: Settings) -> list[str]:
-    """Say in a sentence each what these settings send to another machine, and where. Raises `SettingsError`."""
+    """Return a sentence for each kind of data sent to another machine, saying where. Raises `SettingsError`."""
     sentences = []
     embedder = make_embedder(settings)
     if isinstance(embedder, HttpEmbedder) and not is_local(embedder.url):

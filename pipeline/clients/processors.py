@@ -12,7 +12,7 @@ _OWN_GROUP = Path("/proc/self/cgroup")
 
 
 def share() -> None:
-    """Let the threads of models sleep while they wait, and be no more than there are processors for them.
+    """Let the threads of models sleep while they wait, and start no more of them than there are processors.
 
     By default they spin: beside another busy process each takes the time in which the thread that it waits for would
     run.

@@ -92,5 +92,5 @@ def ask(
 
 
 def call_of(purpose: str, source: Source) -> Call:
-    """Return what a call for a source is noted as."""
+    """Return how the ledger describes a call for a source."""
     return Call(tenant_id=source.tenant_id, chat_id=source.chat_id, purpose=purpose, claim=source.claim)

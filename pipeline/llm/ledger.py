@@ -53,7 +53,7 @@ def entry_of(
 
 
 def hash_of(prompt: Prompt) -> bytes:
-    """Return what a prompt's kept answer is found by."""
+    """Return the key under which a prompt's answer is kept."""
     parts = [prompt.system, *prompt.turns, _schema(prompt), str(prompt.max_tokens)]
     return sha256(json.dumps(parts).encode()).digest()
 

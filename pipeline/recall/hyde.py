@@ -55,7 +55,7 @@ def widened(
     if not query.request.memory:
         return query
     if gateway is None:
-        return _without(query, "BACKSCROLL_HYDE_MODEL names no language model")
+        return _degraded(query, "BACKSCROLL_HYDE_MODEL names no language model")
     with database.tenant(tenant_id) as connection, stopwatch.timed("hyde_search"):
         if not finds_little(rank_messages(connection, query)):
             return query
@@ -67,10 +67,10 @@ def widened(
             completion = gateway.complete(call, instructions, timeout_seconds=TIMEOUT_SECONDS)
     # whatever keeps a model from answering, a budget that is spent too, the search goes on without
     except (Retryable, ProviderFailed, ProviderRejected) as error:
-        return _without(query, str(error))
+        return _degraded(query, str(error))
     answer = truncate.shortened(truncate.one_line(fencing.visible(completion.text)), MAX_CHARS)
     if not answer:
-        return _without(query, "the language model's answer is empty")
+        return _degraded(query, "the language model's answer is empty")
     with database.tenant(tenant_id) as connection:
         lexemes = keyword_search.lexemes(connection, chat.language, answer)
     degraded, embedded = list(query.degraded), None
@@ -113,7 +113,7 @@ def prompt(question: str, language: str) -> Prompt:
     return Prompt(system=_SYSTEM.format(language=spoken), turns=(fenced,), max_tokens=MAX_TOKENS)
 
 
-def _without(query: Ask, reason: str) -> Ask:
+def _degraded(query: Ask, reason: str) -> Ask:
     return replace(
         query, degraded=[*query.degraded, f"hyde: {reason}: searched without a hypothetical answer"]
     )

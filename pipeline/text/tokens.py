@@ -57,7 +57,7 @@ ESTIMATE = Tokenizer(name="estimate", count=estimate_line)
 
 
 def longest(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number from `low`, which fits, to `high` that fits, where all below one that fits do."""
+    """Return the largest number from `low` to `high` that fits; `low` does, and so do all below one that fits."""
     while low < high:
         middle = (low + high + 1) // 2
         if fits(middle):

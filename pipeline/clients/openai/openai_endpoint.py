@@ -139,15 +139,15 @@ class Learned:
             self._left_out[url, model] = known | new
             if answered:
                 self._answered.add((url, model))
-        for name in _told(new):
+        for name in _reported(new):
             log.info("endpoint_learned", endpoint=url, model=model, option=name, learned=_WITHOUT[name])
 
     def sentences(self) -> list[str]:
         """Say what each endpoint cannot do, and what is done instead."""
         with self._lock:
-            left_out = sorted(self._left_out.items())
+            noted = sorted(self._left_out.items())
         return [
-            f"{model} at {url} {_WITHOUT[name]}" for (url, model), names in left_out for name in _told(names)
+            f"{model} at {url} {_WITHOUT[name]}" for (url, model), names in noted for name in _reported(names)
         ]
 
     def clear(self) -> None:
@@ -264,8 +264,8 @@ class OpenAIEndpoint:
         return Refused(status, words, answer.headers)
 
 
-def _told(names: frozenset[str]) -> list[str]:
-    """Return what is known of the options left out: of those on trial not that each was refused."""
+def _reported(names: frozenset[str]) -> list[str]:
+    """Return the options to report as left out; of those left out on trial it is not known which was refused."""
     return sorted(names - _OPTIONAL if _PLAIN in names else names)
 
 

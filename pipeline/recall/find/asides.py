@@ -20,12 +20,12 @@ def marked(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate
     # of a large chat's candidates none may be the bot's own
     bots = names_of({c.speaker for c in ordered if c.role == "assistant"}) | called_bots(questions.names)
     mentioned = bots | questions.names
-    candidates: list[Candidate] = []
+    messages: list[Candidate] = []
     for _, inside in groupby(ordered, key=attrgetter("session")):
         session = list(inside)
         for place, candidate in enumerate(session):
             if candidate.cues.says_nothing:
-                candidates.append(_aside(candidate, keeps_words=False))
+                messages.append(_as_aside(candidate, keeps_words=False))
                 continue
             asks = is_put_to_a_bot(candidate.text, language, bots) or _is_it(candidate, questions, mentioned)
             logged = (
@@ -34,7 +34,7 @@ def marked(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate
                 and questions.are_logged(candidate.text, candidate.sent_at)
             )
             if not asks and not logged:
-                candidates.append(candidate)
+                messages.append(candidate)
                 continue
             after = session[place + 1] if place + 1 < len(session) else None
             answered = (
@@ -43,11 +43,11 @@ def marked(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate
                 and not after.cues.says_nothing
                 and after.cues.asks < ASKS
             )
-            candidates.append(candidate if logged and answered else _aside(candidate, keeps_words=answered))
-    return candidates
+            messages.append(candidate if logged and answered else _as_aside(candidate, keeps_words=answered))
+    return messages
 
 
-def _aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
+def _as_aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
     if keeps_words:
         matches = [other._replace(cosine=None) for other in candidate.others]
         return candidate._replace(aside=True, cosine=None, others=matches)

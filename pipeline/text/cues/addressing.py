@@ -97,7 +97,7 @@ def written_apart(people: Iterable[str]) -> frozenset[str]:
 
 
 def called_bots(names: Iterable[str]) -> frozenset[str]:
-    """Return those names that say that they are a bot's.
+    """Return the names that end in `bot`.
 
     >>> sorted(called_bots(["harbour bot", "rose t"]))
     ['harbour bot']
