@@ -22,8 +22,8 @@ class SpaceEmbedders:
         Raises `SettingsError` if there can be none here, `ProviderUnavailable` if it cannot be made now.
         """
         # without the lock: while a new model is loaded, questions go on with the other
-        if (made := self._made.get(space)) is not None:
-            return made
+        if (embedder := self._made.get(space)) is not None:
+            return embedder
         with self._lock:
             if space not in self._made:
                 self._made[space] = self._make(space)
@@ -40,14 +40,14 @@ Embedding = Embedder | SpaceEmbedders
 """What texts are embedded with: one model, or that of the space in question."""
 
 
-def embedder_of(given: Embedding | None, space: EmbeddingSpace) -> Embedder | None:
+def embedder_of(embedding: Embedding | None, space: EmbeddingSpace) -> Embedder | None:
     """Return what embeds into a stored space, or None if nothing is given that does.
 
     It may load a model, or ask a server. Raises `ProviderUnavailable`, also where the settings do not let it be made.
     """
-    if isinstance(given, SpaceEmbedders):
+    if isinstance(embedding, SpaceEmbedders):
         try:
-            return given.of(space)
+            return embedding.of(space)
         except SettingsError as error:
             raise ProviderUnavailable(str(error)) from error
-    return given if given is not None and space.same_as(given.space) else None
+    return embedding if embedding is not None and space.same_as(embedding.space) else None

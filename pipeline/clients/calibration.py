@@ -39,9 +39,9 @@ _LEAST = 1e-3
 
 def calibrate(embedder: Embedder) -> tuple[Calibration, Calibration] | None:
     """Measure questions beside documents, and documents; None if all texts are alike. Raises as the embedder does."""
-    asked = [embedder.embed_query(question) for question, _ in PAIRS]
+    questions = [embedder.embed_query(question) for question, _ in PAIRS]
     first, second = (embedder.embed_documents([pair[side] for pair in PAIRS]) for side in (0, 1))
-    apart, between = _unrelated(asked, second), _unrelated(first, second)
+    apart, between = _unrelated(questions, second), _unrelated(first, second)
     mean, spread, equal = fmean(between), pstdev(apart), fmean(map(_cosine, first, second))
     if spread < _LEAST or equal - mean < _LEAST:
         return None

@@ -41,16 +41,16 @@ class CrossEncoderReranker:
                 if self._loaded is None:
                     self._loaded = self._load()
                 pairs = [(query, text[:MAX_CHARS]) for text in texts]
-                given = [
+                predictions = [
                     float(value)
                     for value in self._loaded.predict(pairs, show_progress_bar=False, convert_to_numpy=True)
                 ]
             except (OSError, RuntimeError, ValueError, TypeError, MemoryError) as error:
                 raise ProviderUnavailable(f"The reranker {self.model} failed: {error}") from error
         # a model that answers in logits is brought to the scale of one that answers in shares
-        if all(0 <= value <= 1 for value in given):
-            return given
-        return [1 / (1 + math.exp(-max(min(value, 50.0), -50.0))) for value in given]
+        if all(0 <= value <= 1 for value in predictions):
+            return predictions
+        return [1 / (1 + math.exp(-max(min(value, 50.0), -50.0))) for value in predictions]
 
     def _load(self) -> Any:
         processors.share()

@@ -13,7 +13,7 @@ from schemas.settings import Settings
 
 
 def sent_elsewhere(settings: Settings) -> list[str]:
-    """Say in a sentence each what these settings send to another machine, and where. Raises `SettingsError`."""
+    """Return a sentence for each kind of data sent to another machine, saying where. Raises `SettingsError`."""
     sentences = []
     embedder = make_embedder(settings)
     if isinstance(embedder, HttpEmbedder) and not is_local(embedder.url):
@@ -25,14 +25,14 @@ def sent_elsewhere(settings: Settings) -> list[str]:
     summaries = make_summary_model(settings)
     if summaries is not None and not is_local(f"http://{summaries.provider}"):
         sentences.append(
-            f"Sessions{_of(settings)} are sent to {summaries.provider}, where {summaries.model} summarizes them: every "
-            "message with its time and its speaker's name"
+            f"Sessions{_of_chats(settings)} are sent to {summaries.provider}, where {summaries.model} summarizes them: "
+            "every message with its time and its speaker's name"
         )
     learning = make_learning_model(settings)
     if learning is not None and not is_local(f"http://{learning.provider}"):
         sentences.append(
-            f"Sessions{_of(settings)} are sent to {learning.provider}, where {learning.model} learns facts from them, "
-            "with what was learned of those who speak"
+            f"Sessions{_of_chats(settings)} are sent to {learning.provider}, where {learning.model} learns facts from "
+            "them, with what was learned of those who speak"
         )
     if settings.hyde_model is not None:
         answers = make_chat_model(settings, settings.hyde_model, setting="HYDE_MODEL")
@@ -43,7 +43,7 @@ def sent_elsewhere(settings: Settings) -> list[str]:
     return sentences
 
 
-def _of(settings: Settings) -> str:
+def _of_chats(settings: Settings) -> str:
     """Name the only chats whose sessions a language model reads."""
     chats = settings.summary_canaries()
     return f" of {', '.join(sorted(chats))}" if chats else ""

@@ -112,7 +112,7 @@ def _make_http_embedder(settings: Settings, provider: str, model: str) -> HttpEm
 
 def settings_for(space: EmbeddingSpace, settings: Settings) -> Settings:
     """Return settings that name the model of a stored space, with its prefixes and dimensions."""
-    own = (
+    native = (
         known_model(space.model).dimensions
         if space.provider != deterministic.PROVIDER
         else deterministic.DIMENSIONS
@@ -120,7 +120,7 @@ def settings_for(space: EmbeddingSpace, settings: Settings) -> Settings:
     named = (settings.embedding_provider, settings.embedding_model) == (space.provider, space.model)
     # a server whose model nobody knows is asked for them only if a setting asks for it
     dimensions = settings.embedding_dimensions if named else None
-    if dimensions is None and own is not None and own != space.dimensions:
+    if dimensions is None and native is not None and native != space.dimensions:
         dimensions = space.dimensions
     return settings.model_copy(
         update={
@@ -160,8 +160,8 @@ def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> Embed
     named = embedder.space_by_name
     if named.dimensions:
         return named
-    same = (s for s in stored if s.same_as(replace(named, dimensions=s.dimensions)))
-    return next(same, named)
+    matching = (s for s in stored if s.same_as(replace(named, dimensions=s.dimensions)))
+    return next(matching, named)
 
 
 def make_reranker(model: str | None) -> Reranker | None:

@@ -120,18 +120,18 @@ class Answer:
         """Return the server's own words, whatever the shape of its body: all texts of JSON, or of a page."""
         text = self.body.decode(errors="replace")
         try:
-            found = " ".join(_texts(json.loads(text)))
+            text = " ".join(_texts(json.loads(text)))
         except (ValueError, RecursionError):
-            found = _TAG.sub(" ", text)
-        return " ".join(found.split())
+            text = _TAG.sub(" ", text)
+        return " ".join(text.split())
 
 
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
-        for each in value:
-            yield from _texts(each)
+        for item in value:
+            yield from _texts(item)
     elif isinstance(value, dict):
         for name in sorted(value, key=lambda name: name not in _SAID_FIRST):
             if name not in _REPEATED:
@@ -185,7 +185,7 @@ def without_login(url: str) -> str:
 
 def is_too_long(words: str) -> bool:
     """Tell whether a server says that a text, or an answer that it is to make, is longer than its model's window."""
-    return any(said in words.lower() for said in _TOO_LONG)
+    return any(phrase in words.lower() for phrase in _TOO_LONG)
 
 
 def is_local(url: str) -> bool:
@@ -229,14 +229,14 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return in how many seconds the server may be asked again, if its `Retry-After` says so.
 
     >>> now = datetime(2026, 3, 2, tzinfo=UTC)
-    >>> [retry_after({"retry-after": each}, now) for each in ("7.5", "Mon, 02 Mar 2026 00:01:00 GMT", "soon", "nan")]
+    >>> [retry_after({"retry-after": value}, now) for value in ("7.5", "Mon, 02 Mar 2026 00:01:00 GMT", "soon", "nan")]
     [7.5, 60.0, None, None]
     """
-    given = headers.get("retry-after", "")
+    value = headers.get("retry-after", "")
     with suppress(ValueError):
-        return max(0.0, float(given)) if isfinite(float(given)) else None
+        return max(0.0, float(value)) if isfinite(float(value)) else None
     try:
-        at = parsedate_to_datetime(given)
+        at = parsedate_to_datetime(value)
     except ValueError:
         return None
     return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())

@@ -119,13 +119,13 @@ class HttpEmbedder:
         return tokens.estimate(text)
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        made: list[Vector] = []
+        vectors: list[Vector] = []
         slow = False
-        while len(made) < len(texts):
-            batch = texts[len(made) : len(made) + self._batch_size]
+        while len(vectors) < len(texts):
+            batch = texts[len(vectors) : len(vectors) + self._batch_size]
             began = monotonic()
             try:
-                made += self._checked(self._prepared(batch), self._options.timeout_seconds)
+                vectors += self._checked(self._prepared(batch), self._options.timeout_seconds)
             except TimeoutError:
                 # too many at once for this server, or it hangs: one more call says which
                 if slow or len(batch) == 1:
@@ -136,7 +136,7 @@ class HttpEmbedder:
                 slow, self._batch_size = True, 1
             else:
                 self._fit(len(batch), monotonic() - began)
-        return made
+        return vectors
 
     def embed_query(self, text: str) -> Vector:
         return self._of_question(self._query_prefix + text[: self._options.max_chars])
@@ -213,9 +213,9 @@ class HttpEmbedder:
                 self._away_until = monotonic() + QUESTION_SECONDS
 
     def _rest(self, error: ProviderUnavailable | ProviderFailed) -> None:
-        asked = getattr(error, "retry_after", None) or 0.0
+        retry_after = getattr(error, "retry_after", None) or 0.0
         with self._lock:
-            self._away_until = monotonic() + min(max(AWAY_SECONDS, asked), MAX_AWAY_SECONDS)
+            self._away_until = monotonic() + min(max(AWAY_SECONDS, retry_after), MAX_AWAY_SECONDS)
             self._why_away = str(error)
 
     def _too_slow(self, seconds: float) -> ProviderUnavailable:

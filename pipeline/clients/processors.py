@@ -12,7 +12,7 @@ _OWN_GROUP = Path("/proc/self/cgroup")
 
 
 def share() -> None:
-    """Let the threads of models sleep while they wait, and be no more than there are processors for them.
+    """Let the threads of models sleep while they wait, and start no more of them than there are processors.
 
     By default they spin: beside another busy process each takes the time in which the thread that it waits for would
     run.
@@ -32,14 +32,14 @@ def available(groups: Path = _CONTROL_GROUPS, own_group: Path = _OWN_GROUP) -> i
 
 
 def _granted(groups: Path, own_group: Path) -> list[float]:
-    """Yield the processor quota of the process's control group and of each around it."""
+    """Return the processor quotas of the process's control group and of each around it."""
     try:
         lines = own_group.read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
-    own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
-    around = [groups / own, *(groups / parent for parent in Path(own).parents)]
-    found = []
+    path = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+    around = [groups / path, *(groups / parent for parent in Path(path).parents)]
+    quotas = []
     for group in dict.fromkeys(around):
         try:
             quota, period = (group / "cpu.max").read_text(encoding="utf-8").split()
@@ -47,5 +47,5 @@ def _granted(groups: Path, own_group: Path) -> list[float]:
             # the outermost group has no such file, and a container does not see those around it
             continue
         if quota != "max":
-            found.append(int(quota) / int(period))
-    return found
+            quotas.append(int(quota) / int(period))
+    return quotas

@@ -8,7 +8,7 @@ from schemas.vectors import EmbeddingSpace, Vector
 
 
 class Embedder(Protocol):
-    """Texts to vectors of one space; a longer text than it reads is cut at its end, so callers make chunks of it.
+    """A model that embeds texts into one space; it cuts a text longer than it reads, so callers make chunks of it.
 
     Both methods raise `ProviderUnavailable` (no answer, or no memory: try again later), `ProviderFailed` (it failed,
     and the input may be why) or `ProviderRejected` (never for this input).
@@ -33,7 +33,7 @@ class Embedder(Protocol):
 
 
 class Reranker(Protocol):
-    """A question and texts, read together, to how well each answers."""
+    """A model that tells how well texts answer a question, by reading both together."""
 
     @property
     def model(self) -> str:
@@ -69,7 +69,7 @@ class Completion:
 
 
 class ChatModel(Protocol):
-    """A prompt to its answer, by a language model."""
+    """A language model that answers prompts."""
 
     @property
     def model(self) -> str:

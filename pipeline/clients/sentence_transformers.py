@@ -142,11 +142,11 @@ class SentenceTransformersEmbedder:
 
     def _failure(self, error: Exception) -> ProviderUnavailable | ProviderFailed:
         """Return what to raise for the model's error: out of memory it is unavailable, else the text may be why."""
-        said = f"The embedding model {self._model_name} failed: {error}"
+        message = f"The embedding model {self._model_name} failed: {error}"
         # torch says it by a RuntimeError
         if isinstance(error, MemoryError) or "allocate memory" in str(error):
-            return ProviderUnavailable(said)
-        return ProviderFailed(said)
+            return ProviderUnavailable(message)
+        return ProviderFailed(message)
 
     def _loaded(self) -> SentenceTransformer:
         with self._turn:

@@ -16,7 +16,7 @@ _VOCABULARIES = {
 def tokenizer_for(model: str | None) -> Tokenizer:
     """Return the model's own tokenizer if it is known and installed, else the estimate."""
     name = (model or "").rpartition("/")[2].lower()
-    vocabulary = next((found for found, models in _VOCABULARIES.items() if name.startswith(models)), None)
+    vocabulary = next((key for key, models in _VOCABULARIES.items() if name.startswith(models)), None)
     if vocabulary is None or find_spec("bpe_openai") is None:
         return ESTIMATE
     return _loaded(vocabulary)

@@ -74,17 +74,17 @@ def ask(
         return read(answer.text)
     except InvalidAnswer as error:
         log.info("answer_repaired", model=model, purpose=purpose, truncated=answer.truncated)
-        again = (
+        retry = (
             prompts.with_more_room(prompt, answer.text, context_tokens)
             if answer.truncated
             else prompts.repair_prompt(prompt, answer.text, str(error))
         )
-    answer = complete("repair", again)
+    answer = complete("repair", retry)
     try:
         return read(answer.text)
     except InvalidAnswer as error:
         cut = (
-            f"its answer was cut off at {again.max_tokens} tokens (BACKSCROLL_LLM_ANSWER_TOKENS gives it more), "
+            f"its answer was cut off at {retry.max_tokens} tokens (BACKSCROLL_LLM_ANSWER_TOKENS gives it more), "
             if answer.truncated
             else ""
         )
@@ -92,5 +92,5 @@ def ask(
 
 
 def call_of(purpose: str, source: Source) -> Call:
-    """Return what a call for a source is noted as."""
+    """Return how the ledger describes a call for a source."""
     return Call(tenant_id=source.tenant_id, chat_id=source.chat_id, purpose=purpose, claim=source.claim)

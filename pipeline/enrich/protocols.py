@@ -34,7 +34,7 @@ NOWHERE = Source()
 
 
 class Summarizer(Protocol):
-    """A session's messages to their summary."""
+    """What summarizes a session's messages."""
 
     @property
     def model(self) -> str:
@@ -70,7 +70,7 @@ class People:
 
 
 class FactExtractor(Protocol):
-    """A session's messages to the facts that they state."""
+    """What extracts the facts that a session's messages state."""
 
     @property
     def model(self) -> str:

@@ -29,17 +29,17 @@ class Budget:
 
         Raises `BudgetSpent` until the next day, and `ProviderRejected` for a call that is more than a whole day's.
         """
-        asked = (
+        budgets = (
             (self.cost, cost or 0.0, spent.cost, "LLM_DAILY_BUDGET", "${:.4f}"),
             (self.tokens, tokens, spent.tokens, "LLM_DAILY_TOKENS", "{:,} tokens"),
         )
-        for limit, more, used, name, unit in asked:
+        for limit, amount, used, name, unit in budgets:
             if limit is None:
                 continue
-            setting, call = f"BACKSCROLL_{name}={limit:g}", unit.format(more)
-            if more > limit:
+            setting, call = f"BACKSCROLL_{name}={limit:g}", unit.format(amount)
+            if amount > limit:
                 raise ProviderRejected(f"this call alone may take {call}, more than {setting} permits a day")
-            if used + more > limit:
+            if used + amount > limit:
                 raise BudgetSpent(
                     f"{unit.format(used)} of {setting} are spent today, and this call may take {call}",
                     retry_after=spent.seconds_left,

@@ -121,8 +121,8 @@ class Gateway:
         latest = monotonic() + min(WAIT_SECONDS, timeout_seconds / 4)
         while True:
             with self._database.tenant(call.tenant_id) as connection:
-                if kept := ledger.find_answer(connection, entry):
-                    return kept
+                if answer := ledger.find_answer(connection, entry):
+                    return answer
                 admitted = limits.enter(
                     connection,
                     entry.provider,
@@ -152,12 +152,12 @@ class Gateway:
     ) -> Callable[[Connection], bool]:
         def note(connection: Connection) -> bool:
             ledger.end_failed(connection, entry, error, seconds)
-            away = isinstance(error, ProviderUnavailable)
+            unavailable = isinstance(error, ProviderUnavailable)
             after = error.retry_after if isinstance(error, ProviderUnavailable) else None
-            answered = None if away and after is None and hurried else not away
+            answered = None if unavailable and after is None and hurried else not unavailable
             limits.leave(connection, ticket, self._limits, answered=answered, retry_after=after)
             # who says when to come again does not mean the prompt
-            return away and after is None and llm_calls.is_to_blame(connection, entry)
+            return unavailable and after is None and llm_calls.is_to_blame(connection, entry)
 
         return note
 

@@ -37,7 +37,7 @@ def entry_of(
     claim: Claim | None,
 ) -> Entry:
     """Return the entry of a call that is to be made, with estimates."""
-    given = sum(tokens.estimate(part) for part in (prompt.system, *prompt.turns, _schema(prompt)))
+    input_tokens = sum(tokens.estimate(part) for part in (prompt.system, *prompt.turns, _schema(prompt)))
     return Entry(
         tenant_id=tenant_id,
         chat_id=chat_id,
@@ -46,14 +46,14 @@ def entry_of(
         model=client.model,
         provider=client.provider,
         prompt_hash=hash_of(prompt),
-        input_tokens=given,
+        input_tokens=input_tokens,
         output_tokens=prompt.max_tokens,
-        cost=prices.cost(client.model, given, prompt.max_tokens),
+        cost=prices.cost(client.model, input_tokens, prompt.max_tokens),
     )
 
 
 def hash_of(prompt: Prompt) -> bytes:
-    """Return what a prompt's kept answer is found by."""
+    """Return the key under which a prompt's answer is kept."""
     parts = [prompt.system, *prompt.turns, _schema(prompt), str(prompt.max_tokens)]
     return sha256(json.dumps(parts).encode()).digest()
 
@@ -83,18 +83,18 @@ def find_answer(connection: Connection, entry: Entry) -> Completion | None:
     if entry.claim is None:
         return None
     jobs.keep(connection, entry.claim)
-    kept = llm_answers.find(connection, entry)
-    if kept is not None:
+    answer = llm_answers.find(connection, entry)
+    if answer is not None:
         llm_calls.insert(connection, replace(entry, input_tokens=0, output_tokens=0, cost=0.0), reused=True)
         counters.add(connection, entry.tenant_id, {"model_answers_reused": 1})
-    return kept and Completion(**kept._asdict())
+    return answer and Completion(**answer._asdict())
 
 
 def begin(connection: Connection, entry: Entry, budget: Budget) -> Entry:
     """Note a call that is about to be made. Raises `BudgetSpent` and `ProviderRejected` as `Budget.check` does."""
     chats.ensure_tenant(connection, entry.tenant_id)
-    asked = entry.input_tokens + entry.output_tokens
-    reserve(connection, entry.tenant_id, budget, cost=entry.cost, tokens=asked)
+    total = entry.input_tokens + entry.output_tokens
+    reserve(connection, entry.tenant_id, budget, cost=entry.cost, tokens=total)
     return llm_calls.insert(connection, entry)
 
 

@@ -75,34 +75,34 @@ class Ticket:
 
 
 def admit(
-    known: Provider, limits: Limits, now: datetime, *, tokens: int, in_use: int, expires_at: datetime
+    state: Provider, limits: Limits, now: datetime, *, tokens: int, in_use: int, expires_at: datetime
 ) -> Provider | Wait:
     """Return a provider with one call more, which ends by `expires_at`, or why it may not be asked now."""
-    if known.stopped_until is not None:
-        if now < known.stopped_until:
-            left = (known.stopped_until - now).total_seconds()
-            reason = f"{known.provider} does not answer, and is not asked for another {left:.0f} s"
+    if state.stopped_until is not None:
+        if now < state.stopped_until:
+            left = (state.stopped_until - now).total_seconds()
+            reason = f"{state.provider} does not answer, and is not asked for another {left:.0f} s"
             return Wait(reason=reason, seconds=left, retry_after=left, stopped=True)
-        if known.probe_until is not None and now < known.probe_until:
-            reason = f"{known.provider} did not answer; one call tries whether it does now"
+        if state.probe_until is not None and now < state.probe_until:
+            reason = f"{state.provider} did not answer; one call tries whether it does now"
             return Wait(reason=reason, seconds=BUSY_SECONDS, retry_after=BUSY_SECONDS, stopped=True)
-        known = replace(known, probe_until=expires_at)
+        state = replace(state, probe_until=expires_at)
     if limits.concurrent is not None and in_use >= limits.concurrent:
-        reason = f"{in_use} calls to {known.provider} are being made, as many as may be"
+        reason = f"{in_use} calls to {state.provider} are being made, as many as may be"
         return Wait(reason=reason, seconds=POLL_SECONDS, retry_after=BUSY_SECONDS)
     allowances = (
-        ("requests", known.requests_until, limits.requests_per_minute),
-        ("tokens", known.tokens_until, limits.tokens_per_minute),
+        ("requests", state.requests_until, limits.requests_per_minute),
+        ("tokens", state.tokens_until, limits.tokens_per_minute),
     )
-    for what, until, per_minute in allowances:
+    for unit, until, per_minute in allowances:
         left = _seconds_left(until, now) - BURST_SECONDS
         if per_minute is not None and left > 0:
-            reason = f"{known.provider} is asked for {per_minute:,} {what} a minute, and not for another {left:.0f} s"
+            reason = f"{state.provider} is asked for {per_minute:,} {unit} a minute, and not for another {left:.0f} s"
             return Wait(reason=reason, seconds=left, retry_after=left)
     return replace(
-        known,
-        requests_until=_used(known.requests_until, now, 1, limits.requests_per_minute),
-        tokens_until=_used(known.tokens_until, now, tokens, limits.tokens_per_minute),
+        state,
+        requests_until=_used(state.requests_until, now, 1, limits.requests_per_minute),
+        tokens_until=_used(state.tokens_until, now, tokens, limits.tokens_per_minute),
     )
 
 
@@ -115,43 +115,43 @@ def _used(until: datetime | None, now: datetime, amount: int, per_minute: int | 
     return None if per_minute is None else max(until or now, now) + timedelta(minutes=amount / per_minute)
 
 
-def after_answer(known: Provider, at: datetime, *, more_tokens: int, limits: Limits) -> Provider:
+def after_answer(state: Provider, at: datetime, *, more_tokens: int, limits: Limits) -> Provider:
     """Return a provider after an answer to a call that began `at`, with the tokens that it took beside the estimate."""
-    if known.tokens_until is not None and limits.tokens_per_minute is not None:
+    if state.tokens_until is not None and limits.tokens_per_minute is not None:
         late = timedelta(minutes=more_tokens / limits.tokens_per_minute)
-        known = replace(known, tokens_until=known.tokens_until + late)
-    if _is_older(known, at):
-        return known
-    return replace(known, failures=0, stops=0, stopped_at=None, stopped_until=None, probe_until=None)
+        state = replace(state, tokens_until=state.tokens_until + late)
+    if _is_older(state, at):
+        return state
+    return replace(state, failures=0, stops=0, stopped_at=None, stopped_until=None, probe_until=None)
 
 
-def after_failure(known: Provider, at: datetime, now: datetime, retry_after: float | None) -> Provider:
+def after_failure(state: Provider, at: datetime, now: datetime, retry_after: float | None) -> Provider:
     """Return a provider after a call that began `at` and was not answered."""
-    asked = min(retry_after or 0.0, MAX_RETRY_AFTER_SECONDS)
-    if _is_older(known, at):
+    pause = min(retry_after or 0.0, MAX_RETRY_AFTER_SECONDS)
+    if _is_older(state, at):
         # it was made before the others were stopped, and says nothing new but when to try again
-        until = max(known.stopped_until or now, now + timedelta(seconds=asked))
-        return replace(known, stopped_until=until) if asked else known
-    failures = known.failures + 1
-    seconds = stop_seconds(known.stops) if failures >= FAILURES else 0.0
-    if known.stopped_at is not None:
+        until = max(state.stopped_until or now, now + timedelta(seconds=pause))
+        return replace(state, stopped_until=until) if pause else state
+    failures = state.failures + 1
+    seconds = stop_seconds(state.stops) if failures >= FAILURES else 0.0
+    if state.stopped_at is not None:
         # the call that tried whether it answers again
-        seconds = stop_seconds(known.stops)
-    seconds = max(seconds, asked)
+        seconds = stop_seconds(state.stops)
+    seconds = max(seconds, pause)
     if not seconds:
-        return replace(known, failures=failures)
+        return replace(state, failures=failures)
     return replace(
-        known,
+        state,
         failures=failures,
-        stops=known.stops + 1,
+        stops=state.stops + 1,
         stopped_at=now,
         stopped_until=now + timedelta(seconds=seconds),
         probe_until=None,
     )
 
 
-def _is_older(known: Provider, at: datetime) -> bool:
-    return known.stopped_at is not None and at < known.stopped_at
+def _is_older(state: Provider, at: datetime) -> bool:
+    return state.stopped_at is not None and at < state.stopped_at
 
 
 def stop_seconds(stops: int) -> float:
@@ -167,11 +167,11 @@ def enter(
     connection: Connection, provider: str, limits: Limits, *, tokens: int, timeout_seconds: float
 ) -> Ticket | Wait:
     """Note a call of about `tokens` that is to be made now, or return why it may not; commit before making it."""
-    known = store.lock(connection, provider)
+    state = store.lock(connection, provider)
     now = chats.clock(connection)
     expires_at = now + timedelta(seconds=timeout_seconds) + MARGIN
     in_use = store.count_slots(connection, provider, now)
-    admitted = admit(known, limits, now, tokens=tokens, in_use=in_use, expires_at=expires_at)
+    admitted = admit(state, limits, now, tokens=tokens, in_use=in_use, expires_at=expires_at)
     if isinstance(admitted, Wait):
         return admitted
     store.save(connection, admitted)
@@ -193,12 +193,12 @@ def leave(
     None: whether the provider answers is not known, as there was too little time for it.
     """
     store.free_slot(connection, ticket.slot)
-    known = store.lock(connection, ticket.provider)
+    state = store.lock(connection, ticket.provider)
     if answered is None:
         # if this was the call that tries, another one may
-        known = replace(known, probe_until=None)
+        state = replace(state, probe_until=None)
     elif answered:
-        known = after_answer(known, ticket.at, more_tokens=tokens - ticket.tokens, limits=limits)
+        state = after_answer(state, ticket.at, more_tokens=tokens - ticket.tokens, limits=limits)
     else:
-        known = after_failure(known, ticket.at, chats.clock(connection), retry_after)
-    store.save(connection, known)
+        state = after_failure(state, ticket.at, chats.clock(connection), retry_after)
+    store.save(connection, state)

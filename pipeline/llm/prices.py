@@ -55,8 +55,8 @@ class Prices:
 
 def load_prices(path: Path | None = None) -> Prices:
     """Read the table, and the file that overrides it. Raises `SettingsError`, which names what is wrong in it."""
-    known = _table.validate_python(tomllib.loads((files(__package__) / "prices.toml").read_text()))
-    return Prices(by_model=known | (_read(path) if path is not None else {}))
+    built_in = _table.validate_python(tomllib.loads((files(__package__) / "prices.toml").read_text()))
+    return Prices(by_model=built_in | (_read(path) if path is not None else {}))
 
 
 def _read(path: Path) -> dict[str, Price]:

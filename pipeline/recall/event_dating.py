@@ -42,12 +42,12 @@ def date_event(
     """
     dated = []
     for question, terms in described:
-        found = retrieve(connection, request, terms)
-        hits = rank.rank(question, found.candidates, found.statistics, request.weights)
-        one = date_hits(hits, request.weights, zone, request.chat.language)
-        if one is None:
+        retrieved = retrieve(connection, request, terms)
+        hits = rank.rank(question, retrieved.candidates, retrieved.statistics, request.weights)
+        event_date = date_hits(hits, request.weights, zone, request.chat.language)
+        if event_date is None:
             return None
-        dated.append(one)
+        dated.append(event_date)
     return time_preference.timed(mention, tuple(dated))
 
 
@@ -64,15 +64,15 @@ def date_hits(
     near = [hit for hit in hits[:HITS_READ] if hit.score >= BEST_SCORE_SHARE * hits[0].score]
     speaking = [(_dated(hit, zone, language), hit.score) for hit in near]
     agreeing = [
-        (one, score) for one, score in speaking if abs(one.start - speaking[0][0].start) <= MAX_SPREAD
+        (event, score) for event, score in speaking if abs(event.start - speaking[0][0].start) <= MAX_SPREAD
     ]
     if sum(score for _, score in agreeing) < AGREEING_SHARE * sum(score for _, score in speaking):
         return None
-    best = [one for one, _ in agreeing]
-    dated = [one for one in best if one.dated]
+    best = [event for event, _ in agreeing]
+    dated = [event for event in best if event.dated]
     if dated:
-        return max(dated, key=lambda one: one.said_at)
-    return min(best, key=lambda one: one.said_at)
+        return max(dated, key=lambda event: event.said_at)
+    return min(best, key=lambda event: event.said_at)
 
 
 def _dated(hit: Scored, zone: tzinfo, language: str) -> EventDate:

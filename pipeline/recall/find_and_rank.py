@@ -43,18 +43,18 @@ def gather_ranked(
     if not request.memory:
         return Ranked(recent=recent)
     with database.tenant(tenant_id, keeps_plans=request.keeps_plans) as connection:
-        found = replace(_search(connection, query, stopwatch), recent=recent)
+        results = replace(_search(connection, query, stopwatch), recent=recent)
         if reranker is None:
-            return _reordered(connection, query, found, stopwatch)
-    found = _reranked(query, found, reranker, stopwatch)
+            return _reordered(connection, query, results, stopwatch)
+    results = _reranked(query, results, reranker, stopwatch)
     with database.tenant(tenant_id) as connection:
-        return _reordered(connection, query, found, stopwatch)
+        return _reordered(connection, query, results, stopwatch)
 
 
 def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
     """Rank messages and find memories; if the profile narrows, only messages of sessions that fit, if any does."""
     request, parameters = query.request, query.request.parameters
-    which, narrowing = memory_scope(request), None
+    scope, narrowing = memory_scope(request), None
     if parameters.min_session_fit and parameters.sessions:
         with stopwatch.timed("narrow"):
             narrowing = narrow(
@@ -62,22 +62,22 @@ def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
                 query,
                 sessions=parameters.sessions,
                 min_fit=parameters.min_session_fit,
-                memories=which,
+                memories=scope,
             )
     if narrowing is not None and narrowing.chosen:
         ranking = narrowing.ranking
     else:
         with stopwatch.timed("retrieve"):
-            retrieved = retrieve(connection, request, replace(query.terms, memories=which))
+            retrieved = retrieve(connection, request, replace(query.terms, memories=scope))
         with stopwatch.timed("rank"):
             ranking = ranking_of(query, retrieved)
     with stopwatch.timed("retrieve"):
-        linked = find_linked(connection, query, which)
-        memories, hidden = find_memories(connection, query, which, ranking.found.memories, linked)
+        linked = find_linked(connection, query, scope)
+        memories, hidden = find_memories(connection, query, scope, ranking.retrieved.memories, linked)
         weeks = find_weeks(connection, query)
         overview = of_time(connection, query) if query.question.overview and parameters.sessions else []
     return Ranked(
-        retrieved=ranking.found,
+        retrieved=ranking.retrieved,
         ranked=ranking.hits,
         narrowing=narrowing,
         memories=memories,
@@ -87,36 +87,36 @@ def _search(connection: Connection, query: Ask, stopwatch: Stopwatch) -> Ranked:
     )
 
 
-def _reranked(query: Ask, found: Ranked, reranker: Reranker, stopwatch: Stopwatch) -> Ranked:
+def _reranked(query: Ask, results: Ranked, reranker: Reranker, stopwatch: Stopwatch) -> Ranked:
     """Let a cross-encoder read the best messages; if it does not answer they stay, and `degraded` says so."""
-    best = [hit.candidate.text for hit in found.ranked[: rerank.READ]]
+    best = [hit.candidate.text for hit in results.ranked[: rerank.READ]]
     if not best:
-        return found
+        return results
     with stopwatch.timed("reranker"):
         try:
             scores = reranker.scores(query.question.text, best)
         except (ProviderUnavailable, ProviderRejected) as error:
-            return replace(found, degraded=(f"reranker: {error}: ranked without",))
-        return replace(found, ranked=rerank.read_again(found.ranked, scores))
+            return replace(results, degraded=(f"reranker: {error}: ranked without",))
+        return replace(results, ranked=rerank.read_again(results.ranked, scores))
 
 
-def _reordered(connection: Connection, query: Ask, found: Ranked, stopwatch: Stopwatch) -> Ranked:
+def _reordered(connection: Connection, query: Ask, results: Ranked, stopwatch: Stopwatch) -> Ranked:
     """Add the sessions, and order all in the way that the profile asks for."""
     parameters, as_of = query.request.parameters, query.request.as_of
-    now, ranked = query.request.prelude.now, found.ranked
+    now, ranked = query.request.prelude.now, results.ranked
     with stopwatch.timed("sessions"):
-        if found.narrowing is not None:
-            sessions = [*found.narrowing.chosen, *found.narrowing.others][:SESSIONS_READ]
+        if results.narrowing is not None:
+            sessions = [*results.narrowing.chosen, *results.narrowing.others][:SESSIONS_READ]
         else:
             best = rank.rank_sessions(ranked)[:SESSIONS_READ]
             sessions = load_sessions(connection, [(session, hit.score, hit.parts) for session, hit in best])
         if as_of is not None:
             # a summary tells the end of its session
-            sessions = [each for each in sessions if each.ended_at < as_of]
+            sessions = [session for session in sessions if session.ended_at < as_of]
     passed_over: frozenset[int] = frozenset()
     with stopwatch.timed("rerank"):
-        if parameters.is_blended and found.retrieved is not None:
-            words = found.retrieved.statistics.document_frequency.keys()
+        if parameters.is_blended and results.retrieved is not None:
+            words = results.retrieved.statistics.document_frequency.keys()
             sessions = _blended(sessions, ranked, words, now)
             covered = [session.id for session in sessions if session.summary][: parameters.sessions]
             ranked = rerank.blended(ranked, len(words), now, covered)
@@ -126,23 +126,23 @@ def _reordered(connection: Connection, query: Ask, found: Ranked, stopwatch: Sto
             before = {hit.candidate.id for hit in ranked[: parameters.messages]}
             ranked = rerank.diverse(ranked, parameters.mmr_lambda, _alike(connection, query, ranked))
             passed_over = frozenset(before - {hit.candidate.id for hit in ranked[: parameters.messages]})
-    return replace(found, ranked=ranked, sessions=sessions, passed_over=passed_over)
+    return replace(results, ranked=ranked, sessions=sessions, passed_over=passed_over)
 
 
 def _blended(
     sessions: Sequence[RetrievedSession], ranked: Sequence[Scored], words: Set[str], now: datetime
 ) -> list[RetrievedSession]:
     """Order the sessions by the same blend as their messages; `words` are the question's."""
-    held = terms_by_session(ranked)
+    terms = terms_by_session(ranked)
     best = max((session.score for session in sessions), default=0.0)
-    found = []
+    blended = []
     for session in sessions:
-        overlap = len(words & held.get(session.id, set())) / max(len(words), 1)
+        overlap = len(words & terms.get(session.id, set())) / max(len(words), 1)
         parts = rerank.blend_parts(
             {"ranking": session.score}, best, now - session.ended_at, overlap, rerank.SESSION_FACTOR
         )
-        found.append(replace(session, score=sum(parts.values()), components=parts))
-    return sorted(found, key=lambda each: (-each.score, -each.ended_at.timestamp(), -each.id))
+        blended.append(replace(session, score=sum(parts.values()), components=parts))
+    return sorted(blended, key=lambda session: (-session.score, -session.ended_at.timestamp(), -session.id))
 
 
 def _alike(

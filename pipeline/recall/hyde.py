@@ -55,22 +55,22 @@ def widened(
     if not query.request.memory:
         return query
     if gateway is None:
-        return _without(query, "BACKSCROLL_HYDE_MODEL names no language model")
+        return _degraded(query, "BACKSCROLL_HYDE_MODEL names no language model")
     with database.tenant(tenant_id) as connection, stopwatch.timed("hyde_search"):
         if not finds_little(rank_messages(connection, query)):
             return query
     chat = query.request.chat
     call = Call(tenant_id=tenant_id, chat_id=chat.chat_id, purpose="hyde")
-    asked = prompt(query.request.text, chat.language)
+    instructions = prompt(query.request.text, chat.language)
     try:
         with stopwatch.timed("hyde"):
-            completion = gateway.complete(call, asked, timeout_seconds=TIMEOUT_SECONDS)
+            completion = gateway.complete(call, instructions, timeout_seconds=TIMEOUT_SECONDS)
     # whatever keeps a model from answering, a budget that is spent too, the search goes on without
     except (Retryable, ProviderFailed, ProviderRejected) as error:
-        return _without(query, str(error))
+        return _degraded(query, str(error))
     answer = truncate.shortened(truncate.one_line(fencing.visible(completion.text)), MAX_CHARS)
     if not answer:
-        return _without(query, "the language model's answer is empty")
+        return _degraded(query, "the language model's answer is empty")
     with database.tenant(tenant_id) as connection:
         lexemes = keyword_search.lexemes(connection, chat.language, answer)
     degraded, embedded = list(query.degraded), None
@@ -83,8 +83,8 @@ def widened(
                     embedded = space, embedder.embed_documents([answer])[0]
         except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
             degraded.append(f"hyde: {error}: of the hypothetical answer only keywords are searched")
-    others = [*query.terms.others, QueryTerms(lexemes=lexemes, embedded=embedded)]
-    return replace(query, terms=replace(query.terms, others=others), degraded=degraded)
+    queries = [*query.terms.others, QueryTerms(lexemes=lexemes, embedded=embedded)]
+    return replace(query, terms=replace(query.terms, others=queries), degraded=degraded)
 
 
 def make_gateway(settings: Settings, database: Database) -> Gateway | None:
@@ -98,9 +98,9 @@ def make_gateway(settings: Settings, database: Database) -> Gateway | None:
 
 def finds_little(ranking: Ranking) -> bool:
     """Return whether what was found is unlikely to answer, neither by words nor by meaning."""
-    statistics = ranking.found.statistics
+    statistics = ranking.retrieved.statistics
     words = statistics.document_frequency
-    shares = (share_of_words(held, words, statistics) for held in terms_by_session(ranking.hits).values())
+    shares = (share_of_words(terms, words, statistics) for terms in terms_by_session(ranking.hits).values())
     cosines = [hit.candidate.cosine for hit in ranking.hits if hit.candidate.cosine is not None]
     rise = max(cosines) - statistics.mean_cosine if cosines else 0.0
     return max(shares, default=0.0) < MIN_WORDS and rise < MIN_RISE
@@ -113,7 +113,7 @@ def prompt(question: str, language: str) -> Prompt:
     return Prompt(system=_SYSTEM.format(language=spoken), turns=(fenced,), max_tokens=MAX_TOKENS)
 
 
-def _without(query: Ask, reason: str) -> Ask:
+def _degraded(query: Ask, reason: str) -> Ask:
     return replace(
         query, degraded=[*query.degraded, f"hyde: {reason}: searched without a hypothetical answer"]
     )

@@ -37,7 +37,7 @@ def search_memories(
     space, vector = by_meaning.embedded(query.query) or (None, None)
     with database.tenant(tenant_id) as connection:
         seen, here = statements.seen_in(connection, query.chat_id, query.user_id)
-        which = MemoryConditions(
+        conditions = MemoryConditions(
             scope=query.scope,
             user_ids=None if query.user_id is None else identities.ids_of(connection, query.user_id),
             agent_id=query.agent_id,
@@ -47,7 +47,7 @@ def search_memories(
             metadata=query.metadata,
         )
         rows = memory_search.search(
-            connection, which, seen, content=query.query, space=space, query=vector, as_of=query.as_of
+            connection, conditions, seen, content=query.query, space=space, query=vector, as_of=query.as_of
         )
     scored = _scored(rows)
     arms = _arms(rows)
@@ -81,14 +81,14 @@ def _scored(rows: Sequence[Row[Any]]) -> list[tuple[Row[Any], float, dict[str, f
         factors = worth(row, row.at)
         if relevance > 0:
             scored.append((row, relevance * math.prod(factors.values()), parts | factors))
-    return sorted(scored, key=lambda each: (-each[1], each[0].id))
+    return sorted(scored, key=lambda entry: (-entry[1], entry[0].id))
 
 
 def _arms(rows: Sequence[Row[Any]]) -> dict[str, dict[str, int]]:
     """Return the rank of each row, by id, by its words and by its vector."""
     places: dict[str, dict[str, int]] = {}
     for arm, column in (("keywords", "words"), ("vectors", "cosine")):
-        found = [row for row in rows if row._mapping[column] is not None]
-        for number, row in enumerate(sorted(found, key=lambda each: -each._mapping[column]), start=1):
+        matching = [row for row in rows if row._mapping[column] is not None]
+        for number, row in enumerate(sorted(matching, key=lambda row: -row._mapping[column]), start=1):
             places.setdefault(str(row.id), {})[arm] = number
     return places

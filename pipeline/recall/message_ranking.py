@@ -17,11 +17,10 @@ def rank_messages(connection: Connection, query: Ask) -> Ranking:
     return ranking_of(query, retrieve(connection, query.request, query.terms))
 
 
-def ranking_of(query: Ask, found: CandidateSet) -> Ranking:
+def ranking_of(query: Ask, retrieved: CandidateSet) -> Ranking:
     """Rank these candidates for a question."""
-    return Ranking(
-        rank.rank(query.question, found.candidates, found.statistics, query.request.weights), found
-    )
+    hits = rank.rank(query.question, retrieved.candidates, retrieved.statistics, query.request.weights)
+    return Ranking(hits, retrieved)
 
 
 def allowed(connection: Connection, query: Ask, hits: Sequence[Scored]) -> Sequence[Scored]:

@@ -41,9 +41,9 @@ def narrow(
     min_fit: float,
     memories: MemoryScope | None = None,
 ) -> Narrowing:
-    """Choose those of the best `sessions` that fit by `min_fit`; the best first."""
+    """Choose, best first, those of the best `sessions` whose fit is at least `min_fit`."""
     request, terms = query.request, replace(query.terms, memories=memories)
-    asked = SessionsAsked(
+    criteria = SessionsAsked(
         session_id=request.session_id,
         since=request.filter.since,
         until=request.filter.until,
@@ -52,24 +52,24 @@ def narrow(
         looked_into=sessions + LOOKED_BEYOND,
         messages=MESSAGES,
     )
-    found = [
-        narrowed_search.search(connection, request.scope, each.lexemes, each.embedded, asked, memories)
-        for each in terms.queries
+    searches = [
+        narrowed_search.search(connection, request.scope, q.lexemes, q.embedded, criteria, memories)
+        for q in terms.queries
     ]
-    ranking = ranking_of(query, narrowed_candidates(connection, request, terms, found))
+    ranking = ranking_of(query, narrowed_candidates(connection, request, terms, searches))
     ranking = ranking._replace(hits=list(allowed(connection, query, ranking.hits)))
-    scored = _scored(query, ranking, found)
-    fit = {each.id: each.fit for each in scored}
+    scored = _scored(query, ranking, searches)
+    fit = {s.id: s.fit for s in scored}
     loaded = [
-        replace(each, fit=fit[each.id])
-        for each in load_sessions(connection, [(each.id, each.score, each.parts) for each in scored])
+        replace(session, fit=fit[session.id])
+        for session in load_sessions(connection, [(s.id, s.score, s.parts) for s in scored])
     ]
-    chosen = [each for each in loaded[:sessions] if each.fit >= min_fit]
-    taken = {each.id for each in chosen}
+    chosen = [session for session in loaded[:sessions] if session.fit >= min_fit]
+    chosen_ids = {session.id for session in chosen}
     return Narrowing(
         chosen=chosen,
-        others=[each for each in loaded if each.id not in taken],
-        ranking=ranking._replace(hits=[hit for hit in ranking.hits if hit.candidate.session in taken]),
+        others=[session for session in loaded if session.id not in chosen_ids],
+        ranking=ranking._replace(hits=[hit for hit in ranking.hits if hit.candidate.session in chosen_ids]),
     )
 
 
@@ -85,9 +85,9 @@ class _Scored(NamedTuple):
         return sum(self.parts.values())
 
 
-def _scored(query: Ask, ranking: Ranking, found: Sequence[Narrowed]) -> list[_Scored]:
+def _scored(query: Ask, ranking: Ranking, searches: Sequence[Narrowed]) -> list[_Scored]:
     """Score what each query found, best first; a session counts by the query that it fits best."""
-    held, own = terms_by_session(ranking.hits), ranking.found.statistics
+    held, first = terms_by_session(ranking.hits), ranking.retrieved.statistics
     cosines: dict[int, float] = {}
     best: dict[int, float] = {}
     for hit in ranking.hits:
@@ -96,13 +96,13 @@ def _scored(query: Ask, ranking: Ranking, found: Sequence[Narrowed]) -> list[_Sc
         cosines[session] = max(cosines.get(session, 0.0), hit.candidate.best_cosine or 0.0)
     top = max(best.values(), default=0.0) or 1.0
     scored: dict[int, _Scored] = {}
-    for each, statistics, of_query in zip(query.terms.queries, (own, *own.others), found, strict=True):
-        weight = 1.0 if statistics is own else OTHER_QUERY_WEIGHT
-        for row in of_query.sessions:
+    for terms, statistics, search in zip(query.terms.queries, (first, *first.others), searches, strict=True):
+        weight = 1.0 if statistics is first else OTHER_QUERY_WEIGHT
+        for row in search.sessions:
             parts = {name: weight * OWN * value for name, value in row.parts.items()}
-            words = share_of_words(held.get(row.id, set()) | set(row.held), each.lexemes, statistics)
+            words = share_of_words(held.get(row.id, set()) | set(row.held), terms.lexemes, statistics)
             cosine = cosines.get(row.id, 0.0) if row.cosine is None else row.cosine
             fit = weight * (WORDS * words + cosine)
             if row.id not in scored or scored[row.id].fit < fit:
                 scored[row.id] = _Scored(row.id, parts | {"best_message": best.get(row.id, 0.0) / top}, fit)
-    return sorted(scored.values(), key=lambda each: (-each.score, -each.id))
+    return sorted(scored.values(), key=lambda session: (-session.score, -session.id))

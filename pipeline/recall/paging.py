@@ -22,7 +22,7 @@ def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Sett
         row = sessions.find(connection, query.session_id)
         if row is None or row.chat_id != chat.chat_id or not chat.memory:
             raise NotFound(f"there is no session {query.session_id} in {query.chat_id}")
-        found, unseen = text_search.not_shown(
+        page, unseen = text_search.not_shown(
             connection,
             chat.chat_id,
             row.session_key,
@@ -31,14 +31,14 @@ def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Sett
             query.shown,
             query.limit,
         )
-    shown = [*query.shown, *(message.id for message in found)]
-    remaining = unseen - len(found)
+    shown = [*query.shown, *(message.id for message in page)]
+    remaining = unseen - len(page)
     return MoreResult(
         session_id=row.id,
         started_at=row.started_at,
         ended_at=row.ended_at,
         summary=row.summary_text if settings.session_memory_enabled else None,
-        messages=[as_line(message) for message in found],
+        messages=[as_line(message) for message in page],
         remaining=remaining,
         next=query.model_copy(update={"session_id": row.id, "shown": shown}) if remaining else None,
     )

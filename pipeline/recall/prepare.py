@@ -30,9 +30,7 @@ def prepare_query(
     embedder = QueryEmbedder(request.prelude.space, embedding, stopwatch, language=request.chat.language)
     meaning, undated = question.content, None
     if event is not None:
-        described = [
-            (one, replace(its, embedded=embedder.embedded(one.content))) for one, its in event.described
-        ]
+        described = [(q, replace(t, embedded=embedder.embedded(q.content))) for q, t in event.described]
         with (
             stopwatch.timed("event"),
             database.tenant(tenant_id, keeps_plans=request.keeps_plans) as connection,
@@ -44,16 +42,14 @@ def prepare_query(
             question, meaning = replace(question, event=dated), event.rest or meaning
             terms = replace(terms, spans=[*terms.spans, (dated.start, dated.end)])
     vectors = [embedder.embedded(text) for text in (meaning, *parsed.others)]
-    own, *others = [None for _ in vectors] if embedder.degraded else vectors
+    first, *rest = [None for _ in vectors] if embedder.degraded else vectors
     return replace(
         ask,
         question=question,
         terms=replace(
             terms,
-            embedded=own,
-            others=[
-                replace(query, embedded=other) for query, other in zip(terms.others, others, strict=True)
-            ],
+            embedded=first,
+            others=[replace(query, embedded=other) for query, other in zip(terms.others, rest, strict=True)],
         ),
         undated_event=undated,
         degraded=embedder.degraded,

@@ -93,8 +93,8 @@ def record(
                 log_rows.record(connection, tenant_id, row, served(None), logs=False)
             return True
         # the lock before the statement that looks who was forgotten: it sees what was committed while this waits
-        known = served(prepared.request.prelude.suppression_key)
-        recorded = database.one_trip(log_rows.record_at_once(tenant_id, row, known))
+        row_served = served(prepared.request.prelude.suppression_key)
+        recorded = database.one_trip(log_rows.record_at_once(tenant_id, row, row_served))
         if recorded != (True,):
             with database.undecided() as connection:
                 suppression_rows.lock_as_tenant(connection, tenant_id, chat_id)
@@ -139,7 +139,7 @@ def listing(
 
 
 def report(
-    database: Database, tenant_id: str, context_id: str, given: AnswerIn, settings: Settings
+    database: Database, tenant_id: str, context_id: str, body: AnswerIn, settings: Settings
 ) -> AnswerReceipt:
     """Store what a bot answered to a context, once, and remember question and answer if that is wanted.
 
@@ -147,7 +147,7 @@ def report(
     answer. Raises `NotFound` for a context that was not recorded or is too old, `InvalidInput` if it shall be
     remembered and the context has no `user_id`, `DatabaseUnavailable`.
     """
-    answer = without_recalled(given.answer).strip()
+    answer = without_recalled(body.answer).strip()
     with database.tenant(tenant_id) as connection:
         row = log_rows.get(connection, context_id)
         if row is not None:
@@ -159,28 +159,28 @@ def report(
                 f"there is no context {context_id} in the query log: it was served while "
                 f"BACKSCROLL_QUERY_LOG_ENABLED was off, is older than {settings.query_log_days} days, or was forgotten"
             )
-        wanted = settings.session_memory_enabled and (
-            settings.remember_answers if given.remember is None else given.remember
+        is_wanted = settings.session_memory_enabled and (
+            settings.remember_answers if body.remember is None else body.remember
         )
-        if given.remember and row.redacted_at is None and not row.user_id:
+        if body.remember and row.redacted_at is None and not row.user_id:
             raise InvalidInput(
                 "remember: the context was asked without a user_id, so that there is nobody to remember it for; "
                 "ask with user_id, or leave remember out",
                 field="remember",
             )
-        row = _held(connection, row)
+        row = _locked(connection, row)
         if row is None:
             return AnswerReceipt(outcome="kept_out")
-        known = row.answer is not None
-        if not known:
-            log_rows.set_answer(connection, context_id, answer, given.used)
-            memories.touch(connection, sorted(set(_shown(row, "memory")) & _ids(given.used or (), "memory")))
+        was_known = row.answer is not None
+        if not was_known:
+            log_rows.set_answer(connection, context_id, answer, body.used)
+            memories.touch(connection, sorted(set(_shown(row, "memory")) & _ids(body.used or (), "memory")))
             counters.add(connection, tenant_id, {"answers_reported": 1})
         memory_id = row.memory_id
-        if wanted and row.user_id and memory_id is None:
-            memory_id = _remember(connection, tenant_id, row, row.answer if known else answer)
+        if is_wanted and row.user_id and memory_id is None:
+            memory_id = _remember(connection, tenant_id, row, row.answer if was_known else answer)
     return AnswerReceipt(
-        outcome="known" if known else "stored", memory_id=None if memory_id is None else str(memory_id)
+        outcome="known" if was_known else "stored", memory_id=None if memory_id is None else str(memory_id)
     )
 
 
@@ -193,27 +193,27 @@ def remember_reported(connection: Connection, tenant_id: str, context_id: str) -
     if row is None:
         return None
     suppression_rows.lock(connection, tenant_id, row.chat_id)
-    row = _held(connection, row)
+    row = _locked(connection, row)
     if row is None or row.answer is None or not row.user_id or row.memory_id is not None:
         return None
     return _remember(connection, tenant_id, row, row.answer)
 
 
-def _held(connection: Connection, row: Row[Any]) -> Row[Any] | None:
+def _locked(connection: Connection, row: Row[Any]) -> Row[Any] | None:
     """Return a row again, locked, with what it showed; None if some of that is gone, or it was forgotten.
 
     Call it under `suppression.lock` of its chat. Forgetting locks messages and memories before it reads the log: the
     second of the two sees the first.
     """
-    messages = [int(each) for each in _shown(row, "message")]
+    messages = [int(id_) for id_ in _shown(row, "message")]
     remembered = [*_shown(row, "memory"), *_shown(row, "document")]
-    weeks = [int(each) for each in _shown(row, "rollup")]
-    held = log_rows.hold(connection, messages, remembered) + rollups.hold(connection, weeks)
-    again = log_rows.get(connection, row.context_id, locked=True)
+    weeks = [int(id_) for id_ in _shown(row, "rollup")]
+    locked = log_rows.hold(connection, messages, remembered) + rollups.hold(connection, weeks)
+    newer = log_rows.get(connection, row.context_id, locked=True)
     shown = len(messages) + len(remembered) + len(weeks)
-    if again is None or again.redacted_at is not None or held < shown:
+    if newer is None or newer.redacted_at is not None or locked < shown:
         return None
-    return None if stopped(connection, again.asked_at, *_names(again.chat_id, again.user_id)) else again
+    return None if stopped(connection, newer.asked_at, *_names(newer.chat_id, newer.user_id)) else newer
 
 
 def _ids(items: Iterable[str], kind: str) -> set[str]:

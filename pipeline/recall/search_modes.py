@@ -81,7 +81,7 @@ def search(
             answer = answer.model_copy(update={"fell_back": True})
         ranking = rank_messages(connection, prepared)
         hits = _hybrid(connection, prepared, query, ranking)
-        return answer.model_copy(update={"hits": hits, "vector_search": ranking.found.vector_search})
+        return answer.model_copy(update={"hits": hits, "vector_search": ranking.retrieved.vector_search})
 
 
 def _hybrid(connection: Connection, prepared: Ask, query: SearchQuery, ranking: Ranking) -> list[MessageHit]:
@@ -92,7 +92,7 @@ def _hybrid(connection: Connection, prepared: Ask, query: SearchQuery, ranking: 
     best = [hit for hit in hits if hit.candidate.text.strip()][: query.limit]
     return [
         MessageHit(**dict(hit), role=scored.candidate.role, text=scored.candidate.text)
-        for hit, scored in zip(message_hits(best, ranking.found.arms), best, strict=True)
+        for hit, scored in zip(message_hits(best, ranking.retrieved.arms), best, strict=True)
     ]
 
 
@@ -101,7 +101,7 @@ def _similar(connection: Connection, prepared: Ask, query: SearchQuery) -> Searc
     request = prepared.request
     searched: VectorSearch = "exact"
     by_query: list[Mapping[int, float]] = []
-    for space, vector in filter(None, (each.embedded for each in prepared.terms.queries)):
+    for space, vector in filter(None, (terms.embedded for terms in prepared.terms.queries)):
         if request.filter.is_open:
             near = vector_search.nearest(
                 connection,
@@ -138,25 +138,25 @@ def _exact(connection: Connection, request: RetrievalRequest, query: SearchQuery
     """Search for literal text, in the newest `EXACT_SCANNED` messages and the rest of the session they begin in."""
     chat_id = request.chat.chat_id
     since = text_search.scan_from(connection, chat_id, EXACT_SCANNED, query.until)
-    found = text_search.exact(
+    matches = text_search.exact(
         connection, chat_id, request.filter, query.query, since=since, limit=query.limit
     )
     beyond = since is not None and (query.since is None or query.since < since)
     return SearchResult(
         mode="exact",
-        hits=_hits(connection, request, [(message, 1.0, {}) for message in found], piece=query.query),
-        searched_back_to=since if beyond and len(found) < query.limit else None,
+        hits=_hits(connection, request, [(message, 1.0, {}) for message in matches], piece=query.query),
+        searched_back_to=since if beyond and len(matches) < query.limit else None,
     )
 
 
 def _hits(
     connection: Connection,
     request: RetrievalRequest,
-    found: Sequence[tuple[Message, float, dict[str, float]]],
+    scored: Sequence[tuple[Message, float, dict[str, float]]],
     piece: str = "",
 ) -> list[MessageHit]:
-    """Messages with their score as hits; the preview begins a little before `piece`."""
-    ids = [message.id for message, _, _ in found]
+    """Return scored messages as hits; the preview begins a little before `piece`."""
+    ids = [message.id for message, _, _ in scored]
     session_of = candidate_rows.around(connection, request.scope, ids, 0) if ids else {}
     return [
         MessageHit(
@@ -173,5 +173,5 @@ def _hits(
             role=message.role,
             text=message.content,
         )
-        for number, (message, score, components) in enumerate(found, start=1)
+        for number, (message, score, components) in enumerate(scored, start=1)
     ]

@@ -20,7 +20,7 @@ MIN_TOPIC_FIT = 0.25
 
 
 def search_topic(connection: Connection, query: Ask, search: SearchQuery) -> list[SessionHit]:
-    """Sessions on a topic: the best first, or in order of time if the query names a time window."""
+    """Return the sessions on a topic: the best first, or in order of time if the query names a time window."""
     min_fit = MIN_TOPIC_FIT if search.min_similarity is None else search.min_similarity
     fitting = narrow(connection, query, sessions=search.limit, min_fit=min_fit).chosen
     hits = _as_hits(fitting)
@@ -32,7 +32,7 @@ def search_topic(connection: Connection, query: Ask, search: SearchQuery) -> lis
 def search_contextual(
     connection: Connection, query: Ask, search: SearchQuery
 ) -> tuple[list[SessionHit], list[SessionHit]]:
-    """`(sessions, related)`: the best sessions with their best messages and neighbours; none if none fits well."""
+    """Return the best sessions with their best messages and neighbours, none if none fits well, and related ones."""
     profile = PROFILES["contextual"]
     min_fit = profile.min_session_fit if search.min_similarity is None else search.min_similarity
     narrowing = narrow(connection, query, sessions=profile.sessions, min_fit=min_fit)
@@ -49,7 +49,7 @@ def search_contextual(
 
 
 def _with_neighbours(connection: Connection, query: Ask, best: Sequence[Scored], reach: int) -> list[Line]:
-    """These messages with `reach` neighbours on either side, in order of time."""
+    """Return these messages with `reach` neighbours on either side, in order of time."""
     if not best:
         return []
     score = {hit.candidate.id: hit.score for hit in best}
@@ -61,7 +61,7 @@ def _with_neighbours(connection: Connection, query: Ask, best: Sequence[Scored],
 def _as_hits(
     sessions: Sequence[RetrievedSession], lines: Mapping[int, list[Line]] = MappingProxyType({})
 ) -> list[SessionHit]:
-    """Sessions for a search's answer; `lines` are the messages to show of each."""
+    """Return sessions as hits of a search; `lines` are the messages to show of each."""
     return [
         SessionHit(
             session_id=session.id,

@@ -35,30 +35,30 @@ def without_accents(text: str) -> str:
     return normalize("NFC", apart.translate(_PLAIN))
 
 
-def words_either_way(words: str, others: Collection[str] = ()) -> str:
-    """Add to words, with spaces between them, those without accents that are none of `others`.
+def words_either_way(words: str, stop_words: Collection[str] = ()) -> str:
+    """Add to words, separated by spaces, their spellings without accents, unless one of these is a stop word.
 
     >>> words_either_way("środa dès", {"des"})
     'środa dès sroda'
     """
     listed = words.split()
-    bare = (_bare(word, others) for word in listed)
+    bare = (_bare(word, stop_words) for word in listed)
     return " ".join(dict.fromkeys([*listed, *filter(None, bare)]))
 
 
-def pattern_either_way(pattern: str, others: Collection[str] = ()) -> str:
-    """Let a regular expression match the same letters without their accents, but for words that are `others`.
+def pattern_either_way(pattern: str, stop_words: Collection[str] = ()) -> str:
+    """Let a regular expression match the same letters without accents, unless that makes a word a stop word.
 
     >>> pattern_either_way("dernière?|décid[ée]|où", {"ou"})
     '(?:dernièr|dernier)e?|(?:décid|decid)[ée]|où'
     """
 
-    def replaced(found: re.Match[str]) -> str:
-        letters = found["letters"]
-        if letters is None or _bare(letters, others) is None:
-            return found[0]
+    def replaced(match: re.Match[str]) -> str:
+        letters = match["letters"]
+        if letters is None or _bare(letters, stop_words) is None:
+            return match[0]
         # what repeats the last letter repeats no other
-        last = letters[-1] if found["repeated"] is not None else ""
+        last = letters[-1] if match["repeated"] is not None else ""
         return _either(letters.removesuffix(last)) + (last and _either(last))
 
     return _LETTERS.sub(replaced, pattern)
@@ -69,7 +69,7 @@ def _either(letters: str) -> str:
     return letters if bare == letters else f"(?:{letters}|{bare})"
 
 
-def _bare(word: str, others: Collection[str]) -> str | None:
+def _bare(word: str, stop_words: Collection[str]) -> str | None:
     """Return a word without its accents, if it has some and is not another word without them."""
     bare = without_accents(word)
-    return None if bare == word or len(bare) < _LEAST_LETTERS or bare in others else bare
+    return None if bare == word or len(bare) < _LEAST_LETTERS or bare in stop_words else bare

@@ -12,17 +12,17 @@ V = TypeVar("V", float, int, bool)
 
 def cached(function: Callable[P, V], *, most: int = 65_536) -> Callable[P, V]:
     """Memoize a number computed from texts, by their 64-bit hash and never their words; `most` at once."""
-    known: dict[int, V] = {}
+    values: dict[int, V] = {}
 
     @wraps(function)
     def remembering(*texts: P.args, **options: P.kwargs) -> V:
         key = hash(texts)
-        found = known.get(key)
-        if found is None:
-            if len(known) >= most:
-                known.clear()
-            found = known[key] = function(*texts, **options)
-        return found
+        value = values.get(key)
+        if value is None:
+            if len(values) >= most:
+                values.clear()
+            value = values[key] = function(*texts, **options)
+        return value
 
     return remembering
 

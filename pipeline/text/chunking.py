@@ -40,10 +40,10 @@ def split(
     if limit < 1 or not 0 <= overlap <= limit / 2:
         raise ValueError(f"chunks need limit >= 1 and 0 <= overlap <= limit / 2, not {limit} and {overlap}")
     chunks: list[Chunk] = []
-    start, done, whole = _skip_space(text, 0), 0, len(text.rstrip())
-    while done < whole:
+    start, done, length = _skip_space(text, 0), 0, len(text.rstrip())
+    while done < length:
         reach = _reach(text, start, limit, count)
-        end = whole if reach >= whole else _best_break(text, start, done, reach)
+        end = length if reach >= length else _best_break(text, start, done, reach)
         while end > start + 1 and count(text[start:end].rstrip()) > limit:
             end -= 1  # a word cut in two may have more pieces than the whole one
         if end <= done:

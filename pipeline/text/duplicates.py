@@ -34,18 +34,18 @@ class Bag:
         return _claims(self.text)
 
 
-def is_said(bag: Bag, said: Mapping[int, Sequence[Bag]]) -> bool:
-    """Tell whether a text repeats one of `said`, which are by the number of their words.
+def is_said(bag: Bag, earlier: Mapping[int, Sequence[Bag]]) -> bool:
+    """Tell whether a text repeats one of the `earlier` ones, which are grouped by their number of words.
 
     The Jaccard index of their words is above `REPEATED_JACCARD`, they have the same numbers, and both or neither deny
     something: the same announcement with another time is news.
     """
     size, jaccard = len(bag.words), REPEATED_JACCARD
-    for its_size, others in said.items():
-        if size > jaccard * its_size and its_size > jaccard * size:
-            for other in others:
+    for other_size, bags in earlier.items():
+        if size > jaccard * other_size and other_size > jaccard * size:
+            for other in bags:
                 common = len(bag.words & other.words)
-                if common > jaccard * (size + its_size - common) and bag.claims == other.claims:
+                if common > jaccard * (size + other_size - common) and bag.claims == other.claims:
                     return True
     return False
 

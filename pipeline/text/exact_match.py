@@ -90,11 +90,11 @@ def _figures(number: str) -> str:
     if len(digits) >= _PHONE_DIGITS:
         return r"(?:(?:\+|00)\d{1,3}[\s().-]{0,2})?" + r"[\s().,'’/-]{0,2}".join(digits)
     decimals = _DECIMALS.search(number)
-    whole = digits[: len(digits) - len(decimals[0]) + 1] if decimals else digits
+    units = digits[: len(digits) - len(decimals[0]) + 1] if decimals else digits
     groups = "".join(
-        ("[,.'’ ]?" if at and (len(whole) - at) % 3 == 0 else "") + digit for at, digit in enumerate(whole)
+        ("[,.'’ ]?" if at and (len(units) - at) % 3 == 0 else "") + digit for at, digit in enumerate(units)
     )
-    return groups + ("[.,]" + digits[len(whole) :] if decimals else "")
+    return groups + ("[.,]" + digits[len(units) :] if decimals else "")
 
 
 def _has_edge(character: str) -> bool:
@@ -106,7 +106,7 @@ def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[
 
     One of `names` (in lower case) is left in: it says who is asked about.
     """
-    found: dict[Verbatim, None] = {}
+    pieces: dict[Verbatim, None] = {}
     marked: list[str] = []
 
     def mark(piece: str, kind: Literal["phrase", "identifier"], whole: str) -> str:
@@ -114,15 +114,15 @@ def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[
             # said twice, it is looked for once
             return chr(_MARK + marked.index(whole))
         piece = " ".join(piece.split())
-        known = piece.strip("@").casefold() in names
+        is_name = piece.strip("@").casefold() in names
         if (
             len(marked) >= MAX_PIECES
-            or known
+            or is_name
             or not 2 <= len(piece) <= MAX_CHARS
             or not _WORD_SIGN.search(piece)
         ):
             return whole
-        found[Verbatim(piece, kind)] = None
+        pieces[Verbatim(piece, kind)] = None
         marked.append(whole)
         return chr(_MARK + len(marked) - 1)
 
@@ -134,7 +134,7 @@ def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[
     text = _ANY_MARK.sub(" ", text)
     text = _QUOTED.sub(lambda m: mark(next(filter(None, m.groups())), "phrase", m[0]), text)
     text = _UNBROKEN.sub(lambda m: _IDENTIFIER.sub(identifier, m[0]), text)
-    return list(found), text, marked
+    return list(pieces), text, marked
 
 
 # The first of the characters that stand for what was taken out: they belong to no script.
@@ -149,10 +149,10 @@ def put_back(text: str, marked: Sequence[str]) -> str:
 
 def numbers(text: str) -> list[Verbatim]:
     """Return the telephone numbers, and the numbers of three digits or more, of a text."""
-    found = [Verbatim(match[0].strip(), "number") for match in _PHONE.finditer(text)]
-    found += [Verbatim(match[0], "number") for match in _NUMBER.finditer(_PHONE.sub(" ", text))]
+    pieces = [Verbatim(match[0].strip(), "number") for match in _PHONE.finditer(text)]
+    pieces += [Verbatim(match[0], "number") for match in _NUMBER.finditer(_PHONE.sub(" ", text))]
     # a thousand figures in a row are no number that anybody looks for
-    return [piece for piece in dict.fromkeys(found) if len(piece.text) <= MAX_CHARS]
+    return [piece for piece in dict.fromkeys(pieces) if len(piece.text) <= MAX_CHARS]
 
 
 def share(pieces: Sequence[Verbatim], message: str) -> float:

@@ -31,8 +31,8 @@ class Wanted(NamedTuple):
     @classmethod
     def of(cls, question: str, language: str) -> "Wanted":
         """Return the content words of a question in a language."""
-        found = frozenset(terms(words(question), language))
-        return cls(found, language, tuple(term[: max(-(-2 * len(term) // 3), _SHORTEST)] for term in found))
+        stems = frozenset(terms(words(question), language))
+        return cls(stems, language, tuple(term[: max(-(-2 * len(term) // 3), _SHORTEST)] for term in stems))
 
     def held(self, text: str) -> frozenset[str]:
         """Return those that a text holds."""
@@ -44,8 +44,8 @@ class Wanted(NamedTuple):
         >>> sorted(Wanted.of("wann darf ich waschen?", "german").begun("Die Waschmaschine läuft bis 20 Uhr."))
         ['wasch']
         """
-        found = self._words(text)
-        return frozenset(each for each in self.beginnings if any(word.startswith(each) for word in found))
+        lower = self._words(text)
+        return frozenset(start for start in self.beginnings if any(word.startswith(start) for word in lower))
 
     def _words(self, text: str) -> Sequence[str]:
         """Return the words of a text in lower case; none where no word can be wanted."""
@@ -104,9 +104,9 @@ def about(text: str, wanted: Wanted, tokens: int, count: Count = estimate, *, in
     before = truncate.ELLIPSIS + _gap(whole, parts, first) if first else ""
     while end > first:
         after = _gap(whole, parts, end) + truncate.ELLIPSIS if end < len(parts) else ""
-        found = before + whole[parts[first][0] : parts[end - 1][1]] + after
-        if count(found) <= tokens:
-            return found
+        excerpt = before + whole[parts[first][0] : parts[end - 1][1]] + after
+        if count(excerpt) <= tokens:
+            return excerpt
         end -= 1
     start, stop = parts[first]
     return truncate.within_tokens(before + whole[start:stop], tokens, count)
@@ -120,21 +120,20 @@ def _gap(whole: str, parts: Sequence[Part], place: int) -> str:
 
 def _best_run(whole: str, parts: Sequence[Part], wanted: Wanted, room: int, count: Count) -> tuple[int, int]:
     """Return the run that holds most of the wanted words, from … until: the middle one of those with as much."""
-    said = [whole[start:stop] for start, stop in parts]
-    found = [wanted.held(part) | wanted.begun(part) for part in said]
+    texts = [whole[start:stop] for start, stop in parts]
+    held = [wanted.held(part) | wanted.begun(part) for part in texts]
     weights = {
-        term: (_OF_TOPIC if term in found[0] else 1.0) / times
-        for term, times in Counter(chain(*found)).items()
+        term: (_OF_TOPIC if term in held[0] else 1.0) / times for term, times in Counter(chain(*held)).items()
     }
-    costs = [count(part) for part in said]
+    costs = [count(part) for part in texts]
     inside: Counter[str] = Counter()
     spent = hits = end = 0
     best, first, last = (0.0, 0), 0, 0
     ends: list[int] = []
     for start in range(len(parts)):
         while end < len(parts) and (end == start or spent + costs[end] <= room):
-            spent, hits, end = spent + costs[end], hits + len(found[end]), end + 1
-            inside.update(found[end - 1])
+            spent, hits, end = spent + costs[end], hits + len(held[end]), end + 1
+            inside.update(held[end - 1])
         ends.append(end)
         # in one order, so that the same words are worth the same
         worth = (sum(weights[term] for term in sorted(inside)), hits)
@@ -142,8 +141,8 @@ def _best_run(whole: str, parts: Sequence[Part], wanted: Wanted, room: int, coun
             best, first, last = worth, start, start
         elif worth == best and last == start - 1:
             last = start
-        spent, hits = spent - costs[start], hits - len(found[start])
-        for term in found[start]:
+        spent, hits = spent - costs[start], hits - len(held[start])
+        for term in held[start]:
             inside[term] -= 1
             if not inside[term]:
                 del inside[term]
@@ -167,10 +166,10 @@ def _lines(text: str, room: int, count: Count) -> Iterator[Part]:
                 yield start + begin, start + end
 
 
-def _places(whole: str, said: Iterable[str]) -> Iterator[Part]:
+def _places(whole: str, texts: Iterable[str]) -> Iterator[Part]:
     """Yield where these texts are, one after the other."""
     end = 0
-    for part in said:
+    for part in texts:
         start = whole.find(part, end)
         if part and start >= 0:
             end = start + len(part)
@@ -180,9 +179,9 @@ def _places(whole: str, said: Iterable[str]) -> Iterator[Part]:
 def _pieces(whole: str, part: Part, room: int, count: Count) -> Iterator[Part]:
     """Yield a part as it is, or its pieces if there is no room for it."""
     start, stop = part
-    said = whole[start:stop]
-    if count(said) <= room:
+    text = whole[start:stop]
+    if count(text) <= room:
         yield part
         return
-    for chunk in chunking.split(said, limit=max(room // _PIECES, 1), overlap=0, count=count):
+    for chunk in chunking.split(text, limit=max(room // _PIECES, 1), overlap=0, count=count):
         yield start + chunk.start, start + chunk.end

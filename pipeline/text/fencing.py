@@ -104,7 +104,7 @@ def harmless(text: str) -> str:
 
 
 def name(text: str) -> str:
-    """Put a name on one line, before which and after which nobody else can seem to speak.
+    """Put a name on one line, so that nobody else can seem to speak before or after it.
 
     >>> name("Вера: да 9:40 Олег"), name("telegram:11"), name("王伟：好")
     ('Вера· да 9·40 Олег', 'telegram:11', '王伟·好')

@@ -57,8 +57,8 @@ class _Phrase:
     def form(self) -> str:
         """Return the phrase as it is mostly written; in capitals only if it is never written otherwise."""
         all_forms = Counter[str]()
-        for found, times in self.written.items():
-            all_forms[_written(found)] += times
+        for phrase, times in self.written.items():
+            all_forms[_written(phrase)] += times
         forms = {form: times for form, times in all_forms.items() if not form.isupper()} or all_forms
         return max(forms, key=lambda form: (forms[form], form.islower(), form))
 
@@ -72,12 +72,12 @@ def keyphrases(
     the more often it is said as a noun, and the longer it is; of equal ones the first is better. Speakers' names weigh
     nothing.
     """
-    said = [_clauses(text) for text in texts]
+    clauses = [_clauses(text) for text in texts]
     silent = {stem(part) for name in speakers for part in words(name)}
-    content = {stem(word) for word in set(chain(*chain(*said))) if is_content(word, language)} - silent
-    found = _phrases(said, [_clauses(text) for text in earlier], content, language)
+    content = {stem(word) for word in set(chain(*chain(*clauses))) if is_content(word, language)} - silent
+    phrases = _phrases(clauses, [_clauses(text) for text in earlier], content, language)
     # how often any word is said as a noun: never in a language without articles and capitals
-    usual = sum(each.nouns for each in found.values()) / max(sum(each.times for each in found.values()), 1)
+    usual = sum(p.nouns for p in phrases.values()) / max(sum(p.times for p in phrases.values()), 1)
 
     def weight(phrase: _Phrase) -> float:
         noun = min((phrase.nouns + 1) / (phrase.times * usual + 1), _MAX_NOUN)
@@ -87,16 +87,17 @@ def keyphrases(
         return (1 + math.log(phrase.inside)) * rarity * noun * length
 
     # what is said once is no phrase of several words
-    weights = {terms: weight(each) for terms, each in found.items() if each.times > 1 or not terms[1:]}
+    weights = {terms: weight(p) for terms, p in phrases.items() if p.times > 1 or not terms[1:]}
     topics: list[str] = []
     used: set[str] = set()
     # what is said once comes last, however rare it is
     heavy = [terms for terms, value in weights.items() if value >= _MIN_WEIGHT]
-    for terms in sorted(heavy, key=lambda terms: (found[terms].inside == 1, -weights[terms])):
+    for terms in sorted(heavy, key=lambda terms: (phrases[terms].inside == 1, -weights[terms])):
         if len(topics) == limit:
             break
-        if used.isdisjoint(terms) and _is_whole(terms, found[terms]) and _names(found[terms].form, language):
-            topics.append(found[terms].form[:_MAX_CHARS])
+        phrase = phrases[terms]
+        if used.isdisjoint(terms) and _is_whole(terms, phrase) and _names(phrase.form, language):
+            topics.append(phrase.form[:_MAX_CHARS])
             used.update(terms)
     return Keyphrases(
         weights={terms[0]: value for terms, value in weights.items() if not terms[1:]}, topics=topics
@@ -104,15 +105,15 @@ def keyphrases(
 
 
 def _phrases(
-    said: Sequence[list[list[str]]], earlier: Sequence[list[list[str]]], content: set[str], language: str
+    texts: Sequence[list[list[str]]], earlier: Sequence[list[list[str]]], content: set[str], language: str
 ) -> dict[Terms, _Phrase]:
     """Find the phrases of these terms in the messages of a conversation, and in earlier ones."""
     stop, numbers = stop_words(language), cues_of(language).number.whole
-    found: dict[Terms, _Phrase] = {}
+    phrases: dict[Terms, _Phrase] = {}
     # each word is read once: most are said many times
     term_of, low_of = cache(stem), cache(plain)
-    for message, clauses in enumerate(chain(said, earlier)):
-        is_inside = message < len(said)
+    for message, clauses in enumerate(chain(texts, earlier)):
+        is_inside = message < len(texts)
         for clause in clauses:
             terms = [term if (term := term_of(word)) in content else "" for word in clause]
             if not any(terms):
@@ -120,9 +121,9 @@ def _phrases(
             low = list(map(low_of, clause))
             for start, end in _runs(terms):
                 gram = tuple(terms[start:end])
-                if not is_inside and gram not in found:
+                if not is_inside and gram not in phrases:
                     continue
-                phrase = found.setdefault(gram, _Phrase())
+                phrase = phrases.setdefault(gram, _Phrase())
                 if phrase.last != message:
                     phrase.last = message
                     phrase.inside += is_inside
@@ -140,7 +141,7 @@ def _phrases(
                 if len(phrase.after) < 2:
                     phrase.after.add((not is_last and terms[end]) or phrase.times)
                 phrase.written[tuple(clause[start:end])] += 1
-    return found
+    return phrases
 
 
 def _runs(terms: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -167,15 +168,15 @@ def _is_whole(terms: Terms, phrase: _Phrase) -> bool:
 def _names(form: str, language: str) -> bool:
     """Tell whether a phrase can name a subject: no number, no version, no time."""
     low, cues = plain(form), cues_of(language)
-    found = low.split()
-    is_when = cues.time.are_in(found, low) or not month_names(dotted=False).isdisjoint(found)
-    return not is_when and not any(map(str.isdigit, low)) and not cues.number.are_in(found, low)
+    low_words = low.split()
+    is_when = cues.time.are_in(low_words, low) or not month_names(dotted=False).isdisjoint(low_words)
+    return not is_when and not any(map(str.isdigit, low)) and not cues.number.are_in(low_words, low)
 
 
-def _written(found: Sequence[str]) -> str:
+def _written(parts: Sequence[str]) -> str:
     """Join words by spaces, and pairs of characters where they overlap."""
-    text = found[0]
-    for word in found[1:]:
+    text = parts[0]
+    for word in parts[1:]:
         text += word[-1] if _is_unspaced(word) and _is_unspaced(text) else f" {word}"
     return text.removesuffix("'s").removesuffix("\u2019s")
 

@@ -57,7 +57,7 @@ def detect(texts: Iterable[str]) -> str | None:
     >>> detect(["ok", "https://example.org/a-long-address-in-english"]) is None
     True
     """
-    plain = [found for found in map(_plain, texts) if found]
+    plain = [text for text in map(_plain, texts) if text]
     if sum(map(_size, plain)) < MIN_LETTERS:
         return None
     votes = _votes(plain, ())
@@ -74,12 +74,12 @@ def detect(texts: Iterable[str]) -> str | None:
         named[CODES[code]] += share
         texts_of[CODES[code]] += len(votes[code])
     first = CODES[best]
-    others = [
+    further = [
         name
         for name in sorted(named, key=lambda name: -named[name])
         if name != first and texts_of[name] >= MIN_TEXTS and named[name] >= _needed(name, first)
     ]
-    return "+".join([first, *others][:MAX_PARTS])
+    return "+".join([first, *further][:MAX_PARTS])
 
 
 def load_model() -> None:

@@ -106,14 +106,14 @@ def words(text: str) -> list[str]:
     """
     if text.isascii():
         return _WORD.findall(text)
-    found = []
+    pieces = []
     # a number, or a word in Latin letters, may follow without a space
     for word in _WORD.findall(UNSPACED.sub(r" \g<0> ", text)):
         if word[0] >= FIRST_UNSPACED and UNSPACED.fullmatch(word):
-            found += [word[i : i + 2] for i in range(max(len(word) - 1, 1))]
+            pieces += [word[i : i + 2] for i in range(max(len(word) - 1, 1))]
         else:
-            found.append(word)
-    return found
+            pieces.append(word)
+    return pieces
 
 
 def stem(word: str) -> str:
@@ -155,6 +155,6 @@ def is_content(word: str, language: str) -> bool:
     return len(low) > 1 or not low.isascii()
 
 
-def terms(found: Sequence[str], language: str) -> tuple[str, ...]:
+def terms(tokens: Sequence[str], language: str) -> tuple[str, ...]:
     """Return the stems of the words that carry meaning, in order, with repetitions."""
-    return tuple(stem(word) for word in found if is_content(word, language))
+    return tuple(stem(word) for word in tokens if is_content(word, language))

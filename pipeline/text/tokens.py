@@ -31,8 +31,8 @@ def estimate(text: str) -> int:
     # by few calls for all of a text, as there may be megabytes of it; `_` stands for a run as the letter that it is
     parts = _RUN.split(text)
     runs = parts[1::2]
-    others = len(_TOKENS.findall("_".join(parts[::2]))) - len(runs)
-    return others + sum(len(run) if run[0] >= _WIDE_FROM else (len(run) + 1) // 2 for run in runs)
+    other_tokens = len(_TOKENS.findall("_".join(parts[::2]))) - len(runs)
+    return other_tokens + sum(len(run) if run[0] >= _WIDE_FROM else (len(run) + 1) // 2 for run in runs)
 
 
 def estimate_line(text: str) -> int:
@@ -57,7 +57,7 @@ ESTIMATE = Tokenizer(name="estimate", count=estimate_line)
 
 
 def longest(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number from `low`, which fits, to `high` that fits, where all below one that fits do."""
+    """Return the largest number from `low` to `high` that fits; `low` does, and so do all below one that fits."""
     while low < high:
         middle = (low + high + 1) // 2
         if fits(middle):

@@ -22,19 +22,19 @@ def _line(call: Mapping[str, Any]) -> str:
     function = call.get("function")
     call = function if isinstance(function, dict) else call
     name = call.get("name")
-    given = next((call[key] for key in ("arguments", "args", "input") if key in call), None)
-    return f"[{name}({_arguments(given)})]" if isinstance(name, str) and name else ""
+    arguments = next((call[key] for key in ("arguments", "args", "input") if key in call), None)
+    return f"[{name}({_arguments(arguments)})]" if isinstance(name, str) and name else ""
 
 
-def _arguments(given: Any) -> str:
+def _arguments(arguments: Any) -> str:
     try:
-        found = json.loads(given) if isinstance(given, str) else given
-        if isinstance(found, dict):
-            return ", ".join(f"{name}={_value(value)}" for name, value in found.items())
+        parsed = json.loads(arguments) if isinstance(arguments, str) else arguments
+        if isinstance(parsed, dict):
+            return ", ".join(f"{name}={_value(value)}" for name, value in parsed.items())
     except (ValueError, RecursionError):
         # a model may write anything in the place of JSON
         pass
-    return "" if given is None else _value(given)
+    return "" if arguments is None else _value(arguments)
 
 
 def _value(value: Any) -> str:

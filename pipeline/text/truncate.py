@@ -71,5 +71,5 @@ def in_lines(text: str) -> str:
     """Keep the lines of a text and their indentation, each but the first indented; of blank lines in a row one."""
     space = " " * _MAX_SPACE_CHARS
     lines = [_LONG_SPACE.sub(space, line.rstrip()) for line in harmless(visible(text)).strip().splitlines()]
-    kept = [line for before, line in pairwise(["", *lines]) if before or line]
-    return "\n".join(f"  {line}" if number and line else line for number, line in enumerate(kept))
+    shown = [line for before, line in pairwise(["", *lines]) if before or line]
+    return "\n".join(f"  {line}" if number and line else line for number, line in enumerate(shown))

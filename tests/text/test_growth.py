@@ -50,7 +50,7 @@ def session(text: str) -> list[Message]:
 def read_facts(text: str) -> None:
     """As what is said in a session, and as what a model answers."""
     said = [message(text, id=1)]
-    fact_grounding.Said(said).states("Ann lives in Porto.", "Ann", [0])
+    fact_grounding.Transcript(said).states("Ann lives in Porto.", "Ann", [0])
     people = People(kind="group", names={"Ann": "test:ann"})
     with suppress(InvalidAnswer):
         fact_answers.read(text, said, people=people, known=[], time_zone=UTC)

@@ -65,9 +65,9 @@ class OnnxEmbedder:
         # that was looked at
         self._folder: Path | None = None
         about = self._bundled.about if self._bundled else About.read(Path(model).expanduser())
-        given = {"query_prefix": query_prefix, "document_prefix": document_prefix}
+        prefixes = {"query_prefix": query_prefix, "document_prefix": document_prefix}
         self._about = about.model_copy(
-            update={name: prefix for name, prefix in given.items() if prefix is not None}
+            update={name: prefix for name, prefix in prefixes.items() if prefix is not None}
         )
         self._batch_size = batch_size
         self._max_chars = max_chars
@@ -100,14 +100,14 @@ class OnnxEmbedder:
         return len(self._loaded_tokenizer()(text)) - 2
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        read = [self._pieces(self._about.document_prefix, text) for text in texts]
-        found: list[Vector] = [[]] * len(texts)
-        for batch in _batches([len(pieces) for pieces in read], self._batch_size):
-            vectors = self._run([read[each] for each in batch], threads=processors.available())
-            for each, vector in zip(batch, vectors, strict=True):
-                found[each] = vector
+        pieces = [self._pieces(self._about.document_prefix, text) for text in texts]
+        embedded: list[Vector] = [[]] * len(texts)
+        for batch in _batches([len(ids) for ids in pieces], self._batch_size):
+            vectors = self._run([pieces[index] for index in batch], threads=processors.available())
+            for index, vector in zip(batch, vectors, strict=True):
+                embedded[index] = vector
         _release_memory()
-        return found
+        return embedded
 
     def embed_query(self, text: str) -> Vector:
         # one short text is no faster on several threads: they only wait for each other
@@ -120,14 +120,14 @@ class OnnxEmbedder:
         # the last one marks the end
         return pieces if len(pieces) <= most else [*pieces[: most - 1], pieces[-1]]
 
-    def _run(self, read: Sequence[Sequence[int]], *, threads: int) -> list[Vector]:
+    def _run(self, batch: Sequence[Sequence[int]], *, threads: int) -> list[Vector]:
         """Return the vectors of texts of about the same length, by their word pieces."""
         session = self._session(threads)
         import numpy as np
 
-        lengths = np.array([len(pieces) for pieces in read], np.int32)
-        padded = np.zeros((len(read), lengths.max()), np.int64)
-        for row, pieces in zip(padded, read, strict=True):
+        lengths = np.array([len(pieces) for pieces in batch], np.int32)
+        padded = np.zeros((len(batch), lengths.max()), np.int64)
+        for row, pieces in zip(padded, batch, strict=True):
             row[: len(pieces)] = pieces
         try:
             (states,) = session.run(None, {INPUT: padded, LENGTHS: lengths})
@@ -143,9 +143,9 @@ class OnnxEmbedder:
 
     def _failure(self, error: Exception) -> ProviderUnavailable | ProviderFailed:
         """Return what to raise for the model's error: out of memory it is unavailable, else the text may be why."""
-        said = f"The embedding model {self._model_name} failed: {error}"
+        message = f"The embedding model {self._model_name} failed: {error}"
         is_memory = isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY)
-        return ProviderUnavailable(said) if is_memory else ProviderFailed(said)
+        return ProviderUnavailable(message) if is_memory else ProviderFailed(message)
 
     def _loaded_tokenizer(self) -> Callable[[str], list[int]]:
         with self._loading:
@@ -187,7 +187,7 @@ def _tokenizer(folder: Path) -> Callable[[str], list[int]]:
 def _batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
     """Yield the indexes of texts by batch, the longest first, of up to `most` texts and `BATCH_PIECES`, padded."""
     batch: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         if batch and (len(batch) == most or lengths[batch[0]] * (len(batch) + 1) > BATCH_PIECES):
             yield batch
             batch = []

@@ -42,18 +42,18 @@ class Bundled:
         source = self.source()
         if source is None:
             raise SettingsError(f"The package {self.package} is not installed")
-        made = _cache() / f"{self.model}-{self.version}"
-        if not onnx_folder.is_whole(made):
+        folder = _cache() / f"{self.model}-{self.version}"
+        if not onnx_folder.is_whole(folder):
             try:
-                with _alone(made.parent):
-                    if not onnx_folder.is_whole(made):
-                        onnx_folder.replace(made, lambda new: self._make(source, new))
+                with _locked(folder.parent):
+                    if not onnx_folder.is_whole(folder):
+                        onnx_folder.replace(folder, lambda new: self._make(source, new))
             except OSError as error:
                 raise SettingsError(
-                    f"The embedding model cannot be kept in {made}: {error}. Name a folder that this user may write to "
-                    "by XDG_CACHE_HOME."
+                    f"The embedding model cannot be kept in {folder}: {error}. Name a folder that this user may write "
+                    "to by XDG_CACHE_HOME."
                 ) from error
-        return made
+        return folder
 
     def _make(self, source: Path, folder: Path) -> None:
         # what makes graphs is seldom needed, and imported only then
@@ -88,7 +88,7 @@ ENGLISH = Bundled(
 """Of English, twice as fast."""
 ENGLISH_FILES = "model"
 """Of its package, the folder with the model as `sentence-transformers` reads it."""
-MODELS = {each.model: each for each in (MULTILINGUAL, ENGLISH)}
+MODELS = {model.model: model for model in (MULTILINGUAL, ENGLISH)}
 
 
 def default() -> Bundled:
@@ -97,7 +97,7 @@ def default() -> Bundled:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Let one process at a time make folders in this one."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:

@@ -49,14 +49,14 @@ class _Reader:
         self._at = _MAGIC_BYTES
 
     def values(self, layout: str) -> tuple[Any, ...]:
-        found = struct.unpack_from(f"<{layout}", self.bytes.data, self._at)
+        values = struct.unpack_from(f"<{layout}", self.bytes.data, self._at)
         self._at += struct.calcsize(f"<{layout}")
-        return found
+        return values
 
     def array(self, kind: type, count: int) -> NDArray[Any]:
-        found: NDArray[Any] = np.frombuffer(self.bytes.data, kind, count, self._at)
-        self._at += found.nbytes
-        return found
+        array: NDArray[Any] = np.frombuffer(self.bytes.data, kind, count, self._at)
+        self._at += array.nbytes
+        return array
 
 
 def make(package: Path, folder: Path) -> None:
@@ -129,8 +129,8 @@ def _renamed(name: str) -> str:
     """
     if name in _NAMES:
         return _NAMES[name]
-    whole, _, part = name.rpartition(".")
-    layer, _, inner = whole.rpartition(".")
-    if whole in _NAMES:
-        return f"{_NAMES[whole]}.{_PARTS[part]}"
+    prefix, _, part = name.rpartition(".")
+    layer, _, inner = prefix.rpartition(".")
+    if prefix in _NAMES:
+        return f"{_NAMES[prefix]}.{_PARTS[part]}"
     return f"encoder.layer.{layer.removeprefix('l')}.{_NAMES[inner]}.{_PARTS[part]}"

@@ -61,7 +61,7 @@ def write(
     encoder, pooling = _parts(model)
     config = encoder.config
     kind = config.model_type
-    weights = {_renamed(kind, name): each.float().numpy() for name, each in encoder.state_dict().items()}
+    weights = {_renamed(kind, name): value.float().numpy() for name, value in encoder.state_dict().items()}
     first = encoder.embeddings.padding_idx + 1 if kind in _AFTER_PADDING else 0
     positions = len(weights["embeddings.position_embeddings.weight"]) - first
     shape = onnx_graph.Shape(
@@ -86,17 +86,17 @@ def write(
 def compare(original: Embedder, folder: Path, texts: Sequence[str]) -> Likeness:
     """Embed texts with a folder's graph and with the original."""
     about = About.read(folder)
-    whole = original.embed_documents([about.document_prefix + text for text in texts])
+    theirs = original.embed_documents([about.document_prefix + text for text in texts])
     ours = OnnxEmbedder(str(folder)).embed_documents(texts)
-    cosines = [sum(a * b for a, b in zip(*pair, strict=True)) for pair in zip(whole, ours, strict=True)]
+    cosines = [sum(a * b for a, b in zip(*pair, strict=True)) for pair in zip(theirs, ours, strict=True)]
     return Likeness(texts=len(texts), mean=fmean(cosines), least=min(cosines))
 
 
 def _parts(model: "SentenceTransformer") -> tuple[Any, Literal["mean", "cls"]]:
     """Return the encoder and how its vectors become one. Raises `InvalidInput`."""
     modules = {type(module).__name__: module for module in model}
-    if others := sorted(modules.keys() - {"Transformer", "Pooling", "Normalize"}):
-        raise _unlike(f"it has the modules {', '.join(others)}")
+    if unknown := sorted(modules.keys() - {"Transformer", "Pooling", "Normalize"}):
+        raise _unlike(f"it has the modules {', '.join(unknown)}")
     if not modules.keys() >= {"Transformer", "Pooling"}:
         raise _unlike("it has no pooling")
     encoder = modules["Transformer"].auto_model
@@ -123,10 +123,10 @@ def _parts(model: "SentenceTransformer") -> tuple[Any, Literal["mean", "cls"]]:
     raise _unlike(f"its pooling is {pooling}")
 
 
-def _unlike(why: str) -> InvalidInput:
+def _unlike(difference: str) -> InvalidInput:
     return InvalidInput(
         f"Only models like BERT can be exported ({', '.join(_NAMES)}; GELU; mean or cls pooling), and of this one "
-        f"{why}. The provider sentence-transformers runs it as it is.",
+        f"{difference}. The provider sentence-transformers runs it as it is.",
         field="model",
     )
 

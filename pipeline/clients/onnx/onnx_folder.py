@@ -44,7 +44,7 @@ class About(BaseModel):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read a folder's. Raises `SettingsError`."""
+        """Read the description in a folder. Raises `SettingsError`."""
         try:
             return cls.model_validate_json((folder / DESCRIPTION).read_bytes())
         except (OSError, ValidationError) as error:
@@ -53,7 +53,7 @@ class About(BaseModel):
             ) from error
 
     def write(self, folder: Path) -> None:
-        """Write it for a folder that has its graph and its tokenizer."""
+        """Write it to a folder that has its graph and its tokenizer."""
         complete = self.model_copy(update={"sha256": _digest(folder)})
         (folder / DESCRIPTION).write_text(complete.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
@@ -68,7 +68,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def replace(folder: Path, make: Callable[[Path], None]) -> None:
-    """Put what `make` writes to a folder in the place of one, which is there as a whole or not at all."""
+    """Replace a folder by what `make` writes; it is there as a whole or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
         new, old = Path(scratch) / "new", Path(scratch) / "old"
@@ -80,10 +80,10 @@ def replace(folder: Path, make: Callable[[Path], None]) -> None:
 
 
 def _digest(folder: Path) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in (folder / name for name in _FILES):
         if file.exists():
             with file.open("rb") as opened:
                 for block in iter(partial(opened.read, 1 << 20), b""):
-                    found.update(block)
-    return found.hexdigest()
+                    digest.update(block)
+    return digest.hexdigest()

@@ -114,12 +114,12 @@ class _Graph:
 
     def embedded(self, first_position: int) -> str:
         """Look up word pieces, and add the embeddings of their positions."""
-        said = self._words("embeddings.word_embeddings.weight")
+        node = self._words("embeddings.word_embeddings.weight")
         positions = self._weights["embeddings.position_embeddings.weight"][first_position:]
         if (types := self._weights.get("embeddings.token_type_embeddings.weight")) is not None:
             positions = positions + types[0]
-        said = self.add("Add", [said, self._first_of(self.constant("positions", positions), axes=1)])
-        return self.norm("embeddings.LayerNorm", said)
+        node = self.add("Add", [node, self._first_of(self.constant("positions", positions), axes=1)])
+        return self.norm("embeddings.LayerNorm", node)
 
     def _words(self, name: str) -> str:
         if (blocks := self._blocks.get(name)) is not None:
@@ -147,18 +147,18 @@ class _Graph:
         # of a word piece as seen from another one, as rows of `distances`
         rows = np.arange(reach)[None, :] - np.arange(reach)[:, None] + reach - 1
         near = self._first_of(self.constant("distance_rows", rows.astype(np.int32)), axes=2)
-        given = self.constant("distances", distances.astype(np.float32))
-        by_head = self.add("Transpose", [self.add("Gather", [given, near])], perm=[2, 0, 1])
+        table = self.constant("distances", distances.astype(np.float32))
+        by_head = self.add("Transpose", [self.add("Gather", [table, near])], perm=[2, 0, 1])
         return self.add("Unsqueeze", [by_head, self.constant("zero", np.array([0]))])
 
-    def linear(self, name: str, given: str) -> str:
+    def linear(self, name: str, input_: str) -> str:
         """Add a linear layer with a scale for each block of weights and of input."""
         blocks = self._blocks.get(f"{name}.weight") or _in_bytes(self._weights[f"{name}.weight"])
         outputs, count = blocks.scales.shape
         return self.add(
             "MatMulNBits",
             [
-                given,
+                input_,
                 self.constant(f"{name}.weight", blocks.values),
                 self.constant(f"{name}.scale", blocks.scales),
                 *("", "", self.constant(f"{name}.bias", self._weights[f"{name}.bias"])),
@@ -171,9 +171,9 @@ class _Graph:
             accuracy_level=_BYTES,
         )
 
-    def norm(self, name: str, given: str) -> str:
+    def norm(self, name: str, input_: str) -> str:
         inputs = [
-            given,
+            input_,
             *(
                 self.constant(f"{name}.{part}", self._weights[f"{name}.{part}"])
                 for part in ("weight", "bias")
@@ -210,8 +210,8 @@ def _in_bytes(weight: NDArray[Any]) -> Blocks:
     parts = weight.reshape(len(weight), -1, block)
     scales = _scales(np.abs(parts).max(axis=2, keepdims=True))
     # unsigned, around the middle
-    whole = (_rounded(parts / scales).astype(np.int16) + 128).astype(np.uint8)
-    return Blocks(bits=8, size=block, values=whole, scales=scales[:, :, 0])
+    values = (_rounded(parts / scales).astype(np.int16) + 128).astype(np.uint8)
+    return Blocks(bits=8, size=block, values=values, scales=scales[:, :, 0])
 
 
 def _scales(largest: NDArray[Any]) -> NDArray[Any]:

@@ -52,27 +52,27 @@ class Unigram:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a folder's."""
+        """Read the vocabulary of a file."""
         # not `model_validate_json`, which takes three times the memory
         return cls(Vocabulary.model_construct(**json.loads(path.read_bytes())))
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text's pieces, between those of its beginning and end."""
-        said = _BLANKS.sub(" ", unicodedata.normalize("NFC", text).translate(self._replacements))
+        normalized = _BLANKS.sub(" ", unicodedata.normalize("NFC", text).translate(self._replacements))
         ids = [self._begin]
         # a blank belongs to the word behind it, and there is one before the first
-        for word in said.removeprefix(" ").split(" ") if said else ():
+        for word in normalized.removeprefix(" ").split(" ") if normalized else ():
             ids += self._pieces(WORD + word)
         return [*ids, self._end]
 
     def _pieces(self, word: str) -> list[int]:
         """Return the likeliest pieces of a word (Viterbi): the best way to each place, from the best ways before it."""
-        scores, found = self._scores, self._ids.get
+        scores, id_of = self._scores, self._ids.get
         best = [0.0, *[_NEVER] * len(word)]
         came_by, came_from = [self._unknown] * len(best), [0] * len(best)
         for start in range(len(word)):
             for end in range(start + 1, min(len(word), start + self._longest) + 1):
-                if (piece := found(word[start:end])) is not None:
+                if (piece := id_of(word[start:end])) is not None:
                     score = best[start] + scores[piece]
                 elif end == start + 1:
                     piece, score = self._unknown, best[start] + self._unknown_score

@@ -87,25 +87,25 @@ class OpenAIChatModel:
 
     def _failure(self, refused: Refused) -> Exception:
         status, words = refused.status, refused.words[:MAX_ERROR_CHARS]
-        what = f"{self._provider} answered {status}"
+        message = f"{self._provider} answered {status}"
         if status in UNAUTHORIZED:
             return ProviderUnavailable(
-                f"{what}: set BACKSCROLL_OPENAI_API_KEY to a key that may use {self._model}",
+                f"{message}: set BACKSCROLL_OPENAI_API_KEY to a key that may use {self._model}",
                 retry_after=MENDED_SECONDS,
             )
-        what += f": {words}"
+        message += f": {words}"
         if status == 404 or status < 400:
             return ProviderUnavailable(
-                f"{what}. Check BACKSCROLL_OPENAI_BASE_URL (it usually ends in /v1) and that there is a model "
+                f"{message}. Check BACKSCROLL_OPENAI_BASE_URL (it usually ends in /v1) and that there is a model "
                 f"{self._model}",
                 retry_after=MENDED_SECONDS,
             )
         if status == 429:
             usual = MENDED_SECONDS if "insufficient_quota" in refused.words else BUSY_SECONDS
-            return ProviderUnavailable(what, retry_after=_retry_after(refused) or usual)
+            return ProviderUnavailable(message, retry_after=_retry_after(refused) or usual)
         if status in {408, 409, 425} or status >= 500:
-            return ProviderUnavailable(what, retry_after=_retry_after(refused))
-        return ProviderRejected(what)
+            return ProviderUnavailable(message, retry_after=_retry_after(refused))
+        return ProviderRejected(message)
 
     def _completion(self, prompt: Prompt, answer: dict[str, Any]) -> Completion:
         try:

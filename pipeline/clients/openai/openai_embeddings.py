@@ -43,7 +43,7 @@ class OpenAIServer:
         server = f"{PROVIDER} at {self.url}"
         try:
             answer = await self._endpoint.ask("embeddings", write, max_bytes=MAX_VECTORS_BYTES)
-            return [_decoded(each["embedding"]) for each in self._in_order(answer["data"])]
+            return [_decoded(item["embedding"]) for item in self._in_order(answer["data"])]
         except Refused as refused:
             raise refusal(
                 refused.status,
@@ -63,9 +63,9 @@ class OpenAIServer:
     def _in_order(self, data: list[Any]) -> list[Any]:
         """Return an answer's vectors in the order of the texts; those without numbers have their place in the list."""
         # a zero that is left out is one: so Gemini writes its first
-        places = [each.get("index") or 0 for each in data]
+        places = [item.get("index") or 0 for item in data]
         if len(set(places)) == len(places):
-            return [each for _, each in sorted(zip(places, data, strict=True), key=lambda pair: pair[0])]
+            return [item for _, item in sorted(zip(places, data, strict=True), key=lambda pair: pair[0])]
         if any(places):
             raise ProviderFailed(
                 f"{PROVIDER} ({self._model}) at {self.url} numbers its vectors {places[:10]}, which does not say whose "

@@ -139,15 +139,15 @@ class Learned:
             self._left_out[url, model] = known | new
             if answered:
                 self._answered.add((url, model))
-        for name in _told(new):
+        for name in _reported(new):
             log.info("endpoint_learned", endpoint=url, model=model, option=name, learned=_WITHOUT[name])
 
     def sentences(self) -> list[str]:
         """Say what each endpoint cannot do, and what is done instead."""
         with self._lock:
-            found = sorted(self._left_out.items())
+            noted = sorted(self._left_out.items())
         return [
-            f"{model} at {url} {_WITHOUT[name]}" for (url, model), names in found for name in _told(names)
+            f"{model} at {url} {_WITHOUT[name]}" for (url, model), names in noted for name in _reported(names)
         ]
 
     def clear(self) -> None:
@@ -244,16 +244,16 @@ class OpenAIEndpoint:
         if not answer.is_success:
             raise self._refusal(answer.status, answer)
         try:
-            given = json.loads(answer.body)
+            parsed = json.loads(answer.body)
         except (ValueError, RecursionError):
-            given = None
-        if not isinstance(given, dict):
+            parsed = None
+        if not isinstance(parsed, dict):
             raise ProviderFailed(f"{self.url} gave an answer that cannot be read")
-        if error := given.get("error"):
+        if error := parsed.get("error"):
             # routers answer 200 and put the status of the provider behind them into the body
             code = error.get("code") if isinstance(error, dict) else None
             raise self._refusal(code if isinstance(code, int) and 400 <= code < 600 else 502, answer)
-        return given
+        return parsed
 
     def _refusal(self, status: int, answer: Answer) -> Refused:
         # what a server says of a key may quote it, and at other statuses, too
@@ -264,8 +264,8 @@ class OpenAIEndpoint:
         return Refused(status, words, answer.headers)
 
 
-def _told(names: frozenset[str]) -> list[str]:
-    """Return what is known of the options left out: of those on trial not that each was refused."""
+def _reported(names: frozenset[str]) -> list[str]:
+    """Return the options to report as left out; of those left out on trial it is not known which was refused."""
     return sorted(names - _OPTIONAL if _PLAIN in names else names)
 
 
@@ -288,9 +288,9 @@ def _may_mean_anything(refused: Refused) -> bool:
 
 def _optional(write: Callable[[frozenset[str]], Request], without: frozenset[str]) -> frozenset[str]:
     """Return the options besides those left out that a request can do without; without one it may have another."""
-    found: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
     while (
-        more := {o.name for o in OPTIONS if o.name in _OPTIONAL and o.is_in(write(without | found))} - found
+        more := {o.name for o in OPTIONS if o.name in _OPTIONAL and o.is_in(write(without | names))} - names
     ):
-        found |= more
-    return found
+        names |= more
+    return names

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, tzinfo
 from typing import Any
 from uuid import UUID
 
-from pipeline.enrich.facts.fact_grounding import Said
+from pipeline.enrich.facts.fact_grounding import Transcript
 from pipeline.enrich.facts.fact_prompts import PERSON
 from pipeline.enrich.protocols import People
 from pipeline.enrich.summaries.answers import InvalidAnswer, json_object
@@ -40,21 +40,21 @@ def read(
     language: str = "english",
 ) -> list[Fact]:
     """Read the facts of an answer, which names messages and known facts by their numbers. Raises `InvalidAnswer`."""
-    given = json_object(answer, "facts")["facts"]
-    if not isinstance(given, list):
+    items = json_object(answer, "facts")["facts"]
+    if not isinstance(items, list):
         raise InvalidAnswer('"facts" must be a list of objects')
-    shaped = [each for each in given if _is_shaped(each)]
-    if given and not shaped:
+    shaped = [item for item in items if _is_shaped(item)]
+    if items and not shaped:
         raise InvalidAnswer('each of "facts" must be an object with a text "content" and a list "messages"')
     reader = _Reader(messages, people, known, time_zone, language)
-    return [fact for each in shaped[:_MAX_FACTS_READ] for fact in reader.facts(each)]
+    return [fact for item in shaped[:_MAX_FACTS_READ] for fact in reader.facts(item)]
 
 
 def chosen(facts: Sequence[Fact], messages: Sequence[Message], most: int) -> list[Fact]:
-    """Return the most important of the facts of a session's messages, the last said about the same."""
+    """Return the most important facts of a session's messages; of several about the same thing, the latest."""
     place = {message.id: index for index, message in enumerate(messages)}
     by_topic: dict[tuple[str, str, str], Fact] = {}
-    for fact in sorted(facts, key=lambda fact: max(place[each] for each in fact.message_ids)):
+    for fact in sorted(facts, key=lambda fact: max(place[message_id] for message_id in fact.message_ids)):
         # two people may have one name
         sender = messages[place[fact.message_ids[0]]].sender_id if fact.about == "speaker" else ""
         by_topic[sender, fact.subject.casefold(), fact.attribute or fact.content.casefold()] = fact
@@ -62,16 +62,16 @@ def chosen(facts: Sequence[Fact], messages: Sequence[Message], most: int) -> lis
     return ranked[:most]
 
 
-def _is_shaped(given: object) -> bool:
+def _is_shaped(item: object) -> bool:
     return (
-        isinstance(given, dict)
-        and isinstance(given.get("content"), str)
-        and isinstance(given.get("messages"), list)
+        isinstance(item, dict)
+        and isinstance(item.get("content"), str)
+        and isinstance(item.get("messages"), list)
     )
 
 
 class _Reader:
-    """What the facts of one answer are held against."""
+    """What the facts of one answer are checked against."""
 
     def __init__(
         self,
@@ -82,16 +82,16 @@ class _Reader:
         language: str,
     ) -> None:
         self._messages = messages
-        self._said = Said(messages, language)
+        self._transcript = Transcript(messages, language)
         self._people = people
         self._known = known
         self._time_zone = time_zone
 
-    def facts(self, given: Mapping[str, Any]) -> Iterator[Fact]:
-        """Yield a fact, of each speaker of one name who says it; none without evidence, of nobody here or not said."""
-        evidence = self._evidence(given["messages"])
+    def facts(self, item: Mapping[str, Any]) -> Iterator[Fact]:
+        """Yield an item's fact for each speaker of that name who says it; none where it is unusable or ungrounded."""
+        evidence = self._evidence(item["messages"])
         by_sender = {self._messages[index].sender_id: self._messages[index].speaker for index in evidence}
-        fact = self._fact(given, evidence)
+        fact = self._fact(item, evidence)
         if fact is None:
             return
         yield fact
@@ -102,27 +102,27 @@ class _Reader:
             if (
                 sender != first
                 and name == fact.subject
-                and (other := self._fact(given, self._by(sender, evidence)))
+                and (other := self._fact(item, self._by_sender(sender, evidence)))
             ):
                 yield other
 
-    def _fact(self, given: Mapping[str, Any], evidence: list[int]) -> Fact | None:
-        content, category = one_line(given["content"]), _key(given.get("category"))
+    def _fact(self, item: Mapping[str, Any], evidence: list[int]) -> Fact | None:
+        content, category = one_line(item["content"]), _key(item.get("category"))
         if not 0 < len(content) <= _MAX_GIVEN_CHARS or category not in CATEGORIES or not evidence:
             return None
         content = shortened(content, MAX_FACT_CHARS)
-        found = self._subject(_key(given.get("about")), one_line(_text(given.get("subject"))), evidence)
-        if found is None:
+        resolved = self._subject(_key(item.get("about")), one_line(_text(item.get("subject"))), evidence)
+        if resolved is None:
             return None
-        about, subject, evidence = found
+        about, subject, evidence = resolved
         if about in {"speaker", "person"} and not _is_named(subject, content):
             return None
-        if not self._said.states(content, subject, evidence):
+        if not self._transcript.states(content, subject, evidence):
             return None
-        attribute, value = _key(given.get("attribute")), _key(given.get("value"))
-        confidence = _number(given.get("confidence"), _DEFAULT_CONFIDENCE, 0, 1)
-        holds_from = _date(given.get("holds_from"), time.min, self._time_zone)
-        holds_until = _date(given.get("holds_until"), time.max, self._time_zone)
+        attribute, value = _key(item.get("attribute")), _key(item.get("value"))
+        confidence = _number(item.get("confidence"), _DEFAULT_CONFIDENCE, 0, 1)
+        holds_from = _date(item.get("holds_from"), time.min, self._time_zone)
+        holds_until = _date(item.get("holds_until"), time.max, self._time_zone)
         if holds_from and holds_until and holds_until < holds_from:
             holds_until = None
         return Fact(
@@ -133,47 +133,47 @@ class _Reader:
             attribute=attribute if value else "",
             value=value if attribute else "",
             confidence=min(confidence, HEARSAY_CONFIDENCE) if about == "person" else confidence,
-            importance=_number(given.get("importance"), _DEFAULT_IMPORTANCE, 1, 10),
+            importance=_number(item.get("importance"), _DEFAULT_IMPORTANCE, 1, 10),
             message_ids=tuple(self._messages[index].id for index in evidence),
             holds_from=holds_from,
             holds_until=holds_until,
             # what people say of each other replaces nothing by its number: an order to do so is easily written
-            replaces=() if about == "person" else tuple(self._replaced(given.get("replaces"), subject)),
+            replaces=() if about == "person" else tuple(self._replaced(item.get("replaces"), subject)),
         )
 
     def _evidence(self, numbers: Iterable[object]) -> list[int]:
         """Return the indices of people's messages among these numbers, in order."""
-        found = (_MESSAGE_NUMBER.fullmatch(_text(number).strip()) for number in numbers)
-        indices = sorted({int(match[1]) - 1 for match in found if match})
-        there = (index for index in indices if 0 <= index < len(self._messages))
-        return [index for index in there if self._messages[index].role == PERSON][:_MAX_EVIDENCE]
+        matches = (_MESSAGE_NUMBER.fullmatch(_text(number).strip()) for number in numbers)
+        indices = sorted({int(match[1]) - 1 for match in matches if match})
+        valid = (index for index in indices if 0 <= index < len(self._messages))
+        return [index for index in valid if self._messages[index].role == PERSON][:_MAX_EVIDENCE]
 
-    def _subject(self, about: str, given: str, evidence: list[int]) -> tuple[About, str, list[int]] | None:
+    def _subject(self, about: str, subject: str, evidence: list[int]) -> tuple[About, str, list[int]] | None:
         """Return whom a fact is about, by which name, and which of its messages say it."""
-        agent, name = self._people.agent, given.lstrip("@")
+        agent, name = self._people.agent, subject.lstrip("@")
         if about == "organization":
             return "organization", "", evidence
         if about == "agent":
             return ("agent", agent, evidence) if agent else None
         if about not in {"speaker", "person"}:
             return None
-        said = [self._messages[index] for index in evidence]
+        messages = [self._messages[index] for index in evidence]
         if about == "speaker" and name.casefold() in {"", about}:
-            name = said[0].speaker
-        if own := matching_name(name, [message.speaker for message in said]):
-            sender = next(message.sender_id for message in said if message.speaker == own)
-            return "speaker", own, self._by(sender, evidence)
+            name = messages[0].speaker
+        if speaker := matching_name(name, [message.speaker for message in messages]):
+            sender = next(message.sender_id for message in messages if message.speaker == speaker)
+            return "speaker", speaker, self._by_sender(sender, evidence)
         if agent and name.casefold() == agent.casefold():
             return "agent", agent, evidence
         member = matching_name(name, (*self._people.names, *self._people.shared))
         if member and member in self._people.names:
             return "person", member, evidence
-        if not self._said.names(name):
+        if not self._transcript.names(name):
             return None
         # somebody who is not here: it is the first speaker who tells of them
-        return "speaker", name_of(name), self._by(said[0].sender_id, evidence)
+        return "speaker", name_of(name), self._by_sender(messages[0].sender_id, evidence)
 
-    def _by(self, sender_id: str, evidence: Sequence[int]) -> list[int]:
+    def _by_sender(self, sender_id: str, evidence: Sequence[int]) -> list[int]:
         return [index for index in evidence if self._messages[index].sender_id == sender_id]
 
     def _replaced(self, numbers: object, subject: str) -> Iterable[UUID]:
@@ -192,11 +192,11 @@ def matching_name(name: str, names: Iterable[str]) -> str | None:
     >>> matching_name("ann", ["Ann Lee", "Ben"]), matching_name("Ann", ["Ann Lee", "Ann Ray"])
     ('Ann Lee', None)
     """
-    low, known = name.casefold(), sorted(set(names))
-    for each in known:
-        if low and each.casefold() == low:
-            return each
-    first = [each for each in known if low and each.casefold().split()[:1] == [low]]
+    low, candidates = name.casefold(), sorted(set(names))
+    for candidate in candidates:
+        if low and candidate.casefold() == low:
+            return candidate
+    first = [candidate for candidate in candidates if low and candidate.casefold().split()[:1] == [low]]
     return first[0] if len(first) == 1 else None
 
 
@@ -210,34 +210,34 @@ def _is_named(subject: str, content: str) -> bool:
     return any(part.casefold()[: max(len(part) - 1, 3)] in low for part in words(subject) or [subject])
 
 
-def _text(given: object) -> str:
-    """Return a text, a number or a truth as text, anything else as nothing."""
-    if isinstance(given, bool):
-        return "yes" if given else "no"
-    return str(given) if isinstance(given, str | int | float) else ""
+def _text(value: object) -> str:
+    """Return a string, number or boolean as text; anything else as an empty one."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) if isinstance(value, str | int | float) else ""
 
 
-def _key(given: object) -> str:
-    return one_line(_text(given)).lower()[:_MAX_KEY_CHARS].strip()
+def _key(value: object) -> str:
+    return one_line(_text(value)).lower()[:_MAX_KEY_CHARS].strip()
 
 
-def _number(given: object, otherwise: float, least: float, most: float) -> float:
+def _number(value: object, otherwise: float, least: float, most: float) -> float:
     try:
-        number = float(_text(given))
+        number = float(_text(value))
     except (ValueError, OverflowError):
         return otherwise
     return min(max(number, least), most) if math.isfinite(number) else otherwise
 
 
-def _date(given: object, at: time, time_zone: tzinfo) -> datetime | None:
-    """Return a day's first or last moment there, or the moment itself where it is given; None: it is no date."""
+def _date(value: object, at: time, time_zone: tzinfo) -> datetime | None:
+    """Return a moment in UTC, of a day the first or last in its time zone (`at`); None for an invalid date."""
     try:
-        if len(text := _text(given).strip()) == len("2026-05-31"):
-            found = datetime.combine(date.fromisoformat(text), at, time_zone)
+        if len(text := _text(value).strip()) == len("2026-05-31"):
+            moment = datetime.combine(date.fromisoformat(text), at, time_zone)
         else:
-            found = datetime.fromisoformat(text)
+            moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    if found.year not in _YEARS:
+    if moment.year not in _YEARS:
         return None
-    return (found if found.tzinfo else found.replace(tzinfo=time_zone)).astimezone(UTC)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=time_zone)).astimezone(UTC)

@@ -1,4 +1,4 @@
-"""Hold a fact that a model noted against the transcript: is it of what was said there?"""
+"""Check a fact that a model noted against the transcript: was it said there?"""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _TIME = re.compile(r"\d{1,2}:\d{2}")
 _SCRIPTS_MEET = re.compile("(?<=[A-Za-z0-9])(?=[\u0e00-\u9fff])")
 
 
-class Said:
+class Transcript:
     """What the messages of a transcript say, in order."""
 
     def __init__(self, messages: Sequence[Message], language: str = "english") -> None:
@@ -34,27 +34,27 @@ class Said:
 
     def names(self, name: str) -> bool:
         """Tell whether all words of a name occur, whatever their case."""
-        found = _folded(name)
-        return bool(found) and found <= self._words
+        name_words = _folded(name)
+        return bool(name_words) and name_words <= self._words
 
     def states(self, content: str, subject: str, evidence: Sequence[int]) -> bool:
-        """Tell whether a fact has its words, numbers and links from these messages and those beside them."""
-        near = sorted({index for each in evidence for index in (each - 1, each, each + 1)})
+        """Tell whether a fact's words, numbers and links come from these messages and those beside them."""
+        near = sorted({index for place in evidence for index in (place - 1, place, place + 1)})
         lines = [self._lines[index] for index in near if 0 <= index < len(self._lines)]
-        said = "\n".join(lines)
-        numbers = frozenset(_NUMBER.findall(said))
+        text = "\n".join(lines)
+        numbers = frozenset(_NUMBER.findall(text))
         unsaid = frozenset(_NUMBER.findall(content)) - numbers
-        if foreign_link(content, said) or not all(map(_may_be_unsaid, unsaid)):
+        if foreign_link(content, text) or not all(map(_may_be_unsaid, unsaid)):
             return False
         at = self._messages[evidence[0]].sent_at
         _, undated = calendar.dates(content, at, at, self._language)
         names = (subject, *(self._messages[index].speaker for index in evidence))
-        told = stems(_SCRIPTS_MEET.sub(" ", undated)).difference(unsaid, *map(stems, names))
-        found = told & (stems(said) | numbers)
-        if not found or len(found) < MIN_FOUND_SHARE * len(told):
+        fact_terms = stems(_SCRIPTS_MEET.sub(" ", undated)).difference(unsaid, *map(stems, names))
+        grounded = fact_terms & (stems(text) | numbers)
+        if not grounded or len(grounded) < MIN_FOUND_SHARE * len(fact_terms):
             return False
-        own = frozenset(chain.from_iterable(stems(self._messages[index].content) for index in evidence))
-        return bool(told & own) or len(own) < _TELLING_TERMS
+        cited = frozenset(chain.from_iterable(stems(self._messages[index].content) for index in evidence))
+        return bool(fact_terms & cited) or len(cited) < _TELLING_TERMS
 
 
 def _may_be_unsaid(number: str) -> bool:

@@ -41,8 +41,8 @@ class RequestExtractor:
     ) -> list[Fact]:
         """Return up to `most` facts of messages in order of time, the latest first; last what is to be forgotten."""
         bot = _name_of(people)
-        of_bots = {each.external_id for each in messages if each.role == "assistant"}
-        kept: dict[tuple[str, str], Fact] = {}
+        of_bots = {message.external_id for message in messages if message.role == "assistant"}
+        facts: dict[tuple[str, str], Fact] = {}
         # by speaker: where they asked for something to be kept, and what
         last: dict[str, tuple[int, tuple[str, str]]] = {}
         for index, message in enumerate(messages):
@@ -54,15 +54,15 @@ class RequestExtractor:
                     if fact is None:
                         before, key = last.pop(message.sender_id, (index, ("", "")))
                         if index - before <= CORRECTABLE_MESSAGES:
-                            kept.pop(key, None)
+                            facts.pop(key, None)
                         continue
                     key = "" if fact.about == "organization" else message.sender_id, fact.attribute
-                    if key in kept and denies_another(fact.value, kept[key].value):
+                    if key in facts and denies_another(fact.value, facts[key].value):
                         key = key[0], fact.value
-                    kept.pop(key, None)
-                    kept[key] = fact
+                    facts.pop(key, None)
+                    facts[key] = fact
                     last[message.sender_id] = index, key
-        newest = reversed(kept.values())
+        newest = reversed(facts.values())
         return sorted(newest, key=lambda fact: -fact.importance)[:most]
 
 
@@ -87,13 +87,13 @@ def _own_sentences(content: str, bot: re.Pattern[str], *, addressed: bool) -> It
                 continue
             compared = bot.sub(lambda called: " " * len(called[0]), plain(sentence))
             yield sentence, compared
-            if _SPEAKER.search(unquoted, start, end) and next(requests.found(compared), None) is None:
+            if _SPEAKER.search(unquoted, start, end) and next(requests.candidates(compared), None) is None:
                 break
 
 
 def _facts(sentence: str, compared: str, message: Message, *, in_group: bool) -> Iterator[Fact | None]:
     """Yield what a sentence tells the bot to keep or to forget; None: the last thing is wrong."""
-    for request in requests.found(compared):
+    for request in requests.candidates(compared):
         if request.kind == "wrong":
             yield None
             rest = request.match.end("cue")
@@ -107,19 +107,19 @@ def _facts(sentence: str, compared: str, message: Message, *, in_group: bool) ->
 def _fact(request: Request, sentence: str, message: Message, *, in_group: bool) -> Fact | None:
     """Return what a request wants kept or forgotten; None: it names nothing."""
     match, forgets, is_name = request.match, request.kind == "forget", request.kind == "call_me"
-    what = sentence[slice(*match.span("what"))].rstrip(_ENDS) if match["what"] else ""
-    stems = terms(words(what), ANY_LANGUAGE)
+    body = sentence[slice(*match.span("what"))].rstrip(_ENDS) if match["what"] else ""
+    stems = terms(words(body), ANY_LANGUAGE)
     # "forget that rule" is about no statement
-    if not _is_name(what) if is_name else len(stems) < 1 + forgets:
+    if not _is_name(body) if is_name else len(stems) < 1 + forgets:
         return None
     # of two that differ in small words and numbers only, such as days and codes, the later one holds
-    about = " ".join(sorted({each for each in stems if not each[0].isdigit()} or stems))
-    exact = " ".join(words(plain(what)))
-    said = what if request.kind == "remember" else sentence[match.start("cue") : match.end()].rstrip(_ENDS)
+    about = " ".join(sorted({term for term in stems if not term[0].isdigit()} or stems))
+    exact = " ".join(words(plain(body)))
+    clause = body if request.kind == "remember" else sentence[match.start("cue") : match.end()].rstrip(_ENDS)
     speaker = shortened(fencing.name(message.speaker), MAX_NAME_CHARS)
-    of_group = in_group and not is_name and request.us.are_in(plain(what).split(), plain(what))
+    of_group = in_group and not is_name and request.us.are_in(plain(body).split(), plain(body))
     return Fact(
-        content=one_line(shortened(f"{speaker}: {said}", MAX_FACT_CHARS)),
+        content=one_line(shortened(f"{speaker}: {clause}", MAX_FACT_CHARS)),
         category="preference" if is_name else "fact",
         about="organization" if of_group else "speaker",
         subject="" if of_group else message.speaker,

@@ -43,10 +43,10 @@ class InvalidAnswer(ProviderFailed):
     """An answer that is not what was asked for; the message tells the model why."""
 
 
-def read(answer: str, said: Sequence[str]) -> Summary:
-    """Read the summary of `said`, the texts of the messages (or of their summaries). Raises `InvalidAnswer`."""
+def read(answer: str, texts: Sequence[str]) -> Summary:
+    """Read the summary of the texts of messages (or of their summaries). Raises `InvalidAnswer`."""
     summary = parse(answer)
-    _require_grounded(summary, said)
+    _require_grounded(summary, texts)
     return summary
 
 
@@ -56,8 +56,8 @@ def parse(answer: str) -> Summary:
     >>> parse('Sure! {"summary": "Ann fixed it.", "topics": "boiler", "entities": null} Anything else?').topics
     ['boiler']
     """
-    found = json_object(answer, "summary")
-    text = found.get("summary")
+    data = json_object(answer, "summary")
+    text = data.get("summary")
     if not isinstance(text, str) or not visible(text).strip():
         raise InvalidAnswer('"summary" must be a text of 3 to 6 sentences')
     text = " ".join(visible(text).split())
@@ -65,7 +65,7 @@ def parse(answer: str) -> Summary:
         raise InvalidAnswer(
             f'"summary" has {len(sentences(text))} sentences and {len(text)} characters: write 3 to 6 short sentences'
         )
-    lists = {name: _lines(found, name, limit) for name, limit in _LISTS.items()}
+    lists = {name: _lines(data, name, limit) for name, limit in _LISTS.items()}
     return Summary(summary=text, **lists)
 
 
@@ -79,13 +79,13 @@ def json_object(answer: str, key: str) -> Mapping[str, Any]:
         while start >= 0 and tried < 50:
             tried += 1
             try:
-                found, end = _DECODER.raw_decode(answer, start)
+                parsed, end = _DECODER.raw_decode(answer, start)
             except (ValueError, RecursionError) as error:
                 if tried == 1:
                     problem = f"its JSON is broken or incomplete ({str(error)[:80]})"
             else:
-                if isinstance(found, dict) and key in found and end > thoughts_end:
-                    return found
+                if isinstance(parsed, dict) and key in parsed and end > thoughts_end:
+                    return parsed
                 # what is whole inside of a broken one is a part of it
                 if tried == 1:
                     problem = f'its JSON object has no "{key}"'
@@ -93,44 +93,44 @@ def json_object(answer: str, key: str) -> Mapping[str, Any]:
     raise InvalidAnswer(problem)
 
 
-def _lines(found: Mapping[str, Any], name: str, limit: int) -> list[str]:
+def _lines(data: Mapping[str, Any], name: str, limit: int) -> list[str]:
     """Return a list of lines, shortened to their limits; a single text is one line."""
-    given = found.get(name)
-    if given is None:
+    value = data.get(name)
+    if value is None:
         return []
-    if isinstance(given, str):
-        given = [given]
-    if not isinstance(given, list) or not all(isinstance(line, str) for line in given):
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list) or not all(isinstance(line, str) for line in value):
         raise InvalidAnswer(f'"{name}" must be a list of strings')
-    lines = (shortened(" ".join(visible(line).split()), MAX_ITEM_CHARS) for line in given)
+    lines = (shortened(" ".join(visible(line).split()), MAX_ITEM_CHARS) for line in value)
     return list(dict.fromkeys(line for line in lines if line))[:limit]
 
 
-def _require_grounded(summary: Summary, said: Sequence[str]) -> None:
+def _require_grounded(summary: Summary, texts: Sequence[str]) -> None:
     """Refuse what does not tell what was said: words of somebody else, links of nobody, an order that was obeyed."""
-    all_said = "\n".join(said)
+    transcript = "\n".join(texts)
     text = summary.search_text()
-    if link := foreign_link(text, all_said):
+    if link := foreign_link(text, transcript):
         raise InvalidAnswer(f"it has a link that is not in the transcript ({link[:80]})")
-    of_messages = [stems(message) for message in said]
-    known = frozenset[str]().union(*of_messages)
-    told = stems(summary.summary)
-    everything = stems(text)
-    if len(everything) >= _MIN_TERMS and len(everything & known) < MIN_FOUND_SHARE * len(everything):
+    of_messages = [stems(message) for message in texts]
+    transcript_terms = frozenset[str]().union(*of_messages)
+    summary_terms = stems(summary.summary)
+    all_terms = stems(text)
+    if len(all_terms) >= _MIN_TERMS and len(all_terms & transcript_terms) < MIN_FOUND_SHARE * len(all_terms):
         raise InvalidAnswer("it does not tell what the transcript says: too few of its words are from there")
-    telling = [each for each in of_messages if len(each) >= _TELLING_TERMS]
+    telling = [stemmed for stemmed in of_messages if len(stemmed) >= _TELLING_TERMS]
     if len(telling) < _TELLING_MESSAGES:
         return
     # who says the same words over and over is told in no more
-    if len(told) < min(_MIN_TERMS, len(known)):
+    if len(summary_terms) < min(_MIN_TERMS, len(transcript_terms)):
         raise InvalidAnswer('"summary" is too short: say in 3 to 6 sentences what was said, and by whom')
-    if sum(1 for each in telling if each & told) < 2:
+    if sum(1 for stemmed in telling if stemmed & summary_terms) < 2:
         raise InvalidAnswer('"summary" tells of one message: summarize all of the transcript')
 
 
-def foreign_link(text: str, said: str) -> str:
+def foreign_link(text: str, transcript: str) -> str:
     """Return the first link of a text that was not said, or nothing."""
-    low = said.lower()
+    low = transcript.lower()
     links = (link for link in _LINK.findall(text) if link.lower().rstrip(".,;:!?") not in low)
     return next(links, "")
 

@@ -45,37 +45,37 @@ def summarize(
     if not messages:
         raise ValueError("there are no messages to summarize")
     chars = extraction.chars_of_each([message.content for message in messages])
-    read = _readable(messages, chars, language)
-    said = _sentences(read, language)
-    found = keyphrases(
-        [message.content for message in read],
+    readable = _readable(messages, chars, language)
+    talk = _sentences(readable, language)
+    phrases = keyphrases(
+        [message.content for message in readable],
         [text for _, text in earlier],
-        {speaker for speaker, _ in earlier}.union(message.speaker for message in read),
+        {speaker for speaker, _ in earlier}.union(message.speaker for message in readable),
         language,
         limit=MAX_TOPICS,
     )
     # A request is a task even where it is put as a question.
-    factors = {i: passages.PROMISE for i, each in enumerate(said) if dialogue_acts.promises(each)}
-    open_at = [i for i in range(len(said)) if i not in factors and dialogue_acts.stays_open(i, said)]
+    factors = {i: passages.PROMISE for i, sentence in enumerate(talk) if dialogue_acts.promises(sentence)}
+    open_at = [i for i in range(len(talk)) if i not in factors and dialogue_acts.stays_open(i, talk)]
     room = MAX_CHARS // (2 if previous else 1)
-    chosen = passages.choose(passages.split(said, factors), found.weights, room)
+    chosen = passages.choose(passages.split(talk, factors), phrases.weights, room)
     day = _day(messages, time_zone, language)
     if chars < extraction.MAX_MESSAGE_CHARS:
         day += f" (the first {chars} characters of each message)"
     new = Summary(
         summary="\n".join([day, *(f"{passage.speaker}: {passage.text}" for passage in chosen)]),
-        topics=found.topics,
-        open_questions=_items(said[i] for i in open_at),
-        action_items=_items(said[i] for i in factors),
+        topics=phrases.topics,
+        open_questions=_items(talk[i] for i in open_at),
+        action_items=_items(talk[i] for i in factors),
     )
-    return new if previous is None else continued(previous, new, said, language)
+    return new if previous is None else continued(previous, new, talk, language)
 
 
 def _readable(messages: Sequence[Message], chars: int, language: str) -> list[Message]:
     """Return what people and agents said without asides; everything, if that leaves nothing."""
     bots = addressing.names_of({message.speaker for message in messages if message.role == "assistant"})
     written = [replace(message, content=spoken(message.content[:chars])) for message in messages]
-    said = [
+    readable = [
         message
         for message in written
         if message.role in ("user", "assistant")
@@ -83,17 +83,17 @@ def _readable(messages: Sequence[Message], chars: int, language: str) -> list[Me
         and not addressing.is_put_to_a_bot(message.content, language, bots)
         and not addressing.says_nothing(message.content, language, of_a_bot=message.role == "assistant")
     ]
-    return said or written
+    return readable or written
 
 
 def _sentences(messages: Sequence[Message], language: str) -> list[Sentence]:
     position = {message.external_id: index for index, message in enumerate(messages)}
-    said = []
+    talk = []
     for index, message in enumerate(messages):
         reply_to = message.reply_to or message.metadata.get("reply_to")
         for text in sentences(message.content):
             written = tuple(words(text))
-            said.append(
+            talk.append(
                 Sentence(
                     message=index,
                     speaker=fencing.name(message.speaker)[:_MAX_NAME_CHARS],
@@ -104,7 +104,7 @@ def _sentences(messages: Sequence[Message], language: str) -> list[Sentence]:
                     answers=position.get(str(reply_to)),
                 )
             )
-    return said
+    return talk
 
 
 def _day(messages: Sequence[Message], time_zone: tzinfo, language: str) -> str:
@@ -114,7 +114,7 @@ def _day(messages: Sequence[Message], time_zone: tzinfo, language: str) -> str:
     return written if first == last else f"{written}{between}{calendar.written(last, language)}"
 
 
-def _items(found: Iterable[Sentence]) -> list[str]:
+def _items(listed: Iterable[Sentence]) -> list[str]:
     """Return sentences as items with their speaker; the last ones, if there are too many."""
-    texts = (f"{sentence.speaker}: {sentence.text}" for sentence in found)
+    texts = (f"{sentence.speaker}: {sentence.text}" for sentence in listed)
     return list(dict.fromkeys(shortened(text, _MAX_ITEM_CHARS) for text in texts))[-MAX_ITEMS:]

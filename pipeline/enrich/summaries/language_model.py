@@ -42,8 +42,8 @@ class LanguageModelSummarizer(ModelCaller):
             room = self._room_for_data(previous)
         runs = prompts.divided([prompts.clipped(message, room // 2) for message in messages], room)
         if len(runs) == 1:
-            return self._ask(write(runs[0], previous), _said(runs[0], previous), source)
-        parts = [self._ask(write(run, None), _said(run), source) for run in runs]
+            return self._ask(write(runs[0], previous), _texts(runs[0], previous), source)
+        parts = [self._ask(write(run, None), _texts(run), source) for run in runs]
         return self.combine(parts, previous, time_zone=time_zone, source=source)
 
     def combine(
@@ -59,12 +59,12 @@ class LanguageModelSummarizer(ModelCaller):
         `previous` is the summary of what was said before all of them.
         """
         room = self._room_for_data(previous)
-        left = [prompts.condensed(part, room // 2) for part in parts]
-        while len(left) > 1:
-            groups = prompts.divided_parts(left, room)
+        summaries = [prompts.condensed(part, room // 2) for part in parts]
+        while len(summaries) > 1:
+            groups = prompts.divided_parts(summaries, room)
             before = previous if len(groups) == 1 else None
-            left = [self._combine(group, before, time_zone, source) for group in groups]
-        return left[0]
+            summaries = [self._combine(group, before, time_zone, source) for group in groups]
+        return summaries[0]
 
     def forget_answers(self, connection: Connection, source: Source) -> None:
         """Delete the answers kept for a job, in the transaction that saves its result and before its other statements.
@@ -82,13 +82,13 @@ class LanguageModelSummarizer(ModelCaller):
         if len(parts) == 1:
             return parts[0]
         prompt = prompts.combining_prompt(parts, previous, time_zone=time_zone, language=source.language)
-        said = [part.search_text() for part in (*([previous] if previous else []), *parts)]
-        return self._ask(prompt, said, source)
+        texts = [part.search_text() for part in (*([previous] if previous else []), *parts)]
+        return self._ask(prompt, texts, source)
 
-    def _ask(self, prompt: Prompt, said: Sequence[str], source: Source) -> Summary:
+    def _ask(self, prompt: Prompt, texts: Sequence[str], source: Source) -> Summary:
         """Ask for the summary of what was said, and once more if the answer cannot be used. Raises `InvalidAnswer`."""
         prompt = replace(prompt, max_tokens=self._answer_tokens)
-        return self._answer(prompt, partial(answers.read, said=said), purpose="summary", source=source)
+        return self._answer(prompt, partial(answers.read, texts=texts), purpose="summary", source=source)
 
 
 def try_model(
@@ -120,13 +120,13 @@ def try_model(
     return model_calls.ask(
         lambda _purpose, prompt: client.complete(prompt, timeout_seconds=timeout_seconds),
         replace(prompt, max_tokens=answer_tokens),
-        partial(answers.read, said=_said(messages)),
+        partial(answers.read, texts=_texts(messages)),
         model=client.model,
         purpose="doctor",
         context_tokens=context_tokens,
     )
 
 
-def _said(messages: Sequence[Message], previous: Summary | None = None) -> list[str]:
+def _texts(messages: Sequence[Message], previous: Summary | None = None) -> list[str]:
     """Return all texts that a summary of these messages may tell of."""
     return [*([previous.search_text()] if previous else []), *(f"{m.speaker}: {m.content}" for m in messages)]

@@ -31,22 +31,22 @@ class Passage:
     factor: float
 
 
-def split(said: Sequence[Sentence], factors: Mapping[int, float]) -> list[Passage]:
+def split(conversation: Sequence[Sentence], factors: Mapping[int, float]) -> list[Passage]:
     """Split the conversation into passages, in order."""
     groups: list[list[int]] = []
-    for index, sentence in enumerate(said):
-        size = sum(len(said[i].text) + 1 for i in groups[-1]) if groups else 0
-        same = bool(groups) and said[groups[-1][0]].message == sentence.message
+    for index, sentence in enumerate(conversation):
+        size = sum(len(conversation[i].text) + 1 for i in groups[-1]) if groups else 0
+        same = bool(groups) and conversation[groups[-1][0]].message == sentence.message
         if same and size + len(sentence.text) <= MAX_PASSAGE_CHARS:
             groups[-1].append(index)
         else:
             groups.append([index])
     return [
         Passage(
-            speaker=said[group[0]].speaker,
-            text=shortened(" ".join(said[i].text for i in group), MAX_PASSAGE_CHARS),
-            terms=frozenset(term for i in group for term in said[i].terms),
-            factor=max(factors.get(i, 1.0) * person_factor(said[i]) for i in group),
+            speaker=conversation[group[0]].speaker,
+            text=shortened(" ".join(conversation[i].text for i in group), MAX_PASSAGE_CHARS),
+            terms=frozenset(term for i in group for term in conversation[i].terms),
+            factor=max(factors.get(i, 1.0) * person_factor(conversation[i]) for i in group),
         )
         for group in groups
     ]
@@ -90,7 +90,7 @@ def person_factor(sentence: Sentence) -> float:
     """Weigh a sentence by whether it is about its speaker, about whom they address, or a question."""
     if sentence.asks:
         return _QUESTION
-    cues, found = sentence.cues, {plain(word) for word in sentence.words}
-    if cues.first_person.are_in(found, sentence.plain):
+    cues, low_words = sentence.cues, {plain(word) for word in sentence.words}
+    if cues.first_person.are_in(low_words, sentence.plain):
         return _OWN
-    return _COMPLIMENT if cues.second_person.are_in(found, sentence.plain) else 1.0
+    return _COMPLIMENT if cues.second_person.are_in(low_words, sentence.plain) else 1.0

@@ -78,7 +78,7 @@ def summary_prompt(
     return _prompt(
         transcript(messages, time_zone),
         previous,
-        more=_CONTINUED if previous else "",
+        tail=_CONTINUED if previous else "",
         zone=str(time_zone),
         language=language,
     )
@@ -88,9 +88,9 @@ def combining_prompt(
     parts: Sequence[Summary], previous: Summary | None, *, time_zone: tzinfo, language: str
 ) -> Prompt:
     """Write the prompt that makes one summary of those of a conversation's parts, in order."""
-    more = _PARTS + (_CONTINUED if previous else "")
+    tail = _PARTS + (_CONTINUED if previous else "")
     lines = [_as_line(part) for part in parts]
-    return _prompt(lines, previous, more=more, zone=str(time_zone), language=language)
+    return _prompt(lines, previous, tail=tail, zone=str(time_zone), language=language)
 
 
 def repair_prompt(prompt: Prompt, answer: str, problem: str) -> Prompt:
@@ -198,12 +198,12 @@ def _as_line(summary: Summary) -> str:
     return one_line(summary.model_dump_json())
 
 
-def _prompt(lines: Sequence[str], previous: Summary | None, *, more: str, zone: str, language: str) -> Prompt:
+def _prompt(lines: Sequence[str], previous: Summary | None, *, tail: str, zone: str, language: str) -> Prompt:
     digest, data = fenced(before=[_as_line(previous)] if previous else [], transcript=lines)
     system = _SYSTEM.format(
         fence=f"transcript-{digest}", items=MAX_ITEMS, zone=zone, language=probably(language)
     )
-    return Prompt(system=system + more, turns=(data,), schema=SCHEMA, max_tokens=ANSWER_TOKENS)
+    return Prompt(system=system + tail, turns=(data,), schema=SCHEMA, max_tokens=ANSWER_TOKENS)
 
 
 def probably(language: str) -> str:

@@ -34,8 +34,8 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _How:
-    """How weeks are rolled up."""
+class _Options:
+    """How weeks are rolled up, and by which model."""
 
     client: LanguageModelSummarizer | None
     version: int
@@ -56,37 +56,37 @@ def roller(
     The model is asked only about `model_chats`, if there are any. Nothing is done for a week whose rollup is made of
     the same summaries by the same model and of this `version`.
     """
-    how = _How(client=client, version=version, model_chats=model_chats, lease_seconds=lease_seconds)
+    options = _Options(client=client, version=version, model_chats=model_chats, lease_seconds=lease_seconds)
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
         for claim in claims:
             try:
-                made = _roll_up(database, tenant_id, claim, how)
+                has_rollup = _roll_up(database, tenant_id, claim, options)
             except LeaseLost:
                 # erased or moved meanwhile, or slower than its lease: no failure
                 log.info("rollup_overtaken", key=claim.key, trace_id=claim.trace_id)
-                made = False
-            if not made:
+                has_rollup = False
+            if not has_rollup:
                 runner.pass_over(claim)
         return set()
 
     return handle
 
 
-def _roll_up(database: Database, tenant_id: str, claim: Claim, how: _How) -> bool:
-    """Do one week, and return whether it has a new rollup."""
-    week, client = Week.of_key(claim.key), how.client
+def _roll_up(database: Database, tenant_id: str, claim: Claim, options: _Options) -> bool:
+    """Roll up one week; return whether it has a new rollup."""
+    week, client = Week.of_key(claim.key), options.client
     with database.tenant(tenant_id) as connection:
         chat = chats.get(connection, week.chat_id)
-        if client is None or (how.model_chats and week.chat_id not in how.model_chats):
+        if client is None or (options.model_chats and week.chat_id not in options.model_chats):
             jobs.finish(connection, [claim])
             return False
-        read = _read(connection, week, chat) if chat is not None and chat.memory else []
-        if chat is None or len(read) < MIN_SESSIONS:
+        rows = _sessions(connection, week, chat) if chat is not None and chat.memory else []
+        if chat is None or len(rows) < MIN_SESSIONS:
             store.drop(connection, week)
             jobs.finish(connection, [claim])
             return False
-        if _is_current(store.get(connection, week), read, client.model, how):
+        if _is_current(store.get(connection, week), rows, client.model, options):
             jobs.finish(connection, [claim])
             return False
     source = Source(
@@ -94,25 +94,25 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, how: _How) -> boo
         chat_id=week.chat_id,
         language=chat.language,
         claim=claim,
-        before_call=partial(runner.renew, database, claim, how.lease_seconds),
+        before_call=partial(runner.renew, database, claim, options.lease_seconds),
     )
-    in_order = sorted(read, key=lambda row: (row.started_at, row.id))
+    in_order = sorted(rows, key=lambda row: (row.started_at, row.id))
     parts = [summary for row in in_order if (summary := stored_summary(row)) is not None]
     summary = client.combine(parts, time_zone=ZoneInfo(chat.time_zone), source=source)
     with database.tenant(tenant_id) as connection:
         client.forget_answers(connection, source)
         # locked: an erasure waits, and then finds the rollup
-        unchanged = _hash(_read(connection, week, chat, held=True)) == _hash(read)
+        unchanged = _hash(_sessions(connection, week, chat, locked=True)) == _hash(rows)
         if unchanged:
             store.save(
                 connection,
                 tenant_id,
                 week,
-                read,
-                _hash(read),
+                rows,
+                _hash(rows),
                 summary,
                 model=client.model,
-                version=how.version,
+                version=options.version,
             )
             jobs.finish(connection, [claim])
         else:
@@ -120,21 +120,21 @@ def _roll_up(database: Database, tenant_id: str, claim: Claim, how: _How) -> boo
     return unchanged
 
 
-def _read(connection: Connection, week: Week, chat: Chat, *, held: bool = False) -> Sequence[Row[Any]]:
+def _sessions(connection: Connection, week: Week, chat: Chat, *, locked: bool = False) -> Sequence[Row[Any]]:
     """Return the summarized sessions of a week."""
     return store.summaries(
-        connection, week.chat_id, *weeks.bounds(week.monday, ZoneInfo(chat.time_zone)), held=held
+        connection, week.chat_id, *weeks.bounds(week.monday, ZoneInfo(chat.time_zone)), held=locked
     )
 
 
-def _is_current(known: Row[Any] | None, read: Sequence[Row[Any]], model: str, how: _How) -> bool:
+def _is_current(rollup: Row[Any] | None, rows: Sequence[Row[Any]], model: str, options: _Options) -> bool:
     """Tell whether a week's rollup is what would be made of these sessions now."""
-    if known is None:
+    if rollup is None:
         return False
-    return (bytes(known.source_hash), known.model, known.version) == (_hash(read), model, how.version)
+    return (bytes(rollup.source_hash), rollup.model, rollup.version) == (_hash(rows), model, options.version)
 
 
-def _hash(read: Sequence[Row[Any]]) -> bytes:
-    """Hash which summaries these are (BLAKE2b, 16 bytes)."""
-    made_of = [(row.id, row.summary_revision, row.summary_created_at.timestamp()) for row in read]
+def _hash(rows: Sequence[Row[Any]]) -> bytes:
+    """Identify these summaries by a hash (BLAKE2b, 16 bytes)."""
+    made_of = [(row.id, row.summary_revision, row.summary_created_at.timestamp()) for row in rows]
     return blake2b(repr(made_of).encode(), digest_size=16).digest()

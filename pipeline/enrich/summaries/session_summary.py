@@ -98,8 +98,8 @@ def _reads_on(connection: Connection, row: Row[Any], model: str, version: int) -
         return True
     if model == EXTRACTIVE or row.summary_version != version:
         return False
-    read = messages.count_in_range(
+    stored = messages.count_in_range(
         connection, row.chat_id, row.session_key, row.started_at, row.summary_ended_at
     )
     # fewer: retention has removed some, which the summary remembers
-    return read <= int(row.summary_message_count)
+    return stored <= int(row.summary_message_count)

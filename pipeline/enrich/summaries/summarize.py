@@ -56,13 +56,13 @@ def summarizer(database: Database, client: Summarizer, policy: SummaryPolicy) ->
         saved = False
         for claim in claims:
             try:
-                made = _summarize(database, tenant_id, claim, client, policy)
+                has_summary = _summarize(database, tenant_id, claim, client, policy)
             except LeaseLost:
                 # deleted, changed or joined meanwhile, or slower than its lease: no failure
                 log.info("summarize_overtaken", key=claim.key, trace_id=claim.trace_id)
-                made = False
-            saved |= made
-            if not made:
+                has_summary = False
+            saved |= has_summary
+            if not has_summary:
                 runner.pass_over(claim)
         return {"embed"} if saved else set()
 
@@ -72,7 +72,7 @@ def summarizer(database: Database, client: Summarizer, policy: SummaryPolicy) ->
 def _summarize(
     database: Database, tenant_id: str, claim: Claim, client: Summarizer, policy: SummaryPolicy
 ) -> bool:
-    """Do one claim, and return whether there is a new summary to embed."""
+    """Summarize one session; return whether there is a new summary to embed."""
     session_id = int(claim.key.removeprefix("session:"))
     with database.tenant(tenant_id) as connection:
         row = sessions.find(connection, session_id)
@@ -101,7 +101,7 @@ def _summarize(
     )
     started = monotonic()
     try:
-        made = _make(database, row, client, source, ZoneInfo(chat.time_zone if chat else "UTC"), policy)
+        made = _compose(database, row, client, source, ZoneInfo(chat.time_zone if chat else "UTC"), policy)
     except Permanent as error:
         with database.tenant(tenant_id) as connection:
             sessions.set_status(connection, session_id, row.revision, "failed", str(error))
@@ -167,14 +167,14 @@ def _remember(
     connection: Connection, claim: Claim, row: Row[Any], summary: Summary, language: str, lives_for: timedelta
 ) -> None:
     """Keep what an open session has been about as a memory of it."""
-    made = summary_memories.put(connection, claim.tenant_id, row, summary.summary, language, lives_for)
-    if made is not None:
-        jobs.enqueue(connection, claim.tenant_id, "embed", [f"memory:{made}"], lane=row.chat_id)
+    memory_id = summary_memories.put(connection, claim.tenant_id, row, summary.summary, language, lives_for)
+    if memory_id is not None:
+        jobs.enqueue(connection, claim.tenant_id, "embed", [f"memory:{memory_id}"], lane=row.chat_id)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Made:
-    """A summary, and by which model."""
+class _Result:
+    """A summary, and the model that made it."""
 
     summary: Summary
     model: str
@@ -182,24 +182,24 @@ class _Made:
     failure: Exception | None = None
 
 
-def _make(
+def _compose(
     database: Database,
     row: Row[Any],
     client: Summarizer,
     source: Source,
     time_zone: tzinfo,
     policy: SummaryPolicy,
-) -> _Made:
+) -> _Result:
     """Summarize a session, by extraction where the language model gives no usable answer."""
     try:
         summary = summarize_session(database, row, client, source, time_zone, policy.version)
-        return _Made(summary=summary, model=client.model)
+        return _Result(summary=summary, model=client.model)
     except (ProviderFailed, ProviderRejected, BudgetSpent) as error:
         waits = isinstance(error, BudgetSpent) and not policy.extracts_when_spent
         if client.model == EXTRACTIVE or waits:
             raise
         summary = summarize_session(database, row, ExtractiveSummarizer(), source, time_zone, policy.version)
-        return _Made(summary=summary, model=EXTRACTIVE, failure=error)
+        return _Result(summary=summary, model=EXTRACTIVE, failure=error)
 
 
 def _note_fallback(connection: Connection, claim: Claim, row: Row[Any], failure: Exception) -> None:

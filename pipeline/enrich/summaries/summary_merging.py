@@ -13,12 +13,12 @@ MAX_TOPICS = 8
 MAX_ITEMS = 8  # of each list
 
 
-def continued(previous: Summary, new: Summary, said: Sequence[Sentence], language: str) -> Summary:
-    """Continue a summary with that of what was `said` since: it gets half the room.
+def continued(previous: Summary, new: Summary, conversation: Sequence[Sentence], language: str) -> Summary:
+    """Continue a summary with that of the `conversation` since: it gets half the room.
 
     Its lists go on, but for questions that were answered since.
     """
-    raised = {term for sentence in said for term in sentence.terms}
+    raised = {term for sentence in conversation for term in sentence.terms}
     waiting = [
         q
         for q in previous.open_questions
@@ -37,18 +37,18 @@ def continued(previous: Summary, new: Summary, said: Sequence[Sentence], languag
 def _condensed(previous: Summary, subjects: Sequence[str], language: str) -> str:
     """Condense the summary so far to half the room: its first line and its weightiest."""
     lines = previous.summary.splitlines()
-    wanted = {term for topic in (*previous.topics, *subjects) for term in terms(words(topic), language)}
+    topic_terms = {term for topic in (*previous.topics, *subjects) for term in terms(words(topic), language)}
 
     def weight(line: str) -> float:
-        return len(wanted.intersection(terms(words(line), language))) / math.sqrt(20 + len(line))
+        return len(topic_terms.intersection(terms(words(line), language))) / math.sqrt(20 + len(line))
 
-    room, kept = MAX_CHARS // 2, []
+    room, chosen = MAX_CHARS // 2, []
     for index in sorted(range(len(lines)), key=lambda index: (index > 0, -weight(lines[index]), index)):
         text = shortened(lines[index], 2 * MAX_PASSAGE_CHARS)
         if len(text) < room:
-            kept.append((index, text))
+            chosen.append((index, text))
             room -= len(text) + 1
-    return "\n".join(text for _, text in sorted(kept))
+    return "\n".join(text for _, text in sorted(chosen))
 
 
 def _merged(*lists: Sequence[str]) -> list[str]:

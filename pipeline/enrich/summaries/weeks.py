@@ -28,7 +28,7 @@ def enqueue(
     """Have the week rolled up in which a session that was summarized began, once that week is over."""
     week = Week(chat_id, monday_of(started_at, zone))
     _, until = bounds(week.monday, zone)
-    left = (until - chats.database_now(connection)).total_seconds()
+    seconds_left = (until - chats.database_now(connection)).total_seconds()
     jobs.enqueue(
         connection,
         tenant_id,
@@ -36,7 +36,7 @@ def enqueue(
         [week.key],
         lane=chat_id,
         priority=priority,
-        delay_seconds=max(left, 0.0) + settle_seconds,
+        delay_seconds=max(seconds_left, 0.0) + settle_seconds,
         trace_id=trace_id,
     )
 

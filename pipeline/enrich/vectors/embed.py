@@ -67,46 +67,47 @@ def embedder(
             ]
         if not spaces:
             raise ProviderUnavailable("there is no embedding space: run `backscroll db upgrade`")
-        for each in spaces:
-            each.away = each.away or embed_spaces.why_resting(each, resting if len(spaces) > 1 else {})
-            embed_spaces.cut(each, max_chars, resting)
+        for writing in spaces:
+            if writing.away is None and len(spaces) > 1:
+                writing.away = embed_spaces.why_resting(writing, resting)
+            embed_spaces.cut(writing, max_chars, resting)
         urgent = {
             texts[claim.key].hash for claim in claims if claim.priority == jobs.LIVE and claim.key in texts
         }
         # the most chunks that a text has in any space
         sizes: dict[bytes, int] = {}
-        for each in spaces:
-            for hash_ in each.unknown:
-                sizes[hash_] = max(sizes.get(hash_, 1), len(each.chunks.get(hash_, ())))
-        length = {hash_: len(text.text) for each in spaces for hash_, text in each.unknown.items()}
+        for writing in spaces:
+            for hash_ in writing.unknown:
+                sizes[hash_] = max(sizes.get(hash_, 1), len(writing.chunks.get(hash_, ())))
+        length = {hash_: len(text.text) for writing in spaces for hash_, text in writing.unknown.items()}
         # what a server has answered is saved before it is asked again: a model's server may be slow, or go away
-        size = min([PORTION, *(getattr(each.client, "batch_size", PORTION) for each in spaces)])
+        size = min([PORTION, *(getattr(writing.client, "batch_size", PORTION) for writing in spaces)])
         # Live messages first; then by length, so that little is padded, the longest first, as they take most memory.
-        rest = sorted(sizes, key=lambda each: (each not in urgent, -min(length[each], max_chars)))
+        rest = sorted(sizes, key=lambda hash_: (hash_ not in urgent, -min(length[hash_], max_chars)))
         left = list(claims)
         while left:
             portion = _portion(rest, sizes, length, size)
             rest = rest[len(portion) :]
             started = monotonic()
-            for each in spaces:
-                if (asked := embed_spaces.embed(each, portion, resting)) is not None:
-                    ledger.note_embedding(database, tenant_id, asked, prices)
-            if portion and not any(each.away is None for each in spaces):
-                raise next(each.away for each in spaces if each.away is not None)
+            for writing in spaces:
+                if (call := embed_spaces.embed(writing, portion, resting)) is not None:
+                    ledger.note_embedding(database, tenant_id, call, prices)
+            if portion and not any(writing.away is None for writing in spaces):
+                raise next(writing.away for writing in spaces if writing.away is not None)
             seconds = monotonic() - started
             waiting = set(rest)
             later = {key for key, text in texts.items() if text.hash in waiting}
             done, left = [c for c in left if c.key not in later], [c for c in left if c.key in later]
             is_over = monotonic() > deadline
-            given = {claim: texts.get(claim.key) for claim in done}
-            _keep(database, spaces, given, seconds, left if is_over else ())
-            for each in spaces:
+            done_texts = {claim: texts.get(claim.key) for claim in done}
+            _keep(database, spaces, done_texts, seconds, left if is_over else ())
+            for writing in spaces:
                 if (
-                    each.made
-                    and each.space.id not in measured
-                    and embed_spaces.calibrate(database, tenant_id, each)
+                    writing.made
+                    and writing.space.id not in measured
+                    and embed_spaces.calibrate(database, tenant_id, writing)
                 ):
-                    measured.add(each.space.id)
+                    measured.add(writing.space.id)
             if is_over and left:
                 return {"embed"}
         return set()
@@ -168,38 +169,38 @@ def _save(
     if not done:
         return
     tenant_id = next(iter(done)).tenant_id
-    waiting = [claim for claim, text in done.items() if any(each.waits(text) for each in spaces)]
+    waiting = [claim for claim, text in done.items() if any(writing.waits(text) for writing in spaces)]
     refused = {
         claim: error
         for claim, text in done.items()
         if claim not in waiting
-        and (error := next(filter(None, (each.refused(text) for each in spaces)), None))
+        and (error := next(filter(None, (writing.refused(text) for writing in spaces)), None))
     }
     written: dict[str, int] = {}
     open_ids = {space.id for space in vectors.written_spaces(connection)}
-    for each in spaces:
-        if each.space.id not in open_ids:
+    for writing in spaces:
+        if writing.space.id not in open_ids:
             # retired meanwhile
             continue
-        vectors_of = each.vectors()
-        kept = [
+        vectors_of = writing.vectors()
+        embedded = [
             text
             for text in done.values()
             if text is not None
-            and not each.waits(text)
-            and not each.refused(text)
-            and text.key not in each.current
+            and not writing.waits(text)
+            and not writing.refused(text)
+            and text.key not in writing.current
         ]
         for kind in vectors.OWNERS:
-            if rows := [(d.id, d.hash, vectors_of.get(d.hash)) for d in kept if d.owner == kind]:
-                vectors.put(connection, tenant_id, kind, each.space.id or 0, rows)
-        written[each.space.name] = len(kept)
+            if rows := [(d.id, d.hash, vectors_of.get(d.hash)) for d in embedded if d.owner == kind]:
+                vectors.put(connection, tenant_id, kind, writing.space.id or 0, rows)
+        written[writing.space.name] = len(embedded)
     counters.add(
         connection,
         tenant_id,
         {
             "embedding_writes": sum(written.values()),
-            "embeddings_made": sum(len(found) for each in spaces for found in each.vectors().values()),
+            "embeddings_made": sum(len(made) for writing in spaces for made in writing.vectors().values()),
             "embedding_seconds": seconds,
             **{counters.IN_SPACE + name: count for name, count in written.items()},
         },
@@ -207,19 +208,19 @@ def _save(
     for claim, error in refused.items():
         runner.give_up(connection, claim, error)
     vectored = [d.id for d in done.values() if d is not None and d.owner == "memory"]
-    if found := learned.learned(connection, vectored):
+    if memory_ids := learned.learned(connection, vectored):
         # whether it says what another one says can be seen now
-        jobs.enqueue(connection, tenant_id, "extract", [f"memory:{each}" for each in found])
+        jobs.enqueue(connection, tenant_id, "extract", [f"memory:{id_}" for id_ in memory_ids])
     jobs.finish(connection, [claim for claim in done if claim not in refused and claim not in waiting])
-    for claim, given in done.items():
-        if given is None:
+    for claim, text in done.items():
+        if text is None:
             # deleted or forgotten, or without words
             runner.pass_over(claim)
     if waiting:
-        away = [each for each in spaces if each.away is not None]
-        reasons = "; ".join(f"{each.space.name}: {each.away}" for each in away)
+        away = [writing for writing in spaces if writing.away is not None]
+        reasons = "; ".join(f"{writing.space.name}: {writing.away}" for writing in away)
         log.warning("space_waits", rows=len(waiting), error=reasons)
         for claim in waiting:
             runner.fail(claim, away[0].away or ProviderUnavailable(reasons))
-        told = reasons[: failures.MAX_ERROR_CHARS]
-        jobs.finish(connection, waiting, again_in=failures.OUTAGE_SECONDS, error=told)
+        message = reasons[: failures.MAX_ERROR_CHARS]
+        jobs.finish(connection, waiting, again_in=failures.OUTAGE_SECONDS, error=message)

@@ -47,12 +47,12 @@ class SpaceWriting:
 
     def vectors(self) -> dict[bytes, Sequence[Vector]]:
         """Return the vectors that were made now."""
-        return {each: found for each, found in self.made.items() if not isinstance(found, ProviderRejected)}
+        return {hash_: made for hash_, made in self.made.items() if not isinstance(made, ProviderRejected)}
 
     def refused(self, text: OwnedText | None) -> ProviderRejected | None:
         """Return why a text has no vector, if the model refused it."""
-        found = None if text is None else self.made.get(text.hash)
-        return found if isinstance(found, ProviderRejected) else None
+        result = None if text is None else self.made.get(text.hash)
+        return result if isinstance(result, ProviderRejected) else None
 
     def waits(self, text: OwnedText | None) -> bool:
         """Tell whether a text has to wait for the model."""
@@ -101,14 +101,14 @@ def begin(
     for kind in ("session", "memory"):
         hashes = {text.id: text.hash for text in texts if text.owner == kind}
         if hashes:
-            current |= {f"{kind}:{each}" for each in vectors.current(connection, kind, space_id, hashes)}
-    known = vectors.known_hashes(
+            current |= {f"{kind}:{id_}" for id_ in vectors.current(connection, kind, space_id, hashes)}
+    known_hashes = vectors.known_hashes(
         connection, space_id, [text.hash for text in texts if text.owner == "message"]
     )
     unknown = {
         text.hash: text
         for text in texts
-        if text.key not in current and (text.owner != "message" or text.hash not in known)
+        if text.key not in current and (text.owner != "message" or text.hash not in known_hashes)
     }
     return SpaceWriting(space=space, client=client, unknown=unknown, current=frozenset(current), away=away)
 
@@ -147,7 +147,7 @@ def embed(
 ) -> EmbeddingCall | None:
     """Embed what a space lacks of a portion; return what a server was asked for that, if one was."""
     writing.made = {}
-    lacking = {each: writing.chunks[each] for each in portion if each in writing.chunks}
+    lacking = {hash_: writing.chunks[hash_] for hash_ in portion if hash_ in writing.chunks}
     client, started = writing.client, monotonic()
     if client is None or writing.away is not None or not lacking:
         return None
@@ -173,9 +173,9 @@ def _made(client: Embedder, texts: Mapping[bytes, Sequence[str]]) -> Made:
     made: dict[bytes, Sequence[Vector] | ProviderRejected] = {}
     for hash_, chunks in texts.items():
         answered = list(islice(answers, len(chunks)))
-        found = [each for each in answered if not isinstance(each, ProviderRejected)]
-        refused = [each for each in answered if isinstance(each, ProviderRejected)]
-        if refused and found:
+        embedded = [answer for answer in answered if not isinstance(answer, ProviderRejected)]
+        refused = [answer for answer in answered if isinstance(answer, ProviderRejected)]
+        if refused and embedded:
             log.warning("chunks_without_vector", chunks=len(refused), error=str(refused[0]))
-        made[hash_] = found or refused[0]
+        made[hash_] = embedded or refused[0]
     return made

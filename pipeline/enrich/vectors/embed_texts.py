@@ -44,23 +44,23 @@ def _halved(
     """Embed, in halves, texts that the model has just failed at together."""
     if len(texts) == 1:
         return [_shortened(client, texts[0], error)]
-    found: list[Vector | ProviderRejected] = []
+    answers: list[Vector | ProviderRejected] = []
     for half in (texts[: len(texts) // 2], texts[len(texts) // 2 :]):
         try:
-            found += _ask(client, half)
+            answers += _ask(client, half)
         except (ProviderFailed, ProviderRejected) as failure:
-            found += _halved(client, half, failure)
-    return found
+            answers += _halved(client, half, failure)
+    return answers
 
 
 def _shortened(
-    client: Embedder, given: str, error: ProviderFailed | ProviderRejected
+    client: Embedder, text: str, error: ProviderFailed | ProviderRejected
 ) -> Vector | ProviderRejected:
     """Embed, shortened, a text that the model has just failed at on its own."""
-    if isinstance(error, ProviderRejected) and len(given) <= SHORTENED_CHARS:
+    if isinstance(error, ProviderRejected) and len(text) <= SHORTENED_CHARS:
         return error
     try:
-        return _ask(client, [given[:SHORTENED_CHARS]])[0]
+        return _ask(client, [text[:SHORTENED_CHARS]])[0]
     except ProviderRejected as rejected:
         return rejected
     except ProviderFailed as failure:

@@ -64,10 +64,10 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     chat, now = prelude.chat, request.as_of or prelude.now
     zone = ZoneInfo(chat.time_zone)
 
-    def read(text: str) -> Question:
+    def parsed(text: str) -> Question:
         return parse.read(text, prelude.names, prelude.began or now, now.astimezone(zone), chat.language)
 
-    question, brief = read(request.text), list[str]()
+    question, brief = parsed(request.text), list[str]()
     if request.memory and request.include_history and followup.leans(question):
         brief = followup.brief(question, prelude.recent, now, prelude.names)
     if brief:
@@ -77,15 +77,15 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     )
     if mention is not None and any(mention.text in piece.text for piece in question.exact):
         mention = None
-    events = [read(one) for one in mention.events] if mention is not None else []
-    others = [read(one) for one in request.queries]
+    events = [parsed(text) for text in mention.events] if mention is not None else []
+    queries = [parsed(text) for text in request.queries]
     named, *lexemes = lexemes_of(
         connection,
         prelude,
         [" ".join(question.names)]
-        + [parse.telling(one.content, chat.language) for one in (question, *events, *others)],
+        + [parse.telling(query.content, chat.language) for query in (question, *events, *queries)],
     )
-    asked = (
+    questions = (
         None
         if request.finds_questions
         else Questions.of(
@@ -98,20 +98,20 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         )
     )
 
-    def terms(one: Question, words: Sequence[str]) -> SearchTerms:
+    def terms(query: Question, words: Sequence[str]) -> SearchTerms:
         return SearchTerms(
             lexemes=words,
-            questions=asked,
-            spans=one.spans,
-            speakers=one.speakers,
+            questions=questions,
+            spans=query.spans,
+            speakers=query.speakers,
             named=named,
-            newest="now" in one.asks,
+            newest="now" in query.asks,
         )
 
     event = None
     if mention is not None:
-        described = tuple((one, terms(one, words)) for one, words in zip(events, lexemes[1:], strict=False))
-        rest = read(mention.rest).content if mention.rest else None
+        described = tuple((q, terms(q, words)) for q, words in zip(events, lexemes[1:], strict=False))
+        rest = parsed(mention.rest).content if mention.rest else None
         event = ParsedEvent(mention=mention, described=described, rest=rest)
     return ParsedQuestion(
         request=request,
@@ -122,7 +122,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
             others=[QueryTerms(lexemes=words) for words in lexemes[1 + len(events) :]],
         ),
         event=event,
-        others=tuple(one.content for one in others),
+        others=tuple(query.content for query in queries),
         brief=brief,
         zone=zone,
     )

@@ -14,8 +14,8 @@ JUST_NOW = timedelta(minutes=30)
 LOOKED_AT = 8
 # Most words taken over from them.
 MOST_TAKEN_OVER = 12
-# A question with more words of its own than this needs no context, whatever it refers to.
-MOST_OWN = 2
+# A question with more content words than this needs no context, whatever it refers to.
+_MOST_CONTENT_WORDS = 2
 # Two characters of a script without spaces are about a word.
 _PAIRS_OF_A_WORD = 2
 
@@ -28,23 +28,23 @@ def leans(question: Question) -> bool:
     and has few words of its own.
     """
     cues, text = cues_of(question.language), plain(question.text)
-    if cues.alone.found(text):
+    if cues.alone.are_in(text):
         return True
-    own = _own_words(question)
-    if own <= MOST_OWN:
+    size = _count_content_words(question)
+    if size <= _MOST_CONTENT_WORDS:
         # somebody who is named and does something is asked about
-        elliptic = not (own and question.speakers) and not cues.begins.match(text)
+        elliptic = not (size and question.speakers) and not cues.begins.match(text)
         if elliptic and cues.openers.match(text):
             return True
-        if not question.speakers and cues.refers.found(plain(question.content)):
+        if not question.speakers and cues.refers.are_in(plain(question.content)):
             return True
-    return not own and not question.speakers and not question.spans
+    return not size and not question.speakers and not question.spans
 
 
-def _own_words(question: Question) -> float:
+def _count_content_words(question: Question) -> float:
     """Count the content words of a question."""
-    own = [word for word in words(question.content) if is_content(word, question.language)]
-    return sum(1 / _PAIRS_OF_A_WORD if word[0] >= FIRST_UNSPACED else 1 for word in own)
+    content = [word for word in words(question.content) if is_content(word, question.language)]
+    return sum(1 / _PAIRS_OF_A_WORD if word[0] >= FIRST_UNSPACED else 1 for word in content)
 
 
 def brief(
@@ -60,13 +60,13 @@ def brief(
     bots = addressing.names_of({message.speaker for message in recent if message.role == "assistant"})
     bots |= addressing.called_bots(names)
     passed, language = False, question.language
-    known = {stem(word) for word in words(question.content)}
-    itself = addressing.said(question.text, language)
-    found: list[str] = []
+    stems = {stem(word) for word in words(question.content)}
+    normalized = addressing.said(question.text, language)
+    taken_over: list[str] = []
     for message in recent[:LOOKED_AT]:
         if now - message.sent_at > JUST_NOW:
             break
-        if addressing.said(message.content, language, bots | names) == itself:
+        if addressing.said(message.content, language, bots | names) == normalized:
             continue
         content = message.content
         if addressing.is_put_to_a_bot(content, language, bots):
@@ -74,7 +74,7 @@ def brief(
                 continue
             passed, content = True, addressing.said(content, language, bots)
         for word in words(content):
-            if len(found) < MOST_TAKEN_OVER and is_content(word, language) and stem(word) not in known:
-                known.add(stem(word))
-                found.append(word)
-    return found
+            if len(taken_over) < MOST_TAKEN_OVER and is_content(word, language) and stem(word) not in stems:
+                stems.add(stem(word))
+                taken_over.append(word)
+    return taken_over

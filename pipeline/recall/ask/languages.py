@@ -28,13 +28,13 @@ def read_in(text: str, chat_language: str, names: Collection[str] = ()) -> str:
     >>> read_in("Was hat Ben gestern gesagt?", "english", {"ben"}), read_in("Was it late?", "english")
     ('german+english', 'english')
     """
-    said = plain(text)
+    plain_text = plain(text)
     of_chat = chat_language.split("+")
-    words = [word for word in words_of(said) if word not in names]
+    words = [word for word in words_of(plain_text) if word not in names]
     counts: dict[str, float] = {
         language: sum(map(common_words(language).__contains__, words)) for language in LANGUAGES
     }
-    if unspaced := _unspaced(said, of_chat):
+    if unspaced := _unspaced(plain_text, of_chat):
         counts[unspaced] += sum(_size(word) for word in words if UNSPACED.search(word))
     most = max(counts.values())
     needed = max(MIN_WORDS, MIN_SHARE * sum(map(_size, words)))
@@ -43,13 +43,13 @@ def read_in(text: str, chat_language: str, names: Collection[str] = ()) -> str:
     return "+".join([*(language for language in LANGUAGES if counts[language] == most), chat_language])
 
 
-def _unspaced(said: str, of_chat: Collection[str]) -> str | None:
+def _unspaced(text: str, of_chat: Collection[str]) -> str | None:
     """Return the language of a text's characters; Han alone may be Japanese in a Japanese chat."""
-    if _KANA.search(said):
+    if _KANA.search(text):
         return "japanese"
-    if not _HAN.search(said):
+    if not _HAN.search(text):
         return None
-    return "chinese" if "japanese" not in of_chat or _CHINESE.search(said) else "japanese"
+    return "chinese" if "japanese" not in of_chat or _CHINESE.search(text) else "japanese"
 
 
 def _size(word: str) -> float:

@@ -56,22 +56,22 @@ def find(text: str, people: Iterable[str], language: str = "english") -> Named:
         _Word(match.start(), match.end(), match[0], match[0].lstrip("@").casefold())
         for match in _WORD.finditer(text)
     ]
-    found = _Found()
-    _whole(words, people, naming, found)
-    _parts(text, words, people, naming, found)
-    _spaceless(text, people, naming, found)
-    return Named(found.shares, tuple(dict.fromkeys(found.names)), tuple(sorted(set(found.sure))))
+    hits = _Hits()
+    _add_whole_names(words, people, naming, hits)
+    _add_parts(text, words, people, naming, hits)
+    _add_spaceless_names(text, people, naming, hits)
+    return Named(hits.shares, tuple(dict.fromkeys(hits.names)), tuple(sorted(set(hits.sure))))
 
 
 def handles_in(text: str, handles: Iterable[str]) -> set[str]:
     """Return the handles that a text has, with or without `@`."""
-    said = {match[0].lstrip("@").casefold() for match in _WORD.finditer(text)}
-    said |= {without_possessive(word) for word in said}
-    return {handle for handle in handles if handle.lstrip("@").casefold() in said}
+    words = {match[0].lstrip("@").casefold() for match in _WORD.finditer(text)}
+    words |= {without_possessive(word) for word in words}
+    return {handle for handle in handles if handle.lstrip("@").casefold() in words}
 
 
-class _Found:
-    """What is found so far."""
+class _Hits:
+    """The names found so far, and whose they are."""
 
     def __init__(self) -> None:
         self.shares: dict[str, float] = {}
@@ -86,8 +86,8 @@ class _Found:
             self.shares[person] = max(self.shares.get(person, 0.0), 1 / len(people))
 
 
-def _whole(words: Sequence[_Word], people: Sequence[str], naming: Naming, found: _Found) -> None:
-    """Find whole names, the longest first, and handles."""
+def _add_whole_names(words: Sequence[_Word], people: Sequence[str], naming: Naming, hits: _Hits) -> None:
+    """Add whole names, the longest first, and handles."""
     of_words: dict[tuple[str, ...], list[str]] = {}
     for person in people:
         parts = tuple(match[0].lstrip("@").casefold() for match in _WORD.finditer(person))
@@ -96,25 +96,25 @@ def _whole(words: Sequence[_Word], people: Sequence[str], naming: Naming, found:
                 of_words.setdefault(spelled, []).append(person)
     for length in sorted({len(parts) for parts in of_words}, reverse=True):
         for at in range(len(words) - length + 1):
-            if not found.read.isdisjoint(range(at, at + length)):
+            if not hits.read.isdisjoint(range(at, at + length)):
                 continue
-            some = words[at : at + length]
-            first = tuple(word.folded for word in some[:-1])
-            for base in naming.bases(some[-1].folded):
+            run = words[at : at + length]
+            first = tuple(word.folded for word in run[:-1])
+            for base in naming.bases(run[-1].folded):
                 holders = of_words.get((*first, base)) or of_words.get(
                     tuple(map(without_accents, (*first, base)))
                 )
-                if not holders or (length == 1 and not _is_whole(words, at, base, naming)):
+                if not holders or (length == 1 and not _is_whole_name(words, at, base, naming)):
                     continue
-                found.add(holders, holders[0].lstrip("@"))
+                hits.add(holders, holders[0].lstrip("@"))
                 if length > 1 or not (naming.nouns and _has_article(words, at, naming)):
-                    found.sure.append((some[0].start, some[-1].end))
-                found.read.update(range(at, at + length))
+                    hits.sure.append((run[0].start, run[-1].end))
+                hits.read.update(range(at, at + length))
                 break
 
 
-def _parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Naming, found: _Found) -> None:
-    """Find parts of names."""
+def _add_parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Naming, hits: _Hits) -> None:
+    """Add parts of names."""
     holders: dict[str, list[str]] = {}
     first: set[str] = set()
     for person in people:
@@ -123,9 +123,9 @@ def _parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Nam
             for spelled in _spelled(part):
                 if spelled in naming.before:
                     continue
-                some = holders.setdefault(spelled, [])
-                if not some or some[-1] != person:
-                    some.append(person)
+                owners = holders.setdefault(spelled, [])
+                if not owners or owners[-1] != person:
+                    owners.append(person)
                 if number == 0:
                     first.add(spelled)
     spelling = {
@@ -138,7 +138,7 @@ def _parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Nam
                 stems.setdefault(stem, []).append(part)
     lower = text == text.lower()
     for at, word in enumerate(words):
-        if at in found.read:
+        if at in hits.read:
             continue
         bases = [spelled for base in naming.bases(word.folded) for spelled in _spelled(base)]
         base = next((base for base in bases if base in holders), None)
@@ -146,13 +146,13 @@ def _parts(text: str, words: Sequence[_Word], people: Sequence[str], naming: Nam
             base = by_stem(word.folded, stems)
         if base is None or not _is_name(text, words, at, base, naming, lower=lower):
             continue
-        found.add(holders[base], spelling[base])
+        hits.add(holders[base], spelling[base])
         if (
             base in first
             and naming.is_uncommon(base)
             and not (naming.nouns and _has_article(words, at, naming))
         ):
-            found.sure.append((word.start, word.end))
+            hits.sure.append((word.start, word.end))
 
 
 def _spelled(part: str) -> tuple[str, ...]:
@@ -161,44 +161,44 @@ def _spelled(part: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((folded, without_accents(folded))))
 
 
-def _spaceless(text: str, people: Sequence[str], naming: Naming, found: _Found) -> None:
-    """Find names of scripts without spaces, wherever they stand."""
+def _add_spaceless_names(text: str, people: Sequence[str], naming: Naming, hits: _Hits) -> None:
+    """Add names of scripts without spaces, wherever they stand."""
     holders: dict[str, list[str]] = {}
-    whole = set()
+    whole_names = set()
     for person in people:
         for name in _SPACELESS.findall(person):
-            whole.add(name)
+            whole_names.add(name)
             parts = {name, *(run for run in _RUNS.findall(name) if run not in _HONORIFICS)}
             if _HAN.fullmatch(name):
                 parts |= {name[1:], name[:2], name[2:]} if len(name) == 4 else {name[1:]}
             for part in parts:
                 if len(part) > 1:
                     holders.setdefault(part, []).append(person)
-    taken = _honored(text, whole, holders, found)
+    spans = _add_honored_names(text, whole_names, holders, hits)
     for name in sorted(holders, key=len, reverse=True):
         at = text.find(name)
-        if at < 0 or name in naming.words or any(start <= at < end for start, end in taken):
+        if at < 0 or name in naming.words or any(start <= at < end for start, end in spans):
             continue
-        found.add(holders[name], name)
+        hits.add(holders[name], name)
         while at >= 0:
-            taken.append((at, at + len(name)))
-            if name in whole:
-                found.sure.append((at, at + len(name)))
+            spans.append((at, at + len(name)))
+            if name in whole_names:
+                hits.sure.append((at, at + len(name)))
             at = text.find(name, at + len(name))
 
 
-def _honored(
-    text: str, whole: Iterable[str], holders: Mapping[str, Sequence[str]], found: _Found
+def _add_honored_names(
+    text: str, whole_names: Iterable[str], holders: Mapping[str, Sequence[str]], hits: _Hits
 ) -> list[tuple[int, int]]:
-    """Find those whose family's name is said with what honors them; return where."""
-    taken = []
+    """Add people whose family name is said with an honorific; return where."""
+    spans = []
     for match in _HONORED.finditer(text):
         family = match[1]
-        named = [name for name in sorted(whole) if name.startswith(family) and len(name) > len(family)]
-        if named and family not in whole:
-            found.add([person for name in named for person in holders[name]], family)
-            taken.append(match.span(1))
-    return taken
+        named = [name for name in sorted(whole_names) if name.startswith(family) and len(name) > len(family)]
+        if named and family not in whole_names:
+            hits.add([person for name in named for person in holders[name]], family)
+            spans.append(match.span(1))
+    return spans
 
 
 def _is_name(text: str, words: Sequence[_Word], at: int, base: str, naming: Naming, *, lower: bool) -> bool:
@@ -217,7 +217,7 @@ def _is_name(text: str, words: Sequence[_Word], at: int, base: str, naming: Nami
     return not after_article and begins is None
 
 
-def _is_whole(words: Sequence[_Word], at: int, base: str, naming: Naming) -> bool:
+def _is_whole_name(words: Sequence[_Word], at: int, base: str, naming: Naming) -> bool:
     """Tell whether a word that is all of a name, or a handle, is one here."""
     if words[at].text.startswith("@"):
         return True

@@ -33,13 +33,13 @@ class Naming:
 
     def bases(self, word: str) -> list[str]:
         """Return a word, and what it is without an ending."""
-        found = [word]
+        bases = [word]
         if stripped := without_possessive(word):
-            found.append(stripped)
+            bases.append(stripped)
         if self.endings is not None:
             sizes = range(1, min(len(word) - 1, _MAX_ENDING + 1) + 1)
-            found += [word[:-size] for size in sizes if self.endings.fullmatch(word, len(word) - size)]
-        return list(dict.fromkeys(found))
+            bases += [word[:-size] for size in sizes if self.endings.fullmatch(word, len(word) - size)]
+        return list(dict.fromkeys(bases))
 
 
 def naming_of(language: str) -> Naming:
@@ -72,14 +72,14 @@ def by_stem(word: str, stems: Mapping[str, Sequence[str]]) -> str | None:
 
 @cache
 def _naming(languages: tuple[str, ...]) -> Naming:
-    told = [read(language, "names") for language in languages]
-    endings = "|".join(str(each["endings"]) for each in told if each["endings"])
+    sources = [read(language, "names") for language in languages]
+    endings = "|".join(str(source["endings"]) for source in sources if source["endings"])
     return Naming(
-        words=frozenset(word for each in told for word in str(each["words"]).casefold().split())
+        words=frozenset(word for source in sources for word in str(source["words"]).casefold().split())
         | stop_words("+".join(languages)).words,
-        before=frozenset(word for each in told for word in str(each["before"]).casefold().split()),
+        before=frozenset(word for source in sources for word in str(source["before"]).casefold().split()),
         endings=pattern(endings) if endings else None,
-        stems=any(each.get("stems") for each in told),
-        nouns=any(each.get("nouns") for each in told),
-        articles=any(each.get("articles") for each in told),
+        stems=any(source.get("stems") for source in sources),
+        nouns=any(source.get("nouns") for source in sources),
+        articles=any(source.get("articles") for source in sources),
     )

@@ -8,26 +8,26 @@ from pipeline.text.sentences import is_content, words
 
 
 def asks_for_all(content: str, language: str) -> bool:
-    """Tell whether a question asks what happened at all; `content` is what it says beside names and dates.
+    """Tell whether a question asks for all that happened; `content` is its text without names and dates.
 
     >>> asks_for_all("What did I miss since Monday?", "english"), asks_for_all("Did I miss the bus?", "english")
     (True, False)
     """
     cues = cues_of(language)
     # most questions do not, and their times need not be found again
-    if not cues.overview.found(plain(content)):
+    if not cues.overview.are_in(plain(content)):
         return False
-    said = left = plain(_without_times(content, language))
+    text = rest = plain(_without_times(content, language))
     for pattern in (*cues.overview.patterns, *cues.overview_about.patterns):
-        left = pattern.sub(" ", left)
-    is_specific = any(is_content(word, language) for word in words(left))
+        rest = pattern.sub(" ", rest)
+    is_specific = any(is_content(word, language) for word in words(rest))
     # who, when, where and how many ask for something in it
-    return cues.overview.found(said) and not is_specific and asked(left, language) <= {"now"}
+    return cues.overview.are_in(text) and not is_specific and asked(rest, language) <= {"now"}
 
 
 def _without_times(text: str, language: str) -> str:
-    left, at = [], 0
+    pieces, at = [], 0
     for moment in moments(text, calendars_of(language)):
-        left.append(text[at : max(at, moment.start - moment.before)])
+        pieces.append(text[at : max(at, moment.start - moment.before)])
         at = max(at, moment.end + moment.after)
-    return " ".join(" ".join((*left, text[at:])).split())
+    return " ".join(" ".join((*pieces, text[at:])).split())

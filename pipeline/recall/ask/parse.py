@@ -108,21 +108,21 @@ def read_languages() -> None:
 
 
 def telling(text: str, language: str, most: int = MAX_TERMS) -> str:
-    """Return a text with no more than `most` words: of a longer one those that tell most, in their order.
+    """Return a text of at most `most` words: of a longer one the most telling, in their order.
 
     Names, numbers and identifiers come first, then long words; stop words and what was said before are left out.
 
     >>> telling("why does the gateway in Porto answer 502 so slowly", "english", 3)
     'gateway Porto 502'
     """
-    found: dict[str, tuple[int, float, str]] = {}
+    pieces: dict[str, tuple[int, float, str]] = {}
     for number, match in enumerate(_TERM.finditer(text)):
         run = _SPACELESS.search(match[0])
         for place, piece in enumerate(_pieces(match[0]) if run else [match[0]]):
-            found.setdefault(piece.casefold(), (number, place, piece))
-    if len(found) <= most:
+            pieces.setdefault(piece.casefold(), (number, place, piece))
+    if len(pieces) <= most:
         return text
-    best = sorted(found.values(), key=lambda one: (-_weight(one[2], language), one[:2]))[:most]
+    best = sorted(pieces.values(), key=lambda entry: (-_weight(entry[2], language), entry[:2]))[:most]
     return " ".join(piece for _, _, piece in sorted(best))
 
 

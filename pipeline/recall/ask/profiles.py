@@ -109,14 +109,14 @@ def parameters_of(query: ContextQuery, settings: Settings) -> Parameters:
         if query.profile in {"balanced", "group"}
         else {}
     )
-    own = {
+    limits = {
         "history_tokens": query.max_history_tokens,
         "memories": query.top_k_memories,
         "documents": query.top_k_documents,
     }
-    given = {name: number for name, number in own.items() if number is not None}
+    overrides = {name: number for name, number in limits.items() if number is not None}
     changed = query.parameters.model_dump(exclude_none=True)
-    parameters = replace(profile_named(query.profile), **(configured | changed | given))
+    parameters = replace(profile_named(query.profile), **(configured | changed | overrides))
     if not settings.session_memory_enabled:
         parameters = replace(parameters, sessions=0, related=0, memories=0)
     return parameters

@@ -49,7 +49,7 @@ class Questions:
             query=query,
             itself=said(query, language),
             language=language,
-            logged=sorted((at, one) for one, at in log),
+            logged=sorted((at, question) for question, at in log),
             names=written_apart(people),
             asker=asker,
             newest=newest,
@@ -72,7 +72,7 @@ class Questions:
         first = bisect_left(self.logged, sent_at - ABOUT_THEN, key=_TIME)
         last = bisect_right(self.logged, sent_at + ABOUT_THEN, key=_TIME)
         # most messages are of another time than any question, so only these few are normalized
-        about_then = (one for _, one in self.logged[first:last])
+        about_then = (question for _, question in self.logged[first:last])
         return first < last and said(text, self.language, self.names) in {
-            said(one, self.language) for one in about_then
+            said(question, self.language) for question in about_then
         }

@@ -157,7 +157,7 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
         recent = min(max(RECENT_READ, parameters.history_tokens // SHORT_MESSAGE_TOKENS), MAX_RECENT)
     elif query.include_history:
         recent = followup.LOOKED_AT
-    found = prelude.read(
+    loaded = prelude.read(
         connection,
         query.chat_id,
         query.user_id,
@@ -168,10 +168,10 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
         of_key=query.session_key,
         remembers=bool(parameters.memories + parameters.documents),
     )
-    if found is None:
+    if loaded is None:
         raise _unknown(query.chat_id)
     return RetrievalRequest(
-        prelude=found,
+        prelude=loaded,
         text=query.query,
         queries=query.queries,
         session_key=query.session_key,
@@ -180,7 +180,7 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
         user_id=query.user_id,
         agent_id=query.agent_id or None,
         parameters=parameters,
-        memory=found.chat.memory,
+        memory=loaded.chat.memory,
         include_history=query.include_history,
         explain=query.explain,
     )
@@ -188,7 +188,7 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
 
 def for_search(connection: Connection, query: SearchQuery) -> RetrievalRequest:
     """Make the request of a search. Raises `NotFound` for an unknown chat or a session of another one."""
-    found = prelude.read(
+    loaded = prelude.read(
         connection,
         query.chat_id,
         None,
@@ -196,16 +196,16 @@ def for_search(connection: Connection, query: SearchQuery) -> RetrievalRequest:
         Latest(questions=0, messages=followup.LOOKED_AT, session_key=query.session_key),
         of_key=query.session_key,
     )
-    if found is None:
+    if loaded is None:
         raise _unknown(query.chat_id)
-    memory = found.chat.memory
+    memory = loaded.chat.memory
     return RetrievalRequest(
-        prelude=found,
+        prelude=loaded,
         text=query.query,
         queries=query.queries,
         session_key=query.session_key,
         session_id=query.session_id,
-        filter=_filter(connection, query, found.chat) if memory else MessageFilter(),
+        filter=_filter(connection, query, loaded.chat) if memory else MessageFilter(),
         parameters=PROFILES["balanced"],
         # what is nearest is so at any time
         weights=Weights(date=0.0) if query.mode == "similar" else Weights(),
@@ -235,8 +235,8 @@ def _filter(connection: Connection, query: SearchQuery, chat: Chat) -> MessageFi
         inside = Inside(row.session_key, row.started_at, row.ended_at)
     senders = query.sender_ids
     if query.user_id is not None:
-        own = identities.ids_of(connection, query.user_id)
-        senders = own if senders is None else [sender for sender in senders if sender in own]
+        ids = identities.ids_of(connection, query.user_id)
+        senders = ids if senders is None else [sender for sender in senders if sender in ids]
     return MessageFilter(
         sender_ids=senders,
         agent_id=query.agent_id,

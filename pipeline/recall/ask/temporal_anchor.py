@@ -105,14 +105,14 @@ class Mention:
 def mention(text: str, language: str = "english") -> Mention | None:
     """Return the event that a question in a language is anchored to, or None.
 
-    >>> found = mention("What did we buy the week before the trip?")
-    >>> found.relation, found.events, found.days, found.rest
+    >>> anchor = mention("What did we buy the week before the trip?")
+    >>> anchor.relation, anchor.events, anchor.days, anchor.rest
     ('before', ('the trip',), 7, 'What did we buy?')
     """
     for calendar in calendars_of(language):
-        found = _english(text) if calendar.events is None else _in_calendar(text, calendar)
-        if found is not None:
-            return found
+        anchor = _english(text) if calendar.events is None else _in_calendar(text, calendar)
+        if anchor is not None:
+            return anchor
     return None
 
 
@@ -136,22 +136,22 @@ def _in_calendar(text: str, calendar: Calendar) -> Mention | None:
 def _english(text: str) -> Mention | None:
     if _LENGTH.search(text):
         return None
-    if found := _BETWEEN.search(text):
-        events = (found["first"].strip(), found["second"].strip())
+    if match := _BETWEEN.search(text):
+        events = (match["first"].strip(), match["second"].strip())
         if all(map(_is_event, events)):
-            return _mention(text, found.start(), found.end(), "between", events, None)
-    for found in islice(_LEAD.finditer(text), _LEADS_TRIED):
-        stop = _END.search(text, found.end())
+            return _mention(text, match.start(), match.end(), "between", events, None)
+    for match in islice(_LEAD.finditer(text), _LEADS_TRIED):
+        stop = _END.search(text, match.end())
         end = stop.start() if stop else len(text)
-        event = text[found.end() : end].strip()
-        before = text[max(0, found.start() - _LEAD_CHARS) : found.start()]
+        event = text[match.end() : end].strip()
+        before = text[max(0, match.start() - _LEAD_CHARS) : match.start()]
         if not _is_event(event) or _VERB.search(before) or _NAMES_THE_WORD.search(before):
             continue
-        if not _is_said(event, (found["beside"] or found["alone"]).lower()):
+        if not _names_event(event, (match["beside"] or match["alone"]).lower()):
             continue
-        relation = _RELATIONS[(found["beside"] or found["alone"]).lower()]
-        days = _UNITS[found["unit"].lower()] if found["unit"] else _NEAR_DAYS if found["near"] else None
-        return _mention(text, found.start(), end, relation, (event,), days)
+        relation = _RELATIONS[(match["beside"] or match["alone"]).lower()]
+        days = _UNITS[match["unit"].lower()] if match["unit"] else _NEAR_DAYS if match["near"] else None
+        return _mention(text, match.start(), end, relation, (event,), days)
     return None
 
 
@@ -168,7 +168,7 @@ def _mention(
     )
 
 
-def _is_said(event: str, lead: str) -> bool:
+def _names_event(event: str, lead: str) -> bool:
     """Tell whether an English text names an event: by a noun, or by what was done; "while" has the latter only."""
     if lead == "while":
         return bool(_PAST.match(event) or _GERUND.match(event))

@@ -49,12 +49,12 @@ class Timed:
     @property
     def label(self) -> str:
         """Describe it for people, as in `before the trip: 3 May 2026, said by Ana`."""
-        said = (
-            f"{written(one.start.date())}{_until(one)}, said by {one.speaker}"
-            + ("" if one.start.date() == one.said_at.date() else f" on {written(one.said_at.date())}")
-            for one in self.dates
+        parts = (
+            f"{written(event.start.date())}{_until(event)}, said by {event.speaker}"
+            + ("" if event.start.date() == event.said_at.date() else f" on {written(event.said_at.date())}")
+            for event in self.dates
         )
-        return f"{self.mention.text}: {'; '.join(said)}"
+        return f"{self.mention.text}: {'; '.join(parts)}"
 
 
 def timed(mentioned: Mention, dates: tuple[EventDate, ...]) -> Timed:
@@ -75,8 +75,8 @@ def timed(mentioned: Mention, dates: tuple[EventDate, ...]) -> Timed:
         case "since":
             start, end, after = first.start, first.end, inf
         case "between":
-            start = min(one.start for one in dates)
-            end = max(one.end for one in dates)
+            start = min(event.start for event in dates)
+            end = max(event.end for event in dates)
         case _:
             start = _midnight(first.start)
             end = max(first.end, start + timedelta(days=mentioned.days or 1))
@@ -92,7 +92,7 @@ def _midnight(at: datetime) -> datetime:
     return at.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _until(one: EventDate) -> str:
+def _until(event: EventDate) -> str:
     """Describe the last of several days."""
-    last = (one.end - timedelta(microseconds=1)).date()
-    return f" – {written(last)}" if last > one.start.date() else ""
+    last = (event.end - timedelta(microseconds=1)).date()
+    return f" – {written(last)}" if last > event.start.date() else ""

@@ -34,7 +34,7 @@ class Chosen:
 def choose(
     query: ContextQuery,
     prepared: Ask,
-    found: Ranked,
+    results: Ranked,
     recent_talk: Sequence[Message],
     posted: PostedQuestion,
     wording: Wording,
@@ -44,17 +44,17 @@ def choose(
     request, brief = prepared.request, prepared.brief
     parameters, language = request.parameters, request.chat.language
     now = request.as_of or request.prelude.now
-    searched = found.retrieved is not None
+    searched = results.retrieved is not None
     # long texts are excerpted about the question in all its wordings, with the words of recent talk that it leans on
-    asked = Wanted.of(" ".join((query.query, *query.queries, *brief)), language)
-    style = Style(zone=prepared.zone, wording=wording, asked=asked, count=count)
+    wanted = Wanted.of(" ".join((query.query, *query.queries, *brief)), language)
+    style = Style(zone=prepared.zone, wording=wording, wanted=wanted, count=count)
 
     # with `fill` nothing is worth too little
     limit = 0.0 if query.fill else LIMIT
     # Nor is a message to a question in another language than the chat's: names and numbers, the only words that both
     # have, would set the scale.
     least = limit if prepared.question.language == language else 0.0
-    ranked = found.ranked
+    ranked = results.ranked
     values = dict(zip((hit.candidate.id for hit in ranked), worth.of_messages(ranked), strict=True))
     reach, base = len(recent_talk), 1.0
     if parameters.history_yields and searched:
@@ -65,39 +65,39 @@ def choose(
     worths = recent.worths(latest, values, base, reach)
     offered: list[Line | Dropped] = [*recent.lines(latest, worths, style)]
     if searched:
-        talk = Talk.of(found, parameters, style)
-        shown = {each.id for each in latest[:reach]}
+        talk = Talk.of(results, parameters, style)
+        shown = {message.id for message in latest[:reach]}
         offered += choose_messages(
-            ranked, values, talk, shown, parameters, least, found.scale, posted.is_found
+            ranked, values, talk, shown, parameters, least, results.scale, posted.is_found
         )
-    texts = {hit.candidate.id: hit.candidate.text for hit in found.ranked} | {
-        each.id: each.content for each in recent_talk
+    texts = {hit.candidate.id: hit.candidate.text for hit in results.ranked} | {
+        message.id: message.content for message in recent_talk
     }
     messages = {int(line.id): texts[int(line.id)] for line in offered if isinstance(line, Line)}
-    session_of = {hit.candidate.id: hit.candidate.session for hit in found.ranked}
+    session_of = {hit.candidate.id: hit.candidate.session for hit in results.ranked}
     opened = {session_of[message] for message in messages if message in session_of}
-    offered += summaries.weeks(found.weeks, parameters, wording)
-    offered += summaries.of_time(found.overview, parameters, style)
-    if not found.fell_back:
-        fitting = {each.id for each in found.narrowing.chosen} if found.narrowing else set[int]()
-        offered += summaries.choose(found.sessions, fitting, opened, parameters, style)
-        offered += summaries.related(found.sessions, opened, parameters, style)
+    offered += summaries.weeks(results.weeks, parameters, wording)
+    offered += summaries.of_time(results.overview, parameters, style)
+    if not results.fell_back:
+        fitting = {session.id for session in results.narrowing.chosen} if results.narrowing else set[int]()
+        offered += summaries.choose(results.sessions, fitting, opened, parameters, style)
+        offered += summaries.related(results.sessions, opened, parameters, style)
 
-    wordings = [Wanted.of(each, language) for each in (prepared.question.content, *query.queries)]
+    wordings = [Wanted.of(text, language) for text in (prepared.question.content, *query.queries)]
     writer = known.Writer(asker=request.prelude.asker, now=now, style=style)
-    memories = known.valued(found.memories, query.query, wordings)
+    memories = known.valued(results.memories, query.query, wordings)
     offered += known.choose(memories, parameters, limit, messages, writer)
     return Chosen(
-        lines=[each for each in offered if isinstance(each, Line)],
+        lines=[item for item in offered if isinstance(item, Line)],
         frames={
             "documents": Frame(heading=wording.documents),
             "memories": Frame(heading=wording.memories),
             "rollups": Frame(heading=wording.rollups),
-            "exchanges": Frame(heading=wording.anywhere if found.fell_back else wording.earlier),
+            "exchanges": Frame(heading=wording.anywhere if results.fell_back else wording.earlier),
             "related": Frame(heading=wording.related),
             "history": Frame(
                 heading=wording.history, cap=parameters.history_tokens, share=HISTORY_SHARE, contiguous=True
             ),
         },
-        dropped=[each for each in offered if isinstance(each, Dropped)],
+        dropped=[item for item in offered if isinstance(item, Dropped)],
     )

@@ -68,11 +68,11 @@ def choose(
 
     `messages` are the texts of the messages that are chosen, by id: a memory that one of them says is not told twice.
     """
-    kept: Counter[str] = Counter()
-    seen: dict[str, dict[int, list[Bag]]] = {"memory": {}, "document": {}}
+    counts: Counter[str] = Counter()
+    shown: dict[str, dict[int, list[Bag]]] = {"memory": {}, "document": {}}
 
     @cache
-    def said() -> Mapping[int, Sequence[Bag]]:
+    def message_bags() -> Mapping[int, Sequence[Bag]]:
         bags: dict[int, list[Bag]] = {}
         for bag in map(_bag_of, messages.values()):
             bags.setdefault(len(bag.words), []).append(bag)
@@ -93,19 +93,19 @@ def choose(
             yield dropped(memory, "below_minimum", f"worth {value:.2f}, below {limit:g}")
         elif kind == "memory" and not messages.keys().isdisjoint(memory.evidence):
             yield dropped(memory, "duplicate", "a message that says it is shown")
-        elif kind == "memory" and duplicates.is_said(bag, said()):
+        elif kind == "memory" and duplicates.is_said(bag, message_bags()):
             yield dropped(memory, "duplicate", "says the same as a message that is shown")
-        elif duplicates.is_said(bag, seen[kind]):
+        elif duplicates.is_said(bag, shown[kind]):
             better = "passage" if kind == "document" else "memory"
             yield dropped(memory, "duplicate", f"says the same as a better {better}")
-        elif kept[kind] >= most:
+        elif counts[kind] >= most:
             yield dropped(memory, "cap", f"at most {most} {plural}")
-        elif kept[memory.scope] >= most_of_scope:
+        elif counts[memory.scope] >= most_of_scope:
             yield dropped(memory, "cap", f"at most {most_of_scope} {memory.scope}_memories")
         else:
-            kept.update((kind, memory.scope))
-            seen[kind].setdefault(len(bag.words), []).append(bag)
-            yield write.line(memory, value, kept.total())
+            counts.update((kind, memory.scope))
+            shown[kind].setdefault(len(bag.words), []).append(bag)
+            yield write.line(memory, value, counts.total())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +134,8 @@ class Writer:
         reason += f"; linked to {memory.linked_to}" if memory.linked_to else ""
 
         def write(tokens: int) -> str:
-            said = self.style.excerpt(head, content, tokens, least=LEAST, in_lines=is_passage)
-            return f"{head.rstrip()}\n  {said}" if is_passage and "\n" in said else head + said
+            excerpt = self.style.excerpt(head, content, tokens, least=LEAST, in_lines=is_passage)
+            return f"{head.rstrip()}\n  {excerpt}" if is_passage and "\n" in excerpt else head + excerpt
 
         return Line(
             block="documents" if is_passage else "memories",

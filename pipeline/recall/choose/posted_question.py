@@ -16,14 +16,14 @@ class PostedQuestion:
     """The question as a message may hold it, also with a mention of the bot; an equal answer of others is not it."""
 
     questions: Questions
-    found: Ranked
+    results: Ranked
 
     @classmethod
-    def of(cls, query: str, prelude: Prelude, found: Ranked) -> "PostedQuestion":
-        """Return the question of a context, for which this was found."""
+    def of(cls, query: str, prelude: Prelude, results: Ranked) -> "PostedQuestion":
+        """Return the question of a context that is made of these results."""
         language, people = prelude.chat.language, prelude.names
         questions = Questions.of(query, language, people=people, asker=prelude.asker, newest=prelude.newest)
-        return cls(questions, found)
+        return cls(questions, results)
 
     def is_found(self, candidate: Candidate) -> bool:
         """Tell whether a message that was found is the question, or the same one asked before."""
@@ -39,22 +39,22 @@ class PostedQuestion:
     @cached_property
     def _last(self) -> set[int | None]:
         """The last message of the chat, and the asker's."""
-        own = (message.id for message in self.found.recent if message.speaker == self.questions.asker)
-        return {self.questions.newest, next(own, None)}
+        by_asker = (message.id for message in self.results.recent if message.speaker == self.questions.asker)
+        return {self.questions.newest, next(by_asker, None)}
 
     @cached_property
     def _names(self) -> frozenset[str]:
-        bots = {hit.candidate.speaker for hit in self.found.ranked if hit.candidate.role == "assistant"}
-        names = addressing.names_of(bots | {m.speaker for m in self.found.recent if m.role == "assistant"})
+        bots = {hit.candidate.speaker for hit in self.results.ranked if hit.candidate.role == "assistant"}
+        names = addressing.names_of(bots | {m.speaker for m in self.results.recent if m.role == "assistant"})
         return names | self.questions.names
 
     @cached_property
-    def _asked(self) -> str:
+    def _question(self) -> str:
         return addressing.said(self.questions.query, self.questions.language, self._names)
 
     def _has_its_words(self, text: str) -> bool:
-        asked = self._asked
+        question = self._question
         # what is much longer is something else, and most lacks its last word: neither need be taken apart
-        if len(text) > 2 * len(asked) + 80 or asked.rpartition(" ")[2] not in text.casefold():
+        if len(text) > 2 * len(question) + 80 or question.rpartition(" ")[2] not in text.casefold():
             return False
-        return addressing.said(text, self.questions.language, self._names) == asked
+        return addressing.said(text, self.questions.language, self._names) == question

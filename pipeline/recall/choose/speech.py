@@ -44,5 +44,5 @@ def said_by(
 
 def head_of(message: Message, answered: RepliedTo | None, zone: tzinfo, wording: Wording) -> str:
     """Return the time and the speaker of a line, up to what was said."""
-    said = said_by(message.speaker, answered, wording, message.forwarded_from)
-    return f"{clock(message.sent_at.astimezone(zone))} {said}: "
+    speaker = said_by(message.speaker, answered, wording, message.forwarded_from)
+    return f"{clock(message.sent_at.astimezone(zone))} {speaker}: "

@@ -62,9 +62,9 @@ def of_time(sessions: Sequence[RetrievedSession], parameters: Parameters, style:
             yield _line("exchanges", session, worth, parameters.session_chars, reason, style)
 
 
-def weeks(found: Sequence[RetrievedWeek], parameters: Parameters, wording: Wording) -> Iterator[Line]:
+def weeks(retrieved: Sequence[RetrievedWeek], parameters: Parameters, wording: Wording) -> Iterator[Line]:
     """Choose the summaries of the weeks that the question names."""
-    for week in found[: parameters.sessions]:
+    for week in retrieved[: parameters.sessions]:
         last = week.monday + timedelta(days=6)
         summary = truncate.shortened(truncate.one_line(week.summary), parameters.session_chars)
         text = f"- {wording.day(week.monday)} – {wording.day(last)}: {summary}"
@@ -88,8 +88,8 @@ def related(
 ) -> Iterator[Line]:
     """Choose sessions that share topics or entities with those `opened`, most shared first."""
     shown = [session for session in sessions if session.id in opened]
-    others = [session for session in sessions if session.id not in opened and session.summary]
-    for number, (common, session) in enumerate(sharing_topics(shown, others)[: parameters.related]):
+    candidates = [session for session in sessions if session.id not in opened and session.summary]
+    for number, (common, session) in enumerate(sharing_topics(shown, candidates)[: parameters.related]):
         reason = f"shares {', '.join(common[:3])} with the sessions above"
         worth = RELATED_WORTH - number / 1e6
         yield _line("related", session, worth, RELATED_CHARS, reason, style)
@@ -137,9 +137,9 @@ def _quotations(session: RetrievedSession, chars: int) -> list[str]:
     lines = [truncate.one_line(line) for line in summary.splitlines()[1:]]
     lines = lines or [truncate.shortened(truncate.one_line(summary), chars)]
     low = [line.casefold() for line in lines]
-    held = [sum(topic.casefold() in line for topic in session.topics) for line in low]
+    counts = [sum(topic.casefold() in line for topic in session.topics) for line in low]
     best: list[int] = []
-    for index in sorted(range(len(lines)), key=lambda index: -held[index]):
+    for index in sorted(range(len(lines)), key=lambda index: -counts[index]):
         if len(best) < MAX_QUOTATIONS and len(lines[index]) <= chars:
             best.append(index)
             chars -= len(lines[index])

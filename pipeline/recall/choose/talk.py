@@ -44,19 +44,19 @@ class Talk:
     headings: dict[tuple[int, date], str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, found: Ranked, parameters: Parameters, style: Style) -> "Talk":
+    def of(cls, results: Ranked, parameters: Parameters, style: Style) -> "Talk":
         """Return the talk that was found."""
-        candidates = [hit.candidate for hit in found.ranked]
-        times: dict[int, list[datetime]] = {each.id: [each.started_at] for each in found.sessions}
+        candidates = [hit.candidate for hit in results.ranked]
+        times: dict[int, list[datetime]] = {session.id: [session.started_at] for session in results.sessions}
         for candidate in candidates:
             times.setdefault(candidate.session, []).append(candidate.sent_at)
         return cls(
-            by_place={(each.session, each.place): each for each in candidates if each.session},
+            by_place={(c.session, c.place): c for c in candidates if c.session},
             times={session: sorted(of_session) for session, of_session in times.items()},
             about={
-                each.id: truncate.shortened(truncate.one_line(each.summary), parameters.session_chars)
-                for each in found.sessions[: parameters.sessions]
-                if each.is_described and each.summary
+                session.id: truncate.shortened(truncate.one_line(session.summary), parameters.session_chars)
+                for session in results.sessions[: parameters.sessions]
+                if session.is_described and session.summary
             },
             style=style,
         )
@@ -68,8 +68,8 @@ class Talk:
         answered = None if is_below and self._goes_on(candidate) else candidate.answered
 
         def write(tokens: int) -> str:
-            said = said_by(candidate.speaker, answered, self.style.wording, candidate.forwarded_from)
-            head = f"{said}: "
+            speaker = said_by(candidate.speaker, answered, self.style.wording, candidate.forwarded_from)
+            head = f"{speaker}: "
             return head + self.style.excerpt(head, candidate.text, tokens)
 
         before = self.by_place.get((candidate.session, candidate.place - 1))
@@ -109,12 +109,12 @@ class Talk:
         And what it was about, if that is known.
         """
         session, wording = candidate.session, self.style.wording
-        said = candidate.sent_at.astimezone(self.style.zone)
+        local = candidate.sent_at.astimezone(self.style.zone)
         if not session:
-            return wording.at(said)
-        key = (session, said.date())
+            return wording.at(local)
+        key = (session, local.date())
         if key not in self.headings:
-            times, midnight = self.times[session], said.replace(hour=0, minute=0, second=0, microsecond=0)
+            times, midnight = self.times[session], local.replace(hour=0, minute=0, second=0, microsecond=0)
             at = bisect_left(times, midnight)
             heading = wording.at(times[at].astimezone(self.style.zone))
             # said once, on the session's first day
@@ -141,7 +141,7 @@ def choose_messages(
     chosen: dict[int, tuple[int, float]] = {}
     # what is shown elsewhere or said already is not shown beside a match either
     elsewhere = set(recent)
-    seen: dict[int, list[Bag]] = {}
+    chosen_bags: dict[int, list[Bag]] = {}
     of_session: Counter[int] = Counter()
 
     def dropped(hit: Scored, reason: DropReason, detail: str) -> Dropped:
@@ -165,17 +165,17 @@ def choose_messages(
         elif len(chosen) >= parameters.messages:
             yield dropped(hit, "cap", f"at most {parameters.messages} messages")
         elif duplicates.is_said(
-            bag := Bag(candidate.text, frozenset(candidate.text.casefold().split())), seen
+            bag := Bag(candidate.text, frozenset(candidate.text.casefold().split())), chosen_bags
         ):
             elsewhere.add(candidate.id)
             yield dropped(hit, "duplicate", "says the same as a better hit")
         else:
-            seen.setdefault(len(bag.words), []).append(bag)
+            chosen_bags.setdefault(len(bag.words), []).append(bag)
             of_session[candidate.session] += 1
             chosen[candidate.id] = rank, value
             is_below = bool(parameters.neighbours) and value * BESIDE_WORTH >= limit
             yield talk.line(candidate, value, _why(rank, hit), score=hit.score, is_below=is_below)
-    taken = chosen.keys() | elsewhere
+    used = chosen.keys() | elsewhere
     for candidate in (hit.candidate for hit in ranked if hit.candidate.id in chosen):
         rank, value = chosen[candidate.id]
         for step in range(1, parameters.neighbours + 1):
@@ -183,8 +183,8 @@ def choose_messages(
                 break
             for place in (candidate.place - step, candidate.place + step):
                 near = talk.by_place.get((candidate.session, place))
-                if near and near.text.strip() and near.id not in taken:
-                    taken.add(near.id)
+                if near and near.text.strip() and near.id not in used:
+                    used.add(near.id)
                     reason = f"beside match {rank}"
                     is_below = near.place > candidate.place
                     yield talk.line(near, worth_beside, reason, score=None, is_below=is_below)

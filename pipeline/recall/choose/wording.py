@@ -99,12 +99,12 @@ def clock(at: datetime) -> str:
 def wording_of(language: str) -> Wording:
     """Return the wording of a chat's language: of the first that has one, English where none has.
 
-    >>> [wording_of(each).language for each in ("german+english", "simple", "japanese")]
+    >>> [wording_of(language).language for language in ("german+english", "simple", "japanese")]
     ['german', 'english', 'japanese']
     """
     first = parts_of(language)[0]
-    given: dict[str, Any] = {
+    texts: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in read(first, "wording").items()
     }
-    return Wording(**given, language=first)
+    return Wording(**texts, language=first)

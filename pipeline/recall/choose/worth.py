@@ -36,12 +36,12 @@ def of_messages(ranked: Sequence[Scored]) -> list[float]:
     return [min(score / mean, 1.0) if mean > 0 else 0.0 for score in scores]
 
 
-def of_text(text: str, cosine: float | None, asked: Wanted) -> float:
+def of_text(text: str, cosine: float | None, wanted: Wanted) -> float:
     """Return what a memory or passage is worth: half the share of the question's words in it, plus its cosine.
 
     On a scale on which `_RELATED` is worth `LIMIT`. Without a vector its words alone decide.
     """
-    share = len(asked.held(text)) / len(asked.terms) if asked.terms else 0.0
+    share = len(wanted.held(text)) / len(wanted.terms) if wanted.terms else 0.0
     if cosine is None:
         return share
     return min((_WORDS * share + max(cosine, 0.0)) * LIMIT / _RELATED, 1.0)

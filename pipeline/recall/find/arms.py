@@ -122,20 +122,20 @@ def search_queries(
     request: RetrievalRequest,
     terms: SearchTerms,
     limit: int,
-    known: Arms | None,
+    first: Arms | None,
 ) -> tuple[list[Arms], dict[str, Sequence[int]]]:
     """Search by words and by vector: what each query found, the question first, and the best of all by the arm.
 
-    What is `known` of the question is not searched again.
+    The question itself is not searched again if `first` is what it found.
     """
-    found = [known] if known else []
-    for query, share in _shares(terms, limit)[len(found) :]:
-        found.append(_search(connection, request, query, share, terms.memories))
+    searches = [first] if first else []
+    for query, share in _shares(terms, limit)[len(searches) :]:
+        searches.append(_search(connection, request, query, share, terms.memories))
     if not request.filter.is_open:
-        return found, _filtered(connection, request, terms, 2 * limit)
-    return found, {
-        "keywords": list(dict.fromkeys(chain(*(each.by_word.scores for each in found)))),
-        "vectors": list(dict.fromkeys(chain(*(each.by_vector.cosines for each in found)))),
+        return searches, _filtered(connection, request, terms, 2 * limit)
+    return searches, {
+        "keywords": list(dict.fromkeys(chain(*(search.by_word.scores for search in searches)))),
+        "vectors": list(dict.fromkeys(chain(*(search.by_vector.cosines for search in searches)))),
     }
 
 
@@ -143,15 +143,15 @@ def _filtered(
     connection: Connection, request: RetrievalRequest, terms: SearchTerms, limit: int
 ) -> dict[str, Sequence[int]]:
     """Search by words and by vector among the messages that the request's filter lets through."""
-    chat_id, which = request.chat.chat_id, _within_scope(request)
+    chat_id, within = request.chat.chat_id, _within_scope(request)
     by_word = [
         text_search.keywords(
-            connection, chat_id, which, query.lexemes, mean_size=request.chat.mean_length, limit=share
+            connection, chat_id, within, query.lexemes, mean_size=request.chat.mean_length, limit=share
         )
         for query, share in _shares(terms, limit)
     ]
     by_vector = [
-        dict(text_search.nearest(connection, chat_id, which, *query.embedded, limit=share))
+        dict(text_search.nearest(connection, chat_id, within, *query.embedded, limit=share))
         for query, share in _shares(terms, limit)
         if query.embedded
     ]
@@ -162,20 +162,20 @@ def _filtered(
 
 
 def search_exact(
-    connection: Connection, request: RetrievalRequest, terms: SearchTerms, known: Arms
+    connection: Connection, request: RetrievalRequest, terms: SearchTerms, first: Arms
 ) -> dict[str, Sequence[int]]:
     """Find up to as many messages as another arm that hold a piece of the query verbatim, for each piece.
 
-    They are among those with its words in the index, which are `known`. Where the index has other words for it, or none
-    (`to be or not to be`), the newest messages are read instead.
+    They are among those with its words in the index, as `first` has them. Where the index has other words for it, or
+    none (`to be or not to be`), the newest messages are read instead.
     """
     if not terms.exact:
         return {}
-    held = {
-        place: [message for message, content in known.pieces.get(place, ()) if piece.is_in(content)]
+    matches = {
+        place: [message for message, content in first.pieces.get(place, ()) if piece.is_in(content)]
         for place, piece in enumerate(terms.exact)
     }
-    missing = [place for place, found in held.items() if not found]
+    missing = [place for place, messages in matches.items() if not messages]
     if missing:
         rows = text_search.resembling(
             connection,
@@ -187,8 +187,8 @@ def search_exact(
         )
         for number, message, content in rows:
             if terms.exact[missing[number]].is_in(content):
-                held[missing[number]].append(message)
-    best = (found[: limits_of(request).best] for found in held.values())
+                matches[missing[number]].append(message)
+    best = (messages[: limits_of(request).best] for messages in matches.values())
     return {"verbatim": list(dict.fromkeys(chain.from_iterable(best)))}
 
 

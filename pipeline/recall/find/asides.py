@@ -10,31 +10,31 @@ from pipeline.text.cues import plain
 from pipeline.text.cues.addressing import ASKS, called_bots, is_put_to_a_bot, names_of, said
 
 
-def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
+def marked(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate]:
     """Mark the asides among candidates, which are in the order of their sessions; an aside has no meaning of its own.
 
     A question that was answered keeps its words, for the answer after it. If only the log says that it was put to a
     bot, it is no aside.
     """
-    language = asked.language
+    language = questions.language
     # of a large chat's candidates none may be the bot's own
-    bots = names_of({c.speaker for c in ordered if c.role == "assistant"}) | called_bots(asked.names)
-    mentioned = bots | asked.names
-    found: list[Candidate] = []
+    bots = names_of({c.speaker for c in ordered if c.role == "assistant"}) | called_bots(questions.names)
+    mentioned = bots | questions.names
+    messages: list[Candidate] = []
     for _, inside in groupby(ordered, key=attrgetter("session")):
         session = list(inside)
         for place, candidate in enumerate(session):
             if candidate.cues.says_nothing:
-                found.append(_aside(candidate, keeps_words=False))
+                messages.append(_as_aside(candidate, keeps_words=False))
                 continue
-            asks = is_put_to_a_bot(candidate.text, language, bots) or _is_it(candidate, asked, mentioned)
+            asks = is_put_to_a_bot(candidate.text, language, bots) or _is_it(candidate, questions, mentioned)
             logged = (
                 not asks
                 and candidate.cues.asks >= ASKS
-                and asked.are_logged(candidate.text, candidate.sent_at)
+                and questions.are_logged(candidate.text, candidate.sent_at)
             )
             if not asks and not logged:
-                found.append(candidate)
+                messages.append(candidate)
                 continue
             after = session[place + 1] if place + 1 < len(session) else None
             answered = (
@@ -43,25 +43,25 @@ def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
                 and not after.cues.says_nothing
                 and after.cues.asks < ASKS
             )
-            found.append(candidate if logged and answered else _aside(candidate, keeps_words=answered))
-    return found
+            messages.append(candidate if logged and answered else _as_aside(candidate, keeps_words=answered))
+    return messages
 
 
-def _aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
+def _as_aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
     if keeps_words:
-        others = [other._replace(cosine=None) for other in candidate.others]
-        return candidate._replace(aside=True, cosine=None, others=others)
-    others = [QueryMatch() for _ in candidate.others]
-    return candidate._replace(aside=True, cosine=None, terms={}, length=0, others=others)
+        matches = [other._replace(cosine=None) for other in candidate.others]
+        return candidate._replace(aside=True, cosine=None, others=matches)
+    matches = [QueryMatch() for _ in candidate.others]
+    return candidate._replace(aside=True, cosine=None, terms={}, length=0, others=matches)
 
 
-def _is_it(candidate: Candidate, asked: Questions, names: Collection[str]) -> bool:
-    question, text = asked.itself, candidate.text
+def _is_it(candidate: Candidate, questions: Questions, names: Collection[str]) -> bool:
+    question, text = questions.itself, candidate.text
     # what is much longer is something else, and most lacks its last word: neither need be taken apart
     last = question.rpartition(" ")[2]
     return (
-        asked.may_be(candidate.id, candidate.speaker)
+        questions.may_be(candidate.id, candidate.speaker)
         and len(text) <= 2 * len(question) + 80
         and last in plain(text)
-        and said(text, asked.language, names) == question
+        and said(text, questions.language, names) == question
     )

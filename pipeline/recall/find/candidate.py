@@ -57,8 +57,8 @@ class Candidate(NamedTuple):
         """The cosine to the question, or `OTHER_QUERY_WEIGHT` times that to another query, if that is more."""
         if not self.others:
             return self.cosine
-        others = [OTHER_QUERY_WEIGHT * other.cosine for other in self.others if other.cosine is not None]
-        return max([*others, *([] if self.cosine is None else [self.cosine])], default=None)
+        cosines = [OTHER_QUERY_WEIGHT * other.cosine for other in self.others if other.cosine is not None]
+        return max([*cosines, *([] if self.cosine is None else [self.cosine])], default=None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,59 +52,59 @@ class CandidateSet:
 def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTerms) -> CandidateSet:
     """Read the candidates of a scope; hits are those that the request's filter lets through."""
     first = arms.search_question(connection, request, terms)
-    asked = {**arms.search_exact(connection, request, terms, first), **first.asked}
+    side_arms = {**arms.search_exact(connection, request, terms, first), **first.asked}
     of_sessions = {"sessions": first.inside, "affinity": first.by_affinity}
-    asked |= {arm: messages for arm, messages in of_sessions.items() if messages}
-    for limit, known in ((limits_of(request).best, first), (BEHIND_ASIDES, None)):
-        found, by_arm = arms.search_queries(connection, request, terms, limit, known)
-        ids = list(dict.fromkeys(chain(*asked.values(), *by_arm.values())))
+    side_arms |= {arm: messages for arm, messages in of_sessions.items() if messages}
+    for limit, searched in ((limits_of(request).best, first), (BEHIND_ASIDES, None)):
+        searches, by_arm = arms.search_queries(connection, request, terms, limit, searched)
+        ids = list(dict.fromkeys(chain(*side_arms.values(), *by_arm.values())))
         candidates = read(connection, request, ids, terms)
         hits = set(chain(*by_arm.values()))
         if 2 * sum(candidate.aside for candidate in candidates if candidate.id in hits) <= len(hits):
             break
 
-    means = [(each.by_word, each.by_vector.mean_cosine) for each in found]
+    means = [(search.by_word, search.by_vector.mean_cosine) for search in searches]
     return CandidateSet(
         candidates=candidates,
-        memories=[each.memories for each in found],
+        memories=[search.memories for search in searches],
         statistics=_statistics(request, terms, means),
-        arms={**by_arm, **asked},
-        vector_search=found[0].by_vector.search,
-        rows_compared=found[0].by_vector.compared,
-        keyword_search=found[0].by_word.search,
+        arms={**by_arm, **side_arms},
+        vector_search=searches[0].by_vector.search,
+        rows_compared=searches[0].by_vector.compared,
+        keyword_search=searches[0].by_word.search,
     )
 
 
 def narrowed_candidates(
-    connection: Connection, request: RetrievalRequest, terms: SearchTerms, found: Sequence[Narrowed]
+    connection: Connection, request: RetrievalRequest, terms: SearchTerms, searches: Sequence[Narrowed]
 ) -> CandidateSet:
     """Read the candidates inside the sessions that each query's search looked into."""
-    ids = list(dict.fromkeys(chain(*(each.messages for each in found))))
+    ids = list(dict.fromkeys(chain(*(search.messages for search in searches))))
     return CandidateSet(
         candidates=read(connection, request, ids, terms),
-        memories=[each.memories for each in found],
-        statistics=_statistics(request, terms, [(each.by_word, each.mean_cosine) for each in found]),
+        memories=[search.memories for search in searches],
+        statistics=_statistics(request, terms, [(search.by_word, search.mean_cosine) for search in searches]),
         arms={"sessions": ids},
         vector_search="exact" if terms.embedded else "off",
-        rows_compared=sum(each.compared for each in found),
-        keyword_search=found[0].by_word.search,
+        rows_compared=sum(search.compared for search in searches),
+        keyword_search=searches[0].by_word.search,
     )
 
 
 def _statistics(
-    request: RetrievalRequest, terms: SearchTerms, found: Sequence[tuple[KeywordHits, float]]
+    request: RetrievalRequest, terms: SearchTerms, by_query: Sequence[tuple[KeywordHits, float]]
 ) -> Statistics:
     """Return the statistics of each query, given what its words found and the mean cosine."""
-    own, *others = (
+    first, *rest = (
         Statistics(
             messages=request.prelude.size,
             mean_length=request.chat.mean_length,
             document_frequency={word: by_word.document_frequency.get(word, 0) for word in query.lexemes},
             mean_cosine=mean,
         )
-        for query, (by_word, mean) in zip(terms.queries, found, strict=True)
+        for query, (by_word, mean) in zip(terms.queries, by_query, strict=True)
     )
-    return replace(own, trust=_trust(request.chat.language, terms), others=others)
+    return replace(first, trust=_trust(request.chat.language, terms), others=rest)
 
 
 def _trust(language: str, terms: SearchTerms) -> float:
@@ -142,8 +142,8 @@ def _candidates(
 ) -> list[Candidate]:
     """Return rows of `candidate_rows` as candidates, each with its place, without what was said after `as_of`."""
     language, until = request.chat.language, request.as_of
-    known = [frozenset(query.lexemes) for query in terms.queries]
-    alone = len(known) == 1
+    lexemes = [frozenset(query.lexemes) for query in terms.queries]
+    alone = len(lexemes) == 1
     # by position and not by name, which takes three times as long: some hundreds are made for each query
     ordered = sorted((row[12], row[5], row[6], number_of(row[1]), row[0], row) for row in rows)
     by_external_id = {row[1]: row for row in rows}
@@ -162,7 +162,7 @@ def _candidates(
             sent_at,
             _,
             size,
-            found,
+            counts,
             reply_to,
             answered,
             cosines,
@@ -181,10 +181,10 @@ def _candidates(
         if until is not None and sent_at >= until:
             continue
         # of one query every lexeme that was found is its own
-        held = (
-            [found or {}]
+        term_counts = (
+            [counts or {}]
             if alone
-            else [{word: n for word, n in (found or {}).items() if word in each} for each in known]
+            else [{word: n for word, n in (counts or {}).items() if word in words} for words in lexemes]
         )
         candidates.append(
             Candidate(
@@ -196,7 +196,7 @@ def _candidates(
                 role=role,
                 text=content,
                 sent_at=sent_at,
-                terms=held[0],
+                terms=term_counts[0],
                 length=size,
                 cosine=cosines[0],
                 cues=stored_or_read(asks, flags, content, language, of_a_bot=role == "assistant"),
@@ -205,7 +205,7 @@ def _candidates(
                 answered=_answered(by_external_id.get(reply_to), answered) if reply_to else None,
                 others=()
                 if alone
-                else [QueryMatch(*each) for each in zip(held[1:], cosines[1:], strict=True)],
+                else [QueryMatch(*pair) for pair in zip(term_counts[1:], cosines[1:], strict=True)],
             )
         )
     questions: Questions | None = terms.questions

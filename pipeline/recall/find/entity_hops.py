@@ -18,25 +18,25 @@ MAX_LINKS = 10
 """Memories of each of these."""
 
 
-def find_linked(connection: Connection, query: Ask, which: MemoryScope | None) -> Mapping[str, str]:
+def find_linked(connection: Connection, query: Ask, scope: MemoryScope | None) -> Mapping[str, str]:
     """Return the linked memories by their ids, each with how: `Lena by home ‹Porto›`; none without `entity_hops`.
 
-    `which` is the question's `memory_scope`.
+    `scope` is the question's `memory_scope`.
     """
     request = query.request
-    if which is None or not request.parameters.entity_hops:
+    if scope is None or not request.parameters.entity_hops:
         return {}
     reached = entity_graph.reached(
         connection,
-        which.seen,
+        scope.seen,
         names=entity_names.asked(request.text, request.chat.language),
-        users=sorted(which.named),
+        users=sorted(scope.named),
         as_of=request.as_of,
         named=MAX_NAMED,
         near=MAX_NEAR,
         links=MAX_LINKS,
     )
     return {
-        str(each.memory_id): f"{each.named} by {each.relation} ‹{each.name}›" if each.name else each.named
-        for each in reached
+        str(row.memory_id): f"{row.named} by {row.relation} ‹{row.name}›" if row.name else row.named
+        for row in reached
     }

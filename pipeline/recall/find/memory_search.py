@@ -60,34 +60,34 @@ def memory_scope(request: RetrievalRequest) -> MemoryScope | None:
 def find_memories(
     connection: Connection,
     query: Ask,
-    which: MemoryScope | None,
-    known: Sequence[MemoryHits],
+    scope: MemoryScope | None,
+    by_query: Sequence[MemoryHits],
     linked: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[RetrievedMemory], int]:
-    """`(memories, hidden)`: unexpired memories for a question, best first, and how many may not be shown here.
+    """Return the unexpired memories for a question, best first, and how many may not be shown here.
 
     These are memories of the organization, this agent, the asker and people whom the question names, and of the chat's
     latest sessions, or of those of one key; of these and of anybody also those `linked` to what the question names, by
-    their ids; what was believed at the time that the request asks for. `which` is its `memory_scope`, and `known` are
-    what the arms found for each query. `hidden` is counted only for an explanation.
+    their ids; what was believed at the time that the request asks for. `scope` is its `memory_scope`, and
+    `by_query` what the arms found for each query. Those not shown are counted only for an explanation.
     """
-    if which is None:
+    if scope is None:
         return [], 0
-    found: list[tuple[FoundMemory, float]] = []
+    weighted: list[tuple[FoundMemory, float]] = []
     hidden, titles = 0, dict[str, str]()
-    for number, (each, hits) in enumerate(zip(query.terms.queries, known, strict=True)):
-        space, vector = each.embedded or (None, None)
+    for number, (terms, hits) in enumerate(zip(query.terms.queries, by_query, strict=True)):
+        space, vector = terms.embedded or (None, None)
         relevant = partial(
-            memory_candidates.believed, connection, which, words=each.lexemes, space=space, query=vector
+            memory_candidates.believed, connection, scope, words=terms.lexemes, space=space, query=vector
         )
-        near = [relevant(known=hits)]
+        results = [relevant(known=hits)]
         if not number:
-            hidden = near[0].hidden
-            near += [relevant(ids=list(linked))] if linked else []
-        for one in near:
-            titles |= one.titles
-            found += [(row, OTHER_QUERY_WEIGHT if number else 1.0) for row in one.found]
-    return _scored(query, which, found, titles, linked), hidden
+            hidden = results[0].hidden
+            results += [relevant(ids=list(linked))] if linked else []
+        for result in results:
+            titles |= result.titles
+            weighted += [(row, OTHER_QUERY_WEIGHT if number else 1.0) for row in result.found]
+    return _scored(query, scope, weighted, titles, linked), hidden
 
 
 def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
@@ -97,37 +97,37 @@ def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
     it, by their user's id, or by their sender's id without the platform.
     """
     here = request.chat.chat_id
-    members = [each for each in request.prelude.members if each.chat_id in {here, *seen.visible.chats}]
-    ids = [{each.person, each.sender_id.partition(":")[2]} for each in members]
-    handles = {each for of_one in ids for each in of_one if not each.isdigit()}
+    members = [member for member in request.prelude.members if member.chat_id in {here, *seen.visible.chats}]
+    ids = [{member.person, member.sender_id.partition(":")[2]} for member in members]
+    handles = {id_ for person_ids in ids for id_ in person_ids if not id_.isdigit()}
     # all at once: hundreds of people may have written here
-    names = [(each.sender_name or "").strip() for each in members]
+    names = [(member.sender_name or "").strip() for member in members]
     named = parse.named(request.text, names, handles, request.chat.language)
     called: dict[str, str] = {}
     linked: dict[str, Sequence[str]] = {}
-    for each, own, name in zip(members, ids, names, strict=True):
-        if not named.isdisjoint({name, *own}) and not called.get(each.person):
-            called[each.person] = each.sender_name or each.person
-            linked[each.person] = each.linked
-    return {each: name for person, name in called.items() for each in (person, *linked[person])}
+    for member, member_ids, name in zip(members, ids, names, strict=True):
+        if not named.isdisjoint({name, *member_ids}) and not called.get(member.person):
+            called[member.person] = member.sender_name or member.person
+            linked[member.person] = member.linked
+    return {id_: name for person, name in called.items() for id_ in (person, *linked[person])}
 
 
 def _scored(
     query: Ask,
-    which: MemoryScope,
-    found: Sequence[tuple[FoundMemory, float]],
+    scope: MemoryScope,
+    weighted: Sequence[tuple[FoundMemory, float]],
     titles: Mapping[str, str],
     linked: Mapping[str, str],
 ) -> list[RetrievedMemory]:
     """Score what was found, best first; each similarity counts by the weight beside it."""
-    seen, names = which.seen, which.named
+    seen, names = scope.seen, scope.named
     now, here = query.request.as_of or query.request.prelude.now, query.request.chat.chat_id
     # a person's memory may be stored under two of their ids, and be found by two queries: the most similar counts
     unique = {
         (row.scope, row.user_id in seen.asker_ids, row.document_id, row.content_hash): (row, weight)
-        for row, weight in sorted(found, key=lambda each: -each[0].similarity * each[1])[::-1]
+        for row, weight in sorted(weighted, key=lambda pair: -pair[0].similarity * pair[1])[::-1]
     }
-    newest_first = sorted(unique.values(), key=lambda each: each[0].id, reverse=True)
+    newest_first = sorted(unique.values(), key=lambda pair: pair[0].id, reverse=True)
     scored = [
         RetrievedMemory(
             **(vars(row) | {"cosine": None if row.cosine is None else weight * row.cosine}),

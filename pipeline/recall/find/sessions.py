@@ -86,12 +86,12 @@ def _retrieved(
 
 
 def sharing_topics(
-    chosen: Sequence[RetrievedSession], others: Sequence[RetrievedSession]
+    chosen: Sequence[RetrievedSession], candidates: Sequence[RetrievedSession]
 ) -> list[tuple[list[str], RetrievedSession]]:
-    """Return the others that share topics or entities with the chosen ones, and which, most shared first."""
+    """Return the candidates that share topics or entities with the chosen ones, and which, most shared first."""
     topics = {topic.casefold() for session in chosen for topic in (*session.topics, *session.entities)}
     shared = [
         (sorted({t for t in (*session.topics, *session.entities) if t.casefold() in topics}), session)
-        for session in others
+        for session in candidates
     ]
     return sorted((s for s in shared if s[0]), key=lambda s: (-len(s[0]), -s[1].score))

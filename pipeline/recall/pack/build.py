@@ -40,7 +40,7 @@ def question_block(
 def assemble(
     query: ContextQuery,
     prepared: Ask,
-    found: Ranked,
+    results: Ranked,
     budget: int,
     tokenizer: Tokenizer = ESTIMATE,
 ) -> Context:
@@ -51,7 +51,7 @@ def assemble(
     """
     wording, zone = wording_of(prepared.request.chat.language), prepared.zone
     count = tokenizer.count
-    degraded = [*prepared.degraded, *found.degraded]
+    degraded = [*prepared.degraded, *results.degraded]
     question_block(query, budget, tokenizer, wording)
     guardrails = plain("guardrails", wording.guardrails, count)
     question = _prompt(prepared, wording, (budget - guardrails.tokens, budget), count)
@@ -63,21 +63,21 @@ def assemble(
     else:
         degraded.append("guardrails: the budget has no room for them")
 
-    posted = PostedQuestion.of(query.query, prepared.request.prelude, found)
-    recent = [m for m in found.recent if m.content.strip() and not posted.is_recent(m)]
-    chosen = choose(query, prepared, found, recent, posted, wording, count)
+    posted = PostedQuestion.of(query.query, prepared.request.prelude, results)
+    recent = [m for m in results.recent if m.content.strip() and not posted.is_recent(m)]
+    chosen = choose(query, prepared, results, recent, posted, wording, count)
     packed = pack(chosen.lines, chosen.frames, budget, count, fixed)
     dropped = [*chosen.dropped, *packed.dropped]
-    if found.hidden_memories:
+    if results.hidden_memories:
         # only their number, and that whatever the question: the asker may not see more
-        detail = f"{found.hidden_memories:,} learned in other chats, where not everybody here was"
+        detail = f"{results.hidden_memories:,} learned in other chats, where not everybody here was"
         dropped.append(Dropped(kind="memory", id="", reason="audience", detail=detail))
     ordered = packed.blocks
     by_kind = {block.kind: block for block in ordered}
     shown = {item.id for item in by_kind["memories"].items} if "memories" in by_kind else set()
     previews = [
         MemoryPreview(id=m.id, source=m.type, preview=truncate.shortened(m.content, 120), score=m.score)
-        for m in found.memories
+        for m in results.memories
         if m.id in shown
     ]
     history_tokens = by_kind["history"].tokens if "history" in by_kind else 0
@@ -90,8 +90,8 @@ def assemble(
         budget=budget,
         counted_by=tokenizer.name,
         degraded=degraded,
-        fell_back=found.fell_back,
-        explain=explanation(query, prepared, found, ordered, dropped) if query.explain else None,
+        fell_back=results.fell_back,
+        explain=explanation(query, prepared, results, ordered, dropped) if query.explain else None,
         memories=previews if query.profile == "ask" else None,
         usedHistoryTokens=history_tokens if query.profile == "ask" else None,
     )
@@ -100,8 +100,8 @@ def assemble(
 def _prompt(prepared: Ask, wording: Wording, rooms: Sequence[int], count: Count) -> Prompt:
     """Show the question with the asker and the time, or as much of them as there is room for."""
     now = (prepared.request.as_of or prepared.request.prelude.now).astimezone(prepared.zone)
-    whole = prompt(prepared.request.text, prepared.request.prelude.asker, now, wording)
-    alone = Prompt(query=whole.query, wording=wording)
-    forms = (whole, replace(whole, today=""), alone)
+    full = prompt(prepared.request.text, prepared.request.prelude.asker, now, wording)
+    bare = Prompt(query=full.query, wording=wording)
+    forms = (full, replace(full, today=""), bare)
     fitting = (form for room in rooms for form in forms if count(form.text) <= room)
-    return next(fitting, alone)
+    return next(fitting, bare)

@@ -39,7 +39,7 @@ CONSTANTS = {
 def explanation(
     query: ContextQuery,
     prepared: Ask,
-    found: Ranked,
+    results: Ranked,
     ordered: Sequence[Block],
     dropped: Sequence[Dropped],
 ) -> Explanation:
@@ -49,8 +49,8 @@ def explanation(
         for block in ordered
         for item in block.items
     }
-    request, retrieved = prepared.request, found.retrieved
-    messages = message_hits(found.ranked[:MAX_EXPLAINED], retrieved.arms if retrieved else {}, shown)
+    request, retrieved = prepared.request, results.retrieved
+    messages = message_hits(results.ranked[:MAX_EXPLAINED], retrieved.arms if retrieved else {}, shown)
     sessions = [
         Hit(
             kind="session",
@@ -63,7 +63,7 @@ def explanation(
             components=rounded(session.components),
             shown_in=shown.get(("session", str(session.id))),
         )
-        for number, session in enumerate(found.sessions, start=1)
+        for number, session in enumerate(results.sessions, start=1)
     ]
     memories = [
         Hit(
@@ -75,7 +75,7 @@ def explanation(
             components=rounded(memory.components),
             shown_in=shown.get(("memory", memory.id)),
         )
-        for number, memory in enumerate(found.memories, start=1)
+        for number, memory in enumerate(results.memories, start=1)
     ]
     return Explanation(
         profile=query.profile,
@@ -86,7 +86,7 @@ def explanation(
         keyword_search=retrieved.keyword_search if retrieved else "off",
         times=_times(prepared),
         brief=list(prepared.brief),
-        fell_back=found.fell_back,
+        fell_back=results.fell_back,
         combined_by={
             "message": "sum",
             "session": "sum",
@@ -96,7 +96,7 @@ def explanation(
         sessions=sessions,
         messages=messages,
         memories=memories,
-        dropped=_dropped(request.parameters, found, [*messages, *sessions, *memories], dropped),
+        dropped=_dropped(request.parameters, results, [*messages, *sessions, *memories], dropped),
         timings_ms={},
         tokens_by_block={block.kind: block.tokens for block in ordered},
     )
@@ -116,30 +116,30 @@ def _times(prepared: Ask) -> list[str]:
 
 
 def _dropped(
-    parameters: Parameters, found: Ranked, hits: Sequence[Hit], dropped: Sequence[Dropped]
+    parameters: Parameters, results: Ranked, hits: Sequence[Hit], dropped: Sequence[Dropped]
 ) -> list[Dropped]:
     """Give the reason of each hit that is not shown; then what else was dropped, such as older recent messages."""
-    known = {(each.kind, each.id): each for each in dropped}
+    drops = {(drop.kind, drop.id): drop for drop in dropped}
     reasons = [
-        _reason(parameters, hit, found, known.get((hit.kind, hit.id))) for hit in hits if hit.shown_in is None
+        _reason(parameters, hit, results, drops.get((hit.kind, hit.id))) for hit in hits if not hit.shown_in
     ]
-    ranked = {("message", str(hit.candidate.id)) for hit in found.ranked}
+    ranked = {("message", str(hit.candidate.id)) for hit in results.ranked}
     listed = {(hit.kind, hit.id) for hit in hits}
-    return reasons + [each for key, each in known.items() if key not in ranked | listed]
+    return reasons + [drop for key, drop in drops.items() if key not in ranked | listed]
 
 
-def _reason(parameters: Parameters, hit: Hit, found: Ranked, known: Dropped | None) -> Dropped:
-    """Give the reason of a hit that is not shown; None is known of what was offered to no block."""
+def _reason(parameters: Parameters, hit: Hit, results: Ranked, drop: Dropped | None) -> Dropped:
+    """Give the reason of a hit that is not shown; `drop` is None for what was offered to no block."""
 
     def dropped(reason: DropReason, detail: str) -> Dropped:
         return Dropped(kind=hit.kind, id=hit.id, reason=reason, detail=detail)
 
-    is_passed_over = hit.kind == "message" and int(hit.id) in found.passed_over
-    if is_passed_over and (known is None or known.reason in {"below_minimum", "cap"}):
+    is_passed_over = hit.kind == "message" and int(hit.id) in results.passed_over
+    if is_passed_over and (drop is None or drop.reason in {"below_minimum", "cap"}):
         return dropped("mmr", "too much like a better hit")
-    if known is not None:
-        return known
-    if hit.kind == "session" and found.fell_back:
-        fit = next(each.fit for each in found.sessions if each.id == hit.session_id)
+    if drop is not None:
+        return drop
+    if hit.kind == "session" and results.fell_back:
+        fit = next(session.fit for session in results.sessions if session.id == hit.session_id)
         return dropped("below_minimum", f"fits by {fit:.2f}; it must by {parameters.min_session_fit:g}")
     return dropped("below_minimum", "without a word")

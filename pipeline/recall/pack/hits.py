@@ -18,7 +18,7 @@ def message_hits(
     arms: Mapping[str, Sequence[int]],
     shown: Mapping[tuple[str, str], BlockKind] = MappingProxyType({}),
 ) -> list[Hit]:
-    """Ranked messages for an answer; `arms` is what each found, `shown` the block that a thing is in."""
+    """Return ranked messages as hits; `arms` is what each arm found, `shown` the block that an item is in."""
     places = defaultdict[int, dict[str, int]](dict)
     for arm, ids in arms.items():
         for place, message in enumerate(ids, start=1):

@@ -90,16 +90,16 @@ class _OpenBlock:
         around += 0 if self.shown else self.around
         free = min(room, self.cap - self.tokens) - around
         text = line.write(max(budget // line.shares, line.least))
-        own = self.count(text)
-        if own > free >= MIN_CUT_TOKENS and line.may_be_cut and not self.shown:
+        size = self.count(text)
+        if size > free >= MIN_CUT_TOKENS and line.may_be_cut and not self.shown:
             text = line.write(free)
-            own = self.count(text)
-        if own > free:
+            size = self.count(text)
+        if size > free:
             self.misses += 1
-            return "budget" if own + around > room else "cap"
-        self.tokens, self.misses = self.tokens + own + around, 0
+            return "budget" if size + around > room else "cap"
+        self.tokens, self.misses = self.tokens + size + around, 0
         self.shown.insert(at, (line, text))
-        return own + around
+        return size + around
 
     def closed(self, kind: BlockKind) -> Block:
         """Return the block."""

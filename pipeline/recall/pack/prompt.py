@@ -67,13 +67,13 @@ def chat_messages(
     With `alternate` user and assistant take turns, the user first: a run of one role is one message, with the names
     of its speakers, and what the assistant said before anybody else becomes a line of the user's.
     """
-    known = [block.text for block in ordered if block.kind not in {"history", "question"}]
-    system = "\n\n".join(filter(None, (*known, prompt.today)))
+    texts = [block.text for block in ordered if block.kind not in {"history", "question"}]
+    system = "\n\n".join(filter(None, (*texts, prompt.today)))
     history = next((block for block in ordered if block.kind == "history"), None)
     spoken = list(_spoken(history, recent, prompt, zone, count, alternate=alternate)) if history else []
     if alternate:
         runs = [(role, list(run)) for role, run in groupby(spoken, lambda message: message.role)]
-        spoken = [ChatMessage(role=role, content="\n".join(one.content for one in run)) for role, run in runs]
+        spoken = [ChatMessage(role=role, content="\n".join(m.content for m in run)) for role, run in runs]
     if alternate and spoken and spoken[-1].role == "user":
         question = f"{spoken.pop().content}\n\n{prompt.question}"
     else:
@@ -100,8 +100,8 @@ def _spoken(
         head = head_of(message, message.answered if item.answers else None, zone, prompt.wording)
         body = item.text.removeprefix(head)
         forms = _of_an_assistant(message, body, named=named) if is_answer else _of_people(item, message, body)
-        text, taken = _fitting(forms, item.text, tokens, tokens + max(spare, 0), count)
-        spare -= max(taken - tokens, 0)
+        text, used = _fitting(forms, item.text, tokens, tokens + max(spare, 0), count)
+        spare -= max(used - tokens, 0)
         if is_answer:
             yield ChatMessage(role="assistant", content=text)
         else:
@@ -112,8 +112,8 @@ def _spoken(
 def _of_an_assistant(message: Message, body: str, *, named: bool) -> tuple[str, str]:
     """Return a message of an assistant, verbatim and as the text shows it; what was cut stays so."""
     name = f"{fencing.name(message.speaker)}: " if named else ""
-    whole = harmless(visible(message.content)) if body == truncate.displayed(message.content) else body
-    return name + whole, name + body
+    content = harmless(visible(message.content)) if body == truncate.displayed(message.content) else body
+    return name + content, name + body
 
 
 def _of_people(item: ContextItem, message: Message, body: str) -> tuple[str, str]:
@@ -129,7 +129,7 @@ def _fitting(forms: Sequence[str], line: str, tokens: int, room: int, count: Cou
     `tokens` are those of the message's line in the text, which are not counted again.
     """
     for form in forms:
-        taken = tokens if form == line else count(form)
-        if taken <= room:
-            return form, taken
+        used = tokens if form == line else count(form)
+        if used <= room:
+            return form, used
     return truncate.within_tokens(forms[0], room, count), room

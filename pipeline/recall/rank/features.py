@@ -95,10 +95,10 @@ def _meanings(ordered: Sequence[Candidate], mean: float) -> Array:
 
 def _best_of_session(ordered: Sequence[Candidate], values: Array) -> Array:
     """Return for each candidate the best value in its session; 0 while it is in none."""
-    sessions, of = np.unique(np.fromiter((c.session for c in ordered), np.int64), return_inverse=True)
+    sessions, index = np.unique(np.fromiter((c.session for c in ordered), np.int64), return_inverse=True)
     best = np.full(len(sessions), -np.inf)
-    np.maximum.at(best, of, values)
-    return np.where(sessions == 0, 0.0, best)[of]
+    np.maximum.at(best, index, values)
+    return np.where(sessions == 0, 0.0, best)[index]
 
 
 def _session_words(ordered: Sequence[Candidate], statistics: Statistics) -> Array:
@@ -106,12 +106,12 @@ def _session_words(ordered: Sequence[Candidate], statistics: Statistics) -> Arra
 
     Asides count for none; 0 while a candidate is in no session.
     """
-    said = defaultdict[int, set[str]](set)
+    held = defaultdict[int, set[str]](set)
     for candidate in ordered:
         if candidate.session and not candidate.aside:
-            said[candidate.session].update(candidate.terms)
-    asked = statistics.document_frequency
-    shares = {session: share_of_words(found, asked, statistics) ** 2 for session, found in said.items()}
+            held[candidate.session].update(candidate.terms)
+    lexemes = statistics.document_frequency
+    shares = {session: share_of_words(terms, lexemes, statistics) ** 2 for session, terms in held.items()}
     return np.fromiter((shares.get(c.session, 0.0) for c in ordered), np.float64, len(ordered))
 
 
@@ -126,17 +126,17 @@ def _with_others(
     """Raise words and meaning in place to those of other queries where these find more; note which did."""
     candidates = list(ordered)
     for number, of_query in enumerate(statistics.others, start=1):
-        read = [c._replace(**c.others[number - 1]._asdict()) for c in candidates]
-        its_near = OTHER_QUERY_WEIGHT * words(read, kernel, substance, of_query)
-        its_meaning = OTHER_QUERY_WEIGHT * _meanings(read, of_query.mean_cosine)
-        by_words, by_vector = its_near > near, its_meaning > np.maximum(meaning, 0.0)
-        near[:] = np.where(by_words, its_near, near)
-        meaning[:] = np.where(by_vector, its_meaning, meaning)
+        compared = [c._replace(**c.others[number - 1]._asdict()) for c in candidates]
+        query_near = OTHER_QUERY_WEIGHT * words(compared, kernel, substance, of_query)
+        query_meaning = OTHER_QUERY_WEIGHT * _meanings(compared, of_query.mean_cosine)
+        by_words, by_vector = query_near > near, query_meaning > np.maximum(meaning, 0.0)
+        near[:] = np.where(by_words, query_near, near)
+        meaning[:] = np.where(by_vector, query_meaning, meaning)
         for i in np.flatnonzero(by_words | by_vector):
-            found = dict(candidates[i].found_by)
-            found |= {"keywords": number} if by_words[i] else {}
-            found |= {"vectors": number} if by_vector[i] else {}
-            candidates[i] = candidates[i]._replace(found_by=found)
+            found_by = dict(candidates[i].found_by)
+            found_by |= {"keywords": number} if by_words[i] else {}
+            found_by |= {"vectors": number} if by_vector[i] else {}
+            candidates[i] = candidates[i]._replace(found_by=found_by)
     return candidates
 
 
@@ -145,11 +145,11 @@ def _named(question: Question, ordered: Sequence[Candidate]) -> Array:
     names = [without_accents(name.casefold()) for name in question.names]
 
     def share(candidate: Candidate) -> float:
-        said = question.speakers.get(candidate.speaker, 0.0)
-        if said >= MENTIONED or not names:
-            return said
+        certainty = question.speakers.get(candidate.speaker, 0.0)
+        if certainty >= MENTIONED or not names:
+            return certainty
         text = without_accents(candidate.text.casefold())
-        return MENTIONED if any(name in text for name in names) else said
+        return MENTIONED if any(name in text for name in names) else certainty
 
     return np.fromiter(map(share, ordered), np.float64, len(ordered))
 
@@ -161,8 +161,8 @@ def _answers(ordered: Sequence[Candidate], asks: Array, relevance: Array) -> Arr
     """
     by_id = {c.id: i for i, c in enumerate(ordered)}
     # a message half of which asks is a question
-    asked = np.minimum(1.0, 2 * asks) * relevance
-    found = np.zeros(len(ordered))
+    question_values = np.minimum(1.0, 2 * asks) * relevance
+    values = np.zeros(len(ordered))
     before = now = 0.0
     previous: Candidate | None = None
     for i, candidate in enumerate(ordered):
@@ -171,19 +171,19 @@ def _answers(ordered: Sequence[Candidate], asks: Array, relevance: Array) -> Arr
         elif candidate.speaker != previous.speaker:
             before, now = now, 0.0
         previous = candidate
-        found[i] = before
+        values[i] = before
         if candidate.answered is not None and candidate.answered.id in by_id:
-            found[i] = asked[by_id[candidate.answered.id]]
-        now = max(now, float(asked[i]))
-    return found
+            values[i] = question_values[by_id[candidate.answered.id]]
+        now = max(now, float(question_values[i]))
+    return values
 
 
 def _newness(ordered: Sequence[Candidate]) -> Array:
     """Return the share of the candidates that are older: 0 for the first, 1 for the last."""
-    found = np.zeros(len(ordered))
+    shares = np.zeros(len(ordered))
     times = np.array([c.sent_at.timestamp() for c in ordered])
-    found[np.argsort(times, kind="stable")] = np.arange(len(ordered)) / max(len(ordered) - 1, 1)
-    return found
+    shares[np.argsort(times, kind="stable")] = np.arange(len(ordered)) / max(len(ordered) - 1, 1)
+    return shares
 
 
 def _date_fit(sent_at: datetime, question: Question) -> float:
@@ -194,7 +194,7 @@ def _date_fit(sent_at: datetime, question: Question) -> float:
     fit = question.event.fit(sent_at) if question.event else 0.0
     for span in question.spans:
         start, end = span
-        away = max(start - sent_at, sent_at - end, timedelta()) / _DAY
-        more = 0.0 if span in question.open_spans else max((end - start) / _DAY - 1, 0.0)
-        fit = max(fit, 0.5 ** (away / DATE_HALF_LIFE_DAYS) / (1 + more / DATE_HALF_LENGTH_DAYS))
+        distance = max(start - sent_at, sent_at - end, timedelta()) / _DAY
+        excess = 0.0 if span in question.open_spans else max((end - start) / _DAY - 1, 0.0)
+        fit = max(fit, 0.5 ** (distance / DATE_HALF_LIFE_DAYS) / (1 + excess / DATE_HALF_LENGTH_DAYS))
     return fit

@@ -26,13 +26,13 @@ def rank(
     return scored(features.features(question, candidates, statistics), weights)
 
 
-def scored(found: features.Features, weights: Weights) -> list[Scored]:
+def scored(feature_set: features.Features, weights: Weights) -> list[Scored]:
     """Rank candidates by their features."""
     weighted = asdict(weights)
-    parts = {name: weighted[name] * values for name, values in found.columns.items() if weighted[name]}
-    rows = np.column_stack(list(parts.values())) if parts else np.zeros((len(found.ordered), 0))
+    parts = {name: weighted[name] * values for name, values in feature_set.columns.items() if weighted[name]}
+    rows = np.column_stack(list(parts.values())) if parts else np.zeros((len(feature_set.ordered), 0))
     scores = rows.sum(axis=1).tolist()
-    ordered = found.ordered
+    ordered = feature_set.ordered
     keys = [(not c.aside, score, c.sent_at, c.id) for c, score in zip(ordered, scores, strict=True)]
     best_first = sorted(range(len(ordered)), key=keys.__getitem__, reverse=True)
     table = rows.tolist()
@@ -49,8 +49,8 @@ def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
     for hit in scored:
         by_session[hit.candidate.session].append(hit)
     by_session.pop(0, None)
-    whole = []
-    for session, (hit, *others) in by_session.items():
-        added = SECOND * others[0].score if others else 0.0
-        whole.append((session, Scored(hit.candidate, hit.score + added, {**hit.parts, "second": added})))
-    return sorted(whole, key=lambda one: -one[1].score)
+    ranked = []
+    for session, (hit, *rest) in by_session.items():
+        added = SECOND * rest[0].score if rest else 0.0
+        ranked.append((session, Scored(hit.candidate, hit.score + added, {**hit.parts, "second": added})))
+    return sorted(ranked, key=lambda entry: -entry[1].score)

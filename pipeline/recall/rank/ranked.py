@@ -25,7 +25,7 @@ class Ranking(NamedTuple):
     """Ranked messages, best first, and the candidates that they are."""
 
     hits: list[Scored]
-    found: CandidateSet
+    retrieved: CandidateSet
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,24 +54,24 @@ def blended(scored: Sequence[Scored], terms: int, now: datetime, covered: Collec
     Those of `covered` sessions, which the context shows anyway, count `COVERED_FACTOR` times.
     """
     best = max((hit.score - hit.parts.get(_LASTING, 0.0) for hit in scored), default=0.0)
-    found = []
+    hits = []
     for hit in scored:
         message, factor = hit.candidate, COVERED_FACTOR if hit.candidate.session in covered else 1.0
-        held = len(message.terms) / max(terms, 1)
-        parts = blend_parts(hit.parts, best, now - message.sent_at, held, factor)
-        found.append(hit._replace(score=sum(parts.values()), parts=parts))
-    return _best_first(found)
+        share = len(message.terms) / max(terms, 1)
+        parts = blend_parts(hit.parts, best, now - message.sent_at, share, factor)
+        hits.append(hit._replace(score=sum(parts.values()), parts=parts))
+    return _best_first(hits)
 
 
 def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Scored]:
     """Multiply each score above 0 by `per_day` for every day of its age, except the part `_LASTING`; best first."""
-    found = []
+    hits = []
     for hit in scored:
         days = max(0.0, (now - hit.candidate.sent_at).total_seconds() / 86_400)
         factor = per_day**days if hit.score > 0 else 1.0
         parts = {name: value if name == _LASTING else value * factor for name, value in hit.parts.items()}
-        found.append(hit._replace(score=sum(parts.values()), parts=parts))
-    return _best_first(found)
+        hits.append(hit._replace(score=sum(parts.values()), parts=parts))
+    return _best_first(hits)
 
 
 def diverse(
@@ -83,19 +83,19 @@ def diverse(
     (Carbonell and Goldstein, The Use of MMR, Diversity-Based Reranking, 1998), which is its score from then on; those
     that follow count as fully similar. With a `share` of 1 nothing changes.
     """
-    left = list(scored[:MMR_TOP])
-    best = max((hit.score for hit in left), default=0.0)
+    pool = list(scored[:MMR_TOP])
+    best = max((hit.score for hit in pool), default=0.0)
     if share >= 1 or best <= NOTHING:
         return list(scored)
-    nearest = [0.0] * len(left)
+    nearest = [0.0] * len(pool)
     chosen: list[Scored] = []
-    while left:
-        at = max(range(len(left)), key=lambda i: share * left[i].score / best - (1 - share) * nearest[i])
-        taken = left.pop(at)
-        chosen.append(_less_similar(taken, share / best, (1 - share) * nearest.pop(at)))
+    while pool:
+        at = max(range(len(pool)), key=lambda i: share * pool[i].score / best - (1 - share) * nearest[i])
+        best_hit = pool.pop(at)
+        chosen.append(_less_similar(best_hit, share / best, (1 - share) * nearest.pop(at)))
         nearest = [
-            max(known, alike(taken.candidate, hit.candidate))
-            for known, hit in zip(nearest, left, strict=True)
+            max(highest, alike(best_hit.candidate, hit.candidate))
+            for highest, hit in zip(nearest, pool, strict=True)
         ]
     return chosen + [_less_similar(hit, share / best, 1 - share) for hit in scored[MMR_TOP:]]
 
@@ -108,8 +108,8 @@ def _less_similar(hit: Scored, factor: float, similarity: float) -> Scored:
 
 def overlap(one: Candidate, other: Candidate) -> float:
     """Return the Jaccard index of two messages' words."""
-    words, others = set(one.text.casefold().split()), set(other.text.casefold().split())
-    return len(words & others) / max(len(words | others), 1)
+    words, other_words = set(one.text.casefold().split()), set(other.text.casefold().split())
+    return len(words & other_words) / max(len(words | other_words), 1)
 
 
 def _best_first(scored: Iterable[Scored]) -> list[Scored]:

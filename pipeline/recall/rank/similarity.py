@@ -20,7 +20,7 @@ class Scale:
     @classmethod
     def of(cls, cosines: Iterable[float | None], mean: float) -> "Scale":
         """Return the scale whose best is the highest of these cosines."""
-        return cls(mean=mean, best=max((each for each in cosines if each is not None), default=None))
+        return cls(mean=mean, best=max((cosine for cosine in cosines if cosine is not None), default=None))
 
     def similarity(self, cosine: float | None) -> float | None:
         """Return `0.5 + (cosine - mean) / (best - mean) / 2`: 0.5 for the chat's average message, 1 for the best.
@@ -38,11 +38,11 @@ def best_cosines(cosines: Sequence[Mapping[int, float]]) -> dict[int, float]:
     >>> best_cosines([{7: 0.5, 8: 0.1}, {7: 0.6, 8: 0.5}])
     {7: 0.5, 8: 0.4}
     """
-    own, *others = cosines
-    best = dict(own)
-    for found in others:
-        for each, cosine in found.items():
-            best[each] = max(best.get(each, -1.0), OTHER_QUERY_WEIGHT * cosine)
+    first, *rest = cosines
+    best = dict(first)
+    for of_query in rest:
+        for id_, cosine in of_query.items():
+            best[id_] = max(best.get(id_, -1.0), OTHER_QUERY_WEIGHT * cosine)
     return best
 
 

@@ -1,4 +1,4 @@
-"""How each language says times: its `calendar.toml`, read into patterns and the meanings of their words."""
+"""How each language expresses times: its `calendar.toml`, read into patterns and the meanings of their words."""
 
 import re
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Calendar:
-    """How a language says times."""
+    """How a language expresses times."""
 
     # the patterns of each kind of time; groups are named as the fields of a moment
     forms: Mapping[str, tuple[re.Pattern[str], ...]]
@@ -89,12 +89,12 @@ def calendars_of(language: str) -> tuple[Calendar, ...]:
 @cache
 def month_names(*, dotted: bool) -> frozenset[str]:
     """Return the names of months of every language, or of those that write `3. Mai`, in lower case."""
-    told = [languages.read(language, "calendar") for language in languages.LANGUAGES]
+    sources = [languages.read(language, "calendar") for language in languages.LANGUAGES]
     return frozenset(
         word.casefold()
-        for one in told
-        if one.get("dotted") or not dotted
-        for words in one["months"]
+        for source in sources
+        if source.get("dotted") or not dotted
+        for words in source["months"]
         for word in patterns.split(words)
     )
 
@@ -104,25 +104,25 @@ def _calendar(name: str) -> Calendar:
     return _read(languages.read(name, "calendar"))
 
 
-def _read(told: Mapping[str, Any]) -> Calendar:
-    months = {word: n for n, words in enumerate(told["months"], start=1) for word in patterns.split(words)}
-    weekdays = {word: n for n, words in enumerate(told["weekdays"]) for word in patterns.split(words)}
-    numbers = {word: n for n, words in enumerate(told["numbers"], start=1) for word in patterns.split(words)}
-    ordinals = {word: n for n, word in enumerate(told.get("ordinals", "").split(), start=1)}
-    spaced, article = told.get("spaced", True), patterns.split(told.get("article", ""))
+def _read(data: Mapping[str, Any]) -> Calendar:
+    months = {word: n for n, words in enumerate(data["months"], start=1) for word in patterns.split(words)}
+    weekdays = {word: n for n, words in enumerate(data["weekdays"]) for word in patterns.split(words)}
+    numbers = {word: n for n, words in enumerate(data["numbers"], start=1) for word in patterns.split(words)}
+    ordinals = {word: n for n, word in enumerate(data.get("ordinals", "").split(), start=1)}
+    spaced, article = data.get("spaced", True), patterns.split(data.get("article", ""))
     if not spaced:
         numbers |= _han_numbers()
     meanings: dict[str, dict[str, Any]] = {
-        key: {word: meaning for meaning, words in told.get(key, {}).items() for word in patterns.split(words)}
+        key: {word: meaning for meaning, words in data.get(key, {}).items() for word in patterns.split(words)}
         for key in ("units", "steps", "steps_after", "days", "periods")
     }
-    slots = patterns.slots(told, months, weekdays, numbers, meanings, spaced=spaced)
+    slots = patterns.slots(data, months, weekdays, numbers, meanings, spaced=spaced)
     slots["nth"] = rf"(?P<d>{patterns.alternatives(ordinals)})"
-    forms = _FORMS | {"period": ["{period}"], "day": ["{day}"]} | told["forms"]
-    to, and_ = patterns.split(told["to"]), patterns.split(told["and"])
-    end = told.get("suffix", "")
+    forms = _FORMS | {"period": ["{period}"], "day": ["{day}"]} | data["forms"]
+    to, and_ = patterns.split(data["to"]), patterns.split(data["and"])
+    end = data.get("suffix", "")
     no_date_after, no_date_before = (
-        patterns.split(told.get("no_date", {}).get(side, "")) for side in ("after", "before")
+        patterns.split(data.get("no_date", {}).get(side, "")) for side in ("after", "before")
     )
     no_date_before += meanings["units"]
     return Calendar(
@@ -142,11 +142,11 @@ def _read(told: Mapping[str, Any]) -> Calendar:
             word: (meaning.split()[0], int(meaning.split()[1]))
             for word, meaning in _folded(meanings["periods"]).items()
         },
-        short=_short(told, spaced=spaced),
-        lead=patterns.relations(told.get("leads", {}), article, spaced=spaced, trail=False, suffix=""),
-        trail=patterns.relations(told.get("trails", {}), [], spaced=spaced, trail=True, suffix=end),
+        short=_short_names(data, spaced=spaced),
+        lead=patterns.relations(data.get("leads", {}), article, spaced=spaced, trail=False, suffix=""),
+        trail=patterns.relations(data.get("trails", {}), [], spaced=spaced, trail=True, suffix=end),
         before_months=pattern(
-            rf"(?:{patterns.alternatives(patterns.split(told.get('before_months', '')))})\s{{1,3}}$",
+            rf"(?:{patterns.alternatives(patterns.split(data.get('before_months', '')))})\s{{1,3}}$",
             re.IGNORECASE,
         ),
         first=pattern(
@@ -160,34 +160,34 @@ def _read(told: Mapping[str, Any]) -> Calendar:
             re.IGNORECASE,
         ),
         spaced=spaced,
-        capitals=told.get("capitals", False),
-        dotted=told.get("dotted", False),
+        capitals=data.get("capitals", False),
+        dotted=data.get("dotted", False),
         no_date_after=pattern(rf"(?<!\w)(?:{patterns.alternatives(no_date_after)})\s{{1,3}}$", re.IGNORECASE),
         no_date_before=pattern(rf"\s{{0,3}}(?:{patterns.alternatives(no_date_before)})(?!\w)", re.IGNORECASE),
         past=pattern(
-            rf"(?<!\w)(?:{patterns.alternatives(patterns.split(told.get('past', '')))})(?!\w)", re.IGNORECASE
+            rf"(?<!\w)(?:{patterns.alternatives(patterns.split(data.get('past', '')))})(?!\w)", re.IGNORECASE
         ),
-        alone=told.get("forms", {}).get("alone", not spaced),
+        alone=data.get("forms", {}).get("alone", not spaced),
         shown=Shown(
-            **told["shown"],
-            months=tuple(_title(patterns.split(words)[0], told) for words in told["months"]),
+            **data["shown"],
+            months=tuple(_capitalized(patterns.split(words)[0], data) for words in data["months"]),
         ),
-        events=patterns.events(told["events"]) if "events" in told else None,
+        events=patterns.events(data["events"]) if "events" in data else None,
     )
 
 
-def _short(told: Mapping[str, Any], *, spaced: bool) -> frozenset[str]:
+def _short_names(data: Mapping[str, Any], *, spaced: bool) -> frozenset[str]:
     if not spaced:
         return frozenset()
-    found = patterns.split(told.get("short_weekdays", ""))
-    keys = ("months",) if found else ("months", "weekdays")
-    for full, *others in (patterns.split(words) for key in keys for words in told[key]):
-        found += [word for word in others if len(word) + 2 <= len(full)]
-    return frozenset(word.casefold() for word in found)
+    abbreviations = patterns.split(data.get("short_weekdays", ""))
+    keys = ("months",) if abbreviations else ("months", "weekdays")
+    for full, *variants in (patterns.split(words) for key in keys for words in data[key]):
+        abbreviations += [word for word in variants if len(word) + 2 <= len(full)]
+    return frozenset(word.casefold() for word in abbreviations)
 
 
-def _title(word: str, told: Mapping[str, Any]) -> str:
-    return word[:1].upper() + word[1:] if told.get("capitals") else word
+def _capitalized(word: str, data: Mapping[str, Any]) -> str:
+    return word[:1].upper() + word[1:] if data.get("capitals") else word
 
 
 def _han_numbers() -> dict[str, int]:

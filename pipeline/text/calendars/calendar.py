@@ -27,7 +27,7 @@ def written(day: date, language: str = "english") -> str:
     return shown.day.format(day=day.day, month=shown.months[day.month - 1], number=day.month, year=day.year)
 
 
-def days(text: str, said: date, language: str = "english") -> Iterator[tuple[date, int]]:
+def days(text: str, said_on: date, language: str = "english") -> Iterator[tuple[date, int]]:
     """Yield the first day and the number of days of each time that counts from the day it was said, up to a week.
 
     >>> list(days("We leave next weekend, back the 20th.", date(2023, 5, 8)))
@@ -37,11 +37,11 @@ def days(text: str, said: date, language: str = "english") -> Iterator[tuple[dat
         if moment.last is not None:
             continue
         if moment.kind == "monthday":
-            near = [spans.moved(said, away) for away in range(-15, 16)]
+            near = [spans.moved(said_on, away) for away in range(-15, 16)]
             if same := [day for day in near if day.day == moment.numbers["d"]]:
-                yield min(same, key=lambda day: abs((day - said).days)), 1
+                yield min(same, key=lambda day: abs((day - said_on).days)), 1
         elif moment.kind in COUNTED_KINDS and _has_one_meaning(moment):
-            unit, first = spans.said(moment, said)
+            unit, first = spans.of_statement(moment, said_on)
             if unit in _LENGTHS:
                 yield first, _LENGTHS[unit]
 
@@ -78,7 +78,7 @@ def _read(
     dated: list[Span] = []
     left, at = [], 0
     for moment in moments(text, calendars_of(language)):
-        meant = spans.asked(moment, earliest, now)
+        meant = spans.of_question(moment, earliest, now)
         of_calendar = moment.kind in _OF_CALENDAR
         (dated if of_calendar else counted).extend(meant)
         if of_calendar and moment.whole and not _may_name(text, moment, names):

@@ -37,8 +37,8 @@ class FigureDate:
 
 def written_in(text: str) -> set[str]:
     """Return the dates in figures of a text, as they are written and without a last full stop."""
-    found = {match[0] for form in _FORMS for match in form.finditer(text)}
-    return found | {one.removesuffix(".") for one in found}
+    dates = {match[0] for form in _FORMS for match in form.finditer(text)}
+    return dates | {date.removesuffix(".") for date in dates}
 
 
 def figure_dates(text: str, calendars: Sequence[Calendar]) -> Iterator[FigureDate]:

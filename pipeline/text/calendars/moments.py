@@ -1,4 +1,4 @@
-"""Find the times that a text names, as they are said: what they mean depends on when it was said."""
+"""Find the times that a text names, as worded: what they mean depends on when it was said."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -50,60 +50,60 @@ class Moment:
 def moments(text: str, calendars: Sequence[Calendar]) -> list[Moment]:
     """Return the times that a text names in these calendars, in order of the text."""
     text = left = text[:MAX_CHARS]
-    found: list[_Found] = []
+    readings: list[_Reading] = []
     for kind in KINDS:
         if kind == "date":
-            left = _figures(text, left, calendars, found)
+            left = _take_figures(text, left, calendars, readings)
         for calendar in calendars:
             for form in calendar.forms[kind]:
-                left = _searched(text, left, kind, form, calendar, found)
+                left = _take_matches(text, left, kind, form, calendar, readings)
     past = any(calendar.past.search(text) for calendar in calendars)
-    joined = _joined(text, sorted(found, key=lambda one: one[0].start))
+    joined = _joined(text, sorted(readings, key=lambda reading: reading[0].start))
     return [replace(moment, past=past) for moment in joined]
 
 
-_Found = tuple[Moment, Calendar]
+_Reading = tuple[Moment, Calendar]
 """A moment, and the calendar that it is of."""
 
 
-def _searched(
-    text: str, left: str, kind: str, form: re.Pattern[str], calendar: Calendar, found: list[_Found]
+def _take_matches(
+    text: str, left: str, kind: str, form: re.Pattern[str], calendar: Calendar, readings: list[_Reading]
 ) -> str:
     """Add what a pattern finds; return what is left of the text."""
 
-    def taken(match: re.Match[str]) -> str:
-        read = _read(match, kind, calendar)
-        if read is None:
+    def masked(match: re.Match[str]) -> str:
+        bare = _read(match, kind, calendar)
+        if bare is None:
             return match[0]
-        moment = _related(text, read, calendar)
-        if not _counts(text, match, moment, calendar):
+        moment = _related(text, bare, calendar)
+        if not _is_time(text, match, moment, calendar):
             return match[0]
-        found.append((moment, calendar))
+        readings.append((moment, calendar))
         return _TAKEN * len(match[0])
 
-    return form.sub(taken, left)
+    return form.sub(masked, left)
 
 
-def _figures(text: str, left: str, calendars: Sequence[Calendar], found: list[_Found]) -> str:
+def _take_figures(text: str, left: str, calendars: Sequence[Calendar], readings: list[_Reading]) -> str:
     """Add the dates in figures; return what is left of the text."""
     characters = list(left)
-    for one in figure_dates(left, calendars):
-        read = Moment(start=one.start, end=one.end, kind="date", numbers=one.numbers)
-        readings = ((_related(text, read, calendar), calendar) for calendar in calendars)
-        moment, calendar = max(readings, key=lambda of: of[0].before + of[0].after)
-        if one.short and not moment.led and not one.dotted:
+    for figure in figure_dates(left, calendars):
+        bare = Moment(start=figure.start, end=figure.end, kind="date", numbers=figure.numbers)
+        related = ((_related(text, bare, calendar), calendar) for calendar in calendars)
+        moment, calendar = max(related, key=lambda reading: reading[0].before + reading[0].after)
+        if figure.short and not moment.led and not figure.dotted:
             continue
         # "on 3/5" may be a share as well
-        found.append((replace(moment, whole=one.dotted or not one.short), calendar))
-        characters[one.start : one.end] = _TAKEN * (one.end - one.start)
+        readings.append((replace(moment, whole=figure.dotted or not figure.short), calendar))
+        characters[figure.start : figure.end] = _TAKEN * (figure.end - figure.start)
     return "".join(characters)
 
 
 def _read(match: re.Match[str], kind: str, calendar: Calendar) -> Moment | None:
     """Return what a match means; None for letters that only look like those of a word."""
-    given = {key: value.casefold() for key, value in match.groupdict().items() if value}
-    numbers, unit = {}, given.get("unit", "")
-    for key, value in given.items():
+    groups = {key: value.casefold() for key, value in match.groupdict().items() if value}
+    numbers, unit = {}, groups.get("unit", "")
+    for key, value in groups.items():
         words: Mapping[str, int] | None = {
             "m": calendar.months,
             "w": calendar.weekdays,
@@ -130,29 +130,29 @@ def _read(match: re.Match[str], kind: str, calendar: Calendar) -> Moment | None:
     return Moment(start=match.start(), end=match.end(), kind=kind, numbers=numbers, unit=unit)
 
 
-def _related(text: str, read: Moment, calendar: Calendar) -> Moment:
+def _related(text: str, moment: Moment, calendar: Calendar) -> Moment:
     """Return a moment with its relation to the text, as the words before and after it say."""
 
     def lead_before(end: int) -> re.Match[str] | None:
         return calendar.lead.search(text[max(0, end - _AROUND_CHARS) : end])
 
     relation, before, after, article, surely_month = "", 0, 0, False, False
-    lead = lead_before(read.start)
+    lead = lead_before(moment.start)
     if lead:
         article = bool(lead.groupdict().get("article"))
         relation, before = _relation(lead), len(lead[0])
-        surely_month = read.kind == "month" and calendar.before_months.search(lead[0]) is not None
-        if relation == "week" and (more := lead_before(read.start - before)):
+        surely_month = moment.kind == "month" and calendar.before_months.search(lead[0]) is not None
+        if relation == "week" and (more := lead_before(moment.start - before)):
             before += len(more[0])
-    trail = calendar.trail.match(text[read.end : read.end + _AROUND_CHARS])
+    trail = calendar.trail.match(text[moment.end : moment.end + _AROUND_CHARS])
     if trail and (named := _relation(trail)):
         relation = named if named != "in" or not relation else relation
         after = len(trail[0])
     led = bool(relation)
-    if read.kind == "range" and relation in {"since", "until"}:
+    if moment.kind == "range" and relation in {"since", "until"}:
         relation = "in"  # "from" is the first of two words
     return replace(
-        read,
+        moment,
         before=before,
         after=after,
         relation=relation or "in",
@@ -163,18 +163,18 @@ def _related(text: str, read: Moment, calendar: Calendar) -> Moment:
 
 
 def _relation(match: re.Match[str]) -> str:
-    given = match.groupdict()
-    return next((relation for relation in RELATIONS if given.get(relation)), "")
+    groups = match.groupdict()
+    return next((relation for relation in RELATIONS if groups.get(relation)), "")
 
 
-def _counts(text: str, match: re.Match[str], moment: Moment, calendar: Calendar) -> bool:
-    """Tell whether what may be something else is a time here, by the words beside it and its capital."""
-    said = moment.led
+def _is_time(text: str, match: re.Match[str], moment: Moment, calendar: Calendar) -> bool:
+    """Tell whether a match that may be something else is a time here, by the words beside it and its capital."""
+    led = moment.led
     if moment.relation == "every":
         return False
     match moment.kind:
         case "years":
-            return 1900 <= moment.numbers["y"] < 2100 and (said or not calendar.spaced)
+            return 1900 <= moment.numbers["y"] < 2100 and (led or not calendar.spaced)
         case "month" | "weekday":
             if not calendar.spaced or "y" in moment.numbers:
                 return True
@@ -182,11 +182,11 @@ def _counts(text: str, match: re.Match[str], moment: Moment, calendar: Calendar)
             if word.casefold() in calendar.short:
                 # "so", "do" and "mi" are words
                 return (
-                    (said or _is_last_of_two(text, match.start(), calendar))
+                    (led or _is_last_of_two(text, match.start(), calendar))
                     and not moment.article
                     and (len(word) > 2 or not calendar.capitals or word[0].isupper())
                 )
-            if said or moment.kind == "weekday" or match.groupdict().get("ending"):
+            if led or moment.kind == "weekday" or match.groupdict().get("ending"):
                 return True
             before = text[max(0, match.start() - _SENTENCE_CHARS) : match.start()]
             return word[0].isupper() and not _SENTENCE_BEFORE.search(before)
@@ -206,19 +206,19 @@ def _is_last_of_two(text: str, start: int, calendar: Calendar) -> bool:
     return lead is not None and bool(_relation(lead))
 
 
-def _joined(text: str, found: Sequence[_Found]) -> list[Moment]:
+def _joined(text: str, readings: Sequence[_Reading]) -> list[Moment]:
     """Join two moments that a text names as the first and the last of one time."""
-    whole: list[_Found] = []
-    for one in found:
-        if whole and (both := _both(text, whole[-1], one)):
-            whole[-1] = both
+    joined: list[_Reading] = []
+    for reading in readings:
+        if joined and (pair := _joined_pair(text, joined[-1], reading)):
+            joined[-1] = pair
         else:
-            whole.append(one)
-    return [moment for moment, _ in whole]
+            joined.append(reading)
+    return [moment for moment, _ in joined]
 
 
-def _both(text: str, found: _Found, other: _Found) -> _Found | None:
-    (first, calendar), (last, _) = found, other
+def _joined_pair(text: str, earlier: _Reading, later: _Reading) -> _Reading | None:
+    (first, calendar), (last, _) = earlier, later
     if first.last or first.relation not in {"in", "since", "between", "around"}:
         return None
     # in some languages "from" follows the first

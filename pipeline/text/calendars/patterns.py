@@ -24,16 +24,16 @@ def split(words: str) -> list[str]:
     >>> split("letzt{e,en} a_few środa")
     ['letzte', 'letzten', 'a few', 'środa', 'sroda']
     """
-    found = []
+    expanded = []
     for word in words.split():
         stem, brace, rest = word.partition("{")
         endings, _, after = rest.partition("}")
-        found += [stem + ending + after for ending in (endings.split(",") if brace else [""])]
-    return [word.replace("_", " ") for word in words_either_way(" ".join(found)).split()]
+        expanded += [stem + ending + after for ending in (endings.split(",") if brace else [""])]
+    return [word.replace("_", " ") for word in words_either_way(" ".join(expanded)).split()]
 
 
 def slots(
-    told: Mapping[str, Any],
+    data: Mapping[str, Any],
     months: Iterable[str],
     weekdays: Iterable[str],
     numbers: Iterable[str],
@@ -41,12 +41,12 @@ def slots(
     *,
     spaced: bool,
 ) -> dict[str, str]:
-    suffix = told.get("suffix", "")
+    suffix = data.get("suffix", "")
     digits = r"\d{1,2}" if spaced else r"\d{1,2}|[一二三四五六七八九十]{1,3}"
     no_digit = r"(?<![\d.,:])" if spaced else r"(?<![\d.,:一二三四五六七八九十])"
     year = r"(?<!\d)(?P<y>\d{4})(?!\d)"
-    to, and_ = alternatives(split(told["to"])), alternatives(split(told["and"]))
-    article = alternatives(split(told.get("article", "")))
+    to, and_ = alternatives(split(data["to"])), alternatives(split(data["and"]))
+    article = alternatives(split(data.get("article", "")))
     dot = r"\.?" if spaced else ""
     weekday = rf"(?:(?:{alternatives(weekdays)}){suffix}\.?,?\s{{1,3}}(?:(?:{article})\s{{1,3}})?)?"
     return {
@@ -64,10 +64,10 @@ def slots(
         "step_after": rf"(?P<step>{alternatives(meanings['steps_after'])})",
         "day": rf"(?P<day>{alternatives(meanings['days'])})",
         "period": rf"(?P<period>{alternatives(meanings['periods'])})",
-        "th": told.get("ordinal", ""),
-        "of": told.get("of", ""),
-        "year": told.get("year", "").replace("{y}", year),
-        "year_after": told.get("year", "").replace("{y}", year).removesuffix("?"),
+        "th": data.get("ordinal", ""),
+        "of": data.get("of", ""),
+        "year": data.get("year", "").replace("{y}", year),
+        "year_after": data.get("year", "").replace("{y}", year).removesuffix("?"),
         "to": rf"\s{{0,3}}(?P<to>[-–—]|{to}|(?P<and>{and_}))\s{{0,3}}(?:(?:{article})\s{{1,3}})?",
     }
 
@@ -81,11 +81,11 @@ def compiled(form: str, slots: Mapping[str, str], *, spaced: bool) -> re.Pattern
 
 
 def relations(
-    told: Mapping[str, str], article: Iterable[str], *, spaced: bool, trail: bool, suffix: str
+    words: Mapping[str, str], article: Iterable[str], *, spaced: bool, trail: bool, suffix: str
 ) -> re.Pattern[str]:
     """Return a pattern of the words that relate a text to a time, with a group for each relation."""
     groups = "|".join(
-        f"(?P<{relation}>{alternatives(split(told[relation]))})" for relation in RELATIONS if relation in told
+        f"(?P<{name}>{alternatives(split(words[name]))})" for name in RELATIONS if name in words
     )
     groups = groups or "(?!)"
     if trail:
@@ -99,15 +99,15 @@ def relations(
     )
 
 
-def events(told: Mapping[str, str]) -> re.Pattern[str]:
+def events(words: Mapping[str, str]) -> re.Pattern[str]:
     """Return a pattern of what counts from an event, with its relation, its noun and any word that is none."""
     groups = "|".join(
-        f"(?P<{relation}>{alternatives(split(told[relation]))})"
+        f"(?P<{relation}>{alternatives(split(words[relation]))})"
         for relation in ("before", "after", "since", "during")
-        if relation in told
+        if relation in words
     )
-    no = alternatives(split(told.get("not", "")))
-    noun = told["noun"].replace(" ", r"\s")
+    no = alternatives(split(words.get("not", "")))
+    noun = words["noun"].replace(" ", r"\s")
     return pattern(
         rf"(?<!\w)(?:{groups})(?:\s|(?<=['’]))(?!\w+\s(?:{no})(?!\w))(?P<event>{noun})", re.IGNORECASE
     )

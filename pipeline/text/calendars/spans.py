@@ -14,7 +14,7 @@ _UNIT_DAYS = {"day": 1, "weekend": 7, "week": 7, "month": 30, "year": 365}
 _AROUND_DAYS = 2
 
 
-def asked(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
+def of_question(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
     """Return the times that a question means, the newest first; none for a date that does not exist.
 
     A date without a year is of every year from `earliest` to `now`. What is open begins at `earliest` or ends `now`.
@@ -37,9 +37,9 @@ def asked(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
     return [(start, end) for start, end in spans if start < end]
 
 
-def said(moment: Moment, day: date) -> tuple[str, date]:
-    """Return what one means who says it on a day: `day`, `weekend`, `week`, `around` (a day), `month` or `year`, and
-    the first day of it.
+def of_statement(moment: Moment, day: date) -> tuple[str, date]:
+    """Return what a statement of this day means: `day`, `weekend`, `week`, `around` (a day), `month` or `year`, and the
+    first day of it.
     """
     numbers = moment.numbers
     match moment.kind:
@@ -59,8 +59,8 @@ def moved(day: Day, days: int) -> Day:
     """Move a date by a number of calendar days, stopping at the calendar's ends."""
     # the first and the last day are left out: they may not exist in another time zone
     ordinal = min(max(day.toordinal() + days, 2), date.max.toordinal() - 1)
-    there = type(day).fromordinal(ordinal)
-    return datetime.combine(there, time(), day.tzinfo) if isinstance(day, datetime) else there
+    shifted = type(day).fromordinal(ordinal)
+    return datetime.combine(shifted, time(), day.tzinfo) if isinstance(day, datetime) else shifted
 
 
 def _is_deadline(moment: Moment) -> bool:
@@ -70,7 +70,7 @@ def _is_deadline(moment: Moment) -> bool:
 
 
 def _open(spans: Iterable[Span]) -> list[Span]:
-    """Return the first that is one: of a date without a year the last is meant."""
+    """Return the first span that is not empty: a date without a year means the last one."""
     return [(start, end) for start, end in spans if start < end][:1]
 
 
@@ -80,13 +80,13 @@ def _closed(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
         return first
     last = _spans(moment.last, earliest, now)
     # the nearest end after a start, and of several starts the nearest to it
-    found: dict[datetime, datetime] = {}
+    starts: dict[datetime, datetime] = {}
     for start, _ in first:
         if ends := [end for _, end in last if end > start]:
-            found.setdefault(min(ends), start)
+            starts.setdefault(min(ends), start)
         elif moment.kind == "weekday" and last:
-            found.setdefault(last[0][1], moved(start, -7))
-    return [(start, end) for end, start in found.items()]
+            starts.setdefault(last[0][1], moved(start, -7))
+    return [(start, end) for end, start in starts.items()]
 
 
 def _spans(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:

@@ -88,10 +88,10 @@ def plain(text: str) -> str:
 def cues_of(language: str) -> Cues:
     """Return the cues of a language, or of several as in `german+english`.
 
-    >>> cues_of("german+english").asked["when"].found("wann"), cues_of("swedish") is cues_of("english")
+    >>> cues_of("german+english").asked["when"].are_in("wann"), cues_of("swedish") is cues_of("english")
     (True, True)
     """
-    return _made(_parts(language))
+    return _make_cues(_parts(language))
 
 
 def stop_words(language: str) -> StopWords:
@@ -103,9 +103,9 @@ def stop_words(language: str) -> StopWords:
 def common_words(language: str) -> frozenset[str]:
     """Return the words of a language that are in most texts in it, and its words of time, with and without accents."""
     words, says = read(language)["words"], read(language)["says"]
-    found = {word for key in ("stop", "chatter", "determiners") for word in words[key].split()}
-    found |= set(says["time"].split()) - set(says.get("time_except", "").split())
-    return frozenset(found | set(map(without_accents, found)))
+    common = {word for key in ("stop", "chatter", "determiners") for word in words[key].split()}
+    common |= set(says["time"].split()) - set(says.get("time_except", "").split())
+    return frozenset(common | set(map(without_accents, common)))
 
 
 @lru_cache(maxsize=256)
@@ -118,21 +118,21 @@ def _parts(language: str) -> tuple[str, ...]:
 def _stop_words(languages: tuple[str, ...]) -> StopWords:
     sources = [read(language)["words"] for language in languages]
 
-    def every(*keys: str) -> frozenset[str]:
+    def all_words(*keys: str) -> frozenset[str]:
         return frozenset(word for source in sources for key in keys for word in source[key].split())
 
     return StopWords(
-        words=every("stop", "chatter"),
+        words=all_words("stop", "chatter"),
         particles=frozenset("".join(source.get("particles", "") for source in sources)),
-        determiners=every("determiners"),
+        determiners=all_words("determiners"),
     )
 
 
 @cache
 def read(language: str) -> Mapping[str, Any]:
     """Return the file of a language, with and without accents but for what is `_AS_WRITTEN`."""
-    told = languages.read(language, "cues")
-    stop = frozenset(told["words"]["stop"].split())
+    source = languages.read(language, "cues")
+    stop = frozenset(source["words"]["stop"].split())
 
     def either_way(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -140,34 +140,34 @@ def read(language: str) -> Mapping[str, Any]:
                 key: inside if key in _AS_WRITTEN else either_way(inside) for key, inside in value.items()
             }
         if isinstance(value, list):
-            return [pattern_either_way(each, stop) for each in value]
+            return [pattern_either_way(regex, stop) for regex in value]
         return words_either_way(value, stop) if isinstance(value, str) else value
 
-    found: Mapping[str, Any] = either_way(told)
-    return found
+    expanded: Mapping[str, Any] = either_way(source)
+    return expanded
 
 
 @cache
-def _made(languages: tuple[str, ...]) -> Cues:
+def _make_cues(languages: tuple[str, ...]) -> Cues:
     sources = [read(language) for language in languages]
 
     def either(section: str, key: str, shape: patterns.Shape) -> str:
         """Return one pattern of all languages."""
-        found = [(source, "|".join(source.get(section, {}).get(key, ()))) for source in sources]
-        return "|".join(shape(source, inside) for source, inside in found if inside) or _NOTHING
+        alternatives = [(source, "|".join(source.get(section, {}).get(key, ()))) for source in sources]
+        return "|".join(shape(source, inside) for source, inside in alternatives if inside) or _NOTHING
 
     def phrases(section: str, key: str, shape: patterns.Shape = patterns.delimited) -> Phrases:
         return Phrases(
-            shape(source, each) for source in sources for each in source.get(section, {}).get(key, ())
+            shape(source, phrase) for source in sources for phrase in source.get(section, {}).get(key, ())
         )
 
     def words(section: str, key: str) -> Words:
-        found = [(source, source.get(section, {}).get(key, "").split()) for source in sources]
+        listed = [(source, source.get(section, {}).get(key, "").split()) for source in sources]
         excepted = {
-            word for each in sources for word in each.get(section, {}).get(f"{key}_except", "").split()
+            word for source in sources for word in source.get(section, {}).get(f"{key}_except", "").split()
         }
-        pieces = [word for source, inside in found if not source.get("spaced", True) for word in inside]
-        whole = [word for source, inside in found if source.get("spaced", True) for word in inside]
+        pieces = [word for source, inside in listed if not source.get("spaced", True) for word in inside]
+        whole = [word for source, inside in listed if source.get("spaced", True) for word in inside]
         longest_first = "|".join(sorted(pieces, key=lambda piece: (-len(piece), piece)))
         return Words(
             whole=frozenset(whole) - excepted, pieces=pattern(longest_first) if longest_first else None

@@ -70,10 +70,10 @@ def says_nothing(text: str, language: str, *, of_a_bot: bool) -> bool:
 
 def _words_after(text: str, language: str) -> int:
     """Count the words after those that say nothing; -1 if there are none of these, or the rest says something."""
-    cues, said = cues_of(language), _words(text)
-    for each in cues.says_nothing:
-        if found := each.fullmatch(said):
-            more = found["more"]
+    cues, plain_text = cues_of(language), _words(text)
+    for regex in cues.says_nothing:
+        if match := regex.fullmatch(plain_text):
+            more = match["more"]
             words = answer_types.words_of(more)
             if cues.but.are_in(words, more) or any(map(str.isdigit, more)):
                 return -1
@@ -97,7 +97,7 @@ def written_apart(people: Iterable[str]) -> frozenset[str]:
 
 
 def called_bots(names: Iterable[str]) -> frozenset[str]:
-    """Return those names that say that they are a bot's.
+    """Return the names that end in `bot`.
 
     >>> sorted(called_bots(["harbour bot", "rose t"]))
     ['harbour bot']
@@ -118,15 +118,15 @@ def _unaddressed(text: str, language: str, bots: Collection[str], *, any_mention
     greeted = _GREETED.match(text)
     if greeted is not None and plain(greeted["greeting"]) not in cues_of(language).greetings:
         greeted = None
-    found = _OPENING.match(text, greeted.end() if greeted else 0)
-    if found is not None and _is_bot(found["name"], bots, any_mention=any_mention):
-        return text[found.end() :]
+    match = _OPENING.match(text, greeted.end() if greeted else 0)
+    if match is not None and _is_bot(match["name"], bots, any_mention=any_mention):
+        return text[match.end() :]
     if "@" not in text:
         return None
     end = text[-_LONGEST_NAME:]
-    found = _CLOSING.search(end)
-    if found is not None and _is_bot(found["name"], bots, any_mention=any_mention):
-        return text[: len(text) - len(end) + found.start()]
+    match = _CLOSING.search(end)
+    if match is not None and _is_bot(match["name"], bots, any_mention=any_mention):
+        return text[: len(text) - len(end) + match.start()]
     return None
 
 

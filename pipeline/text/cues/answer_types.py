@@ -37,13 +37,13 @@ def share_that_asks(text: str, cues: Cues) -> float:
         return 0.0  # no sentence of it asks, and most need not be looked at
     if marked and "://" in text:
         text = _LINK.sub(" ", text)
-    asked = whole = 0
-    for found in _SENTENCE.findall(text):
-        sentence = found.strip()
-        whole += len(sentence)
+    asking = total = 0
+    for piece in _SENTENCE.findall(text):
+        sentence = piece.strip()
+        total += len(sentence)
         if sentence.endswith(_MARKS) or sentence.startswith("\u00bf") or _is_asked(sentence, cues):
-            asked += len(sentence)
-    return asked / max(whole, 1)
+            asking += len(sentence)
+    return asking / max(total, 1)
 
 
 def _is_asked(sentence: str, cues: Cues) -> bool:
@@ -52,7 +52,7 @@ def _is_asked(sentence: str, cues: Cues) -> bool:
         return True
     if sentence.endswith(_ENDS_STATING):
         return False
-    return cues.begins.match(sentence) is not None or cues.asks_anywhere.found(sentence)
+    return cues.begins.match(sentence) is not None or cues.asks_anywhere.are_in(sentence)
 
 
 def words_of(text: str) -> list[str]:
@@ -64,8 +64,8 @@ def size_of(words: list[str], text: str) -> float:
     """Return how many words a text has, where scripts without spaces have one for two characters."""
     if text.isascii() or max(text) < FIRST_UNSPACED:
         return float(len(words))
-    unspaced = [found for word in words for found in UNSPACED.findall(word)]
-    return len(words) + sum(len(found) / 2 - 1 for found in unspaced)
+    unspaced = [run for word in words for run in UNSPACED.findall(word)]
+    return len(words) + sum(len(run) / 2 - 1 for run in unspaced)
 
 
 def asked(question: str, language: str) -> frozenset[AnswerType]:
@@ -74,8 +74,8 @@ def asked(question: str, language: str) -> frozenset[AnswerType]:
     >>> sorted(asked("How many of us are coming?", "english")), sorted(asked("Wann kommt er?", "german"))
     (['number'], ['when'])
     """
-    said = plain(question)
-    return frozenset(kind for kind, phrases in cues_of(language).asked.items() if phrases.found(said))
+    text = plain(question)
+    return frozenset(kind for kind, phrases in cues_of(language).asked.items() if phrases.are_in(text))
 
 
 def holds_time(words: list[str], text: str, cues: Cues) -> bool:
@@ -83,12 +83,12 @@ def holds_time(words: list[str], text: str, cues: Cues) -> bool:
     return (
         cues.time.are_in(words, text)
         or (_DIGIT.search(text) is not None and _CLOCK_OR_DATE.search(text) is not None)
-        or cues.time_phrases.found(text)
+        or cues.time_phrases.are_in(text)
     )
 
 
 def holds_number(words: list[str], text: str, cues: Cues) -> bool:
     """Tell whether a text, as `plain` returns it, has a number."""
     return (
-        _DIGIT.search(text) is not None or cues.number.are_in(words, text) or cues.number_phrases.found(text)
+        _DIGIT.search(text) is not None or cues.number.are_in(words, text) or cues.number_phrases.are_in(text)
     )

@@ -54,7 +54,7 @@ def is_question(sentence: str) -> bool:
 
 def promises(sentence: Sentence) -> bool:
     """Tell whether somebody takes on a task in the sentence, or is asked to."""
-    return bool(sentence.terms) and sentence.cues.promises.found(sentence.plain)
+    return bool(sentence.terms) and sentence.cues.promises.are_in(sentence.plain)
 
 
 def stays_open(index: int, sentences: Sequence[Sentence]) -> bool:
@@ -63,30 +63,30 @@ def stays_open(index: int, sentences: Sequence[Sentence]) -> bool:
     An answer is another speaker's next message, or one that replies to it or has a word of it; no question, no "no
     idea".
     """
-    asked = sentences[index]
-    if not asked.asks:
-        return len(asked.terms) >= _FEWEST_TERMS and asked.cues.wonders.found(asked.plain)
-    if len(asked.terms) < _FEWEST_TERMS or asked.cues.small_talk.found(asked.plain):
+    question = sentences[index]
+    if not question.asks:
+        return len(question.terms) >= _FEWEST_TERMS and question.cues.wonders.are_in(question.plain)
+    if len(question.terms) < _FEWEST_TERMS or question.cues.small_talk.are_in(question.plain):
         return False
     first: int | None = None
     for later in (sentences[i] for i in range(index + 1, len(sentences))):
-        if later.message > asked.message + _ANSWER_WINDOW:
+        if later.message > question.message + _ANSWER_WINDOW:
             break
-        if later.message == asked.message and not later.asks:
+        if later.message == question.message and not later.asks:
             return False  # who goes on talking after a question rarely waits for the answer
-        if later.speaker != asked.speaker:
+        if later.speaker != question.speaker:
             first = later.message if first is None else first
-            if _answers(later, asked, first):
+            if _answers(later, question, first):
                 return False
     return True
 
 
-def _answers(reply: Sentence, asked: Sentence, first: int) -> bool:
+def _answers(reply: Sentence, question: Sentence, first: int) -> bool:
     """Tell whether a reply answers; `first` is the first message by another speaker after the question."""
-    if reply.asks or reply.cues.unsure.found(reply.plain):
+    if reply.asks or reply.cues.unsure.are_in(reply.plain):
         return False
     return (
         reply.message == first
-        or reply.answers == asked.message
-        or not set(reply.terms).isdisjoint(asked.terms)
+        or reply.answers == question.message
+        or not set(reply.terms).isdisjoint(question.terms)
     )

@@ -17,16 +17,16 @@ class Phrases:
         self.patterns = tuple(map(pattern, sources))
         # "" is in every text
         self._pairs = tuple(
-            (piece, each) for each in self.patterns for piece in sorted(needed(each.pattern)) or [""]
+            (piece, regex) for regex in self.patterns for piece in sorted(needed(regex.pattern)) or [""]
         )
 
-    def found(self, text: str) -> bool:
+    def are_in(self, text: str) -> bool:
         """Tell whether the text has one of the patterns."""
-        return any(piece in text and each.search(text) is not None for piece, each in self._pairs)
+        return any(piece in text and regex.search(text) is not None for piece, regex in self._pairs)
 
     def begun(self, text: str) -> Match[str] | None:
         """Return how the text begins with one of the patterns."""
-        matches = (each.match(text) for piece, each in self._pairs if piece in text)
+        matches = (regex.match(text) for piece, regex in self._pairs if piece in text)
         return next(filter(None, matches), None)
 
 

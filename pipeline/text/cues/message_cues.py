@@ -44,12 +44,12 @@ def read(text: str, language: str, *, of_a_bot: bool = False) -> MessageCues:
     (True, 1.0)
     """
     text = text[:LONGEST_READ]
-    said, cues = plain(text), cues_of(language)
-    words = answer_types.words_of(said)
+    plain_text, cues = plain(text), cues_of(language)
+    words = answer_types.words_of(plain_text)
     return MessageCues(
-        asks=answer_types.share_that_asks(said, cues),
-        has_time=answer_types.holds_time(words, said, cues),
-        has_number=answer_types.holds_number(words, said, cues),
+        asks=answer_types.share_that_asks(plain_text, cues),
+        has_time=answer_types.holds_time(words, plain_text, cues),
+        has_number=answer_types.holds_number(words, plain_text, cues),
         says_nothing=addressing.says_nothing(text, language, of_a_bot=of_a_bot),
     )
 

@@ -14,11 +14,11 @@ def needed(source: str) -> frozenset[str]:
     >>> sorted(needed("(?:we|they)(?:'ve)? (?:settled|voted)")), needed("[0-9]+")
     (['settled', 'voted'], frozenset())
     """
-    return _of(_parser.parse(source)) or frozenset()
+    return _needed_in(_parser.parse(source)) or frozenset()
 
 
-def _of(parts: Iterable[tuple[Any, Any]]) -> frozenset[str] | None:
-    """Return the pieces of the part of a sequence that says most."""
+def _needed_in(parts: Iterable[tuple[Any, Any]]) -> frozenset[str] | None:
+    """Return the pieces of the most telling part of a sequence."""
     best: frozenset[str] | None = None
     run = ""
     for code, value in parts:
@@ -27,29 +27,29 @@ def _of(parts: Iterable[tuple[Any, Any]]) -> frozenset[str] | None:
             continue
         best, run = _better(best, run), ""
         if code is codes.BRANCH:
-            best = _better(best, _either(value[1]))
+            best = _better(best, _needed_in_branches(value[1]))
         elif code is codes.SUBPATTERN:
-            best = _better(best, _of(value[3]))
+            best = _better(best, _needed_in(value[3]))
         elif code is codes.ATOMIC_GROUP:
-            best = _better(best, _of(value))
+            best = _better(best, _needed_in(value))
         elif code in _REPEATS and value[0] > 0:
-            best = _better(best, _of(value[2]))
+            best = _better(best, _needed_in(value[2]))
     return _better(best, run)
 
 
-def _either(branches: Iterable[Iterable[tuple[Any, Any]]]) -> frozenset[str] | None:
-    found: set[str] = set()
+def _needed_in_branches(branches: Iterable[Iterable[tuple[Any, Any]]]) -> frozenset[str] | None:
+    pieces: set[str] = set()
     for branch in branches:
-        inside = _of(branch)
+        inside = _needed_in(branch)
         if inside is None:
             return None
-        found |= inside
+        pieces |= inside
     # what holds another piece is found by that
-    return frozenset(piece for piece in found if not any(other in piece for other in found - {piece}))
+    return frozenset(piece for piece in pieces if not any(other in piece for other in pieces - {piece}))
 
 
 def _better(one: frozenset[str] | None, other: frozenset[str] | str | None) -> frozenset[str] | None:
-    """Return the pieces of which the shortest is longer."""
+    """Return the set of pieces whose shortest one is longer."""
     if not other:
         return one
     other = frozenset({other}) if isinstance(other, str) else other

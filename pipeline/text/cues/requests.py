@@ -25,10 +25,10 @@ class Request(NamedTuple):
     us: Words
 
 
-def found(text: str) -> Iterator[Request]:
+def candidates(text: str) -> Iterator[Request]:
     """Yield the requests that a text, as `plain` returns it, may begin with.
 
-    >>> [(each.kind, each.match["what"]) for each in found("please remember that i am vegan")]
+    >>> [(request.kind, request.match["what"]) for request in candidates("please remember that i am vegan")]
     [('remember', 'i am vegan')]
     """
     for by_kind, us in _requests():
@@ -40,7 +40,7 @@ def found(text: str) -> Iterator[Request]:
 def phrases(language: str) -> Mapping[RequestKind, Phrases]:
     """Return how people of a language tell a bot each kind of request."""
     source = read(language)
-    return {kind: Phrases(patterns.request(source, each) for each in source["kept"][kind]) for kind in KINDS}
+    return {kind: Phrases(patterns.request(source, text) for text in source["kept"][kind]) for kind in KINDS}
 
 
 @cache

@@ -27,8 +27,8 @@ def parts_of(language: str) -> tuple[str, ...]:
     >>> parts_of("german+swedish"), parts_of("swedish")
     (('german',), ('english',))
     """
-    known = dict.fromkeys(part for part in language.split("+") if part in LANGUAGES)
-    return tuple(known) or (FALLBACK,)
+    parts = dict.fromkeys(part for part in language.split("+") if part in LANGUAGES)
+    return tuple(parts) or (FALLBACK,)
 
 
 @cache
