@@ -53,8 +53,4 @@ class PostedQuestion:
         return addressing.said(self.questions.query, self.questions.language, self._names)
 
     def _has_its_words(self, text: str) -> bool:
-        question = self._question
-        # what is much longer is something else, and most lacks its last word: neither need be taken apart
-        if len(text) > 2 * len(question) + 80 or question.rpartition(" ")[2] not in text.casefold():
-            return False
-        return addressing.said(text, self.questions.language, self._names) == question
+        return addressing.repeats(text, self._question, self.questions.language, self._names)

@@ -6,8 +6,7 @@ from operator import attrgetter
 
 from pipeline.recall.ask.questions import Questions
 from pipeline.recall.find.candidate import Candidate, QueryMatch
-from pipeline.text.cues import plain
-from pipeline.text.cues.addressing import ASKS, called_bots, is_put_to_a_bot, names_of, said
+from pipeline.text.cues.addressing import ASKS, called_bots, is_put_to_a_bot, names_of, repeats
 
 
 def marked(ordered: Sequence[Candidate], questions: Questions) -> list[Candidate]:
@@ -56,12 +55,6 @@ def _as_aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
 
 
 def _is_it(candidate: Candidate, questions: Questions, names: Collection[str]) -> bool:
-    question, text = questions.itself, candidate.text
-    # what is much longer is something else, and most lacks its last word: neither need be taken apart
-    last = question.rpartition(" ")[2]
-    return (
-        questions.may_be(candidate.id, candidate.speaker)
-        and len(text) <= 2 * len(question) + 80
-        and last in plain(text)
-        and said(text, questions.language, names) == question
+    return questions.may_be(candidate.id, candidate.speaker) and repeats(
+        candidate.text, questions.itself, questions.language, names
     )

@@ -43,6 +43,18 @@ def said(text: str, language: str, bots: Collection[str] = ()) -> str:
     return _words(text if rest is None else rest) or _words(text) or text.strip()
 
 
+def repeats(text: str, question: str, language: str, bots: Collection[str] = ()) -> bool:
+    """Tell whether a text says nothing but a question, which is as `said` returns it.
+
+    >>> repeats("@tripbot Wo ist die Straße?", "wo ist die straße", "german")
+    True
+    """
+    # what is much longer is something else, and most lacks its last word: neither need be taken apart
+    if len(text) > 2 * len(question) + 80 or question.rpartition(" ")[2] not in plain(text):
+        return False
+    return said(text, language, bots) == question
+
+
 def is_put_to_a_bot(text: str, language: str, bots: Collection[str] = ()) -> bool:
     """Tell whether a text asks something of a bot that it names at either end; what informs a bot may be sought later.
 
