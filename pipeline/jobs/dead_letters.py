@@ -76,8 +76,8 @@ def listing(
     """
     with database.maintenance() if tenant_id is None else database.tenant(tenant_id) as connection:
         rows = job_admin.listing(connection, **asdict(wanted), limit=limit)
-    found = [{name: value for name, value in row._mapping.items() if name != "total"} for row in rows]
-    return [ListedJob(**fields) for fields in found], rows[0].total if rows else 0
+    listed = [{name: value for name, value in row._mapping.items() if name != "total"} for row in rows]
+    return [ListedJob(**fields) for fields in listed], rows[0].total if rows else 0
 
 
 def chat_of(database: Database, item: ListedJob) -> str | None:

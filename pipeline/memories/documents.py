@@ -103,10 +103,10 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
     return Kept(outcome=outcome, chunks=len(rows), written=len(written))
 
 
-def listing(database: Database, tenant_id: str, given: DocumentFilter) -> list[ListedDocument]:
+def listing(database: Database, tenant_id: str, filters: DocumentFilter) -> list[ListedDocument]:
     """List documents of the organization or a user in the order of their ids. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        return store.list_documents(connection, given, _ids(connection, given.user_id))
+        return store.list_documents(connection, filters, _ids(connection, filters.user_id))
 
 
 def passages(
@@ -117,10 +117,10 @@ def passages(
     Raises `NotFound`, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        found = store.passages(connection, document_id, _ids(connection, user_id))
-    if not found:
+        chunks = store.passages(connection, document_id, _ids(connection, user_id))
+    if not chunks:
         raise _missing(document_id, user_id)
-    return found
+    return chunks
 
 
 def remove(database: Database, tenant_id: str, document_id: str, user_id: str | None = None) -> int:

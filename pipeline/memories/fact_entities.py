@@ -45,7 +45,7 @@ def entities_of(fact: Fact, user_id: str, names: Mapping[str, str], language: st
             relation,
             language,
         )
-        if all((row.user_id, row.entity) != (each.user_id, each.entity) for each in rows):
+        if all((row.user_id, row.entity) != (other.user_id, other.entity) for other in rows):
             rows.append(row)
     return rows
 
@@ -58,9 +58,9 @@ def _subject(fact: Fact, user_id: str, language: str) -> Iterator[EntityRow]:
     row = _row(fact.subject, user_id, kind, "", language)
     yield row
     if fact.attribute in _NAMES and not is_denial(fact.value):
-        given = _as_written(fact.value, fact.content)
-        if (alias := normalized(given)) != row.alias:
-            yield row._replace(name=given, alias=alias, short=first_name(given, language))
+        name = _as_written(fact.value, fact.content)
+        if (alias := normalized(name)) != row.alias:
+            yield row._replace(name=name, alias=alias, short=first_name(name, language))
 
 
 def _related(fact: Fact) -> tuple[str, str, EntityKind] | None:
@@ -88,5 +88,5 @@ def _as_written(value: str, content: str) -> str:
     >>> _as_written("porto", "Ann lives in Porto."), _as_written("vienna", "Ann wohnt in Wien.")
     ('Porto', 'vienna')
     """
-    found = pattern(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE).search(content)
-    return found[0] if found else value
+    match = pattern(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE).search(content)
+    return match[0] if match else value

@@ -67,10 +67,10 @@ def edit(database: Database, tenant_id: str, identity: UUID, wanted: MemoryEdit)
         if "expires_at" in wanted.model_fields_set:
             store.set_expiry(connection, identity, wanted.expires_at)
         if wanted.metadata is not None:
-            own = FROM_CONTEXT & wanted.metadata.keys() if row.type == "qa_turn" else ()
-            if own:
+            protected = FROM_CONTEXT & wanted.metadata.keys() if row.type == "qa_turn" else ()
+            if protected:
                 raise InvalidInput(
-                    f"metadata: {', '.join(sorted(own))} of question and answer cannot be changed",
+                    f"metadata: {', '.join(sorted(protected))} of question and answer cannot be changed",
                     field="metadata",
                 )
             store.merge_metadata(connection, identity, wanted.metadata)
