@@ -60,21 +60,21 @@ class OneByName(Frozen):
 def to_tell_apart(database: Database, tenant_id: str) -> list[OneByName]:
     """Return everybody who is one by name only. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        found: dict[str, list[store.Member]] = defaultdict(list)
+        by_sender: dict[str, list[store.Member]] = defaultdict(list)
         members = store.members(connection, PREFIX)
         for member in members:
-            found[member.sender_id].append(member)
+            by_sender[member.sender_id].append(member)
         there = {(member.chat_id, member.sender_id) for member in members}
         return [
             OneByName(
                 sender_id=old,
                 user_id=_linked_to(connection, old),
                 chats=chats_of,
-                elsewhere=len(chats_of) < len(its),
+                elsewhere=len(chats_of) < len(memberships),
                 memories=store.memories_left(connection, old),
             )
-            for old, its in found.items()
-            if (chats_of := list(_chats(its, there)))
+            for old, memberships in by_sender.items()
+            if (chats_of := list(_chats(memberships, there)))
         ]
 
 
@@ -89,8 +89,8 @@ def _chats(members: list[store.Member], there: set[tuple[str, str]]) -> Iterator
 
 
 def _linked_to(connection: Connection, sender_id: str) -> str | None:
-    user, *others = stored_identities.ids_of(connection, sender_id)
-    return user if others else None
+    user, *linked = stored_identities.ids_of(connection, sender_id)
+    return user if linked else None
 
 
 def tell_apart(database: Database, tenant_id: str, one: OneByName) -> int:

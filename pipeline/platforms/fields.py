@@ -51,9 +51,9 @@ def unreadable(line: str) -> str | None:
     """
     if len(line) > MAX_LINE_CHARS:
         return f"the line is longer than {MAX_LINE_CHARS} characters"
-    if found := _NOT_UTF8.search(line):
-        before = line[max(0, found.start() - 20) : found.start()]
-        return f'is not UTF-8: byte 0x{ord(found[0]) - 0xDC00:02X} after "{before}"'
+    if match := _NOT_UTF8.search(line):
+        before = line[max(0, match.start() - 20) : match.start()]
+        return f'is not UTF-8: byte 0x{ord(match[0]) - 0xDC00:02X} after "{before}"'
     return None
 
 
@@ -140,15 +140,15 @@ def edited(record: ReadMessage, edited_at: object) -> Iterator[Event]:
     """Yield a message that the platform tells whole after its edit, and the edit. Raises `ValueError` for its time."""
     yield record
     if isinstance(record, Record):
-        said = record.message
+        message = record.message
         yield Edit(
             where=record.where,
             chat_id=record.chat_id,
-            external_id=said.external_id,
-            content=said.content,
+            external_id=message.external_id,
+            content=message.content,
             edited_at=time_of(edited_at, "the time of the edit"),
-            sender_id=said.sender_id,
-            said_at=said.sent_at,
+            sender_id=message.sender_id,
+            said_at=message.sent_at,
         )
 
 
@@ -199,8 +199,8 @@ def list_of(value: object, name: str) -> list[Any]:
 
 def time_of(value: object, name: str) -> datetime | None:
     """Return a time as platforms write it, if there is one. Raises `ValueError` that names it."""
-    found: datetime | None = None if value is None else _checked(_TIME, value, name)
-    return found
+    parsed: datetime | None = None if value is None else _checked(_TIME, value, name)
+    return parsed
 
 
 def _checked(adapter: TypeAdapter[Any], value: object, name: str) -> Any:

@@ -21,12 +21,12 @@ def parse(stream: IO[bytes], options: ImportOptions, platform: str = "messenger"
     people: list[str] = []
     messages: list[tuple[str, dict[str, Any]]] = []
     header: Any = {}
-    for found in json_stream.walk(stream, {"messages.item": "", "participants.item": ""}):
-        if isinstance(found, Broken):
-            yield found
+    for item in json_stream.walk(stream, {"messages.item": "", "participants.item": ""}):
+        if isinstance(item, Broken):
+            yield item
             continue
         # in the end it holds what stands behind the messages, too
-        header, value, where = found.header, _mended(found.value), f"messages[{found.index}]"
+        header, value, where = item.header, _mended(item.value), f"messages[{item.index}]"
         if name := fields.name_of(value, fields.dict_of(value).get("name")):
             people.append(name)
         elif isinstance(value, dict) and value:

@@ -45,17 +45,17 @@ def check(platform: str, secret: str, headers: Mapping[str, str], body: bytes, n
     return None
 
 
-def equal(given: str, wanted: str) -> bool:
+def equal(received: str, wanted: str) -> bool:
     """Compare in a time that does not depend on where they differ."""
-    first, second = (each.encode("utf-8", "surrogateescape") for each in (given, wanted))
+    first, second = (text.encode("utf-8", "surrogateescape") for text in (received, wanted))
     return hmac.compare_digest(first, second)
 
 
 def _unless(wanted: str, headers: Mapping[str, str], header: str, most: int = 1) -> str | None:
     """Return what is wrong unless this stands in a header, which may hold several behind each other."""
-    given = headers.get(header, "")
-    several = [given] if most == 1 else given.split(" ")[:most]
-    return None if any(equal(each, wanted) for each in several) else f"{header} is missing or wrong"
+    value = headers.get(header, "")
+    several = [value] if most == 1 else value.split(" ")[:most]
+    return None if any(equal(candidate, wanted) for candidate in several) else f"{header} is missing or wrong"
 
 
 def _signed(key: bytes, content: bytes) -> bytes:

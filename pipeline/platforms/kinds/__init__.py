@@ -42,8 +42,8 @@ class Kinds:
 
     def by_name(self, where: str, kind: str) -> Skipped | Unread | None:
         """Return the same as `report`, with the platform's own name for the reason: events are counted by it."""
-        found = self.report(where, kind)
-        return Skipped(where=where, reason=kind) if isinstance(found, Skipped) else found
+        report = self.report(where, kind)
+        return Skipped(where=where, reason=kind) if isinstance(report, Skipped) else report
 
     def unknown_in(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields that are not in the table and may hold text: others only describe a message."""
