@@ -181,7 +181,7 @@ def _accept_step_by_step(
         messages = [message for message in admitted.messages if message.external_id not in pruned]
         if not messages:
             return 0, out
-        if stored is None or not chats.is_as_said(stored, chat):
+        if stored is None or not chats.is_as_described(stored, chat):
             chats.ensure(connection, tenant_id, chat)
             accepting.hold(connection, chat.chat_id)
         if settle is not None:

@@ -92,8 +92,8 @@ def address(connection: Connection, chat_id: str, external_id: str) -> tuple[str
 
 def chat_of(connection: Connection, message_id: int) -> str | None:
     """Return the chat that a message is in now, or None if it is gone."""
-    found: str | None = connection.scalar(_CHAT_OF, {"id": message_id})
-    return found
+    chat_id: str | None = connection.scalar(_CHAT_OF, {"id": message_id})
+    return chat_id
 
 
 _NAMES = text(f"""
@@ -174,7 +174,7 @@ def sessions(connection: Connection, chat_id: str, messages: int, limit: int) ->
 
 def inside(connection: Connection, chat_id: str, some: Sequence[Session]) -> list[int]:
     """Return the messages of these sessions of a chat."""
-    ranges = ((each.session_key, each.started_at, each.ended_at) for each in some)
+    ranges = ((s.session_key, s.started_at, s.ended_at) for s in some)
     return column(connection, _INSIDE, chat=chat_id, **arrays("keys starts ends", ranges))
 
 
@@ -265,7 +265,7 @@ _REST = (
 
 def rest(connection: Connection, chat_id: str, into: str, limit: int) -> bool:
     """Move up to `limit` rows that name a chat beside its messages and sessions; tell whether there was any."""
-    return any(run(connection, text(each), chat=chat_id, into=into, limit=limit).rowcount for each in _REST)
+    return any(run(connection, text(sql), chat=chat_id, into=into, limit=limit).rowcount for sql in _REST)
 
 
 def clear(connection: Connection, tenant_id: str, chat_id: str, into: str) -> None:

@@ -166,8 +166,8 @@ def supersede(
 
     Those that are not `known` are told to the log.
     """
-    given = arrays("older newer", edges)
-    for row in run(connection, _SUPERSEDE, tenant=tenant_id, **given) if given["older"] else ():
+    pairs = arrays("older newer", edges)
+    for row in run(connection, _SUPERSEDE, tenant=tenant_id, **pairs) if pairs["older"] else ():
         if (row.memory_id, row.superseded_by) not in known:
             tell_superseded(connection, tenant_id, row.memory_id, row.superseded_by, row.learned_in)
 

@@ -89,8 +89,8 @@ class Owner(NamedTuple):
 
 def learned_in(connection: Connection, identity: UUID) -> str | None:
     """Return the chat where a memory was learned; None also where there is no such memory."""
-    found: str | None = connection.scalar(_PLACE, {"id": identity})
-    return found
+    chat_id: str | None = connection.scalar(_PLACE, {"id": identity})
+    return chat_id
 
 
 def locked(connection: Connection, identity: UUID) -> Row[Any] | None:
@@ -100,10 +100,10 @@ def locked(connection: Connection, identity: UUID) -> Row[Any] | None:
 
 def twin(connection: Connection, identity: UUID, owner: Owner, content_hash: bytes) -> UUID | None:
     """Return another memory of this owner with the same words."""
-    found: UUID | None = run(
+    other: UUID | None = run(
         connection, _TWIN, id=identity, hash=content_hash, **owner._asdict()
     ).scalar_one_or_none()
-    return found
+    return other
 
 
 def reword(connection: Connection, identity: UUID, content: str, content_hash: bytes) -> None:

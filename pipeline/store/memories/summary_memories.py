@@ -48,13 +48,13 @@ def put(
 
     None: another memory of the session says the same.
     """
-    given = {"session": session.id, "content": content, "hash": fingerprint(content), "lives_for": lives_for}
+    values = {"session": session.id, "content": content, "hash": fingerprint(content), "lives_for": lives_for}
     run(connection, _DROP_OTHERS, session=session.id)
-    known: UUID | None = run(connection, _UPDATE, **given).scalar_one_or_none()
+    known: UUID | None = run(connection, _UPDATE, **values).scalar_one_or_none()
     if known is not None:
         if vectors.exist(connection):
             run(connection, _DROP_VECTORS, id=known)
         return known
     row = {"tenant": tenant_id, "id": new_id(), "chat": session.chat_id, "language": language}
-    made: UUID | None = run(connection, _INSERT, **row, **given).scalar_one_or_none()
+    made: UUID | None = run(connection, _INSERT, **row, **values).scalar_one_or_none()
     return made

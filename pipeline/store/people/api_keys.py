@@ -56,9 +56,9 @@ def of(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, CurrentK
     return {bytes(row.pop("found")): CurrentKey(**row) for row in rows}
 
 
-def insert(connection: Connection, tenant_id: str, given: KeyIn, digest: bytes) -> ListedKey:
+def insert(connection: Connection, tenant_id: str, grant: KeyIn, digest: bytes) -> ListedKey:
     """Keep a new key; the tenant exists."""
-    return _listed(run(connection, _INSERT, tenant=tenant_id, digest=digest, **given.model_dump()).one())
+    return _listed(run(connection, _INSERT, tenant=tenant_id, digest=digest, **grant.model_dump()).one())
 
 
 def listing(connection: Connection) -> list[ListedKey]:

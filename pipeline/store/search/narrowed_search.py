@@ -157,13 +157,13 @@ def search(
     statement = _statement(
         space, asked.looked_into, asked.messages, is_open=is_open, remembers=memories is not None
     )
-    given: dict[str, Any] = {} if vector is None else {"query": literal(vector)}
+    values: dict[str, Any] = {} if vector is None else {"query": literal(vector)}
     if memories is not None:
-        given |= memories.given()
+        values |= memories.parameters()
     row = run(
         connection,
         statement,
-        **scope.given(),
+        **scope.parameters(),
         affinities=scope.affinities,
         words=words,
         any=any_of(words),
@@ -173,10 +173,10 @@ def search(
         **arrays("starts ends", asked.times),
         best=asked.most,
         **keyword_search.sizes_of(scope),
-        **given,
+        **values,
     ).one()
     return Narrowed(
-        sessions=[_session(*each) for each in row.sessions or ()],
+        sessions=[_session(*columns) for columns in row.sessions or ()],
         messages=row.messages or [],
         by_word=keyword_search.as_hits(row.frequencies, {}, row.exact, scope.messages)
         if words
