@@ -39,7 +39,7 @@ def unlearn_senders(
 
 
 def _settle(connection: Connection, tenant_id: str, ids: Collection[UUID]) -> list[UUID]:
-    """Delete those memories without evidence, and let the others have the words that are left."""
+    """Delete the memories left without evidence, and give the others the words that are left."""
     if not ids:
         return []
     left: dict[UUID, list[Evidence]] = defaultdict(list)

@@ -152,8 +152,8 @@ def _apply(
 def _describe(database: Database, tenant_id: str, chat: ChatIn) -> bool:
     """Store what is said of a chat; tell whether there is such a chat now, under this id.
 
-    None is made that was forgotten, as what is said of it may be sent once more, nor a person's in which nothing was
-    said.
+    A forgotten chat is not created, as its description may be an old one that is sent again, nor is a person's chat in
+    which nothing was said.
     """
     with database.tenant(tenant_id) as connection:
         stored = chats.get(connection, chat.chat_id)

@@ -168,7 +168,7 @@ class _Step:
         if left := store.left(connection, chat_id, MESSAGES_AT_ONCE):
             self._messages(left)
             return True, False
-        if store.rest(connection, chat_id, into, MESSAGES_AT_ONCE):
+        if store.move_rest(connection, chat_id, into, MESSAGES_AT_ONCE):
             return True, False
         store.clear(connection, self.tenant_id, chat_id, into)
         # close markers of the former chat may cut sessions of the other

@@ -10,7 +10,7 @@ from pipeline.text.cues import message_cues
 
 
 def store_cues(connection: Connection, tenant_id: str, messages: Iterable[tuple[MessageText, str]]) -> None:
-    """Store the cues of messages, each given with its chat's language, in one statement."""
+    """Store the cues of messages, each with its chat's language, in one statement."""
     cues = [
         (message, message_cues.read(message.text, language, of_a_bot=message.role == "assistant"))
         for message, language in messages

@@ -176,7 +176,7 @@ class _Import:
         )
 
     def _as_known(self, chat_id: str, messages: Sequence[MessageIn]) -> list[MessageIn]:
-        """Return messages with the senders by whom the chat knows them: names that are not told apart yet stay one."""
+        """Return messages with the sender ids that the chat has: names that are not told apart yet keep the old one."""
         before = {m.sender_id: name for m in messages if (name := without_chat(m.sender_id)) is not None}
         if not before:
             return list(messages)
@@ -188,7 +188,7 @@ class _Import:
         ]
 
     def relabel(self, chat_id: str, language: str) -> Iterator[Notice]:
-        """Make the keyword vectors of a chat anew that are in another language."""
+        """Rebuild a chat's keyword vectors that are in another language."""
         with self.database.tenant(self.tenant_id) as connection:
             there = chats.followed(connection, chat_id)
             chat_id = there.chat_id if there else chat_id

@@ -66,7 +66,7 @@ def labeller(database: Database, policy: SessionPolicy) -> runner.Handler:
 
     def handle(_: str, claims: Sequence[Claim]) -> set[str]:
         for claim in claims:
-            _label(database, claim, policy)
+            _detect_and_index(database, claim, policy)
         return {SUMMARIZE.name}
 
     return handle
@@ -113,7 +113,7 @@ def detect(database: Database, tenant_id: str, chat_id: str) -> None:
         store.note(connection, chat_id, detected and DETECTED)
 
 
-def _label(database: Database, claim: Claim, policy: SessionPolicy) -> None:
+def _detect_and_index(database: Database, claim: Claim, policy: SessionPolicy) -> None:
     """Detect a chat's language and index its words, or a part of them."""
     tenant_id, chat_id = claim.tenant_id, claim.key
     ends_at = time.monotonic() + TURN_SECONDS

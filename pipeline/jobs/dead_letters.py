@@ -47,7 +47,7 @@ class ListedJob:
 
 @dataclass(frozen=True, kw_only=True)
 class JobFilter:
-    """Which jobs; what is None does not matter."""
+    """Which jobs to list; a field that is None does not filter."""
 
     state: str | None = None
     kind: str | None = None

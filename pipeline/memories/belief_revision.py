@@ -1,4 +1,4 @@
-"""Revise what is believed of one owner, after a session has said something or does not say it any more.
+"""Revise what is believed about one owner after a session states something, or no longer does.
 
 What is written by hand is changed by `pipeline.memories.manual_changes`.
 """
@@ -31,10 +31,10 @@ def revise(
     *,
     again: Collection[UUID] = (),
 ) -> list[UUID]:
-    """Add what was said of an owner, and return the memories that are to be embedded.
+    """Add facts about an owner, and return the memories to embed.
 
-    Memories to look at `again` have lost evidence, or are about something else now; one without evidence is deleted,
-    with what was made of it. Others that say something else stay as they are.
+    Memories in `again` have lost evidence, or are about something else now; one without evidence is deleted, with what
+    was derived from it. Unrelated memories stay as they are.
     """
     person = owner.user_id and identities.user_of(connection, owner.user_id)
     learned.lock_owner(connection, tenant_id, person or owner.agent_id or owner.chat_id or "")
@@ -42,7 +42,7 @@ def revise(
     known = {memory: _written(row) for memory, row in everything.items()}
     new: dict[Statement, LearnedFact] = {}
     for fact in facts:
-        new[_stated(fact, [*known.values(), *new])] = fact
+        new[_as_statement(fact, [*known.values(), *new])] = fact
     rows = {memory: everything[memory] for memory in _concerned(known, new, again)}
     evidence = store.of_memories(connection, [row.id for row in rows.values() if row.learned_by])
     statements = [_statement(item, rows[item.memory_id]) for item in evidence if item.memory_id]
@@ -77,7 +77,7 @@ def revise(
 def _concerned(
     known: Mapping[UUID, Statement], new: Iterable[Statement], again: Collection[UUID]
 ) -> list[UUID]:
-    """Return the memories that new statements may be, or contradict, and those to look at again with theirs."""
+    """Return the memories that new statements may repeat or contradict, and those to check again with their rivals."""
     attributes = {s.attribute for s in new} | {known[s].attribute for s in again if s in known}
     loose = [statement for statement in new if not statement.attribute]
     return [
@@ -115,8 +115,8 @@ def _written(row: Row[Any]) -> Statement:
     )
 
 
-def _stated(learned_fact: LearnedFact, known: Iterable[Statement]) -> Statement:
-    """Return a fact as a statement, about the same as what is known and says nearly the same."""
+def _as_statement(learned_fact: LearnedFact, known: Iterable[Statement]) -> Statement:
+    """Return a fact as a statement, with the attribute and value of a known one that says nearly the same."""
     fact, evidence = learned_fact.fact, learned_fact.evidence
     denies = is_denial(fact.value)
     alike = beliefs.repeats(fact.content, (s for s in known if is_denial(s.value) == denies))
@@ -138,7 +138,7 @@ def _stated(learned_fact: LearnedFact, known: Iterable[Statement]) -> Statement:
 
 
 def _drop(connection: Connection, tenant_id: str, ids: Sequence[UUID]) -> None:
-    """Delete memories that rest on nothing any more, and what was made of them."""
+    """Delete memories without evidence, and what was derived from them."""
     if ids:
         gone = store_derived.drop(connection, tenant_id, ids)
         derived.take_back_memories(connection, tenant_id, gone)

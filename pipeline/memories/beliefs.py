@@ -37,12 +37,12 @@ class Statement:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it always is the memory that it is."""
+        """Whether it stays a memory of its own, as it was written by hand."""
         return self.session_id is None
 
     @cached_property
     def gist(self) -> Gist:
-        """What it says, to be compared."""
+        """What it says, in the form that is compared."""
         return Gist.of(self.content)
 
 
@@ -62,7 +62,7 @@ def believed(
 ) -> list[Believed]:
     """Return the memories that one person's statements make.
 
-    What is `retracted` is said anew only by what is said after that time.
+    A `retracted` memory is believed again only if it is said again after that time.
     """
     retracted = retracted or {}
     memories: list[Believed] = []
@@ -128,7 +128,7 @@ def _is_alike(one: Statement, other: Statement) -> bool:
 
 
 def _may_share(one: Statement, other: Statement) -> bool:
-    """Tell whether who may see one may see the other; what is written by hand for everywhere is seen by all."""
+    """Tell whether everybody who may see one may see the other; what is written by hand without a chat all may see."""
     return one.chat_id == other.chat_id or any(
         statement.is_fixed and statement.chat_id is None for statement in (one, other)
     )
@@ -151,7 +151,7 @@ def _runs(history: Sequence[Statement], retracted: Mapping[UUID, datetime]) -> l
 
 
 def _parts(run: Sequence[Statement]) -> list[list[Statement]]:
-    """Divide a run into memories: by chat, equal words together; each that is written by hand with what repeats it."""
+    """Divide a run into memories: by chat, equal words together; one written by hand takes what repeats it."""
     parts: list[list[Statement]] = []
     for statement in sorted(run, key=lambda statement: not statement.is_fixed):
         for part in () if statement.is_fixed else parts:

@@ -40,7 +40,7 @@ class Kept:
 
 
 def model(database: Database, tenant_id: str, embedding: Embedding | None) -> Embedder | None:
-    """Return what embeds into the active space, if anything here does and is not away."""
+    """Return the embedder of the active space; None if there is none here or it cannot be reached."""
     with database.tenant(tenant_id) as connection:
         space = vectors.active_space(connection)
     try:
@@ -148,5 +148,5 @@ def _missing(document_id: str, user_id: str | None) -> NotFound:
 
 
 def _digest(number: int, content: str) -> bytes:
-    """Hash a chunk with its place in the document, so that none of two equal chunks is lost."""
+    """Hash a chunk with its place in the document, so that two equal chunks are both kept."""
     return blake2b(f"{number}\n{content}".encode(), digest_size=16).digest()

@@ -93,7 +93,7 @@ def _compare(database: Database, tenant_id: str, claim: Claim) -> bool:
 
 
 def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> bool:
-    """Do one session, and return whether anything is to be embedded."""
+    """Learn from one session, and return whether anything is to be embedded."""
     session_id = int(claim.key.removeprefix("session:"))
     extractor = how.extractor
     with database.tenant(tenant_id) as connection:

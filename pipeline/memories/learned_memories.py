@@ -21,7 +21,7 @@ from pipeline.text.duplicates import fingerprint
 from schemas.memory.facts import Fact
 
 MAX_CONFIDENCE = 0.99
-SAME = 1e-4
+CONFIDENCE_TOLERANCE = 1e-4
 """Two confidences that differ by less are the same: Postgres stores six digits."""
 
 
@@ -85,7 +85,7 @@ def _insert(
     new: dict[Statement, LearnedFact],
     taken: dict[tuple[str | None, bytes], UUID],
 ) -> None:
-    """Write a memory that is new, or is split off from one whose other statements are before something else."""
+    """Write a memory that is new, or is split off from one whose other statements precede a change."""
     learned_fact = new.get(statement)
     if learned_fact is None:
         learned.copy(
@@ -129,7 +129,7 @@ def _hash(
     origin: Statement | Evidence,
     taken: dict[tuple[str | None, bytes], UUID],
 ) -> bytes:
-    """Return what tells a memory from others of its owner: its words, and where these are taken, since when."""
+    """Return a hash that is unique for the owner: of the words, and of the time, too, where these are taken."""
     plain = fingerprint(content)
     if owner.scope == "organization":
         # two groups may decide the same
@@ -149,7 +149,7 @@ def _refresh(
     row: Row[Any] | None,
     taken: dict[tuple[str | None, bytes], UUID],
 ) -> bool:
-    """Set what a memory has from its evidence; return whether its words are others now."""
+    """Set a memory's fields from its evidence; return whether its words have changed."""
     by_time = sorted(evidence, key=lambda e: (e.said_at, e.session_id))
     first = by_time[0]
     content = first.content
@@ -176,7 +176,7 @@ def _refresh(
     # most are as they were
     if (
         row is None
-        or abs(row.confidence - confidence) > SAME
+        or abs(row.confidence - confidence) > CONFIDENCE_TOLERANCE
         or any(row._mapping[n] != fields[n] for n in fields)
     ):
         learned.refresh(connection, id=identity, hash=digest, confidence=confidence, **fields)

@@ -15,7 +15,7 @@ SAME_COSINE = 0.9
 
 
 def unite(connection: Connection, memory_id: UUID) -> tuple[FactOwner, list[UUID]] | None:
-    """Let a learned memory be about the same as the nearest one that says the same; return its owner, and both.
+    """Give a learned memory and the nearest one that says the same one attribute; return the owner and both ids.
 
     None: there is no such memory.
     """

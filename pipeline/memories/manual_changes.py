@@ -55,7 +55,7 @@ def edit(database: Database, tenant_id: str, identity: UUID, wanted: MemoryEdit)
                     field="content",
                 )
             digest = fingerprint(wanted.content)
-            if suppression.keeps_out(connection, _as_given(row, _owner(row), wanted.content), digest):
+            if suppression.keeps_out(connection, _as_memory_in(row, _owner(row), wanted.content), digest):
                 return Changed(outcome="kept_out", id=identity)
             _require_unique(connection, identity, _owner(row), digest, "content")
             store.reword(connection, identity, wanted.content, digest)
@@ -93,7 +93,7 @@ def promote(database: Database, tenant_id: str, identity: UUID, wanted: MemoryPr
                 + (f"and can be promoted to {' or '.join(wider)}" if wider else "the widest there is"),
                 field="scope",
             )
-        if suppression.keeps_out(connection, _as_given(row, owner, row.content), bytes(row.content_hash)):
+        if suppression.keeps_out(connection, _as_memory_in(row, owner, row.content), bytes(row.content_hash)):
             return Changed(outcome="kept_out", id=identity)
         _require_unique(connection, identity, owner, bytes(row.content_hash), "scope")
         store.promote(connection, identity, owner)
@@ -134,7 +134,7 @@ def _replace(
             "content: these are the memory's own words: leave content out if it is wrong", field="content"
         )
     said_in = [row.learned_in, *row.also_in] if chat_id is None else [chat_id]
-    memory = _as_given(row, _owner(row), content).model_copy(
+    memory = _as_memory_in(row, _owner(row), content).model_copy(
         update={
             # question and answer are those of one context
             "type": "fact" if row.type == "qa_turn" else row.type,
@@ -190,7 +190,7 @@ def _owner(row: Row[Any]) -> Owner:
     return Owner(row.scope, row.session_id, row.user_id, row.agent_id)
 
 
-def _as_given(row: Row[Any], owner: Owner, content: str) -> MemoryIn:
+def _as_memory_in(row: Row[Any], owner: Owner, content: str) -> MemoryIn:
     """Return a memory of this owner, as it would be written now, with the importance of a stored one."""
     return MemoryIn(
         scope=owner.scope,

@@ -18,7 +18,7 @@ from schemas.people.user_pages import MAX_MESSAGES, KnownMemory, NamedChat, Name
 
 
 def of_user(database: Database, tenant_id: str, any_id: str, filters: UserFilter) -> UserPage:
-    """Return what is known of the person of a sender or user, by all their ids; with `chat_id` what may be shown there.
+    """Return what is known of a sender or user, under all their ids; with `chat_id` only what may be shown there.
 
     An unknown id is a user of its own, of whom nothing is known. Documents are not on it. Raises `NotFound` for a chat
     that is not there, `DatabaseUnavailable`.

@@ -31,7 +31,7 @@ SERVERS = (ollama.PROVIDER, openai_embeddings.PROVIDER)
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What calls came to."""
+    """The totals of some calls."""
 
     # the day, model, purpose or tenant; of a total nothing
     name: str
@@ -50,7 +50,7 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class Today:
-    """What a tenant has spent since midnight (UTC), calls that are being made at their estimates, and may spend."""
+    """What a tenant has spent since midnight (UTC), with running calls at their estimates, and what it may spend."""
 
     cost: float
     tokens: int
@@ -60,7 +60,7 @@ class Today:
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """What calls of the last days came to."""
+    """The totals of the calls of the last days."""
 
     # none: of all tenants
     tenant: str | None

@@ -45,7 +45,7 @@ class NameInChat(Frozen):
 
 
 class OneByName(Frozen):
-    """An id that is everybody of a name, in whatever chat."""
+    """An id shared by everybody of one name, whatever the chat."""
 
     sender_id: str
     user_id: str | None
@@ -79,7 +79,7 @@ def to_tell_apart(database: Database, tenant_id: str) -> list[OneByName]:
 
 
 def _chats(members: list[store.Member], there: set[tuple[str, str]]) -> Iterator[NameInChat]:
-    """Yield the chats in which an id is a name; none if it is one in no chat."""
+    """Yield the chats in which an id is only a name."""
     news = {m.chat_id: whatsapp.sender_id(m.chat_id, m.sender_id.removeprefix(store.BEFORE)) for m in members}
     # the new id is there where a run was broken off
     named = [m for m in members if m.by_name or (not m.others and (m.chat_id, news[m.chat_id]) in there)]
@@ -159,7 +159,7 @@ class _Step:
         store.rename_entities(connection, chat_id, old, new)
         store.give_promoted(connection, chat_id, old, new, alone=self.alone)
         if stored_identities.user_of(connection, old) != stored_identities.user_of(connection, new):
-            store.part(connection, old, new)
+            store.drop_supersessions(connection, old, new)
         for owner, again in ((old, split), (new, copies)):
             if again:
                 revise(connection, self.tenant_id, FactOwner(scope="user", user_id=owner), again=again)

@@ -69,7 +69,7 @@ def listing(database: Database, tenant_ids: Sequence[str]) -> list[SpaceState]:
 
 
 def find(connection: Connection, name: str) -> StoredSpace:
-    """Return the space of this name, or of `PROVIDER/MODEL` if that is one only. Raises `NotFound`."""
+    """Return the space of this name, or the only one of `PROVIDER/MODEL`. Raises `NotFound`."""
     spaces = store.listing(connection)
     fitting = [s for s in spaces if name in (s.space.name, s.space.name.rpartition("/")[0])]
     if len(fitting) != 1:

@@ -1,4 +1,4 @@
-"""Tell what a chat was about over time."""
+"""Show what a chat was about over time."""
 
 from itertools import groupby
 

@@ -1,4 +1,4 @@
-"""API keys of a tenant: made, listed, rotated and revoked.
+"""Make, list, rotate and revoke the API keys of a tenant.
 
 A secret is shown once, and only its SHA-256 is kept: it has 256 random bits, so nobody can guess what was hashed.
 """
@@ -28,7 +28,7 @@ class GivesTooMuch(InvalidInput):
 
 
 def digest_of(secret: str) -> bytes:
-    """Return what of a secret is kept."""
+    """Return the digest of a secret, which is all that is kept of it."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -57,7 +57,7 @@ def listing(database: Database, tenant_id: str) -> list[ListedKey]:
 def rotate(
     database: Database, tenant_id: str, key_id: int, rotation: Rotation, by: CurrentKey | None = None
 ) -> NewKey:
-    """Give a key a new secret; the one until now works for `keep_hours` more, so two at most are valid at once.
+    """Give a key a new secret; the old one works for `keep_hours` more, so at most two are valid at once.
 
     Raises `NotFound`, `Conflict` for a key that has ended, and `GivesTooMuch` as `create` does.
     """

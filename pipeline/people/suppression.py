@@ -31,7 +31,7 @@ def hash_of(key: bytes, kind: Kind, *names: str) -> bytes:
     return hmac.digest(key, "\0".join([kind, *names]).encode(), "sha256")
 
 
-def _persons(sender_id: str, chat_id: str, former: Sequence[str] = ()) -> list[Named]:
+def _sender_names(sender_id: str, chat_id: str, former: Sequence[str] = ()) -> list[Named]:
     """Return the entries that would keep out what somebody says in a chat, whatever ids it had before."""
     ids = {sender_id, *(in_other_chat(sender_id, chat_id, former_chat) for former_chat in former)}
     # who was known by name alone was forgotten or switched off in every chat
@@ -43,7 +43,7 @@ def _names_of(chat_id: str, messages: Sequence[MessageIn], former: Sequence[str]
     """Return everything whose entry would keep one of these messages out."""
     names: list[Named] = [("tenant",), ("chat", chat_id)]
     for sender in {message.sender_id for message in messages}:
-        names += _persons(sender, chat_id, former)
+        names += _sender_names(sender, chat_id, former)
     return names + [("message", chat_id, message.external_id) for message in messages]
 
 
@@ -55,7 +55,7 @@ def hashes_of(key: bytes | None, chat_id: str, messages: Sequence[MessageIn]) ->
 def _listed(
     connection: Connection, key: bytes | None, names: Iterable[Named]
 ) -> dict[Named, datetime | None]:
-    """Return which of these are on the suppression list, and what was sent until when they stop (None: everything)."""
+    """Return which of these are on the suppression list, and up to when they stop what was sent (None: always)."""
     if key is None:
         return {}
     hashes = {hash_of(key, *name): name for name in names}
@@ -86,7 +86,7 @@ def admit(
 ) -> Admitted:
     """Filter out what was forgotten; call it under the chat's lock, with the key read under it.
 
-    With the ids that the chat had before, those are kept out, too, who were forgotten by the names that they had there.
+    With the chat's `former` ids, people who were forgotten by their names under those are kept out, too.
     """
     listed = _listed(connection, key, _names_of(chat_id, messages, former))
     out = {
@@ -103,7 +103,7 @@ def admit(
             m.role == "user" and n[0] == "unremembered" and n in listed
             for m in messages
             if m.external_id in out
-            for n in _persons(m.sender_id, chat_id, former)
+            for n in _sender_names(m.sender_id, chat_id, former)
         ),
     )
 
@@ -116,7 +116,7 @@ def is_suppressed(connection: Connection, kind: Kind, *names: str) -> bool:
 def stopped(connection: Connection, at: datetime | None, *named: Named) -> bool:
     """Tell whether what was said or asked then must not be stored, as one of these was forgotten since.
 
-    What says no time may be from before any forgetting.
+    Without a time it may be from before any forgetting.
     """
     listed = _listed(connection, store.key(connection), named)
     return any(at is None or _reaches(until, at) for until in listed.values())
@@ -125,11 +125,11 @@ def stopped(connection: Connection, at: datetime | None, *named: Named) -> bool:
 def keeps_out_sender(
     database: Database, tenant_id: str, chat_id: str, sender_id: str | None, at: datetime | None
 ) -> bool:
-    """Tell whether what somebody said in a chat then must not be stored; of nobody it may."""
+    """Tell whether what a sender said in a chat then must not be stored; without a sender it may."""
     if sender_id is None:
         return False
     with database.tenant(tenant_id) as connection:
-        return stopped(connection, at, *_persons(sender_id, chat_id))
+        return stopped(connection, at, *_sender_names(sender_id, chat_id))
 
 
 def hashes(key: bytes | None, *named: Named) -> list[bytes]:
@@ -147,14 +147,14 @@ def keeps_out(connection: Connection, memory: MemoryIn, content_hash: bytes) -> 
     """Tell whether a memory must not be written, as its person or place was forgotten or switched off.
 
     Call it under the lock of the chat that it was learned in. A memory that does not say when it was learned counts
-    as learned now, unless the same one was forgotten: then it is that which comes again.
+    as learned now, unless the same one was forgotten: then it is the forgotten one that comes again.
     """
     entry: Named = ("memory", *memory_names(memory.scope, memory.user_id, memory.agent_id, content_hash))
     around: list[Named] = [("tenant",)]
     if memory.learned_in is not None:
         around.append(("chat", memory.learned_in))
     if memory.user_id is not None:
-        around += _persons(memory.user_id, memory.learned_in or "")
+        around += _sender_names(memory.user_id, memory.learned_in or "")
     listed = _listed(connection, store.key(connection), [entry, *around])
     at = memory.said_at
     if entry in listed and (at is None or _reaches(listed[entry], at)):
@@ -173,7 +173,7 @@ def unremembered(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Return which of these senders are not to be remembered."""
     names: dict[Named, list[str]] = {}
     for sender in ids:
-        for name in _persons(sender, ""):
+        for name in _sender_names(sender, ""):
             names.setdefault(name, []).append(sender)
     listed = _listed(connection, store.key(connection), (name for name in names if name[0] == "unremembered"))
     return {sender for name in listed for sender in names[name]}
@@ -187,7 +187,7 @@ def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str])
 
 
 def carry_over(connection: Connection, tenant_id: str, sender_id: str, new: str) -> None:
-    """Let what keeps out a sender keep out their new id, too."""
+    """Extend what keeps out a sender to their new id."""
     key = store.key(connection)
     names: list[Named] = [("user", sender_id), ("unremembered", sender_id)]
     for name, until in _listed(connection, key, names).items():

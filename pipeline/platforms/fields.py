@@ -112,7 +112,7 @@ def one_or_several(
 def each_of(
     items: Iterable[Any], where: str, read: Callable[[dict[str, Any], str], Iterable[Event]]
 ) -> Iterator[Event]:
-    """Yield the events of each item of a list, one of which that cannot be read breaks no other."""
+    """Yield the events of each item of a list; an item that cannot be read does not stop the others."""
     for number, item in enumerate(items):
         place = f"{where}[{number}]"
         if isinstance(item, dict):
@@ -132,12 +132,12 @@ def guarded(where: str, events: Iterable[Event]) -> Iterator[Event]:
 
 
 def not_kept(where: str, kind: object) -> Skipped:
-    """Return what is counted of something that is not kept, by the platform's name of its kind."""
+    """Return the note that counts something not kept, by the platform's name of its kind."""
     return Skipped(where=where, reason=str(kind)[:MAX_KIND_CHARS])
 
 
 def edited(record: ReadMessage, edited_at: object) -> Iterator[Event]:
-    """Yield a message that the platform tells whole after its edit, and the edit. Raises `ValueError` for its time."""
+    """Yield a message that the platform sends whole after its edit, and the edit. Raises `ValueError` for its time."""
     yield record
     if isinstance(record, Record):
         message = record.message
@@ -155,7 +155,7 @@ def edited(record: ReadMessage, edited_at: object) -> Iterator[Event]:
 def edit_alone(
     where: str, chat_id: str, external_id: str, content: str, edited_at: object, *, sender_id: str
 ) -> Edit:
-    """Return an edit whose message the platform does not tell. Raises `ValueError` for what cannot be stored."""
+    """Return an edit whose message the platform does not send. Raises `ValueError` for what cannot be stored."""
     at = time_of(edited_at, "the time of the edit")
     return Edit(
         where=where,
@@ -176,7 +176,7 @@ def deletion(where: str, chat_id: str, external_id: object, name: str) -> Deleti
 def moved_in_or_out(
     where: str, chat_id: str, people: tuple[str, ...], *, came: bool, at: datetime | None = None
 ) -> MemberChange:
-    """Return that people came into a chat, or left it."""
+    """Return the event that people joined a chat, or left it."""
     joined, left = (people, ()) if came else ((), people)
     return MemberChange(where=where, chat_id=chat_id, joined=joined, left=left, at=at)
 

@@ -37,7 +37,7 @@ OF_SEVERAL: frozenset[Format] = frozenset(("signal", "messenger", "instagram"))
 
 
 def reads(wanted: Format, detected: Format) -> bool:
-    """Return whether the format that is wanted may be that of a file in which another was found."""
+    """Tell whether a file detected as one format may be read as another."""
     return wanted == detected or {wanted, detected} == {"messenger", "instagram"}
 
 

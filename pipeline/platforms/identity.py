@@ -16,7 +16,7 @@ _LEAST_PLACE = 20
 
 
 def sender_by_name(platform: str, chat_id: str, name: str) -> str:
-    """Return the id of somebody of whom an export has only a name: whoever has that name in that chat.
+    """Return the id of somebody whom an export only names: whoever has that name in that chat.
 
     The first `@` ends the name, so that no two chats share an id, and none holds a `/`, which would end it in the URLs
     of the HTTP API. A name or chat that is too long is cut, with a digest in place of the rest.

@@ -85,7 +85,7 @@ class Reader:
     def read_chat(
         self, where: str, chat_id: str, platform: str, title: str, *, grouped: bool | None = None
     ) -> Iterator[Parsed]:
-        """Read another platform's chat, of which is known whether it is a group, or not."""
+        """Read another platform's chat, which is known to be a group or not."""
         kind = None if grouped is None else "group" if grouped else "direct"
         chat = {
             "chat_id": chat_id,

@@ -44,7 +44,7 @@ def parse(stream: IO[bytes], options: ImportOptions, platform: str = "messenger"
     grouped = len(people) > 2 or header.get("thread_type") == "RegularGroup" or "joinable_mode.mode" in header
     yield from reader.read_chat("the chat", chat_id, platform, title, grouped=grouped)
     for where, raw in messages:
-        told = next((field for field in _TELLING if raw.get(field)), None)
+        telling = next((field for field in _TELLING if raw.get(field)), None)
         unknown = next((field for field in raw if field not in _KINDS.fates), None)
         name = fields.name_of(raw.get("sender_name"), raw.get("senderName"))
         media = [
@@ -61,7 +61,7 @@ def parse(stream: IO[bytes], options: ImportOptions, platform: str = "messenger"
             sender_name=name,
             sent_at=raw.get("timestamp_ms", raw.get("timestamp")),
         )
-        yield from _KINDS.read(where, told or unknown or str(raw.get("type") or "Generic"), message)
+        yield from _KINDS.read(where, telling or unknown or str(raw.get("type") or "Generic"), message)
 
 
 def _listed(value: object) -> list[dict[str, Any]]:

@@ -52,7 +52,7 @@ def equal(received: str, wanted: str) -> bool:
 
 
 def _unless(wanted: str, headers: Mapping[str, str], header: str, most: int = 1) -> str | None:
-    """Return what is wrong unless this stands in a header, which may hold several behind each other."""
+    """Return what is wrong unless a header, which may hold several values, has this one."""
     value = headers.get(header, "")
     several = [value] if most == 1 else value.split(" ")[:most]
     return None if any(equal(candidate, wanted) for candidate in several) else f"{header} is missing or wrong"

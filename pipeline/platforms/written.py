@@ -34,7 +34,7 @@ def words(value: object, key: str = "") -> str:
 
 
 def labelled(label: str, value: object, shown: str = "") -> str:
-    """Return what is written in a thing, after a word for it; `shown` if nothing is.
+    """Return the texts in a thing after a label for it; `shown` if there are none.
 
     >>> labelled("checklist", {"title": "Regatta", "answers": [{"text": "ropes"}, {"text": "sails"}]})
     '[checklist] Regatta: ropes / sails'

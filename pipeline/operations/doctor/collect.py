@@ -70,7 +70,7 @@ def server(database: Database) -> Server:
             vector_tables=vectors.exist(connection),
             held_up=checks.held_up(connection, HELD_UP_SECONDS),
             read_only=checks.is_read_only(connection),
-            unprotected=checks.unwalled(connection),
+            unprotected=checks.unprotected_tables(connection),
             invalid_indexes=checks.invalid_indexes(connection),
         )
 
@@ -183,7 +183,7 @@ def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator
                 if checks.counted(connection, chat_id) != (chat.message_count, chat.lexeme_count):
                     drifted.append(chat_id)
                 of_chat = rules.for_chat(chat)
-                if of_chat.memory and not _as_cut(connection, chat_id, of_chat):
+                if of_chat.memory and not _sessions_match(connection, chat_id, of_chat):
                     differing.append(chat_id)
         with database.tenant(tenant_id) as connection:
             lacking = {
@@ -205,8 +205,8 @@ def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator
         )
 
 
-def _as_cut(connection: Connection, chat_id: str, rules: SessionPolicy) -> bool:
-    """Tell whether the sessions of a locked chat are those of the pure function."""
+def _sessions_match(connection: Connection, chat_id: str, rules: SessionPolicy) -> bool:
+    """Tell whether the sessions of a locked chat are those that `sessionize.split` gives."""
     keys = sessions.keys(connection, chat_id)
     closes = sessions.closes(connection, [(chat_id, key) for key in keys])
     for key in keys:

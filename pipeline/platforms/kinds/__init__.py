@@ -30,7 +30,7 @@ class Kinds:
     words: Mapping[str, str]
 
     def report(self, where: str, kind: str) -> Skipped | Unread | None:
-        """Return what a parser yields for a thing of this kind, besides its text; None if that is all.
+        """Return what a parser yields for a thing of this kind besides its text; None if nothing.
 
         Of a kind that is not in the table (`Unread.known` is false) the parser keeps the text that it finds.
         """

@@ -75,7 +75,7 @@ def _group(raw: dict[str, Any], where: str) -> Iterator[Event]:
 
 
 def _person(jid: object, other: object = None) -> str:
-    """Return who has this id, by their number where it is told."""
+    """Return the sender of this id, by their number where it is known."""
     person = fields.dict_of(jid)
     known = [*(person.get(field) for field in ("phoneNumber", "id", "lid")), other, None if person else jid]
     ids = [i for i in known if isinstance(i, str) and i]

@@ -257,7 +257,7 @@ class _WhatsAppReader:
         return self._message(where, sender, local, self._other_times(entry.start), body)
 
     def _other_times(self, start: whatsapp_time.Start) -> list[str]:
-        """Yield the local times by the other orders of a date."""
+        """Return the local times by the other orders of a date."""
         times = []
         for order in get_args(DateOrder):
             if order != self._order:

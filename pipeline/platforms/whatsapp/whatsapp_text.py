@@ -123,7 +123,7 @@ def split_sender(line: str, speakers: Mapping[str, int] | None = None) -> tuple[
 
 
 def counted_as(text: str) -> str | None:
-    """Return what kind of thing a whole text or system line stands for, if that is not kept."""
+    """Return the kind of thing that a whole text or system line stands for, if it is not kept."""
     plain = trim(text).rstrip(".。।") if len(text) <= _LONGEST_PHRASE else ""
     return next((what for what, phrases in _COUNTED.items() if phrases.fullmatch(plain)), None)
 
@@ -182,7 +182,7 @@ def read_text(raw: str, *, iphone: bool, sender: str = "") -> Content:
 
 
 def _omitted(placeholder: str) -> str | None:
-    """Return the kind of what a placeholder says was left out."""
+    """Return the kind of thing that a placeholder stands for."""
     if _OMISSION.search(placeholder) is None:
         return None
     return next((kind for kind, noun in _KEPT.items() if noun.search(placeholder)), None)

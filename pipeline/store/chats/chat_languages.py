@@ -135,7 +135,7 @@ def index_all(connection: Connection, chat_id: str) -> None:
 
 
 def words_after(connection: Connection, chat_id: str) -> str | None:
-    """Return the message up to which words are indexed anew; None: all are."""
+    """Return the message up to which words are indexed anew; None: they all are."""
     return next(iter(column(connection, _WORDS_AFTER, chat=chat_id)), None)
 
 

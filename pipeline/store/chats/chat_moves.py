@@ -1,4 +1,4 @@
-"""SQL that moves a chat's messages, and all that was made of them, to another chat."""
+"""SQL that moves a chat's messages, and all that was derived from them, to another chat."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -73,7 +73,7 @@ _CLEAR = (
 
 
 def named(external_id: str) -> str:
-    """Return SQL for what a message of `:chat` is called in `:into`, from what it is called there."""
+    """Return SQL of the id in `:into` of a message of `:chat`, from its id there."""
     # another chat may have the same ids, so that the former chat comes first: `telegram:-100/5`
     return f"""CASE
         WHEN starts_with({external_id}, :into || '/') THEN substr({external_id}, length(:into) + 2)
@@ -103,7 +103,7 @@ _NAMES = text(f"""
 
 
 def names(connection: Connection, chat_id: str, into: str, external_ids: Sequence[str]) -> list[str]:
-    """Return what messages that have these ids in a chat are called where it was moved to."""
+    """Return the ids that messages of a chat have in the chat that it was moved to."""
     return column(connection, _NAMES, chat=chat_id, into=into, externals=external_ids)
 
 
@@ -263,7 +263,7 @@ _REST = (
 )
 
 
-def rest(connection: Connection, chat_id: str, into: str, limit: int) -> bool:
+def move_rest(connection: Connection, chat_id: str, into: str, limit: int) -> bool:
     """Move up to `limit` rows that name a chat beside its messages and sessions; tell whether there was any."""
     return any(run(connection, text(sql), chat=chat_id, into=into, limit=limit).rowcount for sql in _REST)
 

@@ -1,4 +1,4 @@
-"""SQL of data made of messages: memories found by an index and deleted, and what is left of a text after that."""
+"""SQL of data derived from messages: memories found by an index and deleted, and what is left of a text then."""
 
 import json
 from collections.abc import Sequence

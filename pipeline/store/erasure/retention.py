@@ -12,13 +12,13 @@ HELD_DAYS = 7
 
 
 def _is_placed(message: str) -> str:
-    """Return the condition that a message has its place. The others would stand before all that may go."""
+    """Return the condition that a message is placed. The others would come before all that may go."""
     return f"""NOT EXISTS (
         SELECT 1 FROM arrivals a WHERE a.tenant_id = {message}.tenant_id AND a.message_id = {message}.id)"""
 
 
 def _may_go(message: str) -> str:
-    """Return the condition that a message has its place, and its session is summarized and learned from.
+    """Return the condition that a message is placed, and its session is summarized and learned from.
 
     Sessions of a key do not overlap: the last one that begins before a message is its own. (Of jobs the latest time is
     asked for, as `EXISTS` would be planned as a hash of all jobs, made again for each message.)

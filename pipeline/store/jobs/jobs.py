@@ -198,7 +198,7 @@ def keep(connection: Connection, claim: Claim) -> None:
 
 
 def renew(connection: Connection, claim: Claim, lease_seconds: float, *, anew: bool = False) -> None:
-    """Let a claim's lease begin anew, and with `anew` its attempts. Raises `LeaseLost` if it is no longer ours."""
+    """Renew a claim's lease, and with `anew` its attempts. Raises `LeaseLost` if it is no longer ours."""
     _change(connection, _RENEW, claim, lease=lease_seconds, anew=anew)
 
 

@@ -1,4 +1,4 @@
-"""SQL of the entity graph: what memories name and how that is related, of memories that are believed and may be shown.
+"""SQL of the entity graph: what memories that are believed and may be shown name, and how that is related.
 
 What a memory names goes with the memory: whatever deletes, moves or hides that does so with its entities.
 """
@@ -140,12 +140,12 @@ def note(connection: Connection, tenant_id: str, memory_id: UUID, named: Sequenc
 
 
 def copy(connection: Connection, memory_id: UUID, into: UUID) -> None:
-    """Let a memory that was copied name what the other one does."""
+    """Copy what a memory names to its copy."""
     run(connection, _COPY, id=memory_id, copy=into)
 
 
 def drop(connection: Connection, memory_id: UUID) -> None:
-    """Delete what a memory names, whose words are others now."""
+    """Delete what a memory names, as its words have changed."""
     run(connection, _DROP, id=memory_id)
 
 

@@ -178,5 +178,5 @@ def move(connection: Connection, moves: Iterable[tuple[UUID, int, UUID]]) -> Non
 
 
 def merge_sessions(connection: Connection, losers: Sequence[int], survivors: Sequence[int]) -> None:
-    """Let the evidence of sessions that were merged be of their survivors."""
+    """Move the evidence of merged sessions to their survivors."""
     run(connection, _MERGE_SESSIONS, losers=losers, survivors=survivors)

@@ -258,12 +258,12 @@ def believed(
         ]
         held = Counter(memory.kind for memory in shown)
         if all(held[kind] >= which.limit for kind, count in near.items() if count >= reach):
-            return replace(hits, found=_best_of_each(shown, which.limit))
+            return replace(hits, found=_best_of_kinds(shown, which.limit))
         # most of what is near was superseded
         reach, hits = reach * 4, None
 
 
-def _best_of_each(memories: Iterable[FoundMemory], limit: int) -> list[FoundMemory]:
+def _best_of_kinds(memories: Iterable[FoundMemory], limit: int) -> list[FoundMemory]:
     """Return the first `limit` of each kind."""
     taken: Counter[tuple[str, bool]] = Counter()
     best = []

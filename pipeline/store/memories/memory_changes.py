@@ -143,7 +143,7 @@ def retract(connection: Connection, identity: UUID, at: datetime) -> None:
 def supersede(
     connection: Connection, tenant_id: str, old: UUID, new: UUID, *, at: datetime, also_in: list[str]
 ) -> None:
-    """Let a memory that was said then, and in these chats too, take the place of another one of the same owner."""
+    """Supersede a memory by another one of the same owner, which was said then, and in these chats too."""
     run(connection, _DESCRIBE, id=new, old=old, at=at, chats=also_in)
     run(connection, _SUPERSEDE, tenant=tenant_id, old=old, new=new)
 

@@ -33,7 +33,7 @@ def learned_visibly(memory: str) -> str:
 
 
 def since(memory: str) -> str:
-    """Return since when a memory is known in a place: what was said elsewhere before does not count."""
+    """Return SQL of when a memory became known in a place: what was said elsewhere before does not count."""
     return f"""CASE WHEN :everywhere OR cardinality({memory}.also_in) = 0
         THEN coalesce({memory}.said_at, {memory}.created_at)
         ELSE coalesce((SELECT min(said.said_at) FROM memory_evidence said

@@ -1,4 +1,4 @@
-"""What the database's catalog holds of our tables, beside what the newest migration makes (`migrations/schema.txt`)."""
+"""Compare the database's catalog of our tables with what the newest migration makes (`migrations/schema.txt`)."""
 
 from collections.abc import Iterator
 from functools import cache

@@ -117,7 +117,7 @@ def require_upgradable(migration: str | None) -> None:
         )
 
 
-def unwalled(connection: Connection) -> list[str]:
+def unprotected_tables(connection: Connection) -> list[str]:
     """Return tables with a tenant on which row-level security is not forced."""
     return column(connection, _UNWALLED)
 

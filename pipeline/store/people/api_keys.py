@@ -73,7 +73,7 @@ def hold(connection: Connection, key_id: int) -> ListedKey | None:
 
 
 def rotate(connection: Connection, key_id: int, digest: bytes, until: datetime) -> ListedKey:
-    """Give a key another digest; the one until now stays valid until that time."""
+    """Give a key another digest; the old one stays valid until that time."""
     return _listed(run(connection, _ROTATE, id=key_id, digest=digest, until=until).one())
 
 

@@ -156,7 +156,7 @@ def rename_entities(connection: Connection, chat_id: str, old: str, new: str) ->
 
 
 def give_promoted(connection: Connection, chat_id: str, old: str, new: str, *, alone: bool) -> None:
-    """Note of memories that others have now whose they were."""
+    """Rename the former owner of promoted memories, as far as they were learned in a chat."""
     run(connection, _PROMOTED, chat=chat_id, old=old, new=new, alone=alone)
 
 
@@ -170,8 +170,8 @@ def split(connection: Connection, memory_id: UUID, copy: UUID, chat_id: str, new
     run(connection, _LEAVE, id=memory_id, chat=chat_id)
 
 
-def part(connection: Connection, old: str, new: str) -> None:
-    """Let no memory of one user supersede one of the other."""
+def drop_supersessions(connection: Connection, old: str, new: str) -> None:
+    """Drop the supersessions between memories of two users."""
     run(connection, _PART, old=old, new=new)
 
 

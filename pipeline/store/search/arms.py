@@ -216,7 +216,7 @@ def search(
 
 
 def _asked_arms(columns: Mapping[str, Any], parts: Collection[Part]) -> dict[str, Sequence[int]]:
-    """Return what each arm found that the question asks for; who is named is found by either of two."""
+    """Return what each arm of the question found; two arms find those who are named."""
     by_arm: dict[str, Sequence[int]] = {
         part: columns[part] or [] for part in ("times", "newest") if part in parts
     }

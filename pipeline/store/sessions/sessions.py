@@ -277,7 +277,7 @@ def set_facts(connection: Connection, session_id: int, revision: int, model: str
 
 
 def outdate_facts(connection: Connection, session_ids: Sequence[int]) -> None:
-    """Let the facts of sessions be learned again."""
+    """Have the facts of sessions learned again."""
     run(connection, _OUTDATE_FACTS, ids=session_ids)
 
 

@@ -94,7 +94,7 @@ def _stored(row: Any) -> StoredSpace:
 
 
 def lock(connection: Connection) -> None:
-    """Let nobody else change the spaces until the end of the transaction (owner)."""
+    """Lock the spaces against other changes until the end of the transaction (owner)."""
     run(connection, _LOCK)
 
 
