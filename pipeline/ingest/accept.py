@@ -61,15 +61,15 @@ def accept(
     """
     unique = _unique(messages)
     new = out = 0
-    for some in batched(unique.values(), SLICE_MESSAGES, SLICE_BYTES, lambda m: len(m.content.encode())):
-        sizes = _sizes(some)
+    for batch in batched(unique.values(), SLICE_MESSAGES, SLICE_BYTES, lambda m: len(m.content.encode())):
+        sizes = _sizes(batch)
         stored, kept_out = persistently(
             partial(
                 _accept,
                 database,
                 tenant_id,
                 chat,
-                some,
+                batch,
                 sizes,
                 settle=settle,
                 limits=limits,

@@ -191,11 +191,11 @@ class _Step:
             self.connection, self.receipt_id, {"messages": moved.messages, "sessions": sessions}
         )
 
-    def _sessions(self, some: Sequence[Session]) -> bool:
+    def _sessions(self, batch: Sequence[Session]) -> bool:
         """Move sessions with their messages, joined with those of the other chat; return whether summaries follow."""
         connection, into = self.connection, self.into.chat_id
         by_key: dict[str, list[Session]] = defaultdict(list)
-        for session in [*some, *store_ranges.near(connection, [self._window(s) for s in some])]:
+        for session in [*batch, *store_ranges.near(connection, [self._window(s) for s in batch])]:
             by_key[session.session_key].append(session)
         closes = sessions.closes(connection, [(into, key) for key in by_key])
         rewrite = Rewrite()
@@ -211,9 +211,9 @@ class _Step:
                 if sessionize.cut_by(marks, shape.started_at, shape.ended_at):
                     cut.append(survivor)
         # sessions are locked by now; messages before jobs, as in the transactions that save vectors
-        self._messages(store.inside(connection, self.chat.chat_id, some), len(some))
+        self._messages(store.inside(connection, self.chat.chat_id, batch), len(batch))
         rewrite.write(connection, self.tenant_id)
-        ids = [session.id for session in some]
+        ids = [session.id for session in batch]
         store.move_sessions(connection, into, ids)
         # jobs that are reading them have read a part
         outdated.fence(connection, self.tenant_id, [f"session:{i}" for i in ids])

@@ -105,9 +105,9 @@ class _Chat:
 
     def some_texts(self, records: Sequence[Record]) -> list[str]:
         """Return texts of these messages, unless there have been enough of the chat."""
-        some = [record.message.content[: languages.SAMPLE_CHARS] for record in records[: self.texts_left]]
-        self.texts_left -= len(some)
-        return some
+        texts = [record.message.content[: languages.SAMPLE_CHARS] for record in records[: self.texts_left]]
+        self.texts_left -= len(texts)
+        return texts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,11 +51,11 @@ def detection_due(before: int, now: int) -> bool:
     return look <= now
 
 
-def looks_like(some: Sequence[str], declared: str) -> str | None:
+def looks_like(samples: Sequence[str], declared: str) -> str | None:
     """Return the language that texts are in, if they have none of the declared one's; `simple` declares none."""
     if declared == "simple":
         return None
-    detected = texts.detect(some)
+    detected = texts.detect(samples)
     return None if detected is None or set(parts_of(detected)) & set(parts_of(declared)) else detected
 
 

@@ -67,8 +67,8 @@ def placer(database: Database, policy: SessionPolicy, max_attempts: int = 5) -> 
     def handle(_: str, claims: Sequence[Claim]) -> set[str]:
         fresh = [claim for claim in claims if claim.attempts == 1 and not claim.abandoned]
         follows: set[str] = set()
-        for some in batched(fresh, CHATS_AT_ONCE):
-            follows |= _place_together(database, some, policy)
+        for batch in batched(fresh, CHATS_AT_ONCE):
+            follows |= _place_together(database, batch, policy)
         # last, so that what they fail of takes nothing with it
         for claim in claims:
             if claim not in fresh:
@@ -225,9 +225,9 @@ def put(
         by_place[arrival.chat_id, arrival.session_key].append(arrival)
     windows = [
         Window(chat_id=place[0], session_key=place[1], start=start, end=end)
-        for place, some in by_place.items()
+        for place, group in by_place.items()
         for start, end in sessionize.windows(
-            (a.sent_at for a in some), policy.for_chat(by_id[place[0]]).gap_of(place[1])
+            (a.sent_at for a in group), policy.for_chat(by_id[place[0]]).gap_of(place[1])
         )
     ]
     stored: dict[tuple[str, str], list[Session]] = defaultdict(list)
@@ -235,8 +235,8 @@ def put(
         stored[session.chat_id, session.session_key].append(session)
     closes = sessions.closes(connection, by_place)
     rewrite = Rewrite(traces=traces)
-    for place, some in by_place.items():
-        _note(rewrite, by_id[place[0]], some, stored[place], closes[place], policy.for_chat(by_id[place[0]]))
+    for place, group in by_place.items():
+        _note(rewrite, by_id[place[0]], group, stored[place], closes[place], policy.for_chat(by_id[place[0]]))
     rewrite.write(connection, tenant_id)
 
 

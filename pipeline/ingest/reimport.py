@@ -160,8 +160,8 @@ def move(
     Their sessions are summarized again after `settle`. Raises `Retryable`; the same call may be made again.
     """
     return sum(
-        persistently(partial(_move, database, tenant_id, chat_id, some, policy, settle))
-        for some in batched(moves, MOVES_AT_ONCE)
+        persistently(partial(_move, database, tenant_id, chat_id, batch, policy, settle))
+        for batch in batched(moves, MOVES_AT_ONCE)
     )
 
 

@@ -133,7 +133,7 @@ def closed(
             messages=session.message_count,
             trace_id=traces[session.chat_id],
         )
-    kinds = [kind for kind, wanted in ((SUMMARIZE, policy.summaries), (EXTRACT, policy.facts)) if wanted]
+    kinds = [kind for kind, is_on in ((SUMMARIZE, policy.summaries), (EXTRACT, policy.facts)) if is_on]
     if not (remembered and kinds):
         return []
     due = {session.id: session.chat_id for session in ended if session.chat_id in remembered}

@@ -78,9 +78,9 @@ def believed(
             # by all that is later: of them some may not be shown somewhere, or be gone one day
             later = tuple(
                 place
-                for run, its_places in zip(runs[number + 1 :], places[number + 1 :], strict=True)
+                for run, later_places in zip(runs[number + 1 :], places[number + 1 :], strict=True)
                 if not denies_another(run[0].value, runs[number][0].value)
-                for place in its_places
+                for place in later_places
             )
             for place in earlier if later else ():
                 memories[place] = replace(memories[place], superseded_by=later)

@@ -30,11 +30,11 @@ OF_A_NAME = 20
 PREVIEW_CHARS = 160
 
 
-def listing(database: Database, tenant_id: str, wanted: EntityFilter) -> EntityList:
+def listing(database: Database, tenant_id: str, filters: EntityFilter) -> EntityList:
     """List entities, those of most memories first. Raises `NotFound` for an unknown chat, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        seen, _ = seen_in(connection, wanted.chat_id, wanted.user_id)
-        rows = store.listing(connection, seen, kind=wanted.kind, limit=wanted.limit)
+        seen, _ = seen_in(connection, filters.chat_id, filters.user_id)
+        rows = store.listing(connection, seen, kind=filters.kind, limit=filters.limit)
     return EntityList(entities=[ListedEntity(**_listed(row)) for row in rows])
 
 

@@ -137,4 +137,4 @@ def _nearest(
 
 def _recall(samples: Sequence[Sample], results: Sequence[Sequence[int]]) -> float | None:
     used = [(sample.used, ids) for sample, ids in zip(samples, results, strict=True) if sample.used]
-    return fmean(len(wanted & {*ids}) / len(wanted) for wanted, ids in used) if used else None
+    return fmean(len(expected & {*ids}) / len(expected) for expected, ids in used) if used else None

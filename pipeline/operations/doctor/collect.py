@@ -114,8 +114,8 @@ def embedding(
             return None
         statuses = dict(checks.space_statuses(connection))
         written = vectors.written_spaces(connection)
-        wanted = [(kind, space) for kind in indexes.INDEXED for space in written]
-        built = {pair for pair in wanted if indexes.is_indexed(connection, *pair) is not None}
+        pairs = [(kind, space) for kind in indexes.INDEXED for space in written]
+        built = {pair for pair in pairs if indexes.is_indexed(connection, *pair) is not None}
         everywhere = {kind: vector_search.everywhere(connection, kind) for kind in indexes.INDEXED}
         searched = vectors.searched_space(connection)
     largest: Counter[str] = Counter()
@@ -141,7 +141,7 @@ def embedding(
         embedder_status=status,
         missing_indexes=[
             indexes.index_of(kind, space)
-            for kind, space in wanted
+            for kind, space in pairs
             if is_worth_it(kind)
             and (kind, space) not in built
             and space.dimensions <= indexes.MAX_INDEXED_DIMENSIONS
@@ -149,7 +149,7 @@ def embedding(
         # not built today and dropped tomorrow, while chats grow at different speeds
         unread_indexes=[
             indexes.index_of(kind, space)
-            for kind, space in wanted
+            for kind, space in pairs
             if everybody and (kind, space) in built and not is_worth_it(kind, 2)
         ],
         retired_vectors=retired,

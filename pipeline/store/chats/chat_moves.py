@@ -172,9 +172,9 @@ def sessions(connection: Connection, chat_id: str, messages: int, limit: int) ->
     return column(connection, _SESSIONS, chat=chat_id, messages=messages, limit=limit)
 
 
-def inside(connection: Connection, chat_id: str, some: Sequence[Session]) -> list[int]:
+def inside(connection: Connection, chat_id: str, sessions: Sequence[Session]) -> list[int]:
     """Return the messages of these sessions of a chat."""
-    ranges = ((s.session_key, s.started_at, s.ended_at) for s in some)
+    ranges = ((s.session_key, s.started_at, s.ended_at) for s in sessions)
     return column(connection, _INSIDE, chat=chat_id, **arrays("keys starts ends", ranges))
 
 

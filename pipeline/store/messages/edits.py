@@ -238,10 +238,10 @@ def stored_messages(
     return {message.external_id: message for message in stored}
 
 
-def _original_time(told: str | None) -> datetime | None:
+def _original_time(original: str | None) -> datetime | None:
     """Return a time that accepting has put into a message's metadata, or None for anything else."""
     try:
-        at = datetime.fromisoformat(told or "")
+        at = datetime.fromisoformat(original or "")
     except ValueError:
         return None
     return at if at.tzinfo else None

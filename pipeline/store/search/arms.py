@@ -64,7 +64,7 @@ class Asked:
 
     def parts(self, space: EmbeddingSpace | None, remembers: bool) -> frozenset[Part]:
         """Return the arms that there are."""
-        wanted: dict[Part, bool] = {
+        parts: dict[Part, bool] = {
             "pieces": bool(self.pieces),
             "times": bool(self.times),
             "named": bool(self.named),
@@ -72,7 +72,7 @@ class Asked:
             "newest": self.newest,
             "memories": remembers,
         }
-        return frozenset(part for part, is_wanted in wanted.items() if is_wanted)
+        return frozenset(part for part, is_wanted in parts.items() if is_wanted)
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of all arms."""
