@@ -92,8 +92,7 @@ def address(connection: Connection, chat_id: str, external_id: str) -> tuple[str
 
 def chat_of(connection: Connection, message_id: int) -> str | None:
     """Return the chat that a message is in now, or None if it is gone."""
-    chat_id: str | None = connection.scalar(_CHAT_OF, {"id": message_id})
-    return chat_id
+    return next(iter(column(connection, _CHAT_OF, id=message_id)), None)
 
 
 _NAMES = text(f"""

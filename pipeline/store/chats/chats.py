@@ -77,8 +77,7 @@ def ensure_tenant(connection: Connection, tenant_id: str) -> None:
 
 def tenant_settings(connection: Connection) -> dict[str, Any]:
     """Return the tenant's settings."""
-    settings: dict[str, Any] | None = connection.scalar(_SETTINGS)
-    return settings or {}
+    return next(iter(column(connection, _SETTINGS)), None) or {}
 
 
 def set_tenant_setting(connection: Connection, tenant_id: str, name: str, value: str) -> None:

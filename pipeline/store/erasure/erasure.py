@@ -236,8 +236,7 @@ def list_receipts(connection: Connection, limit: int) -> list[Receipt]:
 
 def receipt_subject(connection: Connection, receipt_id: int) -> dict[str, Any] | None:
     """Return what a receipt is about, as long as it is not forgotten."""
-    subject: dict[str, Any] | None = connection.scalar(_RECEIPT_SUBJECT, {"id": receipt_id})
-    return subject
+    return next(iter(column(connection, _RECEIPT_SUBJECT, id=receipt_id)), None)
 
 
 def add_counts(

@@ -94,8 +94,7 @@ def delete(connection: Connection, tenant_id: str, identity: UUID) -> bool:
 
 def chat_of_session(connection: Connection, session_id: int) -> str | None:
     """Return the chat of a session, or None if there is no such session."""
-    chat_id: str | None = connection.scalar(_CHAT_OF_SESSION, {"id": session_id})
-    return chat_id
+    return next(iter(column(connection, _CHAT_OF_SESSION, id=session_id)), None)
 
 
 def touch(connection: Connection, ids: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.connections.statements import run
+from pipeline.store.connections.statements import column, run
 from pipeline.store.vectors import vectors
 
 _PLACE = text("SELECT learned_in FROM memories WHERE id = :id")
@@ -89,8 +89,7 @@ class Owner(NamedTuple):
 
 def learned_in(connection: Connection, identity: UUID) -> str | None:
     """Return the chat where a memory was learned; None also where there is no such memory."""
-    chat_id: str | None = connection.scalar(_PLACE, {"id": identity})
-    return chat_id
+    return next(iter(column(connection, _PLACE, id=identity)), None)
 
 
 def locked(connection: Connection, identity: UUID) -> Row[Any] | None:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.connections.statements import run
+from pipeline.store.connections.statements import column, run
 from pipeline.store.memories.memory_ids import new_id
 from pipeline.store.vectors import vectors
 from pipeline.text.duplicates import fingerprint
@@ -56,5 +56,4 @@ def put(
             run(connection, _DROP_VECTORS, id=known)
         return known
     row = {"tenant": tenant_id, "id": new_id(), "chat": session.chat_id, "language": language}
-    made: UUID | None = run(connection, _INSERT, **row, **values).scalar_one_or_none()
-    return made
+    return next(iter(column(connection, _INSERT, **row, **values)), None)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.connections.statements import column, run
+from pipeline.store.connections.statements import column, number, run
 from pipeline.store.memories import entity_graph
 
 BEFORE = "whatsapp:"
@@ -177,4 +177,4 @@ def drop_supersessions(connection: Connection, old: str, new: str) -> None:
 
 def memories_left(connection: Connection, old: str) -> int:
     """Count the memories that are or were a user's."""
-    return int(run(connection, _LEFT, old=old).scalar_one())
+    return number(connection, _LEFT, old=old)
