@@ -65,7 +65,7 @@ def take_back(
         texts=texts,
         limit=limit,
     )
-    rolled_up = [f"rollup:{each}" for each in rollups.clear(connection, tenant_id, sessions)]
+    rolled_up = [f"rollup:{session}" for session in rollups.clear(connection, tenant_id, sessions)]
     gone += store.drop_recalling_items(connection, tenant_id, rolled_up)
     of_memories = _redact(connection, tenant_id, [*store.memory_items([*unlearned, *gone]), *rolled_up])
     log = _redact(connection, tenant_id, store.items_of(message_ids, sessions), chat_id, texts, limit)

@@ -64,16 +64,16 @@ def edit(
     """
     content = without_recalled(content)
     tokens = estimate_tokens(content)
-    given = chat_id, external_id
+    requested = chat_id, external_id
     with database.tenant(tenant_id) as connection:
-        chat_id, external_id = chat_moves.address(connection, *given)
+        chat_id, external_id = chat_moves.address(connection, *requested)
         at = _edited_at(connection, chat_id, external_id, edited_at)
         message = store.find(connection, chat_id, external_id, locked=False)
         edited = at and message and _outcome(connection, message, content, at) == "edited"
     if edited and message:
         _take_back_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
-        chat_id, external_id = _lock_address(connection, tenant_id, *given)
+        chat_id, external_id = _lock_address(connection, tenant_id, *requested)
         at = _edited_at(connection, chat_id, external_id, edited_at)
         if at is None:
             return Changed(outcome="kept_out")
@@ -104,8 +104,8 @@ def edit(
         store.drop_message_vectors(connection, [message.id])
         remembered = policy.for_chat(chat).memory
         if remembered:
-            said = MessageText(message.id, chat_id, message.role, content)
-            cues.store_cues(connection, tenant_id, [(said, chat.language)])
+            text = MessageText(message.id, chat_id, message.role, content)
+            cues.store_cues(connection, tenant_id, [(text, chat.language)])
         redone = erase.redo_sessions(
             connection, tenant_id, chat, touched, policy, edited=message, trace_id=trace_id
         )
@@ -163,7 +163,7 @@ def delete(
     Raises `DatabaseUnavailable`; then the same call may be made again. Once the message is on the suppression list a
     job is due that deletes it: workers finish what this process does not.
     """
-    given = chat_id
+    requested_chat = chat_id
     with database.tenant(tenant_id) as connection:
         # what is being accepted in this chat ends first, and what is accepted next sees the suppression list
         chat_id, external_id = _lock_address(connection, tenant_id, chat_id, external_id, exclusive=True)
@@ -189,7 +189,7 @@ def delete(
     _take_back_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
         # the message may have been moved to another chat meanwhile; under this lock it stays where it is
-        suppression_list.lock(connection, tenant_id, given)
+        suppression_list.lock(connection, tenant_id, requested_chat)
         chat = chats.lock_exclusively(connection, chat_moves.chat_of(connection, message.id) or chat_id)
         erased = erase.Erased()
         if chat is not None:

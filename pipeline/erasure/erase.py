@@ -1,4 +1,4 @@
-"""Delete messages, and have what was made of their sessions made again."""
+"""Delete messages, and have what was derived from their sessions derived again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

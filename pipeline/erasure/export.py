@@ -34,8 +34,8 @@ def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict
     for chat_id in spoken_in:
         for sender in senders:
             with database.tenant(tenant_id) as connection:
-                said = store.message_ids_of(connection, sender, chat_id)
-            for ids in batched(said, BATCH):
+                message_ids = store.message_ids_of(connection, sender, chat_id)
+            for ids in batched(message_ids, BATCH):
                 with database.tenant(tenant_id) as connection:
                     rows = store.messages(connection, ids)
                 for row in rows:

@@ -32,8 +32,8 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
     Raises `DatabaseUnavailable`; then nothing was done.
     """
     known: dict[str, Any] = subject.model_dump(exclude_none=True, exclude={"confirm"})
-    given = subject.names
-    names = [given]
+    requested = subject.names
+    names = [requested]
     with database.tenant(tenant_id) as connection:
         # of a person or of all nothing is stored meanwhile in any chat, of a chat or a message in this one
         suppression_list.lock(connection, tenant_id, subject.chat_id, exclusive=True)
@@ -44,18 +44,18 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
         elif subject.chat_id is not None:
             chats.require_unmoved(chats.get(connection, subject.chat_id))
             # nor does it come back under an id that it had before
-            names += [(each,) for each in chat_moves.former(connection, subject.chat_id)]
+            names += [(chat,) for chat in chat_moves.former(connection, subject.chat_id)]
         if subject.sender_id is not None:
             known["senders"] = identities.ids_of(connection, subject.sender_id)
-            names = [(each,) for each in known["senders"]]
+            names = [(sender,) for sender in known["senders"]]
         key = suppression_list.ensure_key(connection, tenant_id)
         digest = suppression.hash_of(key, subject.kind, *subject.names)
         until = chats.clock(connection)
         for_good = subject.kind == "message"
-        hashes = [suppression.hash_of(key, subject.kind, *each) for each in names]
+        hashes = [suppression.hash_of(key, subject.kind, *name) for name in names]
         suppression_list.put(connection, tenant_id, subject.kind, hashes, None if for_good else until)
         receipt_id = store.insert_receipt(connection, tenant_id, subject.kind, known, digest, until)
-        _enqueue(connection, tenant_id, receipt_id, {given, *names}, trace_id)
+        _enqueue(connection, tenant_id, receipt_id, {requested, *names}, trace_id)
     return get(database, tenant_id, receipt_id)
 
 
@@ -125,10 +125,10 @@ def check_confirmed(tenant_id: str, subject: Subject) -> None:
 def get(database: Database, tenant_id: str, receipt_id: int) -> Receipt:
     """Return a receipt. Raises `NotFound`."""
     with database.tenant(tenant_id) as connection:
-        found = store.get_receipt(connection, receipt_id)
-    if found is None:
+        receipt = store.get_receipt(connection, receipt_id)
+    if receipt is None:
         raise NotFound(f"there is no receipt {receipt_id}: see `backscroll forget receipts`")
-    return found
+    return receipt
 
 
 def given_up(database: Database, tenant_id: str, receipt_id: int) -> str | None:

@@ -90,8 +90,8 @@ class Forgetting:
                 return self.follows | {"forget"}
         with self.transaction() as connection:
             kept_out = not again and into is None
-            found = deletion.sample.found_again(connection, subject, receipt) if kept_out else {}
-            store.add_counts(connection, self.id, found, done=True)
+            counts = deletion.sample.found_again(connection, subject, receipt) if kept_out else {}
+            store.add_counts(connection, self.id, counts, done=True)
             counters.add(connection, self.tenant_id, {"forgotten": 1} if kept_out else {})
             done = store.get_receipt(connection, self.id)
             committed.tell(

@@ -117,7 +117,7 @@ class Deletion:
                 chat = chats.lock_exclusively(connection, chat_id)
                 if chat is None:
                     return
-                found = verify.pick(connection, ids)
+                picked = verify.pick(connection, ids)
                 # A sender's clock may run ahead, and an edit of a user's message does not say whose it is.
                 after = None if self.subject.kind == "user" else self.receipt.until
                 self._suppress_messages(connection, chat_id, ids, after)
@@ -125,7 +125,7 @@ class Deletion:
                     connection, self.tenant_id, chat, ids, self.policy, trace_id=self.trace_id
                 )
                 self._count(connection, erased)
-            self.sample.keep(found)
+            self.sample.keep(picked)
             yield
 
     def _suppress_messages(
@@ -144,11 +144,11 @@ class Deletion:
         while True:
             with self.transaction() as connection:
                 chat = chats.lock_exclusively(connection, chat_id)
-                found = chat and pruned_senders.sessions_of(connection, chat_id, person, SESSIONS)
-                if not chat or not found:
+                sessions = chat and pruned_senders.sessions_of(connection, chat_id, person, SESSIONS)
+                if not chat or not sessions:
                     return
                 redone = erase.redo_sessions(
-                    connection, self.tenant_id, chat, found, self.policy, trace_id=self.trace_id
+                    connection, self.tenant_id, chat, sessions, self.policy, trace_id=self.trace_id
                 )
                 self._count(connection, redone)
             yield
@@ -237,7 +237,7 @@ class Deletion:
         for row in gone:
             present = (row.scope, row.user_id, row.agent_id)
             scope, agent_id = (row.scope, row.agent_id) if row.promoted_from is None else ("user", None)
-            for owner in {present, *((scope, each, agent_id) for each in self.senders or ())}:
+            for owner in {present, *((scope, sender, agent_id) for sender in self.senders or ())}:
                 yield suppression.memory_names(*owner, bytes(row.content_hash))
 
     def _identities(self, senders: Sequence[str]) -> Iterator[None]:

@@ -37,46 +37,46 @@ def suppressed(database: Database, tenant_id: str) -> Forgotten | None:
         key = suppression_list.key(connection)
         if key is None:
             return None
-        found = [
+        entries = [
             ForgottenEntry.model_validate({"hash": digest.hex(), "kind": kind, "until": until})
             for digest, kind, until in suppression_list.entries(connection)
         ]
-    return Forgotten(tenant=tenant_id, key=key.hex(), entries=found)
+    return Forgotten(tenant=tenant_id, key=key.hex(), entries=entries)
 
 
 def forget_again(database: Database, forgotten: Forgotten) -> ForgottenAgain:
     """Take a suppression list over, and begin to forget what of it is stored here. Raises `DatabaseUnavailable`."""
-    given = bytes.fromhex(forgotten.key)
+    key = bytes.fromhex(forgotten.key)
     with database.tenant(forgotten.tenant) as connection:
         suppression_list.lock(connection, forgotten.tenant, exclusive=True)
-        same_key = suppression_list.put_key(connection, forgotten.tenant, given) == given
-        own = {digest: until for digest, _, until in suppression_list.entries(connection)}
+        same_key = suppression_list.put_key(connection, forgotten.tenant, key) == key
+        known = {digest: until for digest, _, until in suppression_list.entries(connection)}
         listed = {bytes.fromhex(entry.hash): entry for entry in forgotten.entries}
         new = {
             digest: entry
             for digest, entry in listed.items()
-            if not (same_key and digest in own and _covers(own[digest], entry.until))
+            if not (same_key and digest in known and _covers(known[digest], entry.until))
         }
         if same_key:
             for digest, entry in new.items():
                 suppression_list.put(connection, forgotten.tenant, entry.kind, [digest], entry.until)
         kinds = {entry.kind for entry in new.values()}
-        keys = api_keys.end_again(connection, given, {digest: entry.until for digest, entry in new.items()})
-        found = {
+        keys = api_keys.end_again(connection, key, {digest: entry.until for digest, entry in new.items()})
+        subjects = {
             digest: subject
             for subject in _stored(connection, kinds)
-            if (digest := suppression.hash_of(given, subject.kind, *subject.names)) in new
+            if (digest := suppression.hash_of(key, subject.kind, *subject.names)) in new
         }
     receipts = [
         forget.again(database, forgotten.tenant, subject, new[digest].until)
-        for digest, subject in found.items()
+        for digest, subject in subjects.items()
     ]
-    lost = 0 if same_key else len(new) - len(found) - keys
+    lost = 0 if same_key else len(new) - len(subjects) - keys
     return ForgottenAgain(taken_over=len(new) - lost, lost=lost, receipts=receipts)
 
 
-def _covers(own: datetime | None, until: datetime | None) -> bool:
-    return own is None or (until is not None and until <= own)
+def _covers(listed: datetime | None, until: datetime | None) -> bool:
+    return listed is None or (until is not None and until <= listed)
 
 
 def _stored(connection: Connection, kinds: Collection[str]) -> Iterator[Subject]:
@@ -84,9 +84,9 @@ def _stored(connection: Connection, kinds: Collection[str]) -> Iterator[Subject]
     if "tenant" in kinds:
         yield Subject(kind="tenant")
     if "chat" in kinds:
-        yield from (Subject(kind="chat", chat_id=each) for each in store.chat_ids(connection))
+        yield from (Subject(kind="chat", chat_id=chat_id) for chat_id in store.chat_ids(connection))
     if "user" in kinds:
-        yield from (Subject(kind="user", sender_id=each) for each in identities.of_all(connection) if each)
+        yield from (Subject(kind="user", sender_id=user) for user in identities.of_all(connection) if user)
     if "message" in kinds:
         for chat_id, external_id in store.names_of_messages(connection):
             yield Subject(kind="message", chat_id=chat_id, external_id=external_id)

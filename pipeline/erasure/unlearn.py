@@ -39,21 +39,21 @@ def unlearn_senders(
 
 
 def _settle(connection: Connection, tenant_id: str, ids: Collection[UUID]) -> list[UUID]:
-    """Delete those memories without evidence, and let the others have the words that are left."""
+    """Delete the memories left without evidence, and give the others the words that are left."""
     if not ids:
         return []
     left: dict[UUID, list[Evidence]] = defaultdict(list)
-    for each in evidence.of_memories(connection, list(ids)):
-        if each.memory_id is not None:
-            left[each.memory_id].append(each)
-    orphans = [each for each in ids if each not in left]
+    for item in evidence.of_memories(connection, list(ids)):
+        if item.memory_id is not None:
+            left[item.memory_id].append(item)
+    orphans = [memory for memory in ids if memory not in left]
     again = set(learned.superseded_by(connection, orphans)) | left.keys()
     gone = derived.drop(connection, tenant_id, orphans)
     keys = []
     for row in learned.by_id(connection, list(left)):
         resting = left[row.id]
         first = resting[0]
-        same = [each for each in resting if each.content == row.content]
+        same = [e for e in resting if e.content == row.content]
         shown = same[0] if same else first
         holds_from, holds_until = (
             (row.holds_from, row.holds_until) if row.edited else evidence.holding(resting)
@@ -63,7 +63,7 @@ def _settle(connection: Connection, tenant_id: str, ids: Collection[UUID]) -> li
             id=row.id,
             content=shown.content,
             hash=bytes(row.content_hash) if same else _hash(row.id, shown.content),
-            confidence=max(each.confidence for each in resting),
+            confidence=max(e.confidence for e in resting),
             said_at=first.said_at,
             learned_in=shown.chat_id,
             also_in=sorted({e.chat_id for e in resting if e.content == shown.content} - {shown.chat_id}),
@@ -73,7 +73,7 @@ def _settle(connection: Connection, tenant_id: str, ids: Collection[UUID]) -> li
         if not same:
             keys.append(f"memory:{row.id}")
     jobs.enqueue(connection, tenant_id, "embed", keys)
-    jobs.enqueue(connection, tenant_id, "extract", [f"memory:{each}" for each in again - set(gone)])
+    jobs.enqueue(connection, tenant_id, "extract", [f"memory:{memory}" for memory in again - set(gone)])
     return gone
 
 

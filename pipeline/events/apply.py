@@ -107,7 +107,7 @@ def _apply(
 ) -> frozenset[str]:
     """Apply a step and count it; return the kinds of jobs that are due now."""
     trace_id = receipt.request_id
-    of: tuple[Any, ...]
+    args: tuple[Any, ...]
     match step:
         case [ChatIn() as chat]:
             persistently(partial(_describe, database, tenant_id, chat))
@@ -115,9 +115,9 @@ def _apply(
             # what a message that is known already says of its chat may be long past
             with database.tenant(tenant_id) as connection:
                 is_known = chats.get(connection, chat.chat_id) is not None
-            told = ChatIn(chat_id=chat.chat_id) if is_known else chat
-            given = _messages(step)
-            stored = accept.accept(database, tenant_id, told, given, limits=limits, trace_id=trace_id)
+            declared = ChatIn(chat_id=chat.chat_id) if is_known else chat
+            messages = _messages(step)
+            stored = accept.accept(database, tenant_id, declared, messages, limits=limits, trace_id=trace_id)
             if stored.new and is_known:
                 persistently(partial(_describe, database, tenant_id, chat))
             count(receipt, stored)
@@ -128,23 +128,23 @@ def _apply(
             if not suppression.keeps_out_sender(
                 database, tenant_id, edit.chat_id, edit.sender_id, edit.said_at
             ):
-                of = (edit.chat_id, edit.external_id, edit.content, edit.edited_at)
-                change = partial(edits.edit, database, tenant_id, *of, policy, trace_id=trace_id)
+                args = (edit.chat_id, edit.external_id, edit.content, edit.edited_at)
+                change = partial(edits.edit, database, tenant_id, *args, policy, trace_id=trace_id)
                 return persistently(change).follows
         case [Deletion() as deletion]:
             receipt.deletions += 1
-            of = (deletion.chat_id, deletion.external_id)
-            change = partial(edits.delete, database, tenant_id, *of, policy, trace_id=trace_id)
+            args = (deletion.chat_id, deletion.external_id)
+            change = partial(edits.delete, database, tenant_id, *args, policy, trace_id=trace_id)
             return persistently(change).follows
         case [MemberChange() as moved]:
             receipt.members += len(moved.joined) + len(moved.left)
-            of = (moved.chat_id, moved.joined, moved.left, moved.at)
-            persistently(partial(membership.change, database, tenant_id, *of))
+            args = (moved.chat_id, moved.joined, moved.left, moved.at)
+            persistently(partial(membership.change, database, tenant_id, *args))
         case [NewChatId() as move]:
             receipt.moves += 1
             if persistently(partial(_describe, database, tenant_id, ChatIn(chat_id=move.chat_id))):
-                of = (move.chat_id, move.to)
-                persistently(partial(chat_moves.start, database, tenant_id, *of, trace_id=trace_id))
+                args = (move.chat_id, move.to)
+                persistently(partial(chat_moves.start, database, tenant_id, *args, trace_id=trace_id))
                 return frozenset({"forget"})
     return frozenset()
 
@@ -152,8 +152,8 @@ def _apply(
 def _describe(database: Database, tenant_id: str, chat: ChatIn) -> bool:
     """Store what is said of a chat; tell whether there is such a chat now, under this id.
 
-    None is made that was forgotten, as what is said of it may be sent once more, nor a person's in which nothing was
-    said.
+    A forgotten chat is not created, as its description may be an old one that is sent again, nor is a person's chat in
+    which nothing was said.
     """
     with database.tenant(tenant_id) as connection:
         stored = chats.get(connection, chat.chat_id)

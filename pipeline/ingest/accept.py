@@ -47,7 +47,7 @@ def accept(
     database: Database,
     tenant_id: str,
     chat: ChatIn,
-    given: Sequence[MessageIn],
+    messages: Sequence[MessageIn],
     *,
     settle: timedelta | None = None,
     limits: MessageLimits = UNLIMITED,
@@ -59,17 +59,17 @@ def accept(
     wait that long. What was pruned by these `limits` and comes again is kept out. Raises `Retryable`:
     `DatabaseUnavailable` in an outage. Slices before it are stored then, and the same call may be made again.
     """
-    unique = _unique(given)
+    unique = _unique(messages)
     new = out = 0
-    for some in batched(unique.values(), SLICE_MESSAGES, SLICE_BYTES, lambda m: len(m.content.encode())):
-        sizes = _sizes(some)
+    for batch in batched(unique.values(), SLICE_MESSAGES, SLICE_BYTES, lambda m: len(m.content.encode())):
+        sizes = _sizes(batch)
         stored, kept_out = persistently(
             partial(
                 _accept,
                 database,
                 tenant_id,
                 chat,
-                some,
+                batch,
                 sizes,
                 settle=settle,
                 limits=limits,
@@ -78,40 +78,40 @@ def accept(
         )
         new, out = new + stored, out + kept_out
     if out == len(unique):
-        return Accepted(new=0, duplicates=0, kept_out=len(given))
-    return Accepted(new=new, duplicates=len(given) - new - out, kept_out=out)
+        return Accepted(new=0, duplicates=0, kept_out=len(messages))
+    return Accepted(new=new, duplicates=len(messages) - new - out, kept_out=out)
 
 
 async def try_accept(
     database: Database,
     tenant_id: str,
     chat: ChatIn,
-    given: Sequence[MessageIn],
+    received: Sequence[MessageIn],
     *,
     limits: MessageLimits = UNLIMITED,
     trace_id: str | None,
 ) -> Accepted | None:
     """Store a few small live messages as `accept` does, from the event loop; None if `accept` is to store them."""
-    unique = _unique(given)
-    if any(message.closes_session for message in unique.values()) or limits.may_concern(given):
+    unique = _unique(received)
+    if any(message.closes_session for message in unique.values()) or limits.may_concern(received):
         return None
     messages = list(unique.values())
     statements = _at_once(tenant_id, chat, messages, _sizes(messages), trace_id)
     new, stored = await database.try_trip(statements) or (0, False)
-    return Accepted(new=int(new), duplicates=len(given) - int(new)) if stored else None
+    return Accepted(new=int(new), duplicates=len(received) - int(new)) if stored else None
 
 
 def _at_once(
-    tenant_id: str, chat: ChatIn, given: Sequence[MessageIn], sizes: Mapping[str, int], trace_id: str | None
+    tenant_id: str, chat: ChatIn, live: Sequence[MessageIn], sizes: Mapping[str, int], trace_id: str | None
 ) -> list[Statement]:
     """Return the statements that store live messages in one trip, if none of them is suppressed."""
     key = _keys.get(tenant_id)
     return accepting.put_at_once(
         tenant_id,
         chat,
-        [(message, sizes[message.content]) for message in given],
+        [(message, sizes[message.content]) for message in live],
         key=key,
-        hashes=suppression.hashes_of(key, chat.chat_id, given),
+        hashes=suppression.hashes_of(key, chat.chat_id, live),
         priority=jobs.LIVE,
         trace_id=trace_id,
     )
@@ -121,7 +121,7 @@ def _accept(
     database: Database,
     tenant_id: str,
     chat: ChatIn,
-    given: Sequence[MessageIn],
+    messages: Sequence[MessageIn],
     sizes: Mapping[str, int],
     *,
     settle: timedelta | None,
@@ -129,14 +129,14 @@ def _accept(
     trace_id: str | None,
 ) -> tuple[int, int]:
     """Store a slice in one transaction; return `(new, kept out)`."""
-    closes = any(message.closes_session for message in given)
-    if settle is None and not closes and not limits.may_concern(given):
-        trip = _at_once(tenant_id, chat, given, sizes, trace_id)
+    closes = any(message.closes_session for message in messages)
+    if settle is None and not closes and not limits.may_concern(messages):
+        trip = _at_once(tenant_id, chat, messages, sizes, trace_id)
         new, stored = database.one_trip(trip, keeps_ready=True) or (0, False)
         if stored:
             return int(new), 0
     return _accept_step_by_step(
-        database, tenant_id, chat, given, sizes, settle=settle, limits=limits, trace_id=trace_id
+        database, tenant_id, chat, messages, sizes, settle=settle, limits=limits, trace_id=trace_id
     )
 
 
@@ -148,7 +148,7 @@ def _accept_step_by_step(
     database: Database,
     tenant_id: str,
     chat: ChatIn,
-    given: Sequence[MessageIn],
+    received: Sequence[MessageIn],
     sizes: Mapping[str, int],
     *,
     settle: timedelta | None,
@@ -164,13 +164,13 @@ def _accept_step_by_step(
         else:
             _keys[tenant_id] = key
         if stored is not None and stored.moved_to is not None:
-            before = chat_moves.admit(connection, key, chat.chat_id, stored.moved_to, given)
-            given, out, unnamed = before.messages, len(before.kept_out), before.unnamed
+            before = chat_moves.admit(connection, key, chat.chat_id, stored.moved_to, received)
+            received, out, unnamed = before.messages, len(before.kept_out), before.unnamed
             # what is said of a chat under its former id is not said of the other one
             chat = ChatIn(chat_id=stored.moved_to)
             key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
         former = [] if key is None else store_moves.former(connection, chat.chat_id)
-        admitted = suppression.admit(connection, key, chat.chat_id, given, former=former)
+        admitted = suppression.admit(connection, key, chat.chat_id, received, former=former)
         pruned = limits.came_again(connection, chat.chat_id, admitted.messages)
         kept_out = [*admitted.kept_out, *pruned]
         if kept_out:
@@ -181,7 +181,7 @@ def _accept_step_by_step(
         messages = [message for message in admitted.messages if message.external_id not in pruned]
         if not messages:
             return 0, out
-        if stored is None or not chats.is_as_said(stored, chat):
+        if stored is None or not chats.is_as_described(stored, chat):
             chats.ensure(connection, tenant_id, chat)
             accepting.hold(connection, chat.chat_id)
         if settle is not None:
@@ -201,9 +201,9 @@ def _accept_step_by_step(
     return new, out
 
 
-def _unique(given: Sequence[MessageIn]) -> dict[str, MessageIn]:
+def _unique(messages: Sequence[MessageIn]) -> dict[str, MessageIn]:
     """Return one message of each id: which of two in one call wins must not depend on the database."""
-    return {message.external_id: _as_stored(message) for message in _numbered(given)}
+    return {message.external_id: _as_stored(message) for message in _numbered(messages)}
 
 
 def _sizes(messages: Sequence[MessageIn]) -> dict[str, int]:
@@ -211,10 +211,10 @@ def _sizes(messages: Sequence[MessageIn]) -> dict[str, int]:
     return {message.content: estimate_tokens(message.content) for message in messages}
 
 
-def _numbered(given: Sequence[MessageIn]) -> Iterator[MessageIn]:
+def _numbered(messages: Sequence[MessageIn]) -> Iterator[MessageIn]:
     """Number the messages of one instant in the list's order, where neither a position nor the id orders them."""
     seen: Counter[datetime] = Counter()
-    for message in given:
+    for message in messages:
         if "position" in message.model_fields_set or number_of(message.external_id) >= 0:
             yield message
             continue

@@ -93,14 +93,14 @@ def _like(chat: Chat, chat_id: str) -> ChatIn:
 
 
 def admit(
-    connection: Connection, key: bytes | None, chat_id: str, into: str, given: Sequence[MessageIn]
+    connection: Connection, key: bytes | None, chat_id: str, into: str, received: Sequence[MessageIn]
 ) -> Admitted:
     """Filter messages that were sent to a chat's former id, and give them their present ids.
 
     Those that have not been moved yet are left out: they are stored already. Call it under the chat's lock, and then
     filter by the present id.
     """
-    admitted = suppression.admit(connection, key, chat_id, given)
+    admitted = suppression.admit(connection, key, chat_id, received)
     messages, kept_out = _renamed(connection, chat_id, into, admitted.messages), admitted.kept_out
     for other in store.former(connection, into):
         if other != chat_id:
@@ -109,9 +109,9 @@ def admit(
     return Admitted(messages=messages, kept_out=kept_out, unnamed=admitted.unnamed)
 
 
-def _renamed(connection: Connection, chat_id: str, into: str, given: Sequence[MessageIn]) -> list[MessageIn]:
-    there = store.still_there(connection, chat_id, [message.external_id for message in given])
-    new = [message for message in given if message.external_id not in there]
+def _renamed(connection: Connection, chat_id: str, into: str, sent: Sequence[MessageIn]) -> list[MessageIn]:
+    there = store.still_there(connection, chat_id, [message.external_id for message in sent])
+    new = [message for message in sent if message.external_id not in there]
     names = store.names(connection, chat_id, into, [message.external_id for message in new])
     replies = store.names(connection, chat_id, into, [message.reply_to or "" for message in new])
     return [
@@ -134,13 +134,13 @@ def steps(
     while more:
         with database.tenant(tenant_id) as connection:
             # in the order in which messages sent under the former id lock them
-            for each in (chat_id, into):
-                suppression_list.lock(connection, tenant_id, each, exclusive=True)
-            found = store.lock(connection, [chat_id, into])
-            if len(found) < 2:
+            for chat in (chat_id, into):
+                suppression_list.lock(connection, tenant_id, chat, exclusive=True)
+            locked = store.lock(connection, [chat_id, into])
+            if len(locked) < 2:
                 return
-            target = found[into]
-            step = _Step(connection, tenant_id, receipt_id, found[chat_id], target, policy.for_chat(target))
+            target = locked[into]
+            step = _Step(connection, tenant_id, receipt_id, locked[chat_id], target, policy.for_chat(target))
             more, follows = step.run()
         yield follows
 
@@ -168,7 +168,7 @@ class _Step:
         if left := store.left(connection, chat_id, MESSAGES_AT_ONCE):
             self._messages(left)
             return True, False
-        if store.rest(connection, chat_id, into, MESSAGES_AT_ONCE):
+        if store.move_rest(connection, chat_id, into, MESSAGES_AT_ONCE):
             return True, False
         store.clear(connection, self.tenant_id, chat_id, into)
         # close markers of the former chat may cut sessions of the other
@@ -191,11 +191,11 @@ class _Step:
             self.connection, self.receipt_id, {"messages": moved.messages, "sessions": sessions}
         )
 
-    def _sessions(self, some: Sequence[Session]) -> bool:
+    def _sessions(self, batch: Sequence[Session]) -> bool:
         """Move sessions with their messages, joined with those of the other chat; return whether summaries follow."""
         connection, into = self.connection, self.into.chat_id
         by_key: dict[str, list[Session]] = defaultdict(list)
-        for session in [*some, *store_ranges.near(connection, [self._window(each) for each in some])]:
+        for session in [*batch, *store_ranges.near(connection, [self._window(s) for s in batch])]:
             by_key[session.session_key].append(session)
         closes = sessions.closes(connection, [(into, key) for key in by_key])
         rewrite = Rewrite()
@@ -211,12 +211,12 @@ class _Step:
                 if sessionize.cut_by(marks, shape.started_at, shape.ended_at):
                     cut.append(survivor)
         # sessions are locked by now; messages before jobs, as in the transactions that save vectors
-        self._messages(store.inside(connection, self.chat.chat_id, some), len(some))
+        self._messages(store.inside(connection, self.chat.chat_id, batch), len(batch))
         rewrite.write(connection, self.tenant_id)
-        ids = [session.id for session in some]
+        ids = [session.id for session in batch]
         store.move_sessions(connection, into, ids)
         # jobs that are reading them have read a part
-        outdated.fence(connection, self.tenant_id, [f"session:{each}" for each in ids])
+        outdated.fence(connection, self.tenant_id, [f"session:{i}" for i in ids])
         for session in store_ranges.of_ids(connection, cut):
             session_ranges.split_anew(connection, self.tenant_id, session, self.into.language, self.policy)
         return bool(rewrite.grown) and self._close()

@@ -9,11 +9,11 @@ from pipeline.store.messages.message_cues import MessageText
 from pipeline.text.cues import message_cues
 
 
-def store_cues(connection: Connection, tenant_id: str, given: Iterable[tuple[MessageText, str]]) -> None:
-    """Store the cues of messages, each given with its chat's language, in one statement."""
-    found = [
-        (each, message_cues.read(each.text, language, of_a_bot=each.role == "assistant"))
-        for each, language in given
+def store_cues(connection: Connection, tenant_id: str, messages: Iterable[tuple[MessageText, str]]) -> None:
+    """Store the cues of messages, each with its chat's language, in one statement."""
+    cues = [
+        (message, message_cues.read(message.text, language, of_a_bot=message.role == "assistant"))
+        for message, language in messages
     ]
-    if found:
-        store.put(connection, tenant_id, found)
+    if cues:
+        store.put(connection, tenant_id, cues)

@@ -93,7 +93,7 @@ class _Chat:
     stored: bool = False
     changed: bool = True
     # the times of messages with ids of the other kind, see `ChatTally.overlapping`
-    others: tuple[datetime, datetime] | None = None
+    other_times: tuple[datetime, datetime] | None = None
     # how many texts of it are still looked at
     texts_left: int = TEXTS
 
@@ -105,9 +105,9 @@ class _Chat:
 
     def some_texts(self, records: Sequence[Record]) -> list[str]:
         """Return texts of these messages, unless there have been enough of the chat."""
-        some = [record.message.content[: languages.SAMPLE_CHARS] for record in records[: self.texts_left]]
-        self.texts_left -= len(some)
-        return some
+        texts = [record.message.content[: languages.SAMPLE_CHARS] for record in records[: self.texts_left]]
+        self.texts_left -= len(texts)
+        return texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,15 +126,15 @@ class _Import:
         if not held.stored and records:
             derived = records[0].message.external_id.startswith(PREFIX)
             with self.database.tenant(self.tenant_id) as connection:
-                held.others = stats.times_of_others(
+                held.other_times = stats.times_of_others(
                     connection, held.chat.chat_id, PREFIX, with_prefix=not derived
                 )
         held.names.update(record.message.external_id for record in records if record.aliases)
-        found = reimport.sort_out(self.database, self.tenant_id, held.chat.chat_id, records)
-        held.renamed += found.renamed
-        stored = self._store(held, found)
+        result = reimport.sort_out(self.database, self.tenant_id, held.chat.chat_id, records)
+        held.renamed += result.renamed
+        stored = self._store(held, result)
         times = [record.message.sent_at for record in records]
-        first, last = held.others or (None, None)
+        first, last = held.other_times or (None, None)
         overlapping = sum(first <= time <= last for time in times) if first and last else 0
         latest = datetime.now(UTC) + accepting.AHEAD
         ahead = sum(time > latest for time in times)
@@ -143,13 +143,13 @@ class _Import:
     def flush_renamed(self, held: _Chat) -> Stored:
         """Move what is there by another id, at the end of the source; accept what turned out to be new."""
         records, held.renamed = held.renamed[:BATCH], held.renamed[BATCH:]
-        found = reimport.find_renamed(self.database, self.tenant_id, held.chat.chat_id, records, held.names)
-        stored = self._store(held, found)
+        result = reimport.find_renamed(self.database, self.tenant_id, held.chat.chat_id, records, held.names)
+        stored = self._store(held, result)
         # what was moved was not accepted
         return replace(stored, duplicates=stored.duplicates + stored.moved)
 
-    def _store(self, held: _Chat, found: SortedOut) -> Stored:
-        messages = self._as_known(found.chat_id, [record.message for record in found.records])
+    def _store(self, held: _Chat, result: SortedOut) -> Stored:
+        messages = self._as_known(result.chat_id, [record.message for record in result.records])
         accepted = Accepted(new=0, duplicates=0)
         if messages:
             accepted = accept(
@@ -164,7 +164,7 @@ class _Import:
                 chat = held.chat.model_copy(update=moved_to) if renamed else held.chat
                 chats.ensure(connection, self.tenant_id, chat)
         moved = reimport.move(
-            self.database, self.tenant_id, found.chat_id, found.moves, self.policy, settle=self.settle
+            self.database, self.tenant_id, result.chat_id, result.moves, self.policy, settle=self.settle
         )
         held.stored, held.changed = True, False
         return Stored(
@@ -172,23 +172,23 @@ class _Import:
             new=accepted.new,
             duplicates=accepted.duplicates - moved,
             moved=moved,
-            kept_out=accepted.kept_out + found.deleted,
+            kept_out=accepted.kept_out + result.deleted,
         )
 
-    def _as_known(self, chat_id: str, given: Sequence[MessageIn]) -> list[MessageIn]:
-        """Return messages with the senders by whom the chat knows them: names that are not told apart yet stay one."""
-        before = {m.sender_id: name for m in given if (name := without_chat(m.sender_id)) is not None}
+    def _as_known(self, chat_id: str, messages: Sequence[MessageIn]) -> list[MessageIn]:
+        """Return messages with the sender ids that the chat has: names that are not told apart yet keep the old one."""
+        before = {m.sender_id: name for m in messages if (name := without_chat(m.sender_id)) is not None}
         if not before:
-            return list(given)
+            return list(messages)
         with self.database.tenant(self.tenant_id) as connection:
             known = membership.among(connection, chat_id, list(before.values()))
         return [
             m.model_copy(update={"sender_id": before[m.sender_id]}) if before.get(m.sender_id) in known else m
-            for m in given
+            for m in messages
         ]
 
     def relabel(self, chat_id: str, language: str) -> Iterator[Notice]:
-        """Make the keyword vectors of a chat anew that are in another language."""
+        """Rebuild a chat's keyword vectors that are in another language."""
         with self.database.tenant(self.tenant_id) as connection:
             there = chats.followed(connection, chat_id)
             chat_id = there.chat_id if there else chat_id

@@ -119,11 +119,11 @@ def stored_chats(database: Database, tenant_id: str, tally: Tally) -> dict[str, 
     """Return the chats of an import by their ids, with the time range of all their messages."""
     largest = nlargest(CHATS_WITH_LANGUAGE, tally.chats.values(), key=lambda chat: len(chat.texts))
     looked_at = {chat.chat_id for chat in largest}
-    found = {}
+    stored = {}
     with database.tenant(tenant_id) as connection:
         for row in stats.times(connection, list(tally.chats)):
             compared = row.chat_id in looked_at and row.language_by == DECLARED
-            found[row.chat_id] = StoredChat(
+            stored[row.chat_id] = StoredChat(
                 time_zone=row.time_zone,
                 language=row.language,
                 first_at=row.first_at,
@@ -132,4 +132,4 @@ def stored_chats(database: Database, tenant_id: str, tally: Tally) -> dict[str, 
                 if compared
                 else None,
             )
-    return found
+    return stored

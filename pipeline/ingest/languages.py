@@ -51,12 +51,12 @@ def detection_due(before: int, now: int) -> bool:
     return look <= now
 
 
-def looks_like(some: Sequence[str], declared: str) -> str | None:
+def looks_like(samples: Sequence[str], declared: str) -> str | None:
     """Return the language that texts are in, if they have none of the declared one's; `simple` declares none."""
     if declared == "simple":
         return None
-    found = texts.detect(some)
-    return None if found is None or set(parts_of(found)) & set(parts_of(declared)) else found
+    detected = texts.detect(samples)
+    return None if detected is None or set(parts_of(detected)) & set(parts_of(declared)) else detected
 
 
 def labeller(database: Database, policy: SessionPolicy) -> runner.Handler:
@@ -66,7 +66,7 @@ def labeller(database: Database, policy: SessionPolicy) -> runner.Handler:
 
     def handle(_: str, claims: Sequence[Claim]) -> set[str]:
         for claim in claims:
-            _label(database, claim, policy)
+            _detect_and_index(database, claim, policy)
         return {SUMMARIZE.name}
 
     return handle
@@ -103,17 +103,17 @@ def detect(database: Database, tenant_id: str, chat_id: str) -> None:
         if not detection_due(chat.language_at, chat.message_count):
             return
         sample = store.sample(connection, chat_id, SAMPLE_TEXTS, SAMPLE_CHARS)
-    found = texts.detect(sample)
+    detected = texts.detect(sample)
     with database.tenant(tenant_id) as connection:
         chat = chats.lock_exclusively(connection, chat_id)
         if chat is None or chat.language_by == DECLARED:
             return
-        if found is not None and found != chat.language:
-            store.put(connection, chat_id, found, DETECTED)
-        store.note(connection, chat_id, found and DETECTED)
+        if detected is not None and detected != chat.language:
+            store.put(connection, chat_id, detected, DETECTED)
+        store.note(connection, chat_id, detected and DETECTED)
 
 
-def _label(database: Database, claim: Claim, policy: SessionPolicy) -> None:
+def _detect_and_index(database: Database, claim: Claim, policy: SessionPolicy) -> None:
     """Detect a chat's language and index its words, or a part of them."""
     tenant_id, chat_id = claim.tenant_id, claim.key
     ends_at = time.monotonic() + TURN_SECONDS
@@ -141,7 +141,7 @@ def _index(
         texts = message_cues.texts(connection, chat_id, after, INDEXED_AT_ONCE) if chat.memory else []
         done = store.index_messages(connection, chat_id, chat.language, after, INDEXED_AT_ONCE)
         # then, as those that were there go when a message's language changes
-        cues.store_cues(connection, tenant_id, ((each, chat.language) for each in texts))
+        cues.store_cues(connection, tenant_id, ((text, chat.language) for text in texts))
         if done.lexemes:
             chats.count_placed(connection, chat_id, 0, done.lexemes)
         more = done.more
@@ -162,8 +162,8 @@ def _redo(
     """Have sessions summarized again that were in another language, if that is switched on."""
     if not policy.memory:
         return
-    outdated.fence(connection, tenant_id, [f"session:{each}" for each in indexed.changed])
+    outdated.fence(connection, tenant_id, [f"session:{i}" for i in indexed.changed])
     if policy.summaries and indexed.summarized:
         sessions.outdate_summaries(connection, indexed.summarized)
-        keys = [f"session:{each}" for each in indexed.summarized]
+        keys = [f"session:{i}" for i in indexed.summarized]
         jobs.enqueue(connection, tenant_id, SUMMARIZE.name, keys, lane=chat.chat_id, priority=jobs.LATER)

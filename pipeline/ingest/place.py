@@ -67,8 +67,8 @@ def placer(database: Database, policy: SessionPolicy, max_attempts: int = 5) -> 
     def handle(_: str, claims: Sequence[Claim]) -> set[str]:
         fresh = [claim for claim in claims if claim.attempts == 1 and not claim.abandoned]
         follows: set[str] = set()
-        for some in batched(fresh, CHATS_AT_ONCE):
-            follows |= _place_together(database, some, policy)
+        for batch in batched(fresh, CHATS_AT_ONCE):
+            follows |= _place_together(database, batch, policy)
         # last, so that what they fail of takes nothing with it
         for claim in claims:
             if claim not in fresh:
@@ -170,7 +170,7 @@ def place(
     put(connection, tenant_id, free, kept, policy, traces)
     texts = ((MessageText(a.message_id, a.chat_id, a.role, a.text), free[a.chat_id].language) for a in kept)
     cues.store_cues(connection, tenant_id, texts)
-    to_detect = _leave_the_queue(connection, free, arrived)
+    to_detect = _leave_queue(connection, free, arrived)
     for session in sessions.newly_cut(connection, sorted(remembered)):
         chat = free[session.chat_id]
         session_ranges.split_anew(connection, tenant_id, session, chat.language, policy.for_chat(chat))
@@ -191,28 +191,28 @@ def place(
     return Placed(locked=locked, more=more, follows=frozenset(job.kind for job in due))
 
 
-def _leave_the_queue(connection: Connection, of: Mapping[str, Chat], arrived: Sequence[Arrival]) -> list[str]:
+def _leave_queue(connection: Connection, by_id: Mapping[str, Chat], arrived: Sequence[Arrival]) -> list[str]:
     """Count arrivals among the placed messages of their chats; return the chats whose language is to be detected."""
     if not arrived:
         return []
     placed: dict[str, tuple[int, int]] = {}
-    for each in arrived:
-        count, lexemes = placed.get(each.chat_id, (0, 0))
-        placed[each.chat_id] = (count + 1, lexemes + each.lexeme_count)
+    for arrival in arrived:
+        count, lexemes = placed.get(arrival.chat_id, (0, 0))
+        placed[arrival.chat_id] = (count + 1, lexemes + arrival.lexeme_count)
     chats.count_all_placed(connection, placed)
-    messages.forget_arrivals(connection, [each.message_id for each in arrived])
+    messages.forget_arrivals(connection, [arrival.message_id for arrival in arrived])
     return [
         chat_id
         for chat_id, (count, _) in placed.items()
-        if of[chat_id].language_by != DECLARED
-        and languages.detection_due(of[chat_id].message_count, of[chat_id].message_count + count)
+        if by_id[chat_id].language_by != DECLARED
+        and languages.detection_due(by_id[chat_id].message_count, by_id[chat_id].message_count + count)
     ]
 
 
 def put(
     connection: Connection,
     tenant_id: str,
-    of: Mapping[str, Chat],
+    by_id: Mapping[str, Chat],
     arrived: Sequence[Arrival],
     policy: SessionPolicy,
     traces: Mapping[str, str | None] = MappingProxyType({}),
@@ -221,13 +221,13 @@ def put(
     if not arrived:
         return
     by_place: dict[tuple[str, str], list[Arrival]] = defaultdict(list)
-    for each in arrived:
-        by_place[each.chat_id, each.session_key].append(each)
+    for arrival in arrived:
+        by_place[arrival.chat_id, arrival.session_key].append(arrival)
     windows = [
         Window(chat_id=place[0], session_key=place[1], start=start, end=end)
-        for place, some in by_place.items()
+        for place, group in by_place.items()
         for start, end in sessionize.windows(
-            (a.sent_at for a in some), policy.for_chat(of[place[0]]).gap_of(place[1])
+            (a.sent_at for a in group), policy.for_chat(by_id[place[0]]).gap_of(place[1])
         )
     ]
     stored: dict[tuple[str, str], list[Session]] = defaultdict(list)
@@ -235,8 +235,8 @@ def put(
         stored[session.chat_id, session.session_key].append(session)
     closes = sessions.closes(connection, by_place)
     rewrite = Rewrite(traces=traces)
-    for place, some in by_place.items():
-        _note(rewrite, of[place[0]], some, stored[place], closes[place], policy.for_chat(of[place[0]]))
+    for place, group in by_place.items():
+        _note(rewrite, by_id[place[0]], group, stored[place], closes[place], policy.for_chat(by_id[place[0]]))
     rewrite.write(connection, tenant_id)
 
 

@@ -31,18 +31,18 @@ class MessageLimits:
         age = timedelta(days=settings.retention_days) if settings.retention_days else None
         return cls(age=age, per_chat=settings.retention_messages_per_chat)
 
-    def may_concern(self, given: Sequence[MessageIn]) -> bool:
+    def may_concern(self, messages: Sequence[MessageIn]) -> bool:
         """Tell whether any of these may have been pruned."""
         if self.age is None and self.per_chat is None:
             return False
         until = datetime.now(UTC) - RECENT
-        return any(message.sent_at < until for message in given)
+        return any(message.sent_at < until for message in messages)
 
-    def came_again(self, connection: Connection, chat_id: str, given: Sequence[MessageIn]) -> set[str]:
+    def came_again(self, connection: Connection, chat_id: str, messages: Sequence[MessageIn]) -> set[str]:
         """Return the ids of messages that would be pruned, inside sessions that have lost messages already."""
-        if not self.may_concern(given):
+        if not self.may_concern(messages):
             return set()
-        sent = [Sent(m.external_id, key_of(m.session_key, m.thread), m.sent_at) for m in given]
+        sent = [Sent(m.external_id, key_of(m.session_key, m.thread), m.sent_at) for m in messages]
         return store.pruned(connection, chat_id, sent, age=self.age, per_chat=self.per_chat)
 
 

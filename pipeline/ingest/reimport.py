@@ -114,7 +114,7 @@ def find_renamed(
 class _Stored:
     """Stored messages, by the ids that an import knows them by."""
 
-    given: str
+    sent_as: str
     # the chat's present id
     chat_id: str
     known: dict[str, StoredMessage]
@@ -123,23 +123,23 @@ class _Stored:
 
     @classmethod
     def of(cls, connection: Connection, chat_id: str, records: Sequence[Record]) -> "_Stored":
-        ids = [each for record in records for each in (record.message.external_id, *record.aliases)]
+        ids = [i for record in records for i in (record.message.external_id, *record.aliases)]
         chat = chats.followed(connection, chat_id)
         into = chat.chat_id if chat else chat_id
         names = ids if into == chat_id else chat_moves.names(connection, chat_id, into, ids)
         there = store.stored_messages(connection, into, names)
         return cls(
-            given=chat_id,
+            sent_as=chat_id,
             chat_id=into,
-            known={each: there[name] for each, name in zip(ids, names, strict=True) if name in there},
+            known={i: there[name] for i, name in zip(ids, names, strict=True) if name in there},
             present=dict(zip(ids, names, strict=True)),
         )
 
     def deleted(self, connection: Connection, ids: Sequence[str]) -> set[str]:
         """Return which of these ids were deleted, before or after they came where they are."""
-        gone = suppression.deleted(connection, self.chat_id, [self.present[each] for each in ids])
-        before = suppression.deleted(connection, self.given, ids) if self.given != self.chat_id else set()
-        return {each for each in ids if each in before or self.present[each] in gone}
+        gone = suppression.deleted(connection, self.chat_id, [self.present[i] for i in ids])
+        before = suppression.deleted(connection, self.sent_as, ids) if self.sent_as != self.chat_id else set()
+        return {i for i in ids if i in before or self.present[i] in gone}
 
     def move(self, there: StoredMessage, record: Record) -> Move:
         name = self.present[record.message.external_id]
@@ -160,8 +160,8 @@ def move(
     Their sessions are summarized again after `settle`. Raises `Retryable`; the same call may be made again.
     """
     return sum(
-        persistently(partial(_move, database, tenant_id, chat_id, some, policy, settle))
-        for some in batched(moves, MOVES_AT_ONCE)
+        persistently(partial(_move, database, tenant_id, chat_id, batch, policy, settle))
+        for batch in batched(moves, MOVES_AT_ONCE)
     )
 
 
@@ -228,7 +228,7 @@ def _place(
     if policy.memory:
         place.put(connection, tenant_id, {chat.chat_id: chat}, arrived, policy)
     messages.forget_arrivals(connection, ids)
-    now_at = {each.message_id: each.sent_at for each in arrived}
+    now_at = {a.message_id: a.sent_at for a in arrived}
     into = _homes(connection, chat.chat_id, emptied, placed, now_at)
     session_ranges.lead_on(connection, tenant_id, into)
     for session in emptied:

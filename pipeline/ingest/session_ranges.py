@@ -133,7 +133,7 @@ def closed(
             messages=session.message_count,
             trace_id=traces[session.chat_id],
         )
-    kinds = [kind for kind, wanted in ((SUMMARIZE, policy.summaries), (EXTRACT, policy.facts)) if wanted]
+    kinds = [kind for kind, is_on in ((SUMMARIZE, policy.summaries), (EXTRACT, policy.facts)) if is_on]
     if not (remembered and kinds):
         return []
     due = {session.id: session.chat_id for session in ended if session.chat_id in remembered}
@@ -147,7 +147,7 @@ def closed(
             named_messages=policy.named_rolling_messages,
         )
     settling = chats.settling_seconds(connection, sorted(set(due.values()))) if due else {}
-    waits = {each: max(policy.debounce_seconds, settling.get(each, 0.0)) for each in set(due.values())}
+    waits = {chat: max(policy.debounce_seconds, settling.get(chat, 0.0)) for chat in set(due.values())}
     return [
         NewJob(
             kind=str(kind),
@@ -248,5 +248,5 @@ def _fit(
             rewrite.cut[rewrite.join([match.session, *match.merged])] = shape
 
 
-def _extent(of: Session | Shape) -> tuple[datetime, datetime, int]:
-    return of.started_at, of.ended_at, of.message_count
+def _extent(session: Session | Shape) -> tuple[datetime, datetime, int]:
+    return session.started_at, session.ended_at, session.message_count

@@ -81,17 +81,17 @@ def windows(times: Iterable[datetime], gap: timedelta) -> list[tuple[datetime, d
     """Return the stretches of time within `gap` of any of these times, apart from one another, earliest first.
 
     >>> at = lambda minute: datetime(2026, 1, 1, 12, minute)
-    >>> found = windows([at(50), at(10), at(12)], timedelta(minutes=5))
-    >>> [(start.minute, end.minute) for start, end in found]
+    >>> stretches = windows([at(50), at(10), at(12)], timedelta(minutes=5))
+    >>> [(start.minute, end.minute) for start, end in stretches]
     [(5, 17), (45, 55)]
     """
-    found: list[tuple[datetime, datetime]] = []
+    stretches: list[tuple[datetime, datetime]] = []
     for at in sorted(times):
-        if found and at - gap <= found[-1][1]:
-            found[-1] = (found[-1][0], at + gap)
+        if stretches and at - gap <= stretches[-1][1]:
+            stretches[-1] = (stretches[-1][0], at + gap)
         else:
-            found.append((at - gap, at + gap))
-    return found
+            stretches.append((at - gap, at + gap))
+    return stretches
 
 
 Piece = tuple[datetime, datetime, Session | None, int]

@@ -47,7 +47,7 @@ class ListedJob:
 
 @dataclass(frozen=True, kw_only=True)
 class JobFilter:
-    """Which jobs; what is None does not matter."""
+    """Which jobs to list; a field that is None does not filter."""
 
     state: str | None = None
     kind: str | None = None
@@ -68,16 +68,16 @@ class ChangedJobs:
 
 
 def listing(
-    database: Database, tenant_id: str | None, wanted: JobFilter, limit: int | None = None
+    database: Database, tenant_id: str | None, filters: JobFilter, limit: int | None = None
 ) -> tuple[list[ListedJob], int]:
     """List the jobs of one tenant that match, oldest first, and count them without the limit.
 
     With None jobs of all tenants, which needs the maintenance role.
     """
     with database.maintenance() if tenant_id is None else database.tenant(tenant_id) as connection:
-        rows = job_admin.listing(connection, **asdict(wanted), limit=limit)
-    found = [{name: value for name, value in row._mapping.items() if name != "total"} for row in rows]
-    return [ListedJob(**fields) for fields in found], rows[0].total if rows else 0
+        rows = job_admin.listing(connection, **asdict(filters), limit=limit)
+    listed = [ListedJob(**{n: v for n, v in row._mapping.items() if n != "total"}) for row in rows]
+    return listed, rows[0].total if rows else 0
 
 
 def chat_of(database: Database, item: ListedJob) -> str | None:
@@ -166,8 +166,8 @@ def _batches(items: Iterable[ListedJob]) -> Iterator[tuple[str, str, list[str]]]
     """Yield `(tenant, kind, keys)` of bounded size, in the order in which rows are locked."""
     ordered = sorted(items, key=lambda item: (item.tenant_id, item.kind, item.key))
     for (tenant_id, kind), group in groupby(ordered, key=lambda item: (item.tenant_id, item.kind)):
-        for some in batched(group, ROWS_AT_ONCE):
-            yield tenant_id, kind, [item.key for item in some]
+        for batch in batched(group, ROWS_AT_ONCE):
+            yield tenant_id, kind, [item.key for item in batch]
 
 
 def _changed(items: Sequence[ListedJob], changed: set[tuple[str, str, str]]) -> ChangedJobs:

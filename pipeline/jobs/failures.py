@@ -44,8 +44,8 @@ def outage_seconds(retry_after: float | None) -> float:
     >>> [outage_seconds(after) for after in (None, 0.0, 40.0, 50_000.0)]
     [15.0, 1.0, 40.0, 3600.0]
     """
-    asked = OUTAGE_SECONDS if retry_after is None else retry_after
-    return min(max(asked, MIN_RETRY_AFTER_SECONDS), MAX_RETRY_AFTER_SECONDS)
+    seconds = OUTAGE_SECONDS if retry_after is None else retry_after
+    return min(max(seconds, MIN_RETRY_AFTER_SECONDS), MAX_RETRY_AFTER_SECONDS)
 
 
 def reason_of(error: Exception) -> str:
@@ -54,12 +54,12 @@ def reason_of(error: Exception) -> str:
     Postgres' errors quote the row after their first line, and those of validation what they were given.
     """
     if isinstance(error, ValidationError):
-        wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        wrong = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
         return f"{type(error).__name__}: {'; '.join(wrong)}"[:MAX_ERROR_CHARS]
-    found = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     if isinstance(error, DBAPIError | psycopg.Error):
-        lines = str(found).strip().splitlines() or [""]
-        return f"{type(found).__name__}: {lines[0]}"[:MAX_ERROR_CHARS]
+        lines = str(cause).strip().splitlines() or [""]
+        return f"{type(cause).__name__}: {lines[0]}"[:MAX_ERROR_CHARS]
     return f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
 
 

@@ -1,4 +1,4 @@
-"""Revise what is believed of one owner, after a session has said something or does not say it any more.
+"""Revise what is believed about one owner after a session states something, or no longer does.
 
 What is written by hand is changed by `pipeline.memories.manual_changes`.
 """
@@ -13,7 +13,7 @@ from pipeline.erasure import derived
 from pipeline.memories import beliefs, fact_owners, learned_memories
 from pipeline.memories.beliefs import Statement
 from pipeline.memories.fact_owners import FactOwner
-from pipeline.memories.learned_memories import Said
+from pipeline.memories.learned_memories import LearnedFact
 from pipeline.store.erasure import derived as store_derived
 from pipeline.store.jobs import jobs
 from pipeline.store.memories import evidence as store
@@ -27,38 +27,38 @@ def revise(
     connection: Connection,
     tenant_id: str,
     owner: FactOwner,
-    said: Sequence[Said] = (),
+    facts: Sequence[LearnedFact] = (),
     *,
     again: Collection[UUID] = (),
 ) -> list[UUID]:
-    """Add what was said of an owner, and return the memories that are to be embedded.
+    """Add facts about an owner, and return the memories to embed.
 
-    Memories to look at `again` have lost evidence, or are about something else now; one without evidence is deleted,
-    with what was made of it. Others that say something else stay as they are.
+    Memories in `again` have lost evidence, or are about something else now; one without evidence is deleted, with what
+    was derived from it. Unrelated memories stay as they are.
     """
     person = owner.user_id and identities.user_of(connection, owner.user_id)
     learned.lock_owner(connection, tenant_id, person or owner.agent_id or owner.chat_id or "")
     everything = {row.id: row for row in fact_owners.known(connection, owner)}
     known = {memory: _written(row) for memory, row in everything.items()}
-    new: dict[Statement, Said] = {}
-    for each in said:
-        new[_stated(each, [*known.values(), *new])] = each
+    new: dict[Statement, LearnedFact] = {}
+    for fact in facts:
+        new[_as_statement(fact, [*known.values(), *new])] = fact
     rows = {memory: everything[memory] for memory in _concerned(known, new, again)}
     evidence = store.of_memories(connection, [row.id for row in rows.values() if row.learned_by])
-    statements = [_statement(each, rows[each.memory_id]) for each in evidence if each.memory_id]
+    statements = [_statement(item, rows[item.memory_id]) for item in evidence if item.memory_id]
     statements += [known[row.id] for row in rows.values() if not row.learned_by]
     statements += new
-    found = beliefs.believed(
+    memories = beliefs.believed(
         statements, {row.id: row.retracted_at for row in rows.values() if row.retracted_at}
     )
     taken = {(row.user_id, bytes(row.content_hash)): row.id for row in everything.values()}
-    changed, ids = learned_memories.write(connection, tenant_id, owner, found, rows, new, taken)
-    edges = ((ids[old], ids[by]) for old, one in enumerate(found) for by in one.superseded_by)
+    changed, ids = learned_memories.write(connection, tenant_id, owner, memories, rows, new, taken)
+    edges = ((ids[old], ids[by]) for old, memory in enumerate(memories) for by in memory.superseded_by)
     learned.set_supersessions(connection, tenant_id, list({*rows, *ids}), edges)
     by_model = (
         (replaced, ids[place])
-        for place, one in enumerate(found)
-        for statement in one.statements
+        for place, memory in enumerate(memories)
+        for statement in memory.statements
         if statement in new
         for replaced in new[statement].fact.replaces
         # of two people of one name neither replaces what the other has said
@@ -70,35 +70,35 @@ def revise(
         connection, tenant_id, [row.id for row in rows.values() if row.learned_by and row.id not in believed]
     )
     lane = owner.chat_id or ""
-    jobs.enqueue(connection, tenant_id, "embed", [f"memory:{each}" for each in changed], lane=lane)
+    jobs.enqueue(connection, tenant_id, "embed", [f"memory:{memory}" for memory in changed], lane=lane)
     return changed
 
 
 def _concerned(
     known: Mapping[UUID, Statement], new: Iterable[Statement], again: Collection[UUID]
 ) -> list[UUID]:
-    """Return the memories that new statements may be, or contradict, and those to look at again with theirs."""
-    attributes = {each.attribute for each in new} | {known[each].attribute for each in again if each in known}
-    loose = [each for each in new if not each.attribute]
+    """Return the memories that new statements may repeat or contradict, and those to check again with their rivals."""
+    attributes = {s.attribute for s in new} | {known[s].attribute for s in again if s in known}
+    loose = [statement for statement in new if not statement.attribute]
     return [
         memory
-        for memory, each in known.items()
-        if (each.attribute and each.attribute in attributes)
+        for memory, statement in known.items()
+        if (statement.attribute and statement.attribute in attributes)
         or memory in again
-        or (not each.attribute and any(one.gist.is_that_of(each.gist) for one in loose))
+        or (not statement.attribute and any(one.gist.is_that_of(statement.gist) for one in loose))
     ]
 
 
-def _statement(each: Evidence, row: Row[Any]) -> Statement:
+def _statement(evidence: Evidence, row: Row[Any]) -> Statement:
     return Statement(
-        memory_id=each.memory_id,
-        session_id=each.session_id,
-        chat_id=each.chat_id,
-        said_at=each.said_at,
-        content=each.content,
+        memory_id=evidence.memory_id,
+        session_id=evidence.session_id,
+        chat_id=evidence.chat_id,
+        said_at=evidence.said_at,
+        content=evidence.content,
         attribute=row.attribute,
         value=row.value,
-        holds=each.holds,
+        holds=evidence.holds,
     )
 
 
@@ -115,11 +115,11 @@ def _written(row: Row[Any]) -> Statement:
     )
 
 
-def _stated(said: Said, known: Iterable[Statement]) -> Statement:
-    """Return a fact as a statement, about the same as what is known and says nearly the same."""
-    fact, evidence = said.fact, said.evidence
+def _as_statement(learned_fact: LearnedFact, known: Iterable[Statement]) -> Statement:
+    """Return a fact as a statement, with the attribute and value of a known one that says nearly the same."""
+    fact, evidence = learned_fact.fact, learned_fact.evidence
     denies = is_denial(fact.value)
-    alike = beliefs.repeats(fact.content, (each for each in known if is_denial(each.value) == denies))
+    alike = beliefs.repeats(fact.content, (s for s in known if is_denial(s.value) == denies))
     # of the same attribute the value decides: "the exam is on Friday" is nearly "the exam is on Monday"
     if alike is not None and alike.attribute not in {"", fact.attribute}:
         attribute, value = alike.attribute, alike.value
@@ -138,7 +138,7 @@ def _stated(said: Said, known: Iterable[Statement]) -> Statement:
 
 
 def _drop(connection: Connection, tenant_id: str, ids: Sequence[UUID]) -> None:
-    """Delete memories that rest on nothing any more, and what was made of them."""
+    """Delete memories without evidence, and what was derived from them."""
     if ids:
         gone = store_derived.drop(connection, tenant_id, ids)
         derived.take_back_memories(connection, tenant_id, gone)

@@ -37,12 +37,12 @@ class Statement:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it always is the memory that it is."""
+        """Whether it stays a memory of its own, as it was written by hand."""
         return self.session_id is None
 
     @cached_property
     def gist(self) -> Gist:
-        """What it says, to be compared."""
+        """What it says, in the form that is compared."""
         return Gist.of(self.content)
 
 
@@ -62,35 +62,35 @@ def believed(
 ) -> list[Believed]:
     """Return the memories that one person's statements make.
 
-    What is `retracted` is said anew only by what is said after that time.
+    A `retracted` memory is believed again only if it is said again after that time.
     """
     retracted = retracted or {}
-    found: list[Believed] = []
-    used: set[UUID] = {each.memory_id for each in statements if each.is_fixed and each.memory_id is not None}
+    memories: list[Believed] = []
+    used: set[UUID] = {s.memory_id for s in statements if s.is_fixed and s.memory_id is not None}
     for history in _histories(statements):
         runs = _runs(history, retracted)
         places: list[list[int]] = []
         for run in runs:
             parts = _parts(run)
-            places.append(list(range(len(found), len(found) + len(parts))))
-            found += [Believed(memory_id=_identity(part, used), statements=tuple(part)) for part in parts]
+            places.append(list(range(len(memories), len(memories) + len(parts))))
+            memories += [Believed(memory_id=_identity(part, used), statements=tuple(part)) for part in parts]
         for number, earlier in enumerate(places):
             # by all that is later: of them some may not be shown somewhere, or be gone one day
             later = tuple(
                 place
-                for run, its_places in zip(runs[number + 1 :], places[number + 1 :], strict=True)
+                for run, later_places in zip(runs[number + 1 :], places[number + 1 :], strict=True)
                 if not denies_another(run[0].value, runs[number][0].value)
-                for place in its_places
+                for place in later_places
             )
             for place in earlier if later else ():
-                found[place] = replace(found[place], superseded_by=later)
-    return found
+                memories[place] = replace(memories[place], superseded_by=later)
+    return memories
 
 
 def repeats(content: str, known: Iterable[Statement]) -> Statement | None:
     """Return the latest known statement that says nearly the same, whatever attribute it has."""
     gist = Gist.of(content)
-    alike = [each for each in known if gist.is_that_of(each.gist)]
+    alike = [statement for statement in known if gist.is_that_of(statement.gist)]
     return max(alike, key=_order, default=None)
 
 
@@ -105,18 +105,18 @@ def _histories(statements: Iterable[Statement]) -> list[list[Statement]]:
     """
     groups: dict[object, list[Statement]] = {}
     loose = []
-    for each in sorted(statements, key=_order):
-        if each.attribute or each.memory_id is not None:
-            groups.setdefault(each.attribute or each.memory_id, []).append(each)
+    for statement in sorted(statements, key=_order):
+        if statement.attribute or statement.memory_id is not None:
+            groups.setdefault(statement.attribute or statement.memory_id, []).append(statement)
         else:
-            loose.append(each)
-    others = [group for key, group in groups.items() if not isinstance(key, str)]
-    for each in loose:
-        near = next((group for group in others if any(_is_alike(each, other) for other in group)), None)
+            loose.append(statement)
+    candidates = [group for key, group in groups.items() if not isinstance(key, str)]
+    for statement in loose:
+        near = next((group for group in candidates if any(_is_alike(statement, s) for s in group)), None)
         if near is None:
-            others.append(groups.setdefault(each, [each]))
+            candidates.append(groups.setdefault(statement, [statement]))
         else:
-            near.append(each)
+            near.append(statement)
             near.sort(key=_order)
     return list(groups.values())
 
@@ -128,42 +128,40 @@ def _is_alike(one: Statement, other: Statement) -> bool:
 
 
 def _may_share(one: Statement, other: Statement) -> bool:
-    """Tell whether who may see one may see the other; what is written by hand for everywhere is seen by all."""
+    """Tell whether everybody who may see one may see the other; what is written by hand without a chat all may see."""
     return one.chat_id == other.chat_id or any(
-        each.is_fixed and each.chat_id is None for each in (one, other)
+        statement.is_fixed and statement.chat_id is None for statement in (one, other)
     )
 
 
 def _runs(history: Sequence[Statement], retracted: Mapping[UUID, datetime]) -> list[list[Statement]]:
     """Cut a history where its value changes, and where a memory of it was retracted."""
     runs: list[list[Statement]] = []
-    breaks = sorted(
-        (at, each.value) for each in history if each.memory_id and (at := retracted.get(each.memory_id))
-    )
-    for each in history:
+    breaks = sorted((at, s.value) for s in history if s.memory_id and (at := retracted.get(s.memory_id)))
+    for statement in history:
         last = runs[-1] if runs else None
         cut = last is None or any(
-            last[-1].said_at <= at < each.said_at and value == each.value for at, value in breaks
+            last[-1].said_at <= at < statement.said_at and value == statement.value for at, value in breaks
         )
-        if last is None or cut or last[0].value != each.value:
-            runs.append([each])
+        if last is None or cut or last[0].value != statement.value:
+            runs.append([statement])
         else:
-            last.append(each)
+            last.append(statement)
     return runs
 
 
 def _parts(run: Sequence[Statement]) -> list[list[Statement]]:
-    """Divide a run into memories: by chat, equal words together; each that is written by hand with what repeats it."""
+    """Divide a run into memories: by chat, equal words together; one written by hand takes what repeats it."""
     parts: list[list[Statement]] = []
-    for each in sorted(run, key=lambda statement: not statement.is_fixed):
-        for part in () if each.is_fixed else parts:
+    for statement in sorted(run, key=lambda statement: not statement.is_fixed):
+        for part in () if statement.is_fixed else parts:
             first = part[0]
-            is_equal = (first.content, first.holds) == (each.content, each.holds)
-            if _may_share(first, each) or (is_equal and not first.is_fixed):
-                part.append(each)
+            is_equal = (first.content, first.holds) == (statement.content, statement.holds)
+            if _may_share(first, statement) or (is_equal and not first.is_fixed):
+                part.append(statement)
                 break
         else:
-            parts.append([each])
+            parts.append([statement])
     return parts
 
 
@@ -171,10 +169,10 @@ def _identity(part: Sequence[Statement], used: set[UUID]) -> UUID | None:
     """Return the memory that most of these statements belong to, if no other has it."""
     if part[0].is_fixed:
         return part[0].memory_id
-    counted = Counter(each.memory_id for each in part if each.memory_id and each.memory_id not in used)
+    counted = Counter(s.memory_id for s in part if s.memory_id and s.memory_id not in used)
     if not counted:
         return None
     # the first of equal ones
-    identity = max(counted, key=lambda each: counted[each])
+    identity = max(counted, key=lambda memory: counted[memory])
     used.add(identity)
     return identity

@@ -40,7 +40,7 @@ class Kept:
 
 
 def model(database: Database, tenant_id: str, embedding: Embedding | None) -> Embedder | None:
-    """Return what embeds into the active space, if anything here does and is not away."""
+    """Return the embedder of the active space; None if there is none here or it cannot be reached."""
     with database.tenant(tenant_id) as connection:
         space = vectors.active_space(connection)
     try:
@@ -103,10 +103,10 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
     return Kept(outcome=outcome, chunks=len(rows), written=len(written))
 
 
-def listing(database: Database, tenant_id: str, given: DocumentFilter) -> list[ListedDocument]:
+def listing(database: Database, tenant_id: str, filters: DocumentFilter) -> list[ListedDocument]:
     """List documents of the organization or a user in the order of their ids. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        return store.list_documents(connection, given, _ids(connection, given.user_id))
+        return store.list_documents(connection, filters, _ids(connection, filters.user_id))
 
 
 def passages(
@@ -117,10 +117,10 @@ def passages(
     Raises `NotFound`, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        found = store.passages(connection, document_id, _ids(connection, user_id))
-    if not found:
+        chunks = store.passages(connection, document_id, _ids(connection, user_id))
+    if not chunks:
         raise _missing(document_id, user_id)
-    return found
+    return chunks
 
 
 def remove(database: Database, tenant_id: str, document_id: str, user_id: str | None = None) -> int:
@@ -148,5 +148,5 @@ def _missing(document_id: str, user_id: str | None) -> NotFound:
 
 
 def _digest(number: int, content: str) -> bytes:
-    """Hash a chunk with its place in the document, so that none of two equal chunks is lost."""
+    """Hash a chunk with its place in the document, so that two equal chunks are both kept."""
     return blake2b(f"{number}\n{content}".encode(), digest_size=16).digest()

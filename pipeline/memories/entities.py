@@ -30,11 +30,11 @@ OF_A_NAME = 20
 PREVIEW_CHARS = 160
 
 
-def listing(database: Database, tenant_id: str, wanted: EntityFilter) -> EntityList:
+def listing(database: Database, tenant_id: str, filters: EntityFilter) -> EntityList:
     """List entities, those of most memories first. Raises `NotFound` for an unknown chat, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        seen, _ = seen_in(connection, wanted.chat_id, wanted.user_id)
-        rows = store.listing(connection, seen, kind=wanted.kind, limit=wanted.limit)
+        seen, _ = seen_in(connection, filters.chat_id, filters.user_id)
+        rows = store.listing(connection, seen, kind=filters.kind, limit=filters.limit)
     return EntityList(entities=[ListedEntity(**_listed(row)) for row in rows])
 
 
@@ -46,10 +46,10 @@ def show(database: Database, tenant_id: str, name: str, place: EntityPlace) -> N
     with database.tenant(tenant_id) as connection:
         seen, here = seen_in(connection, place.chat_id, place.user_id)
         users = identities.ids_of(connection, name)
-        found = store.listing(connection, seen, name=normalized(name), users=users, limit=OF_A_NAME)
-        if not found:
+        rows = store.listing(connection, seen, name=normalized(name), users=users, limit=OF_A_NAME)
+        if not rows:
             raise NotFound(f"no memory names {name}: see `backscroll entities list`")
-        return NamedEntities(entities=[_entity(connection, seen, here, row) for row in found])
+        return NamedEntities(entities=[_entity(connection, seen, here, row) for row in rows])
 
 
 def _listed(row: Row[Any]) -> dict[str, Any]:
@@ -71,8 +71,8 @@ def _entity(connection: Connection, seen: Seen | None, here: str | None, row: Ro
         for link in store.links(connection, seen, row.user_id, row.entity, LINKS)
     ]
     related = [
-        RelatedEntity.model_validate(each._mapping)
-        for each in store.related(connection, seen, row.user_id, row.entity, RELATED)
+        RelatedEntity.model_validate(relation._mapping)
+        for relation in store.related(connection, seen, row.user_id, row.entity, RELATED)
     ]
     aliases = store.aliases(connection, seen, row.user_id, row.entity)
     return Entity(**_listed(row), aliases=aliases, links=links, related=related)

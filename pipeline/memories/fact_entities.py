@@ -1,6 +1,6 @@
 """Read off a fact what it names: whom it is about, and what its attribute relates to that. Pure.
 
-A fact of a language model says "partner" and "lena", or of what there may be several "likes tea" and "yes".
+A language model's fact says "partner" and "lena", or, where there may be several, "likes tea" and "yes".
 """
 
 import re
@@ -19,7 +19,7 @@ _KINDS: Mapping[str, EntityKind] = {
     "employer": "organization",
     "partner": "person",
 }
-"""What the values of attributes are that the prompt names; of all others it is not known."""
+"""What kind of thing the values of the prompt's attributes are; that of other values is not known."""
 _NAMES = {"name", "nickname"}
 _NO_ENTITIES = {*_NAMES, "age", "birthday", "phone", "email"}
 _MAX_WORDS = 4
@@ -29,8 +29,8 @@ _AMOUNT_OR_ADDRESS = re.compile(r"^[\W\d]|@|://")
 def entities_of(fact: Fact, user_id: str, names: Mapping[str, str], language: str) -> list[EntityRow]:
     """Return what a fact names: its subject under each of its names, and what is related to that.
 
-    `user_id` is the sender's id of whom it is about, empty if that is nobody who writes; `names` are the ids that names
-    of the chat mean.
+    `user_id` is the id of the sender whom it is about, empty if they do not write; `names` maps names of the chat to
+    ids.
     """
     rows = list(_subject(fact, user_id, language))
     related = _related(fact)
@@ -45,22 +45,22 @@ def entities_of(fact: Fact, user_id: str, names: Mapping[str, str], language: st
             relation,
             language,
         )
-        if all((row.user_id, row.entity) != (each.user_id, each.entity) for each in rows):
+        if all((row.user_id, row.entity) != (other.user_id, other.entity) for other in rows):
             rows.append(row)
     return rows
 
 
 def _subject(fact: Fact, user_id: str, language: str) -> Iterator[EntityRow]:
-    """Yield whom a fact is about, by the name that it has there and one that the fact gives."""
+    """Yield the subject of a fact, under the name used there and under the one that the fact states."""
     if not fact.subject:
         return
     kind: EntityKind = "thing" if fact.about == "agent" else "person"
     row = _row(fact.subject, user_id, kind, "", language)
     yield row
     if fact.attribute in _NAMES and not is_denial(fact.value):
-        given = _as_written(fact.value, fact.content)
-        if (alias := normalized(given)) != row.alias:
-            yield row._replace(name=given, alias=alias, short=first_name(given, language))
+        name = _as_written(fact.value, fact.content)
+        if (alias := normalized(name)) != row.alias:
+            yield row._replace(name=name, alias=alias, short=first_name(name, language))
 
 
 def _related(fact: Fact) -> tuple[str, str, EntityKind] | None:
@@ -88,5 +88,5 @@ def _as_written(value: str, content: str) -> str:
     >>> _as_written("porto", "Ann lives in Porto."), _as_written("vienna", "Ann wohnt in Wien.")
     ('Porto', 'vienna')
     """
-    found = pattern(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE).search(content)
-    return found[0] if found else value
+    match = pattern(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE).search(content)
+    return match[0] if match else value

@@ -22,7 +22,7 @@ from pipeline.memories import likeness, session_facts
 from pipeline.memories.belief_revision import revise
 from pipeline.memories.fact_entities import entities_of
 from pipeline.memories.fact_owners import FactOwner
-from pipeline.memories.learned_memories import Said
+from pipeline.memories.learned_memories import LearnedFact
 from pipeline.memories.session_facts import SessionRead
 from pipeline.people import suppression
 from pipeline.store.connections.database import Database
@@ -93,7 +93,7 @@ def _compare(database: Database, tenant_id: str, claim: Claim) -> bool:
 
 
 def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> bool:
-    """Do one session, and return whether anything is to be embedded."""
+    """Learn from one session, and return whether anything is to be embedded."""
     session_id = int(claim.key.removeprefix("session:"))
     extractor = how.extractor
     with database.tenant(tenant_id) as connection:
@@ -162,12 +162,12 @@ def _save(
     if read.row.status != "open":
         sessions.set_facts(connection, read.row.id, read.row.revision, model)
         lost = evidence.drop_of_session(connection, read.row.id)
-    said: dict[FactOwner, list[Said]] = defaultdict(list)
+    by_owner: dict[FactOwner, list[LearnedFact]] = defaultdict(list)
     for row in learned.by_id(connection, list(lost)):
-        said[FactOwner.of(row)] = []
-    by_id = {each.id: each for each in read.messages}
+        by_owner[FactOwner.of(row)] = []
+    by_id = {message.id: message for message in read.messages}
     for fact in facts:
-        saying = [by_id[each] for each in fact.message_ids if each in by_id and by_id[each].role == "user"]
+        saying = [by_id[i] for i in fact.message_ids if i in by_id and by_id[i].role == "user"]
         owner = _owner(fact, saying, read) if saying else None
         if owner is None or _is_kept_out(connection, owner, fact, saying):
             continue
@@ -177,8 +177,8 @@ def _save(
         entities = [] if model == RULES else entities_of(fact, about, read.people.names, language)
         if of_another:
             fact = replace(fact, attribute=fact.attribute and f"{fact.subject.casefold()}: {fact.attribute}")
-        said[owner].append(
-            Said(
+        by_owner[owner].append(
+            LearnedFact(
                 fact=fact,
                 evidence=_evidence(fact, saying, read, model),
                 language=language,
@@ -186,13 +186,13 @@ def _save(
             )
         )
     changed = []
-    for owner in sorted(said, key=lambda each: (each.scope, each.user_id or "", each.agent_id or "")):
-        changed += revise(connection, tenant_id, owner, said[owner], again=lost)
+    for owner in sorted(by_owner, key=lambda owner: (owner.scope, owner.user_id or "", owner.agent_id or "")):
+        changed += revise(connection, tenant_id, owner, by_owner[owner], again=lost)
     counters.add(
         connection,
         tenant_id,
         {
-            "facts_learned": sum(map(len, said.values())),
+            "facts_learned": sum(map(len, by_owner.values())),
             "sessions_read_for_facts": 1,
             "fact_seconds": seconds,
         },
@@ -229,13 +229,13 @@ def _evidence(fact: Fact, saying: Sequence[Message], read: SessionRead, model: s
         memory_id=None,
         session_id=read.row.id,
         chat_id=read.chat.chat_id,
-        said_at=min(each.sent_at for each in saying),
+        said_at=min(message.sent_at for message in saying),
         content=fact.content,
         confidence=fact.confidence,
         learned_by=model,
-        messages=[each.id for each in saying],
-        senders=[each.sender_id for each in saying],
-        times=[each.sent_at for each in saying],
+        messages=[message.id for message in saying],
+        senders=[message.sender_id for message in saying],
+        times=[message.sent_at for message in saying],
         holds_from=fact.holds_from,
         holds_until=fact.holds_until,
     )

@@ -21,12 +21,12 @@ from pipeline.text.duplicates import fingerprint
 from schemas.memory.facts import Fact
 
 MAX_CONFIDENCE = 0.99
-SAME = 1e-4
+CONFIDENCE_TOLERANCE = 1e-4
 """Two confidences that differ by less are the same: Postgres stores six digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class LearnedFact:
     """A fact, and the messages that say it."""
 
     fact: Fact
@@ -41,30 +41,30 @@ def write(
     connection: Connection,
     tenant_id: str,
     owner: FactOwner,
-    found: Sequence[Believed],
+    memories: Sequence[Believed],
     rows: dict[UUID, Row[Any]],
-    new: dict[Statement, Said],
+    new: dict[Statement, LearnedFact],
     taken: dict[tuple[str | None, bytes], UUID],
 ) -> tuple[list[UUID], list[UUID]]:
     """Write memories and their evidence; return `(those with new words, the ids of all)`."""
     changed: list[UUID] = []
     ids: list[UUID] = []
     moves: list[tuple[UUID, int, UUID]] = []
-    for one in found:
-        identity = one.memory_id
+    for memory in memories:
+        identity = memory.memory_id
         if identity is None:
             identity = new_id()
-            _insert(connection, tenant_id, owner, identity, one.statements[0], new, taken)
+            _insert(connection, tenant_id, owner, identity, memory.statements[0], new, taken)
             changed.append(identity)
         ids.append(identity)
-        for each in one.statements:
-            if each in new:
-                store.put(connection, tenant_id, identity, new[each].evidence)
-                entity_graph.note(connection, tenant_id, identity, new[each].entities)
-                if one.memory_id is not None:
-                    learned.raise_importance(connection, identity, new[each].fact.importance)
-            elif each.memory_id != identity and each.memory_id and each.session_id is not None:
-                moves.append((each.memory_id, each.session_id, identity))
+        for statement in memory.statements:
+            if statement in new:
+                store.put(connection, tenant_id, identity, new[statement].evidence)
+                entity_graph.note(connection, tenant_id, identity, new[statement].entities)
+                if memory.memory_id is not None:
+                    learned.raise_importance(connection, identity, new[statement].fact.importance)
+            elif statement.memory_id != identity and statement.memory_id and statement.session_id is not None:
+                moves.append((statement.memory_id, statement.session_id, identity))
     store.move(connection, moves)
     kept: dict[UUID, list[Evidence]] = defaultdict(list)
     for evidence in store.of_memories(connection, [i for i in ids if i not in rows or rows[i].learned_by]):
@@ -82,12 +82,12 @@ def _insert(
     owner: FactOwner,
     identity: UUID,
     statement: Statement,
-    new: dict[Statement, Said],
+    new: dict[Statement, LearnedFact],
     taken: dict[tuple[str | None, bytes], UUID],
 ) -> None:
-    """Write a memory that is new, or is split off from one whose other statements are before something else."""
-    said = new.get(statement)
-    if said is None:
+    """Write a memory that is new, or is split off from one whose other statements precede a change."""
+    learned_fact = new.get(statement)
+    if learned_fact is None:
         learned.copy(
             connection,
             statement.memory_id,
@@ -97,7 +97,7 @@ def _insert(
         if statement.memory_id is not None:
             entity_graph.copy(connection, statement.memory_id, identity)
         return
-    fact = said.fact
+    fact = learned_fact.fact
     learned.insert(
         connection,
         tenant_id,
@@ -113,12 +113,12 @@ def _insert(
         subject=fact.subject,
         attribute=statement.attribute,
         value=statement.value,
-        learned_in=said.evidence.chat_id,
-        learned_by=said.evidence.learned_by,
-        said_at=said.evidence.said_at,
+        learned_in=learned_fact.evidence.chat_id,
+        learned_by=learned_fact.evidence.learned_by,
+        said_at=learned_fact.evidence.said_at,
         holds_from=fact.holds_from,
         holds_until=fact.holds_until,
-        language=said.language,
+        language=learned_fact.language,
     )
 
 
@@ -126,16 +126,16 @@ def _hash(
     owner: FactOwner,
     identity: UUID,
     content: str,
-    said: Statement | Evidence,
+    origin: Statement | Evidence,
     taken: dict[tuple[str | None, bytes], UUID],
 ) -> bytes:
-    """Return what tells a memory from others of its owner: its words, and where these are taken, since when."""
+    """Return a hash that is unique for the owner: of the words, and of the time, too, where these are taken."""
     plain = fingerprint(content)
     if owner.scope == "organization":
         # two groups may decide the same
-        plain = blake2b(plain + (said.chat_id or "").encode(), digest_size=16).digest()
+        plain = blake2b(plain + (origin.chat_id or "").encode(), digest_size=16).digest()
     if taken.get((owner.user_id, plain), identity) != identity:
-        at = said.said_at.isoformat()
+        at = origin.said_at.isoformat()
         plain = blake2b(plain + at.encode() + identity.bytes, digest_size=16).digest()
     taken[owner.user_id, plain] = identity
     return plain
@@ -145,16 +145,16 @@ def _refresh(
     connection: Connection,
     owner: FactOwner,
     identity: UUID,
-    resting: Sequence[Evidence],
+    evidence: Sequence[Evidence],
     row: Row[Any] | None,
     taken: dict[tuple[str | None, bytes], UUID],
 ) -> bool:
-    """Set what a memory has from its evidence; return whether its words are others now."""
-    by_time = sorted(resting, key=lambda each: (each.said_at, each.session_id))
+    """Set a memory's fields from its evidence; return whether its words have changed."""
+    by_time = sorted(evidence, key=lambda e: (e.said_at, e.session_id))
     first = by_time[0]
     content = first.content
     # the words of one chat are not shown in another
-    if row is not None and (row.edited or len({each.chat_id for each in by_time}) == 1):
+    if row is not None and (row.edited or len({e.chat_id for e in by_time}) == 1):
         content = row.content if row.edited or row.content in {e.content for e in by_time} else content
     digest = (
         bytes(row.content_hash)
@@ -164,7 +164,7 @@ def _refresh(
     holds_from, holds_until = store.holding(by_time)
     if row is not None and row.edited:
         holds_from, holds_until = row.holds_from, row.holds_until
-    given = {
+    fields = {
         "content": content,
         "said_at": first.said_at,
         "learned_in": first.chat_id,
@@ -172,12 +172,12 @@ def _refresh(
         "holds_from": holds_from,
         "holds_until": holds_until,
     }
-    confidence = min(MAX_CONFIDENCE, 1 - prod(1 - each.confidence for each in resting))
+    confidence = min(MAX_CONFIDENCE, 1 - prod(1 - e.confidence for e in evidence))
     # most are as they were
     if (
         row is None
-        or abs(row.confidence - confidence) > SAME
-        or any(row._mapping[n] != given[n] for n in given)
+        or abs(row.confidence - confidence) > CONFIDENCE_TOLERANCE
+        or any(row._mapping[n] != fields[n] for n in fields)
     ):
-        learned.refresh(connection, id=identity, hash=digest, confidence=confidence, **given)
+        learned.refresh(connection, id=identity, hash=digest, confidence=confidence, **fields)
     return row is not None and content != row.content

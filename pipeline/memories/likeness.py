@@ -15,7 +15,7 @@ SAME_COSINE = 0.9
 
 
 def unite(connection: Connection, memory_id: UUID) -> tuple[FactOwner, list[UUID]] | None:
-    """Let a learned memory be about the same as the nearest one that says the same; return its owner, and both.
+    """Give a learned memory and the nearest one that says the same one attribute; return the owner and both ids.
 
     None: there is no such memory.
     """
@@ -26,14 +26,14 @@ def unite(connection: Connection, memory_id: UUID) -> tuple[FactOwner, list[UUID
     space = vectors.searched_space(connection)
     if space is None:
         return owner, [memory_id]
-    others = {
-        each.id: each
-        for each in known(connection, owner)
-        if each.id != memory_id and each.learned_by and each.learned_in == row.learned_in
+    candidates = {
+        memory.id: memory
+        for memory in known(connection, owner)
+        if memory.id != memory_id and memory.learned_by and memory.learned_in == row.learned_in
     }
-    near = learned.nearest(connection, space, memory_id, list(others))
+    near = learned.nearest(connection, space, memory_id, list(candidates))
     for other_id, cosine in near:
-        other = others[other_id]
+        other = candidates[other_id]
         if cosine < SAME_COSINE:
             break
         if row.attribute and row.attribute == other.attribute:
@@ -43,10 +43,10 @@ def unite(connection: Connection, memory_id: UUID) -> tuple[FactOwner, list[UUID
             continue
         if not differs_only_in_words(row.content, other.content):
             continue
-        older, newer = sorted((row, other), key=lambda each: (each.said_at, each.id))
+        older, newer = sorted((row, other), key=lambda memory: (memory.said_at, memory.id))
         keeps = older if older.attribute else newer
         attribute, value = keeps.attribute or f"same as {older.id}", keeps.value
-        for each in (older, newer):
-            learned.adopt(connection, each.id, attribute, value)
+        for memory in (older, newer):
+            learned.adopt(connection, memory.id, attribute, value)
         return owner, [older.id, newer.id]
     return owner, [memory_id]

@@ -39,7 +39,7 @@ class Changed:
     id: UUID
 
 
-def edit(database: Database, tenant_id: str, identity: UUID, wanted: MemoryEdit) -> Changed:
+def edit(database: Database, tenant_id: str, identity: UUID, change: MemoryEdit) -> Changed:
     """Change a memory's words, importance, expiry or metadata; it is embedded again under other words.
 
     What was learned keeps its kind and the messages that say it. Raises `NotFound`, `InvalidInput`, `Conflict`,
@@ -48,79 +48,79 @@ def edit(database: Database, tenant_id: str, identity: UUID, wanted: MemoryEdit)
     with database.tenant(tenant_id) as connection:
         row = _locked(connection, tenant_id, identity)
         _require_believed(row)
-        if wanted.content is not None and wanted.content != row.content:
+        if change.content is not None and change.content != row.content:
             if row.type == "qa_turn":
                 raise InvalidInput(
                     "content: question and answer stay as they were: remove the memory, or add a statement",
                     field="content",
                 )
-            digest = fingerprint(wanted.content)
-            if suppression.keeps_out(connection, _as_given(row, _owner(row), wanted.content), digest):
+            digest = fingerprint(change.content)
+            if suppression.keeps_out(connection, _as_memory_in(row, _owner(row), change.content), digest):
                 return Changed(outcome="kept_out", id=identity)
             _require_unique(connection, identity, _owner(row), digest, "content")
-            store.reword(connection, identity, wanted.content, digest)
+            store.reword(connection, identity, change.content, digest)
             entity_graph.drop(connection, identity)
             derived.take_back_answers(connection, tenant_id, [identity])
             jobs.enqueue(connection, tenant_id, "embed", [f"memory:{identity}"], lane=row.learned_in or "")
-        if wanted.importance is not None:
-            store.set_importance(connection, identity, wanted.importance)
-        if "expires_at" in wanted.model_fields_set:
-            store.set_expiry(connection, identity, wanted.expires_at)
-        if wanted.metadata is not None:
-            own = FROM_CONTEXT & wanted.metadata.keys() if row.type == "qa_turn" else ()
-            if own:
+        if change.importance is not None:
+            store.set_importance(connection, identity, change.importance)
+        if "expires_at" in change.model_fields_set:
+            store.set_expiry(connection, identity, change.expires_at)
+        if change.metadata is not None:
+            protected = FROM_CONTEXT & change.metadata.keys() if row.type == "qa_turn" else ()
+            if protected:
                 raise InvalidInput(
-                    f"metadata: {', '.join(sorted(own))} of question and answer cannot be changed",
+                    f"metadata: {', '.join(sorted(protected))} of question and answer cannot be changed",
                     field="metadata",
                 )
-            store.merge_metadata(connection, identity, wanted.metadata)
+            store.merge_metadata(connection, identity, change.metadata)
         return Changed(outcome="edited", id=identity)
 
 
-def promote(database: Database, tenant_id: str, identity: UUID, wanted: MemoryPromotion) -> Changed:
+def promote(database: Database, tenant_id: str, identity: UUID, promotion: MemoryPromotion) -> Changed:
     """Give a memory a wider scope. Where it was learned stays, and so who may see it.
 
     Raises `NotFound`, `InvalidInput`, `Conflict`, `DatabaseUnavailable`.
     """
-    owner = Owner(wanted.scope, None, wanted.user_id, wanted.agent_id)
+    owner = Owner(promotion.scope, None, promotion.user_id, promotion.agent_id)
     with database.tenant(tenant_id) as connection:
         row = _locked(connection, tenant_id, identity)
         _require_believed(row)
-        if SCOPES.index(wanted.scope) <= SCOPES.index(row.scope):
+        if SCOPES.index(promotion.scope) <= SCOPES.index(row.scope):
             wider = SCOPES[SCOPES.index(row.scope) + 1 :]
             raise InvalidInput(
                 f"scope: the memory has the scope {row.scope}, "
                 + (f"and can be promoted to {' or '.join(wider)}" if wider else "the widest there is"),
                 field="scope",
             )
-        if suppression.keeps_out(connection, _as_given(row, owner, row.content), bytes(row.content_hash)):
+        if suppression.keeps_out(connection, _as_memory_in(row, owner, row.content), bytes(row.content_hash)):
             return Changed(outcome="kept_out", id=identity)
         _require_unique(connection, identity, owner, bytes(row.content_hash), "scope")
         store.promote(connection, identity, owner)
         return Changed(outcome="promoted", id=identity)
 
 
-def correct(database: Database, tenant_id: str, identity: UUID, wanted: MemoryCorrection) -> Changed:
+def correct(database: Database, tenant_id: str, identity: UUID, correction: MemoryCorrection) -> Changed:
     """Record that a memory is wrong: the right statement supersedes it, or without one it is retracted.
 
     Either way it stays as history. The right statement is of the same owner and about the same; unless it says where it
     was said, it is shown wherever the wrong one was. Raises `NotFound`, `InvalidInput`, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        chat_id = None if wanted.chat_id is None else _chat(connection, wanted.chat_id)
+        chat_id = None if correction.chat_id is None else _chat(connection, correction.chat_id)
         row = _locked(connection, tenant_id, identity, said_in=chat_id)
         # a memory may have been said by a clock that is ahead
-        at = wanted.said_at or max(row.now, row.since + timedelta(microseconds=1))
-        if wanted.said_at is not None and not row.since < at <= row.now:
+        at = correction.said_at or max(row.now, row.since + timedelta(microseconds=1))
+        if correction.said_at is not None and not row.since < at <= row.now:
             raise InvalidInput(
                 f"said_at: must be after {row.since.isoformat()}, when the memory was said, and not ahead",
                 field="said_at",
             )
-        if wanted.content is None:
+        if correction.content is None:
             store.retract(connection, identity, at)
             changed = Changed(outcome="retracted", id=identity)
         else:
-            changed = _replace(connection, tenant_id, row, wanted.content, at, chat_id)
+            changed = _replace(connection, tenant_id, row, correction.content, at, chat_id)
         derived.take_back_answers(connection, tenant_id, [identity])
         return changed
 
@@ -134,7 +134,7 @@ def _replace(
             "content: these are the memory's own words: leave content out if it is wrong", field="content"
         )
     said_in = [row.learned_in, *row.also_in] if chat_id is None else [chat_id]
-    memory = _as_given(row, _owner(row), content).model_copy(
+    memory = _as_memory_in(row, _owner(row), content).model_copy(
         update={
             # question and answer are those of one context
             "type": "fact" if row.type == "qa_turn" else row.type,
@@ -190,7 +190,7 @@ def _owner(row: Row[Any]) -> Owner:
     return Owner(row.scope, row.session_id, row.user_id, row.agent_id)
 
 
-def _as_given(row: Row[Any], owner: Owner, content: str) -> MemoryIn:
+def _as_memory_in(row: Row[Any], owner: Owner, content: str) -> MemoryIn:
     """Return a memory of this owner, as it would be written now, with the importance of a stored one."""
     return MemoryIn(
         scope=owner.scope,

@@ -17,24 +17,24 @@ from schemas.errors import NotFound
 from schemas.people.user_pages import MAX_MESSAGES, KnownMemory, NamedChat, NamedMessage, UserFilter, UserPage
 
 
-def of_user(database: Database, tenant_id: str, any_id: str, given: UserFilter) -> UserPage:
-    """Return what is known of the person of a sender or user, by all their ids; with `chat_id` what may be shown there.
+def of_user(database: Database, tenant_id: str, any_id: str, filters: UserFilter) -> UserPage:
+    """Return what is known of a sender or user, under all their ids; with `chat_id` only what may be shown there.
 
     An unknown id is a user of its own, of whom nothing is known. Documents are not on it. Raises `NotFound` for a chat
     that is not there, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        visible = EVERYWHERE if given.chat_id is None else _visible(connection, given.chat_id, any_id)
+        visible = EVERYWHERE if filters.chat_id is None else _visible(connection, filters.chat_id, any_id)
         person = identities.person(connection, any_id, visible)
         ids = identity_rows.ids_of(connection, any_id)
-        rows = store.known(connection, ids, visible, after=given.after, limit=given.limit)
-        said = defaultdict[UUID, list[NamedMessage]](list)
+        rows = store.known(connection, ids, visible, after=filters.after, limit=filters.limit)
+        messages = defaultdict[UUID, list[NamedMessage]](list)
         for row in store.messages(connection, [row.id for row in rows], visible, MAX_MESSAGES):
             fields = dict(row._mapping)
-            said[fields.pop("memory_id")].append(NamedMessage(**fields))
+            messages[fields.pop("memory_id")].append(NamedMessage(**fields))
         named = {chat for row in rows for chat in (row.learned_in, *row.also_in) if chat is not None}
         titles = store.titles(connection, sorted(chat for chat in named if visible.shows(chat)))
-    known = [(row.is_earlier, _known(row, said[row.id], titles)) for row in rows]
+    known = [(row.is_earlier, _known(row, messages[row.id], titles)) for row in rows]
     return UserPage(
         **person.model_dump(),
         current=[memory for is_earlier, memory in known if not is_earlier],
@@ -49,7 +49,7 @@ def _visible(connection: Connection, chat_id: str, any_id: str) -> Visible:
     return visibility.seen(connection, chat.chat_id, chat.kind, any_id).visible
 
 
-def _known(row: Row[Any], said: list[NamedMessage], titles: Mapping[str, str]) -> KnownMemory:
+def _known(row: Row[Any], messages: list[NamedMessage], titles: Mapping[str, str]) -> KnownMemory:
     """Return a memory with the chats that may be named."""
     fields = {name: value for name, value in row._mapping.items() if name != "is_earlier"}
     places = [
@@ -58,5 +58,5 @@ def _known(row: Row[Any], said: list[NamedMessage], titles: Mapping[str, str]) -
         if chat in titles
     ]
     first = next((place for place in places if place.chat_id == row.learned_in), None)
-    fields |= {"learned_in": first, "also_in": [each for each in places if each != first], "messages": said}
+    fields |= {"learned_in": first, "also_in": [p for p in places if p != first], "messages": messages}
     return KnownMemory(**fields)

@@ -45,25 +45,25 @@ def read(connection: Connection, session_id: int) -> SessionRead | None:
     place = row.chat_id, row.session_key, row.started_at, row.ended_at
     if chat is None or not chat.memory or messages.count_in_range(connection, *place) < row.message_count:
         return None
-    said = messages.in_range(connection, *place, limit=MAX_MESSAGES)
-    names, shared = _named(membership.names(connection, row.chat_id), said)
-    bots = [each for each in said if each.role == "assistant"]
-    speakers = sorted({each.sender_id for each in said if each.role == "user"})
+    talk = messages.in_range(connection, *place, limit=MAX_MESSAGES)
+    names, shared = _named(membership.names(connection, row.chat_id), talk)
+    bots = [message for message in talk if message.role == "assistant"]
+    speakers = sorted({message.sender_id for message in talk if message.role == "user"})
     return SessionRead(
         row=row,
         chat=chat,
-        messages=said,
+        messages=talk,
         people=People(kind=chat.kind, names=names, shared=shared, agent=bots[-1].speaker if bots else ""),
         known=_known(connection, row, speakers),
         agent_id=(bots[-1].agent_id or bots[-1].sender_id) if bots else None,
     )
 
 
-def _named(members: Sequence[Member], said: Sequence[Message]) -> tuple[dict[str, str], frozenset[str]]:
+def _named(members: Sequence[Member], talk: Sequence[Message]) -> tuple[dict[str, str], frozenset[str]]:
     """Return the sender that each name means, and the names, whatever their case, that several people have."""
-    persons = {each.sender_id: each.person for each in members}
-    pairs = [(each.sender_name, each.sender_id) for each in members if each.sender_name]
-    pairs += [(each.speaker, each.sender_id) for each in said if each.role == "user"]
+    persons = {member.sender_id: member.person for member in members}
+    pairs = [(member.sender_name, member.sender_id) for member in members if member.sender_name]
+    pairs += [(message.speaker, message.sender_id) for message in talk if message.role == "user"]
     bearers: dict[str, set[str]] = {}
     for name, sender_id in pairs:
         bearers.setdefault(name.casefold(), set()).add(persons.get(sender_id, sender_id))
@@ -73,15 +73,15 @@ def _named(members: Sequence[Member], said: Sequence[Message]) -> tuple[dict[str
 
 def _known(connection: Connection, session: Row[Any], speakers: Sequence[str]) -> list[KnownFact]:
     """Return the latest facts about the speakers from other sessions of the chat; a model may repeat them."""
-    ids = [each for speaker in speakers for each in identities.ids_of(connection, speaker)]
-    own = evidence.memories_of(connection, session.id)
+    ids = [sender_id for speaker in speakers for sender_id in identities.ids_of(connection, speaker)]
+    of_session = evidence.memories_of(connection, session.id)
     here = [
         row
         for row in learned.of_person(connection, ids)
         if row.learned_in == session.chat_id
         and row.retracted_at is None
         and not row.superseded
-        and row.id not in own
+        and row.id not in of_session
     ]
     latest = sorted(here, key=lambda row: row.said_at)[-KNOWN_TO_MODEL:]
     return [_fact(row) for row in latest]

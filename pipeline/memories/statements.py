@@ -105,30 +105,30 @@ def _remembers(connection: Connection, memory: MemoryIn) -> bool:
     return chat.memory
 
 
-def listing(database: Database, tenant_id: str, given: MemoryFilter) -> list[Memory]:
+def listing(database: Database, tenant_id: str, filters: MemoryFilter) -> list[Memory]:
     """List memories that are believed, newest first.
 
     With `chat_id` only those that may be shown there (and to `user_id`), with what may be known of them there. Raises
     `NotFound` for a chat that is not there, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        seen, here = seen_in(connection, given.chat_id, given.user_id)
-        ids = None if given.user_id is None else identities.ids_of(connection, given.user_id)
+        seen, here = seen_in(connection, filters.chat_id, filters.user_id)
+        ids = None if filters.user_id is None else identities.ids_of(connection, filters.user_id)
         which = MemoryConditions(
-            scope=given.scope,
+            scope=filters.scope,
             user_ids=ids,
-            agent_id=given.agent_id,
-            types=None if given.type is None else [given.type],
-            source=given.source,
+            agent_id=filters.agent_id,
+            types=None if filters.type is None else [filters.type],
+            source=filters.source,
         )
         rows = memory_search.listing(
             connection,
             which,
             seen,
-            after=given.after,
-            as_of=given.as_of,
-            superseded=given.superseded,
-            limit=given.limit,
+            after=filters.after,
+            as_of=filters.as_of,
+            superseded=filters.superseded,
+            limit=filters.limit,
         )
         return [as_memory(row, seen, here) for row in rows]
 
@@ -150,11 +150,11 @@ def seen_in(
 
 def as_memory(row: Row[Any], seen: Seen | None, here: str | None) -> Memory:
     """Return a row of `memory_search` with what may be known of it in a chat; None: all of it."""
-    found = {name: row._mapping[name] for name in Memory.model_fields}
+    fields = {name: row._mapping[name] for name in Memory.model_fields}
     if seen is not None:
-        found["learned_in"] = seen.visible.source(row.learned_in, row.also_in, here)
-        found["said_at"] = None if row.said_at is None else row.since
-    return Memory(**found)
+        fields["learned_in"] = seen.visible.source(row.learned_in, row.also_in, here)
+        fields["said_at"] = None if row.said_at is None else row.since
+    return Memory(**fields)
 
 
 def delete(database: Database, tenant_id: str, identity: UUID) -> None:

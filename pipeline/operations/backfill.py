@@ -66,15 +66,15 @@ def plan(database: Database, tenant_id: str, request: BackfillRequest, current: 
 
 def count_tokens(connection: Connection, request: BackfillRequest, current: Current) -> backfills.Tokens:
     """Count the rows that a request would have summarized or embedded, and the tokens of their texts."""
-    given = _parameters(connection, request, current)
+    parameters = _parameters(connection, request, current)
     counted = [
         backfills.count_tokens(
-            connection, source, missing_only=request.missing_only, limit=request.limit, **given
+            connection, source, missing_only=request.missing_only, limit=request.limit, **parameters
         )
         for source in KINDS[request.kind].sources
     ]
     return backfills.Tokens(
-        rows=sum(each.rows for each in counted), tokens=sum(each.tokens for each in counted)
+        rows=sum(count.rows for count in counted), tokens=sum(count.tokens for count in counted)
     )
 
 
@@ -92,17 +92,17 @@ def start(database: Database, tenant_id: str, request: BackfillRequest, current:
 def change_state(database: Database, tenant_id: str, backfill_id: int, wish: str) -> Backfill:
     """Set a backfill `paused`, `running` or `cancelled`. Raises `NotFound`, or `InvalidInput` if it has ended."""
     with database.tenant(tenant_id) as connection:
-        found = backfills.get(connection, backfill_id, lock=True)
-        if found is None:
+        backfill = backfills.get(connection, backfill_id, lock=True)
+        if backfill is None:
             raise NotFound(f"there is no backfill {backfill_id}: see `backscroll backfills list`")
-        if found.state not in {"running", "paused", "failed"}:
+        if backfill.state not in {"running", "paused", "failed"}:
             raise InvalidInput(
-                f"backfill {backfill_id} is {found.state} and cannot be changed", field="state"
+                f"backfill {backfill_id} is {backfill.state} and cannot be changed", field="state"
             )
         backfills.set_state(connection, backfill_id, wish)
         if wish == "running":
             jobs.enqueue(connection, tenant_id, "backfill", [str(backfill_id)], priority=jobs.LATER)
-        return found.model_copy(update={"state": wish})
+        return backfill.model_copy(update={"state": wish})
 
 
 def backfiller(database: Database, current: Current) -> runner.Handler:
@@ -150,29 +150,29 @@ def _window(
     if not rows:
         return _end_source(connection, claim, backfill, cursor, parameters, exhausted=left <= 0), False
     everything = not request.missing_only and not cursor.get("passes")
-    asked = {row.key: row.chat for row in rows if row.missing or everything}
+    chosen = {row.key: row.chat for row in rows if row.missing or everything}
     given_up = cursor.get("given_up", 0)
     try:
         with translating(), connection.begin_nested():
-            kind.redo(connection, tenant_id, backfill, asked, current.rules)
+            kind.redo(connection, tenant_id, backfill, chosen, current.rules)
     except Retryable:
         raise
     except Exception as error:  # noqa: BLE001 - whatever is wrong with this row, those behind it are done
-        given_up += len(asked)
+        given_up += len(chosen)
         reason = reason_of(error)
-        log.warning("backfill_row_given_up", backfill=backfill.id, keys=sorted(asked), error=reason)
+        log.warning("backfill_row_given_up", backfill=backfill.id, keys=sorted(chosen), error=reason)
     now = chats.database_now(connection).timestamp()
-    next_at = _next_at(cursor.get("next_at"), now, len(asked), request.rate_per_second)
+    next_at = _next_at(cursor.get("next_at"), now, len(chosen), request.rate_per_second)
     reached = cursor | {"after": str(rows[-1].position), "next_at": next_at, "raised_at": now + 0.001}
     reached |= {"given_up": given_up}
-    backfills.advance(connection, backfill.id, reached, len(rows), len(asked))
+    backfills.advance(connection, backfill.id, reached, len(rows), len(chosen))
     _log_progress(connection, backfill, len(rows))
     going_on = going_on and kind.at_once and next_at <= now
     if going_on:
         jobs.keep(connection, claim)
     else:
         jobs.finish(connection, [claim], again_in=max(0.0, next_at - now))
-    return {kind.follows} if asked else set(), going_on
+    return {kind.follows} if chosen else set(), going_on
 
 
 def _next_at(planned: float | None, now: float, rows: int, rate: float | None) -> float:
@@ -255,8 +255,8 @@ def _plan(connection: Connection, request: BackfillRequest, current: Current) ->
 def _rate(connection: Connection, kind: str) -> float | None:
     """Return the rate of the last backfill of a kind, or that of a worker in the last days."""
     measured = KINDS[kind].measured
-    if (found := backfills.rate(connection, kind)) is not None or measured is None:
-        return found
+    if (rate := backfills.rate(connection, kind)) is not None or measured is None:
+        return rate
     totals = counters.totals(connection, RATE_DAYS)
     made, seconds = (totals.get(name, 0.0) for name in measured)
     return made / seconds if made and seconds else None
@@ -266,7 +266,7 @@ def progress(database: Database) -> list[str]:
     """Describe in a line each how far the running backfills of all tenants are (maintenance)."""
     with database.maintenance() as connection:
         running = backfills.running(connection)
-    return [f"backfill {each.id}: {each.request.kind} {each.progress()}" for each in running]
+    return [f"backfill {backfill.id}: {backfill.request.kind} {backfill.progress()}" for backfill in running]
 
 
 def _log_progress(connection: Connection, before: Backfill, rows: int) -> None:

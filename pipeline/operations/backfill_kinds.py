@@ -80,11 +80,11 @@ class BackfillKind:
         if self.outdate is not None and not backfill.request.missing_only:
             self.outdate(connection, [int(key.removeprefix("session:")) for key in rows])
         trace_id = f"backfill:{backfill.id}"
-        asked = (
+        new_jobs = (
             NewJob(kind=self.follows, key=key, lane=chat or "", priority=jobs.LATER, trace_id=trace_id)
             for key, chat in rows.items()
         )
-        jobs.enqueue_all(connection, tenant, asked)
+        jobs.enqueue_all(connection, tenant, new_jobs)
 
 
 class _Embed(BackfillKind):

@@ -31,7 +31,7 @@ SERVERS = (ollama.PROVIDER, openai_embeddings.PROVIDER)
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What calls came to."""
+    """The totals of some calls."""
 
     # the day, model, purpose or tenant; of a total nothing
     name: str
@@ -50,7 +50,7 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class Today:
-    """What a tenant has spent since midnight (UTC), calls that are being made at their estimates, and may spend."""
+    """What a tenant has spent since midnight (UTC), with running calls at their estimates, and what it may spend."""
 
     cost: float
     tokens: int
@@ -60,7 +60,7 @@ class Today:
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """What calls of the last days came to."""
+    """The totals of the calls of the last days."""
 
     # none: of all tenants
     tenant: str | None
@@ -148,9 +148,9 @@ def _total(rows: Sequence[Figures]) -> Figures:
 def stopped_providers(connection: Connection) -> list[StoppedProvider]:
     """Return the providers that nobody calls at present."""
     return [
-        StoppedProvider(provider=each.provider, until=each.stopped_until)
-        for each in llm_limits.stopped(connection)
-        if each.stopped_until is not None
+        StoppedProvider(provider=row.provider, until=row.stopped_until)
+        for row in llm_limits.stopped(connection)
+        if row.stopped_until is not None
     ]
 
 
@@ -193,19 +193,19 @@ def estimate_calls(
 ) -> Estimate:
     """Estimate summarizing sessions by a model, from its latest answers, with `at_once` calls at a time."""
     latest = llm_calls.pace(connection, tenant_id, model)
-    given = counted.tokens + PROMPT_TOKENS * counted.rows
+    prompted = counted.tokens + PROMPT_TOKENS * counted.rows
     answered = round((latest.output_tokens or ANSWER_TOKENS) * counted.rows)
     seconds: float | None = None
     if latest.seconds is not None:
         seconds = max(
             latest.seconds * counted.rows / at_once,
             60 * counted.rows / limits.requests_per_minute if limits.requests_per_minute else 0.0,
-            60 * (given + answered) / limits.tokens_per_minute if limits.tokens_per_minute else 0.0,
+            60 * (prompted + answered) / limits.tokens_per_minute if limits.tokens_per_minute else 0.0,
         )
     return Estimate(
         model=model,
         sessions=counted.rows,
         tokens=counted.tokens,
         seconds=seconds,
-        cost=prices.cost(model, given, answered),
+        cost=prices.cost(model, prompted, answered),
     )

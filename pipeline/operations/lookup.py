@@ -27,9 +27,9 @@ def find_chat(connection: Connection, chat_id: str | None) -> Chat:
 
     Raises `NotFound`, which suggests similar ids, and `InvalidInput` with several to choose from.
     """
-    found = chats.followed(connection, chat_id) if chat_id is not None else None
-    if found is not None:
-        return found
+    chat = chats.followed(connection, chat_id) if chat_id is not None else None
+    if chat is not None:
+        return chat
     known = {row.chat_id: row.title for row in chats.overview(connection)}
     if chat_id is not None:
         hint = did_you_mean(chat_id, known, titles=known, most=SUGGESTIONS) or "see `backscroll chats`"
@@ -43,12 +43,12 @@ def find_chat(connection: Connection, chat_id: str | None) -> Chat:
 
 def find_session(connection: Connection, session_id: int) -> Row[Any]:
     """Return the session of this number, or the one that it was merged into. Raises `NotFound`."""
-    found = sessions.find(connection, session_id) if abs(session_id) < 2**63 else None
-    if found is None:
+    session = sessions.find(connection, session_id) if abs(session_id) < 2**63 else None
+    if session is None:
         latest = sessions.listing(connection, None, limit=1)
         hint = f"the latest is {latest[0].id}; " if latest else "there is none yet; "
         raise NotFound(f"there is no session {session_id}: {hint}see `backscroll sessions`")
-    return found
+    return session
 
 
 def chat_summary(database: Database, tenant_id: str, chat_id: str) -> ChatSummary:
@@ -104,9 +104,9 @@ def seen_users(database: Database, tenant_id: str, *ids: str) -> bool:
     """Tell whether each of these was seen, see `require_user`. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         return all(
-            identities.is_named(connection, each)
-            or _is_suppressed(connection, ("user", each), ("unremembered", each))
-            for each in ids
+            identities.is_named(connection, any_id)
+            or _is_suppressed(connection, ("user", any_id), ("unremembered", any_id))
+            for any_id in ids
         )
 
 
@@ -128,14 +128,14 @@ def seen_message(database: Database, tenant_id: str, chat_id: str, external_id: 
         )
 
 
-def _never_seen(given: str, known: Mapping[str, str], called: str = "") -> NotFound:
-    hint = did_you_mean(given, known, titles=known, most=SUGGESTIONS)
-    return NotFound(f"{called or given} was never seen" + (f"; {hint}" if hint else ""))
+def _never_seen(name: str, known: Mapping[str, str], called: str = "") -> NotFound:
+    hint = did_you_mean(name, known, titles=known, most=SUGGESTIONS)
+    return NotFound(f"{called or name} was never seen" + (f"; {hint}" if hint else ""))
 
 
 def _is_suppressed(connection: Connection, *named: suppression.Named) -> bool:
     key = suppression_list.key(connection)
-    hashes = [] if key is None else [suppression.hash_of(key, *each) for each in named]
+    hashes = [] if key is None else [suppression.hash_of(key, *name) for name in named]
     return bool(hashes and suppression_list.listed(connection, hashes))
 
 

@@ -45,7 +45,7 @@ class NameInChat(Frozen):
 
 
 class OneByName(Frozen):
-    """An id that is everybody of a name, in whatever chat."""
+    """An id shared by everybody of one name, whatever the chat."""
 
     sender_id: str
     user_id: str | None
@@ -60,26 +60,26 @@ class OneByName(Frozen):
 def to_tell_apart(database: Database, tenant_id: str) -> list[OneByName]:
     """Return everybody who is one by name only. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        found: dict[str, list[store.Member]] = defaultdict(list)
+        by_sender: dict[str, list[store.Member]] = defaultdict(list)
         members = store.members(connection, PREFIX)
         for member in members:
-            found[member.sender_id].append(member)
+            by_sender[member.sender_id].append(member)
         there = {(member.chat_id, member.sender_id) for member in members}
         return [
             OneByName(
                 sender_id=old,
                 user_id=_linked_to(connection, old),
                 chats=chats_of,
-                elsewhere=len(chats_of) < len(its),
+                elsewhere=len(chats_of) < len(memberships),
                 memories=store.memories_left(connection, old),
             )
-            for old, its in found.items()
-            if (chats_of := list(_chats(its, there)))
+            for old, memberships in by_sender.items()
+            if (chats_of := list(_chats(memberships, there)))
         ]
 
 
 def _chats(members: list[store.Member], there: set[tuple[str, str]]) -> Iterator[NameInChat]:
-    """Yield the chats in which an id is a name; none if it is one in no chat."""
+    """Yield the chats in which an id is only a name."""
     news = {m.chat_id: whatsapp.sender_id(m.chat_id, m.sender_id.removeprefix(store.BEFORE)) for m in members}
     # the new id is there where a run was broken off
     named = [m for m in members if m.by_name or (not m.others and (m.chat_id, news[m.chat_id]) in there)]
@@ -89,8 +89,8 @@ def _chats(members: list[store.Member], there: set[tuple[str, str]]) -> Iterator
 
 
 def _linked_to(connection: Connection, sender_id: str) -> str | None:
-    user, *others = stored_identities.ids_of(connection, sender_id)
-    return user if others else None
+    user, *linked = stored_identities.ids_of(connection, sender_id)
+    return user if linked else None
 
 
 def tell_apart(database: Database, tenant_id: str, one: OneByName) -> int:
@@ -159,7 +159,7 @@ class _Step:
         store.rename_entities(connection, chat_id, old, new)
         store.give_promoted(connection, chat_id, old, new, alone=self.alone)
         if stored_identities.user_of(connection, old) != stored_identities.user_of(connection, new):
-            store.part(connection, old, new)
+            store.drop_supersessions(connection, old, new)
         for owner, again in ((old, split), (new, copies)):
             if again:
                 revise(connection, self.tenant_id, FactOwner(scope="user", user_id=owner), again=again)

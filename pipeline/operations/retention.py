@@ -159,14 +159,14 @@ def prune(
     old, edited = {"before": now - keep.record_age}, {"before": now - keep.pending_edit_age}
     # refused payloads hold messages, which may expire sooner
     refused = {"before": now - min(keep.pending_edit_age, keep.message_age or keep.pending_edit_age)}
-    given: dict[str, Any]
+    parameters: dict[str, Any]
     rules: list[tuple[str, str, str, dict[str, Any]]] = []
     if keep.message_age is not None:
-        given = {"before": now - keep.message_age}
-        rules.append(("messages_by_age", "messages", store.MESSAGES_BY_AGE, given))
+        parameters = {"before": now - keep.message_age}
+        rules.append(("messages_by_age", "messages", store.MESSAGES_BY_AGE, parameters))
     if keep.messages_per_chat is not None:
-        given = {"keep": keep.messages_per_chat}
-        rules.append(("messages_by_count", "messages", store.MESSAGES_BY_COUNT, given))
+        parameters = {"keep": keep.messages_per_chat}
+        rules.append(("messages_by_count", "messages", store.MESSAGES_BY_COUNT, parameters))
     history, unused = {"before": now - keep.history_age}, {"before": now - keep.unused_answer_age}
     by_session, by_user = {"keep": keep.memories_per_session}, {"keep": keep.memories_per_user}
     rules += [
@@ -188,23 +188,23 @@ def prune(
         ("daily_counters_apart", "daily_counters", store.COUNTERS_APART, {}),
     ]
     pruned = dict.fromkeys((name for name, *_ in rules), 0)
-    for name, table, doomed, given in rules:
+    for name, table, doomed, parameters in rules:
         if dry_run:
             with database.tenant(tenant_id) as connection:
-                pruned[name] = store.count(connection, doomed, **given, batch=MAX_ROWS)
+                pruned[name] = store.count(connection, doomed, **parameters, batch=MAX_ROWS)
         while not dry_run and pruned[name] < MAX_ROWS and monotonic() < deadline:
             with database.tenant(tenant_id) as connection:
                 limit = min(batch, MAX_ROWS - pruned[name])
-                deleted = _delete(connection, table, doomed, given | {"batch": limit})
+                deleted = _delete(connection, table, doomed, parameters | {"batch": limit})
             pruned[name] += deleted
             if deleted == 0:
                 break
     return pruned
 
 
-def _delete(connection: Connection, table: str, doomed: str, given: dict[str, Any]) -> int:
+def _delete(connection: Connection, table: str, doomed: str, parameters: dict[str, Any]) -> int:
     if doomed == store.COUNTERS_APART:
-        return store.fold_counters(connection, doomed, **given)
+        return store.fold_counters(connection, doomed, **parameters)
     if table == "messages":
-        return store.delete_messages(connection, doomed, **given)
-    return store.delete(connection, table, doomed, **given)
+        return store.delete_messages(connection, doomed, **parameters)
+    return store.delete(connection, table, doomed, **parameters)

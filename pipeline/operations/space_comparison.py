@@ -24,7 +24,7 @@ class Sample:
     chat_id: str
     text: str
     # a question of the query log, not a message
-    asked: bool
+    is_question: bool
     # the messages that the bot says its answer used
     used: frozenset[int] = frozenset()
 
@@ -57,12 +57,12 @@ class Comparison:
 
 def samples(connection: Connection, limit: int) -> list[Sample]:
     """Return the tenant's latest questions, those first whose answers were reported; the rest are messages."""
-    asked = [
-        Sample(chat_id=chat_id, text=text, asked=True, used=_messages(used))
+    questions = [
+        Sample(chat_id=chat_id, text=text, is_question=True, used=_messages(used))
         for chat_id, text, used in store.questions(connection, limit)
     ]
-    said = store.texts(connection, limit - len(asked)) if len(asked) < limit else []
-    return asked + [Sample(chat_id=chat_id, text=text, asked=False) for chat_id, text in said]
+    messages = store.texts(connection, limit - len(questions)) if len(questions) < limit else []
+    return questions + [Sample(chat_id=chat_id, text=text, is_question=False) for chat_id, text in messages]
 
 
 def compare(
@@ -79,12 +79,12 @@ def compare(
     Raises `NotFound` if there is nothing to ask, `SettingsError` and `ProviderUnavailable` if a model cannot be used.
     """
     with database.tenant(tenant_id) as connection:
-        asked = samples(connection, limit)
-    if not asked:
+        chosen = samples(connection, limit)
+    if not chosen:
         raise NotFound("there are no questions and no messages to compare the spaces on")
-    found: list[list[list[int]]] = [[], []]
+    results: list[list[list[int]]] = [[], []]
     seconds = [0.0, 0.0]
-    for sample in asked:
+    for sample in chosen:
         vectors = list[Vector]()
         for place, space in enumerate(pair):
             embedder = embedders.of(space)
@@ -93,20 +93,20 @@ def compare(
             seconds[place] += monotonic() - began
         with database.tenant(tenant_id) as connection:
             for place, (space, vector) in enumerate(zip(pair, vectors, strict=True)):
-                found[place].append(_nearest(connection, sample, space, vector, nearest))
-    both = list(zip(*found, strict=True))
+                results[place].append(_nearest(connection, sample, space, vector, nearest))
+    both = list(zip(*results, strict=True))
     overlaps = [len({*one} & {*other}) / max(len(one), len(other)) for one, other in both if one or other]
     figures = [
         SpaceFigures(
             space=space.name,
-            recall=_recall(asked, found[place]),
-            embed_ms=1000 * seconds[place] / len(asked),
+            recall=_recall(chosen, results[place]),
+            embed_ms=1000 * seconds[place] / len(chosen),
         )
         for place, space in enumerate(pair)
     ]
     return Comparison(
-        samples=len(asked),
-        questions=sum(sample.asked for sample in asked),
+        samples=len(chosen),
+        questions=sum(sample.is_question for sample in chosen),
         nearest=nearest,
         overlap=fmean(overlaps) if overlaps else 0.0,
         same_first=fmean(one[:1] == other[:1] for one, other in both),
@@ -121,7 +121,7 @@ def _messages(used: Sequence[str]) -> frozenset[int]:
     frozenset({7})
     """
     named = (item.partition(":") for item in used)
-    return frozenset(int(each) for kind, _, each in named if kind == "message" and each.isdecimal())
+    return frozenset(int(number) for kind, _, number in named if kind == "message" and number.isdecimal())
 
 
 def _nearest(
@@ -135,6 +135,6 @@ def _nearest(
     return list(hits.cosines)
 
 
-def _recall(asked: Sequence[Sample], found: Sequence[Sequence[int]]) -> float | None:
-    used = [(sample.used, ids) for sample, ids in zip(asked, found, strict=True) if sample.used]
-    return fmean(len(wanted & {*ids}) / len(wanted) for wanted, ids in used) if used else None
+def _recall(samples: Sequence[Sample], results: Sequence[Sequence[int]]) -> float | None:
+    used = [(sample.used, ids) for sample, ids in zip(samples, results, strict=True) if sample.used]
+    return fmean(len(expected & {*ids}) / len(expected) for expected, ids in used) if used else None

@@ -42,38 +42,38 @@ class SpaceState:
 def listing(database: Database, tenant_ids: Sequence[str]) -> list[SpaceState]:
     """Return the state of all spaces; without vector tables none."""
     with database.tenant("") as connection:
-        found = store.listing(connection) if vectors.exist(connection) else []
+        spaces = store.listing(connection) if vectors.exist(connection) else []
         indexed = {
-            each.space.id: any(indexes.is_indexed(connection, kind, each.space) for kind in indexes.INDEXED)
-            for each in found
+            s.space.id: any(indexes.is_indexed(connection, kind, s.space) for kind in indexes.INDEXED)
+            for s in spaces
         }
-    counts = {each.space.name: Counter[str]() for each in found}
-    for tenant_id in tenant_ids if found else ():
+    counts = {stored.space.name: Counter[str]() for stored in spaces}
+    for tenant_id in tenant_ids if spaces else ():
         with database.tenant(tenant_id) as connection:
             for row in stats.vectors_by_space(connection):
                 counts[row.space] += Counter(
                     messages=row.messages, sessions=row.sessions, memories=row.memories
                 )
-            for each in found:
-                if each.status != "retired":
-                    missing, given_up = store.count_lacking(connection, each.space)
-                    counts[each.space.name] += Counter(missing=missing, given_up=given_up)
+            for stored in spaces:
+                if stored.status != "retired":
+                    missing, given_up = store.count_lacking(connection, stored.space)
+                    counts[stored.space.name] += Counter(missing=missing, given_up=given_up)
     return [
         SpaceState(
-            stored=each,
-            indexed=indexed[each.space.id],
-            **{name: counts[each.space.name][name] for name in COUNTED},
+            stored=stored,
+            indexed=indexed[stored.space.id],
+            **{name: counts[stored.space.name][name] for name in COUNTED},
         )
-        for each in found
+        for stored in spaces
     ]
 
 
 def find(connection: Connection, name: str) -> StoredSpace:
-    """Return the space of this name, or of `PROVIDER/MODEL` if that is one only. Raises `NotFound`."""
-    found = store.listing(connection)
-    fitting = [each for each in found if name in (each.space.name, each.space.name.rpartition("/")[0])]
+    """Return the space of this name, or the only one of `PROVIDER/MODEL`. Raises `NotFound`."""
+    spaces = store.listing(connection)
+    fitting = [s for s in spaces if name in (s.space.name, s.space.name.rpartition("/")[0])]
     if len(fitting) != 1:
-        known = ", ".join(each.space.name for each in found) or "none"
+        known = ", ".join(s.space.name for s in spaces) or "none"
         raise NotFound(f"there is no embedding space {name}: there are {known}")
     return fitting[0]
 
@@ -93,12 +93,12 @@ def add(owner: Engine, database: Database, tenant_ids: Sequence[str], space: Emb
     Raises `InvalidInput` if it is there already.
     """
     with owner.connect() as connection:
-        found = next((each for each in store.listing(connection) if each.space.name == space.name), None)
-    if found is not None and found.status != "retired":
-        raise InvalidInput(f"the space {space.name} is there already, {found.status}", field="model")
-    if found is not None:
+        existing = next((s for s in store.listing(connection) if s.space.name == space.name), None)
+    if existing is not None and existing.status != "retired":
+        raise InvalidInput(f"the space {space.name} is there already, {existing.status}", field="model")
+    if existing is not None:
         # of texts that may have changed since
-        for _ in delete_vectors(database, tenant_ids, found.space):
+        for _ in delete_vectors(database, tenant_ids, existing.space):
             pass
     with owner.begin() as connection:
         return store.register(connection, space)
@@ -126,28 +126,26 @@ def activate(
 def rollback(owner: Engine) -> StoredSpace:
     """Let searches compare in the space that was active before. Raises `NotFound` if none stands by."""
     with owner.connect() as connection:
-        standing_by = [each for each in store.listing(connection) if each.status == "standby"]
+        standing_by = [s for s in store.listing(connection) if s.status == "standby"]
     if not standing_by:
         raise NotFound("no space stands by to go back to: see `backscroll spaces list`")
-    return _switch(
-        owner, max(standing_by, key=lambda each: each.activated_at.timestamp() if each.activated_at else 0)
-    )
+    return _switch(owner, max(standing_by, key=lambda s: s.activated_at.timestamp() if s.activated_at else 0))
 
 
 def retire(owner: Engine, name: str) -> EmbeddingSpace:
     """Stop writing a space and drop its index; `delete_vectors` does the rest. Raises `InvalidInput`, `NotFound`."""
     with owner.begin() as connection:
         store.lock(connection)
-        found = find(connection, name)
-        if found.status == "active":
+        stored = find(connection, name)
+        if stored.status == "active":
             raise InvalidInput(
-                f"searches compare in {found.space.name}: activate another space first", field="space"
+                f"searches compare in {stored.space.name}: activate another space first", field="space"
             )
-        store.set_status(connection, found.space, "retired")
+        store.set_status(connection, stored.space, "retired")
     with _autocommit(owner) as connection:
         for kind in indexes.INDEXED:
-            indexes.drop_index(connection, kind, found.space)
-    return found.space
+            indexes.drop_index(connection, kind, stored.space)
+    return stored.space
 
 
 def delete_vectors(database: Database, tenant_ids: Sequence[str], space: EmbeddingSpace) -> Iterator[int]:
@@ -164,21 +162,21 @@ def delete_vectors(database: Database, tenant_ids: Sequence[str], space: Embeddi
 def _switch(owner: Engine, target: StoredSpace) -> StoredSpace:
     with owner.begin() as connection:
         store.lock(connection)
-        found = find(connection, target.space.name)
-        _require_written(found)
+        stored = find(connection, target.space.name)
+        _require_written(stored)
         active = vectors.active_space(connection)
         if active is not None:
             store.set_status(connection, active, "standby")
-        store.set_status(connection, found.space, "active")
+        store.set_status(connection, stored.space, "active")
         return find(connection, target.space.name)
 
 
-def _require_written(found: StoredSpace) -> None:
-    if found.status == "active":
-        raise InvalidInput(f"searches compare in {found.space.name} already", field="space")
-    if found.status == "retired":
+def _require_written(stored: StoredSpace) -> None:
+    if stored.status == "active":
+        raise InvalidInput(f"searches compare in {stored.space.name} already", field="space")
+    if stored.status == "retired":
         raise InvalidInput(
-            f"the space {found.space.name} is retired: `backscroll spaces add` makes it anew", field="space"
+            f"the space {stored.space.name} is retired: `backscroll spaces add` makes it anew", field="space"
         )
 
 

@@ -139,7 +139,7 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
         today, week = _counters(connection, 1), _counters(connection, WEEK_DAYS)
         models, stopped = costs.today(connection), costs.stopped_providers(connection)
         listed = backfills.with_pending(connection, backfills.listing(connection, 20))
-        running = [each for each in listed if each.state in {"running", "paused"}]
+        running = [backfill for backfill in listed if backfill.state in {"running", "paused"}]
     with database.maintenance() if all_tenants else database.tenant(tenant_id) as connection:
         kinds = [counts for counts in job_counts(connection) if counts.any]
         dead = [DeadLetter(**row._mapping) for row in job_admin.dead_letters(connection, DEAD_LETTERS)]

@@ -1,4 +1,4 @@
-"""Tell what a chat was about over time."""
+"""Show what a chat was about over time."""
 
 from itertools import groupby
 
@@ -8,17 +8,17 @@ from pipeline.store.connections.database import Database
 from schemas.memory.topics import ChatTopics, CountedTopic, TopicFilter, TopicPeriod
 
 
-def of_chat(database: Database, tenant_id: str, chat_id: str, wanted: TopicFilter) -> ChatTopics:
+def of_chat(database: Database, tenant_id: str, chat_id: str, filters: TopicFilter) -> ChatTopics:
     """Count the topics of a chat's summaries by week or month. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         chat = lookup.find_chat(connection, chat_id)
         rows = store.by_period(
             connection,
             chat.chat_id,
-            by=wanted.by,
+            by=filters.by,
             zone=chat.time_zone,
-            periods=wanted.periods,
-            limit=wanted.limit,
+            periods=filters.periods,
+            limit=filters.limit,
         )
     periods = [
         TopicPeriod(
@@ -32,4 +32,4 @@ def of_chat(database: Database, tenant_id: str, chat_id: str, wanted: TopicFilte
         )
         for begins, of_period in groupby(rows, key=lambda row: row.begins)
     ]
-    return ChatTopics(chat_id=chat.chat_id, by=wanted.by, time_zone=chat.time_zone, periods=periods)
+    return ChatTopics(chat_id=chat.chat_id, by=filters.by, time_zone=chat.time_zone, periods=periods)

@@ -1,4 +1,4 @@
-"""API keys of a tenant: made, listed, rotated and revoked.
+"""Make, list, rotate and revoke the API keys of a tenant.
 
 A secret is shown once, and only its SHA-256 is kept: it has 256 random bits, so nobody can guess what was hashed.
 """
@@ -28,23 +28,23 @@ class GivesTooMuch(InvalidInput):
 
 
 def digest_of(secret: str) -> bytes:
-    """Return what of a secret is kept."""
+    """Return the digest of a secret, which is all that is kept of it."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
-def create(database: Database, tenant_id: str, given: KeyIn, by: CurrentKey | None = None) -> NewKey:
+def create(database: Database, tenant_id: str, grant: KeyIn, by: CurrentKey | None = None) -> NewKey:
     """Make a key; the tenant begins to exist with its first one.
 
     Raises `GivesTooMuch` if it grants more than the key `by`; None: whoever can reach the database may grant anything.
     """
-    if given.expires_at is not None and given.expires_at <= datetime.now(UTC):
+    if grant.expires_at is not None and grant.expires_at <= datetime.now(UTC):
         raise InvalidInput("expires_at: must be in the future", field="expires_at")
     if by is not None:
-        _require_within(by, given)
+        _require_within(by, grant)
     secret = _secret()
     with database.tenant(tenant_id) as connection:
         chats.ensure_tenant(connection, tenant_id)
-        made = store.insert(connection, tenant_id, given, digest_of(secret))
+        made = store.insert(connection, tenant_id, grant, digest_of(secret))
     return NewKey(**made.model_dump(), key=secret)
 
 
@@ -55,24 +55,24 @@ def listing(database: Database, tenant_id: str) -> list[ListedKey]:
 
 
 def rotate(
-    database: Database, tenant_id: str, key_id: int, given: Rotation, by: CurrentKey | None = None
+    database: Database, tenant_id: str, key_id: int, rotation: Rotation, by: CurrentKey | None = None
 ) -> NewKey:
-    """Give a key a new secret; the one until now works for `keep_hours` more, so two at most are valid at once.
+    """Give a key a new secret; the old one works for `keep_hours` more, so at most two are valid at once.
 
     Raises `NotFound`, `Conflict` for a key that has ended, and `GivesTooMuch` as `create` does.
     """
     secret, now = _secret(), datetime.now(UTC)
-    until = now + timedelta(hours=given.keep_hours)
+    until = now + timedelta(hours=rotation.keep_hours)
     with database.tenant(tenant_id) as connection:
-        found = store.hold(connection, key_id)
-        if found is None:
+        key = store.hold(connection, key_id)
+        if key is None:
             raise _unknown(key_id)
-        if found.revoked_at is not None or (found.expires_at is not None and found.expires_at <= now):
-            ended = "was revoked" if found.revoked_at is not None else "has expired"
+        if key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now):
+            ended = "was revoked" if key.revoked_at is not None else "has expired"
             raise Conflict(f"key {key_id} {ended}, and has no secret any more: create another one")
         if by is not None:
             # whoever rotates a key learns its new secret
-            _require_within(by, found)
+            _require_within(by, key)
         _note_end(connection, tenant_id, key_id, until)
         rotated = store.rotate(connection, key_id, digest_of(secret), until)
     return NewKey(**rotated.model_dump(), key=secret)
@@ -90,7 +90,7 @@ def revoke(database: Database, tenant_id: str, key_id: int) -> ListedKey:
 
 def end_again(connection: Connection, key: bytes, ended: Mapping[bytes, datetime | None]) -> int:
     """End the keys whose secrets have ended by a suppression list with this key; return how many."""
-    names = {suppression.hash_of(key, "key", each.hex()): found for found, each in store.digests(connection)}
+    names = {suppression.hash_of(key, "key", d.hex()): key_id for key_id, d in store.digests(connection)}
     again = names.keys() & ended.keys()
     for name in again:
         store.end(connection, names[name], ended[name])
@@ -100,7 +100,7 @@ def end_again(connection: Connection, key: bytes, ended: Mapping[bytes, datetime
 def _note_end(connection: Connection, tenant_id: str, key_id: int, until: datetime | None) -> None:
     """Put a key's secret on the suppression list, for restored backups that know it; None: it ended for good."""
     key = suppression_list.ensure_key(connection, tenant_id)
-    (secret,) = (each.hex() for found, each in store.digests(connection) if found == key_id)
+    (secret,) = (digest.hex() for known_id, digest in store.digests(connection) if known_id == key_id)
     suppression_list.put(connection, tenant_id, "key", suppression.hashes(key, ("key", secret)), until)
 
 
@@ -112,14 +112,14 @@ def _unknown(key_id: int) -> NotFound:
     return NotFound(f"there is no key {key_id}: `backscroll keys list` shows those of the tenant")
 
 
-def _require_within(by: CurrentKey, given: KeyIn | ListedKey) -> None:
+def _require_within(by: CurrentKey, grant: KeyIn | ListedKey) -> None:
     """Raise `GivesTooMuch` for more than the key `by` has."""
-    for scope in given.scopes:
+    for scope in grant.scopes:
         if scope not in by.scopes:
             raise GivesTooMuch(f"your key has not the scope {scope} itself", field="scopes")
-    if by.chats is not None and (given.chats is None or not set(given.chats) <= set(by.chats)):
+    if by.chats is not None and (grant.chats is None or not set(grant.chats) <= set(by.chats)):
         raise GivesTooMuch(f"your key is only for {len(by.chats)} chats itself", field="chats")
     for name in ("requests_per_second", "messages_per_day", "expires_at"):
-        limit, wanted = getattr(by, name), getattr(given, name)
+        limit, wanted = getattr(by, name), getattr(grant, name)
         if limit is not None and (wanted is None or wanted > limit):
             raise GivesTooMuch(f"your key has {limit} itself: give at most that", field=name)

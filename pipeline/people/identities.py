@@ -72,8 +72,8 @@ def unite(connection: Connection, tenant_id: str, sender_id: str, other: str) ->
 
 def follow(connection: Connection, tenant_id: str, sender_id: str, new: str) -> None:
     """Link the new id of a sender to the user that the former one was linked to, if any; locked as for `unite`."""
-    user, *others = store.ids_of(connection, sender_id)
-    if others and store.user_of(connection, new) == new:
+    user, *linked = store.ids_of(connection, sender_id)
+    if linked and store.user_of(connection, new) == new:
         _move(connection, tenant_id, store.ids_of(connection, new), user)
 
 
@@ -88,11 +88,11 @@ def unlink(database: Database, tenant_id: str, sender_id: str, user_id: str | No
         if user_id is not None and store.user_of(connection, user_id) != user:
             return Linked(outcome="unchanged", user=_user(connection, store.user_of(connection, user_id)))
         if user == sender_id:
-            others = store.ids_of(connection, user)[1:]
-            if others:
+            linked = store.ids_of(connection, user)[1:]
+            if linked:
                 raise InvalidInput(
-                    f"{sender_id} is the user's own id: unlink the others from it ({', '.join(others[:5])}"
-                    f"{' …' if len(others) > 5 else ''})",
+                    f"{sender_id} is the user's own id: unlink the others from it ({', '.join(linked[:5])}"
+                    f"{' …' if len(linked) > 5 else ''})",
                     field="sender_id",
                 )
             return Linked(outcome="unchanged", user=_user(connection, user))

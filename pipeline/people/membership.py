@@ -26,7 +26,7 @@ def set_members(database: Database, tenant_id: str, chat_id: str, senders: Seque
         if chat is None:
             raise _unknown(chat_id)
         hidden = suppression.unremembered(connection, senders)
-        named = sorted({store.UNKNOWN if each in hidden else each for each in senders})
+        named = sorted({store.UNKNOWN if sender in hidden else sender for sender in senders})
         store.replace(connection, tenant_id, chat_id, named)
     return show(database, tenant_id, chat_id)
 
@@ -79,13 +79,13 @@ def show(database: Database, tenant_id: str, chat_id: str) -> Members:
         chat = chats.followed(connection, chat_id)
         if chat is None:
             raise _unknown(chat_id)
-        found = store.of_chat(connection, chat.chat_id)
+        members = store.of_chat(connection, chat.chat_id)
         names = defaultdict[str, list[str]](list)
-        for each in store.names(connection, chat.chat_id):
-            if each.sender_name:
-                names[each.sender_id].append(each.sender_name)
-    named = [each for each in found if each != store.UNKNOWN]
-    return Members(chat_id=chat.chat_id, members=named, names=names, unnamed=len(named) < len(found))
+        for row in store.names(connection, chat.chat_id):
+            if row.sender_name:
+                names[row.sender_id].append(row.sender_name)
+    named = [member for member in members if member != store.UNKNOWN]
+    return Members(chat_id=chat.chat_id, members=named, names=names, unnamed=len(named) < len(members))
 
 
 def _unknown(chat_id: str) -> NotFound:

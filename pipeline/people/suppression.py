@@ -32,35 +32,35 @@ def hash_of(key: bytes, kind: Kind, *names: str) -> bytes:
     return hmac.digest(key, "\0".join([kind, *names]).encode(), "sha256")
 
 
-def _persons(sender_id: str, chat_id: str, former: Sequence[str] = ()) -> list[Named]:
+def _sender_names(sender_id: str, chat_id: str, former: Sequence[str] = ()) -> list[Named]:
     """Return the entries that would keep out what somebody says in a chat, whatever ids it had before."""
-    ids = {sender_id, *(in_other_chat(sender_id, chat_id, each) for each in former)}
+    ids = {sender_id, *(in_other_chat(sender_id, chat_id, former_chat) for former_chat in former)}
     # who was known by name alone was forgotten or switched off in every chat
-    ids |= {before for each in ids if (before := without_chat(each))}
-    return [name for each in ids for name in (("user", each), ("unremembered", each))]
+    ids |= {before for sender in ids if (before := without_chat(sender))}
+    return [name for sender in ids for name in (("user", sender), ("unremembered", sender))]
 
 
-def _names_of(chat_id: str, given: Sequence[MessageIn], former: Sequence[str] = ()) -> list[Named]:
+def _names_of(chat_id: str, messages: Sequence[MessageIn], former: Sequence[str] = ()) -> list[Named]:
     """Return everything whose entry would keep one of these messages out."""
     names: list[Named] = [("tenant",), ("chat", chat_id)]
-    for sender in {message.sender_id for message in given}:
-        names += _persons(sender, chat_id, former)
-    return names + [("message", chat_id, message.external_id) for message in given]
+    for sender in {message.sender_id for message in messages}:
+        names += _sender_names(sender, chat_id, former)
+    return names + [("message", chat_id, message.external_id) for message in messages]
 
 
-def hashes_of(key: bytes | None, chat_id: str, given: Sequence[MessageIn]) -> list[bytes]:
+def hashes_of(key: bytes | None, chat_id: str, messages: Sequence[MessageIn]) -> list[bytes]:
     """Return every hash that would keep one of these messages out."""
-    return [] if key is None else [hash_of(key, *each) for each in _names_of(chat_id, given)]
+    return [] if key is None else [hash_of(key, *name) for name in _names_of(chat_id, messages)]
 
 
 def _listed(
     connection: Connection, key: bytes | None, names: Iterable[Named]
 ) -> dict[Named, datetime | None]:
-    """Return which of these are on the suppression list, and what was sent until when they stop (None: everything)."""
+    """Return which of these are on the suppression list, and up to when they stop what was sent (None: always)."""
     if key is None:
         return {}
-    hashes = {hash_of(key, *each): each for each in names}
-    return {hashes[found]: row.until for found, row in store.listed(connection, hashes).items()}
+    hashes = {hash_of(key, *name): name for name in names}
+    return {hashes[digest]: row.until for digest, row in store.listed(connection, hashes).items()}
 
 
 def _reaches(until: datetime | None, at: datetime | None) -> bool:
@@ -81,30 +81,30 @@ def admit(
     connection: Connection,
     key: bytes | None,
     chat_id: str,
-    given: Sequence[MessageIn],
+    messages: Sequence[MessageIn],
     *,
     former: Sequence[str] = (),
 ) -> Admitted:
     """Filter out what was forgotten; call it under the chat's lock, with the key read under it.
 
-    With the ids that the chat had before, those are kept out, too, who were forgotten by the names that they had there.
+    With the chat's `former` ids, people who were forgotten by their names under those are kept out, too.
     """
-    listed = _listed(connection, key, _names_of(chat_id, given, former))
+    listed = _listed(connection, key, _names_of(chat_id, messages, former))
     out = {
         message.external_id
-        for message in given
+        for message in messages
         if any(
             _reaches(listed[n], message.sent_at) for n in _names_of(chat_id, [message], former) if n in listed
         )
     }
     return Admitted(
-        messages=[m for m in given if m.external_id not in out],
-        kept_out=[m.external_id for m in given if m.external_id in out],
+        messages=[m for m in messages if m.external_id not in out],
+        kept_out=[m.external_id for m in messages if m.external_id in out],
         unnamed=any(
             m.role == "user" and n[0] == "unremembered" and n in listed
-            for m in given
+            for m in messages
             if m.external_id in out
-            for n in _persons(m.sender_id, chat_id, former)
+            for n in _sender_names(m.sender_id, chat_id, former)
         ),
     )
 
@@ -117,7 +117,7 @@ def is_suppressed(connection: Connection, kind: Kind, *names: str) -> bool:
 def stopped(connection: Connection, at: datetime | None, *named: Named) -> bool:
     """Tell whether what was said or asked then must not be stored, as one of these was forgotten since.
 
-    What says no time may be from before any forgetting.
+    Without a time it may be from before any forgetting.
     """
     listed = _listed(connection, store.key(connection), named)
     return any(at is None or _reaches(until, at) for until in listed.values())
@@ -126,21 +126,21 @@ def stopped(connection: Connection, at: datetime | None, *named: Named) -> bool:
 def keeps_out_sender(
     database: Database, tenant_id: str, chat_id: str, sender_id: str | None, at: datetime | None
 ) -> bool:
-    """Tell whether what somebody said in a chat then must not be stored; of nobody it may."""
+    """Tell whether what a sender said in a chat then must not be stored; without a sender it may."""
     if sender_id is None:
         return False
     with database.tenant(tenant_id) as connection:
-        return stopped(connection, at, *_persons(sender_id, chat_id))
+        return stopped(connection, at, *_sender_names(sender_id, chat_id))
 
 
 def hashes(key: bytes | None, *named: Named) -> list[bytes]:
     """Return the entries for these under a tenant's key; none where there is no key yet, and so no entry."""
-    return [] if key is None else [hash_of(key, *each) for each in named]
+    return [] if key is None else [hash_of(key, *name) for name in named]
 
 
 def deleted(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> set[str]:
     """Return which of these ids of a chat were deleted for good."""
-    names: list[Named] = [("message", chat_id, each) for each in external_ids]
+    names: list[Named] = [("message", chat_id, external_id) for external_id in external_ids]
     return {name[-1] for name in _listed(connection, store.key(connection), names)}
 
 
@@ -148,17 +148,17 @@ def keeps_out(connection: Connection, memory: MemoryIn, content_hash: bytes) -> 
     """Tell whether a memory must not be written, as its person or place was forgotten or switched off.
 
     Call it under the lock of the chat that it was learned in. A memory that does not say when it was learned counts
-    as learned now, unless the same one was forgotten: then it is that which comes again.
+    as learned now, unless the same one was forgotten: then it is the forgotten one that comes again.
     """
-    own: Named = ("memory", *memory_names(memory.scope, memory.user_id, memory.agent_id, content_hash))
+    entry: Named = ("memory", *memory_names(memory.scope, memory.user_id, memory.agent_id, content_hash))
     around: list[Named] = [("tenant",)]
     if memory.learned_in is not None:
         around.append(("chat", memory.learned_in))
     if memory.user_id is not None:
-        around += _persons(memory.user_id, memory.learned_in or "")
-    listed = _listed(connection, store.key(connection), [own, *around])
+        around += _sender_names(memory.user_id, memory.learned_in or "")
+    listed = _listed(connection, store.key(connection), [entry, *around])
     at = memory.said_at
-    if own in listed and (at is None or _reaches(listed[own], at)):
+    if entry in listed and (at is None or _reaches(listed[entry], at)):
         return True
     return any(_reaches(listed[name], at) for name in around if name in listed)
 
@@ -173,17 +173,17 @@ def memory_names(
 def unremembered(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Return which of these senders are not to be remembered."""
     names: dict[Named, list[str]] = {}
-    for each in ids:
-        for name in _persons(each, ""):
-            names.setdefault(name, []).append(each)
+    for sender in ids:
+        for name in _sender_names(sender, ""):
+            names.setdefault(name, []).append(sender)
     listed = _listed(connection, store.key(connection), (name for name in names if name[0] == "unremembered"))
-    return {each for name in listed for each in names[name]}
+    return {sender for name in listed for sender in names[name]}
 
 
 def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str]) -> None:
     """Remember none of these senders from now on."""
     key = store.ensure_key(connection, tenant_id)
-    hashes = [hash_of(key, "unremembered", each) for each in ids]
+    hashes = [hash_of(key, "unremembered", sender) for sender in ids]
     store.put(connection, tenant_id, "unremembered", hashes, None)
 
 
@@ -198,7 +198,7 @@ def put_left(
 
 
 def carry_over(connection: Connection, tenant_id: str, sender_id: str, new: str) -> None:
-    """Let what keeps out a sender keep out their new id, too."""
+    """Extend what keeps out a sender to their new id."""
     key = store.key(connection)
     names: list[Named] = [("user", sender_id), ("unremembered", sender_id)]
     for name, until in _listed(connection, key, names).items():
@@ -215,11 +215,11 @@ def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered
         ids = identities.ids_of(connection, any_id)
         if remembered:
             key = store.ensure_key(connection, tenant_id)
-            for each in ids:
-                store.remove(connection, hash_of(key, "unremembered", each))
+            for sender in ids:
+                store.remove(connection, hash_of(key, "unremembered", sender))
             if off := unremembered(connection, ids):
                 names = sorted(
-                    {f"`backscroll remember user '{without_chat(each)}' on --unseen`" for each in off}
+                    {f"`backscroll remember user '{without_chat(sender)}' on --unseen`" for sender in off}
                 )
                 raise InvalidInput(
                     f"{min(off)} was switched off by name, in all chats: {' and '.join(names)} lets everybody of that "

@@ -55,30 +55,30 @@ def place_of_question(
     return Place(chat_id=chat_id, kind=kind, persons=persons, others=not alone and (unnamed or not known))
 
 
-def may_show(policy: VisibilityPolicy, learned: Place, asked: Place) -> bool:
+def may_show(policy: VisibilityPolicy, learned: Place, here: Place) -> bool:
     """Tell whether what was learned in one place may be shown in the other.
 
     By `strict`, everybody who is there must have been there. A direct chat's memories are shown only in direct chats,
     and those of a chat where only one person has spoken, which may be an undeclared direct chat, in no group.
     """
-    if learned.chat_id == asked.chat_id or policy == "tenant":
+    if learned.chat_id == here.chat_id or policy == "tenant":
         return True
-    if policy == "chat" or asked.others or not asked.persons or not asked.persons <= learned.persons:
+    if policy == "chat" or here.others or not here.persons or not here.persons <= learned.persons:
         return False
     if learned.kind == "direct":
-        return asked.kind == "direct"
-    return asked.kind != "group" or learned.others or len(learned.persons) > 1
+        return here.kind == "direct"
+    return here.kind != "group" or learned.others or len(learned.persons) > 1
 
 
-def is_alone(asked: Place, asker: str | None) -> bool:
+def is_alone(here: Place, asker: str | None) -> bool:
     """Tell whether nobody but the asker is in a direct chat or a thread, so that their own documents may be shown."""
-    return asked.kind != "group" and not asked.others and asker is not None and asked.persons == {asker}
+    return here.kind != "group" and not here.others and asker is not None and here.persons == {asker}
 
 
-def visible(policy: VisibilityPolicy, asked: Place, places: Iterable[Place]) -> Visible:
+def visible(policy: VisibilityPolicy, here: Place, places: Iterable[Place]) -> Visible:
     """Return which of these places' memories may be shown to an asker; the place's own always."""
-    chats = {place.chat_id for place in places if may_show(policy, place, asked)}
-    return Visible(everywhere=policy == "tenant", chats=frozenset(chats | {asked.chat_id}))
+    chats = {place.chat_id for place in places if may_show(policy, place, here)}
+    return Visible(everywhere=policy == "tenant", chats=frozenset(chats | {here.chat_id}))
 
 
 def seen(connection: Connection, chat_id: str, kind: str, user_id: str | None) -> Seen:
@@ -88,7 +88,7 @@ def seen(connection: Connection, chat_id: str, kind: str, user_id: str | None) -
 
 def seen_by(present: Present, chat_id: str, kind: str) -> Seen:
     """Return what may be shown in a chat of a kind to those who are present."""
-    asked = place_of_question(chat_id, kind, present.members, unnamed=present.unnamed, asker=present.asker)
+    here = place_of_question(chat_id, kind, present.members, unnamed=present.unnamed, asker=present.asker)
     places = [Place(**{**place, "persons": frozenset(place["persons"])}) for place in present.places]
-    shown = visible(policy_of(present.policy), asked, places)
-    return Seen(visible=shown, asker_ids=list(present.asker_ids), alone=is_alone(asked, present.asker))
+    shown = visible(policy_of(present.policy), here, places)
+    return Seen(visible=shown, asker_ids=list(present.asker_ids), alone=is_alone(here, present.asker))

@@ -12,7 +12,7 @@ def attachment(kind: str, name: str) -> dict[str, str]:
 
 
 def files(names: Iterable[object]) -> list[dict[str, str]]:
-    """Return attachments by their paths or media types; of what has neither it is only known that there was something.
+    """Return attachments by their paths or media types; one with neither is of the kind `media`.
 
     >>> files(["media/Lease.pdf", "image/jpeg", None])
     [{'kind': 'document', 'name': 'Lease.pdf'}, {'kind': 'image'}, {'kind': 'media'}]

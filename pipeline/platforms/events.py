@@ -35,15 +35,15 @@ def parse(platform: str, value: Any) -> list[Event]:
         hint = did_you_mean(platform, PARSERS)
         known = f"known are {', '.join(PARSERS)}"
         raise NotFound(f"there are no events of a platform {platform[:50]!r}: {hint or known}")
-    found: list[Event] = []
+    events: list[Event] = []
     try:
         for event in parser(value):
-            found.append(event)
+            events.append(event)
             # a chat is told with each of its messages
-            if len(found) > 2 * MAX_BATCH:
+            if len(events) > 2 * MAX_BATCH:
                 raise InvalidInput(
                     f"the body says more than {MAX_BATCH} things: send it in parts", field="body"
                 )
     except RecursionError:
         raise InvalidInput("the body is nested too deeply", field="body") from None
-    return found
+    return events

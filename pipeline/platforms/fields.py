@@ -51,9 +51,9 @@ def unreadable(line: str) -> str | None:
     """
     if len(line) > MAX_LINE_CHARS:
         return f"the line is longer than {MAX_LINE_CHARS} characters"
-    if found := _NOT_UTF8.search(line):
-        before = line[max(0, found.start() - 20) : found.start()]
-        return f'is not UTF-8: byte 0x{ord(found[0]) - 0xDC00:02X} after "{before}"'
+    if match := _NOT_UTF8.search(line):
+        before = line[max(0, match.start() - 20) : match.start()]
+        return f'is not UTF-8: byte 0x{ord(match[0]) - 0xDC00:02X} after "{before}"'
     return None
 
 
@@ -112,7 +112,7 @@ def one_or_several(
 def each_of(
     items: Iterable[Any], where: str, read: Callable[[dict[str, Any], str], Iterable[Event]]
 ) -> Iterator[Event]:
-    """Yield the events of each item of a list, one of which that cannot be read breaks no other."""
+    """Yield the events of each item of a list; an item that cannot be read does not stop the others."""
     for number, item in enumerate(items):
         place = f"{where}[{number}]"
         if isinstance(item, dict):
@@ -132,30 +132,30 @@ def guarded(where: str, events: Iterable[Event]) -> Iterator[Event]:
 
 
 def not_kept(where: str, kind: object) -> Skipped:
-    """Return what is counted of something that is not kept, by the platform's name of its kind."""
+    """Return the note that counts something not kept, by the platform's name of its kind."""
     return Skipped(where=where, reason=str(kind)[:MAX_KIND_CHARS])
 
 
 def edited(record: ReadMessage, edited_at: object) -> Iterator[Event]:
-    """Yield a message that the platform tells whole after its edit, and the edit. Raises `ValueError` for its time."""
+    """Yield a message that the platform sends whole after its edit, and the edit. Raises `ValueError` for its time."""
     yield record
     if isinstance(record, Record):
-        said = record.message
+        message = record.message
         yield Edit(
             where=record.where,
             chat_id=record.chat_id,
-            external_id=said.external_id,
-            content=said.content,
+            external_id=message.external_id,
+            content=message.content,
             edited_at=time_of(edited_at, "the time of the edit"),
-            sender_id=said.sender_id,
-            said_at=said.sent_at,
+            sender_id=message.sender_id,
+            said_at=message.sent_at,
         )
 
 
 def edit_alone(
     where: str, chat_id: str, external_id: str, content: str, edited_at: object, *, sender_id: str
 ) -> Edit:
-    """Return an edit whose message the platform does not tell. Raises `ValueError` for what cannot be stored."""
+    """Return an edit whose message the platform does not send. Raises `ValueError` for what cannot be stored."""
     at = time_of(edited_at, "the time of the edit")
     return Edit(
         where=where,
@@ -176,7 +176,7 @@ def deletion(where: str, chat_id: str, external_id: object, name: str) -> Deleti
 def moved_in_or_out(
     where: str, chat_id: str, people: tuple[str, ...], *, came: bool, at: datetime | None = None
 ) -> MemberChange:
-    """Return that people came into a chat, or left it."""
+    """Return the event that people joined a chat, or left it."""
     joined, left = (people, ()) if came else ((), people)
     return MemberChange(where=where, chat_id=chat_id, joined=joined, left=left, at=at)
 
@@ -199,8 +199,8 @@ def list_of(value: object, name: str) -> list[Any]:
 
 def time_of(value: object, name: str) -> datetime | None:
     """Return a time as platforms write it, if there is one. Raises `ValueError` that names it."""
-    found: datetime | None = None if value is None else _checked(_TIME, value, name)
-    return found
+    parsed: datetime | None = None if value is None else _checked(_TIME, value, name)
+    return parsed
 
 
 def _checked(adapter: TypeAdapter[Any], value: object, name: str) -> Any:

@@ -36,9 +36,9 @@ OF_SEVERAL: frozenset[Format] = frozenset(("signal", "messenger", "instagram"))
 """Formats that have files for each chat, which make up one export."""
 
 
-def reads(wanted: Format, found: Format) -> bool:
-    """Return whether the format that is wanted may be that of a file in which another was found."""
-    return wanted == found or {wanted, found} == {"messenger", "instagram"}
+def reads(wanted: Format, detected: Format) -> bool:
+    """Tell whether a file detected as one format may be read as another."""
+    return wanted == detected or {wanted, detected} == {"messenger", "instagram"}
 
 
 HEAD_CHARS = 64 * 1024
@@ -95,13 +95,13 @@ def _unusable(reason: str) -> InvalidInput:
 def detect_among(name: str, head: str) -> Format | None:
     """Detect the format of a file among others; None if it does not look like an export."""
     try:
-        found = detect(name, head)
+        detected = detect(name, head)
     except InvalidInput:
         return None
-    if found == "jsonl" and not name.lower().endswith(_OURS):
+    if detected == "jsonl" and not name.lower().endswith(_OURS):
         first = _first_line(head.removeprefix("\ufeff").lstrip())
-        return found if first is not None and {"chat_id", "content"} & first.keys() else None
-    return found
+        return detected if first is not None and {"chat_id", "content"} & first.keys() else None
+    return detected
 
 
 def _json_object(name: str, head: str) -> Format:

@@ -16,7 +16,7 @@ _LEAST_PLACE = 20
 
 
 def sender_by_name(platform: str, chat_id: str, name: str) -> str:
-    """Return the id of somebody of whom an export has only a name: whoever has that name in that chat.
+    """Return the id of somebody whom an export only names: whoever has that name in that chat.
 
     The first `@` ends the name, so that no two chats share an id, and none holds a `/`, which would end it in the URLs
     of the HTTP API. A name or chat that is too long is cut, with a digest in place of the rest.
@@ -49,8 +49,8 @@ def without_chat(sender_id: str) -> str | None:
     ('whatsapp:Ana/Bo', None, None)
     """
     platform, _, rest = sender_id.partition(":")
-    name, found, _ = rest.partition("@")
-    return f"{platform}:{unquote(name)}" if platform == "whatsapp" and found and not name.isdigit() else None
+    name, at, _ = rest.partition("@")
+    return f"{platform}:{unquote(name)}" if platform == "whatsapp" and at and not name.isdigit() else None
 
 
 def _cut(text: str, room: int) -> str:
@@ -86,7 +86,7 @@ class ImportIds:
         Those by what the sender was `also` called before come last.
         """
         times = (local_time, *other_times)
-        digests = [_digest(each, time, text) for each in (sender, *also) for time in times]
+        digests = [_digest(name, time, text) for name in (sender, *also) for time in times]
         # what is equal in one reading of its time is equal in every one
         self._seen[digests[0]] += 1
         return tuple(_nth(digest, self._seen[digests[0]]) for digest in digests)

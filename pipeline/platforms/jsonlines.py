@@ -85,7 +85,7 @@ class Reader:
     def read_chat(
         self, where: str, chat_id: str, platform: str, title: str, *, grouped: bool | None = None
     ) -> Iterator[Parsed]:
-        """Read another platform's chat, of which is known whether it is a group, or not."""
+        """Read another platform's chat, which is known to be a group or not."""
         kind = None if grouped is None else "group" if grouped else "direct"
         chat = {
             "chat_id": chat_id,
@@ -100,8 +100,8 @@ class Reader:
     ) -> Iterator[Parsed]:
         """Read another platform's message, as far as it is one; `message` are its other fields."""
         if content := attachments.with_media(text, media):
-            said = {"content": content, "metadata": {"media": media} if media else {}}
-            yield from self.read(message | said, where)
+            body = {"content": content, "metadata": {"media": media} if media else {}}
+            yield from self.read(message | body, where)
         else:
             yield Skipped(where=where, reason="message without text")
 
@@ -120,8 +120,8 @@ class Reader:
 
     def _zone_name(self, raw: dict[str, Any]) -> Any:
         chat_id = raw.get("chat_id")
-        said = raw.get("time_zone") or self._options.time_zone
-        return said or (self._options.zone_name(chat_id) if isinstance(chat_id, str) else None)
+        zone = raw.get("time_zone") or self._options.time_zone
+        return zone or (self._options.zone_name(chat_id) if isinstance(chat_id, str) else None)
 
     def _message(self, raw: dict[str, Any], where: str) -> Iterator[Parsed]:
         chat_id = raw.pop("chat_id", None) or self._current
@@ -134,8 +134,8 @@ class Reader:
             self._current = current
         sent_at, sender = raw.get("sent_at"), raw.get("sender_id")
         if "external_id" not in raw:
-            said = f"{chat_id} {sender}", str(sent_at), str(raw.get("content"))
-            raw["external_id"] = self._ids.names(*said)[0]
+            parts = f"{chat_id} {sender}", str(sent_at), str(raw.get("content"))
+            raw["external_id"] = self._ids.names(*parts)[0]
         zone = self._zones.get(chat_id)
         raw["sent_at"] = _with_zone(sent_at, zone)
         by_clock = isinstance(raw["sent_at"], datetime) and raw["sent_at"].tzinfo is zone

@@ -21,12 +21,12 @@ def parse(stream: IO[bytes], options: ImportOptions, platform: str = "messenger"
     people: list[str] = []
     messages: list[tuple[str, dict[str, Any]]] = []
     header: Any = {}
-    for found in json_stream.walk(stream, {"messages.item": "", "participants.item": ""}):
-        if isinstance(found, Broken):
-            yield found
+    for item in json_stream.walk(stream, {"messages.item": "", "participants.item": ""}):
+        if isinstance(item, Broken):
+            yield item
             continue
         # in the end it holds what stands behind the messages, too
-        header, value, where = found.header, _mended(found.value), f"messages[{found.index}]"
+        header, value, where = item.header, _mended(item.value), f"messages[{item.index}]"
         if name := fields.name_of(value, fields.dict_of(value).get("name")):
             people.append(name)
         elif isinstance(value, dict) and value:
@@ -44,7 +44,7 @@ def parse(stream: IO[bytes], options: ImportOptions, platform: str = "messenger"
     grouped = len(people) > 2 or header.get("thread_type") == "RegularGroup" or "joinable_mode.mode" in header
     yield from reader.read_chat("the chat", chat_id, platform, title, grouped=grouped)
     for where, raw in messages:
-        told = next((field for field in _TELLING if raw.get(field)), None)
+        telling = next((field for field in _TELLING if raw.get(field)), None)
         unknown = next((field for field in raw if field not in _KINDS.fates), None)
         name = fields.name_of(raw.get("sender_name"), raw.get("senderName"))
         media = [
@@ -61,7 +61,7 @@ def parse(stream: IO[bytes], options: ImportOptions, platform: str = "messenger"
             sender_name=name,
             sent_at=raw.get("timestamp_ms", raw.get("timestamp")),
         )
-        yield from _KINDS.read(where, told or unknown or str(raw.get("type") or "Generic"), message)
+        yield from _KINDS.read(where, telling or unknown or str(raw.get("type") or "Generic"), message)
 
 
 def _listed(value: object) -> list[dict[str, Any]]:

@@ -34,8 +34,8 @@ def check(platform: str, secret: str, headers: Mapping[str, str], body: bytes, n
         case "standard":
             named, stamp = headers.get("webhook-id", ""), headers.get(time := "webhook-timestamp", "")
             key, content = _standard_key(secret), b"%b.%b.%b" % (named.encode(), stamp.encode(), body)
-            wanted = "v1," + base64.b64encode(_signed(key, content)).decode()
-            return _unless(wanted, headers, "webhook-signature", most=10) or _late(stamp, time, now)
+            expected = "v1," + base64.b64encode(_signed(key, content)).decode()
+            return _unless(expected, headers, "webhook-signature", most=10) or _late(stamp, time, now)
     # Discord
     signature, stamp = headers.get("x-signature-ed25519", ""), headers.get("x-signature-timestamp", "")
     try:
@@ -45,17 +45,17 @@ def check(platform: str, secret: str, headers: Mapping[str, str], body: bytes, n
     return None
 
 
-def equal(given: str, wanted: str) -> bool:
+def equal(received: str, expected: str) -> bool:
     """Compare in a time that does not depend on where they differ."""
-    first, second = (each.encode("utf-8", "surrogateescape") for each in (given, wanted))
+    first, second = (text.encode("utf-8", "surrogateescape") for text in (received, expected))
     return hmac.compare_digest(first, second)
 
 
-def _unless(wanted: str, headers: Mapping[str, str], header: str, most: int = 1) -> str | None:
-    """Return what is wrong unless this stands in a header, which may hold several behind each other."""
-    given = headers.get(header, "")
-    several = [given] if most == 1 else given.split(" ")[:most]
-    return None if any(equal(each, wanted) for each in several) else f"{header} is missing or wrong"
+def _unless(expected: str, headers: Mapping[str, str], header: str, most: int = 1) -> str | None:
+    """Return what is wrong unless a header, which may hold several values, has this one."""
+    value = headers.get(header, "")
+    candidates = [value] if most == 1 else value.split(" ")[:most]
+    return None if any(equal(c, expected) for c in candidates) else f"{header} is missing or wrong"
 
 
 def _signed(key: bytes, content: bytes) -> bytes:
@@ -95,11 +95,11 @@ _FORMS: dict[str, tuple[Callable[[str], object], str]] = {
 
 def problem_with(platform: str, secret: str) -> str | None:
     """Return why this cannot be the secret of a platform, or None."""
-    read, wanted = _FORMS.get(platform, (str, ""))
+    read, form = _FORMS.get(platform, (str, ""))
     with suppress(ValueError):
         if read(secret):
             return None
-    return f"must be {wanted}"
+    return f"must be {form}"
 
 
 def verify_token(secret: str) -> str:

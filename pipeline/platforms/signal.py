@@ -61,8 +61,8 @@ def _object_of(entry: list[str]) -> dict[str, Any]:
     if problem := next(filter(None, map(fields.unreadable, entry)), None):
         raise ValueError(problem)
     body = _REACTIONS.sub("", "\n".join([start["body"], *entry[1:]])).strip()
-    said = {"date": f"{start['day']}T{start['clock']}", "sender": start["sender"], "body": body}
-    return {**said, "deleted": body == _DELETED}
+    message = {"date": f"{start['day']}T{start['clock']}", "sender": start["sender"], "body": body}
+    return {**message, "deleted": body == _DELETED}
 
 
 class _SignalReader:
@@ -90,9 +90,9 @@ class _SignalReader:
             account = str(fields.dict_of(frame.get("contact")).get("aci"))
             self._people |= dict.fromkeys((key, account), self._me if "self" in frame else _person(frame))
         elif kind == "chat":
-            own, title = self._people.get(str(frame.get("recipientId")), ("", ""))
-            self._chats[key] = fields.with_platform("signal", own or title)
-            group = own.startswith("group-")
+            person_id, title = self._people.get(str(frame.get("recipientId")), ("", ""))
+            self._chats[key] = fields.with_platform("signal", person_id or title)
+            group = person_id.startswith("group-")
             yield from self._reader.read_chat(where, self._chats[key], "signal", title, grouped=group)
         elif kind == "chatItem":
             what = next((field for field in frame if _KINDS.fates.get(field) != "about"), "updateMessage")
@@ -131,7 +131,7 @@ class _SignalReader:
         if (chat_id := self._chats.get(str(item.get("chatId")))) is None:
             raise ValueError(f"chatId {item.get('chatId')!r} is no chat of this file")
         held = fields.dict_of(item.get(what))
-        own, name = self._people.get(str(item.get("authorId")), ("", "Unknown"))
+        person_id, name = self._people.get(str(item.get("authorId")), ("", "Unknown"))
         # an edited message keeps the time at which it was first sent
         sent_at = (fields.dicts_of(item.get("revisions")) or [item])[0].get("dateSent")
         answered = fields.dict_of(held.get("quote")).get("targetSentTimestamp")
@@ -143,7 +143,7 @@ class _SignalReader:
             media=attachments.files([file.get("fileName") or file.get("contentType") for file in pointers]),
             chat_id=chat_id,
             external_id=str(sent_at),
-            sender_id=f"signal:{own}" if own else sender_by_name("signal", chat_id, name),
+            sender_id=f"signal:{person_id}" if person_id else sender_by_name("signal", chat_id, name),
             sender_name=name,
             sent_at=sent_at,
             reply_to=str(answered) if answered else None,
@@ -153,7 +153,7 @@ class _SignalReader:
         """Yield the texts that the item's author wrote, with people mentioned by name."""
         if isinstance(value, dict):
             ranges = fields.dicts_of(value.get("bodyRanges"))
-            mentioned = [account for found in ranges if (account := found.get("mentionAci"))]
+            mentioned = [account for span in ranges if (account := span.get("mentionAci"))]
             for field, inner in value.items():
                 for text in self._texts(inner, field) if field not in _NOT_OWN else ():
                     for account in mentioned:
@@ -173,15 +173,15 @@ def _person(recipient: dict[str, Any]) -> tuple[str, str]:
         # the key itself lets anybody in
         return f"group-{blake2b(key.encode(), digest_size=12).hexdigest()}", fields.name_of(title)
     number, account = contact.get("e164"), fields.text_of(contact.get("aci"))
-    own = f"+{number}" if number else str(UUID(bytes=b64decode(account))) if account else ""
+    person_id = f"+{number}" if number else str(UUID(bytes=b64decode(account))) if account else ""
     nickname = _name(fields.dict_of(contact.get("nickname")), "given", "family")
     system = _name(contact, "systemGivenName", "systemFamilyName")
-    return own, nickname or system or _name(
+    return person_id, nickname or system or _name(
         contact, "profileGivenName", "profileFamilyName"
-    ) or own or "Signal"
+    ) or person_id or "Signal"
 
 
-def _name(person: dict[str, Any], given: str = "givenName", family: str = "familyName") -> str:
+def _name(person: dict[str, Any], first: str = "givenName", last: str = "familyName") -> str:
     return fields.name_of(
-        " ".join(filter(None, (fields.text_of(person.get(given)), fields.text_of(person.get(family)))))
+        " ".join(filter(None, (fields.text_of(person.get(first)), fields.text_of(person.get(last)))))
     )

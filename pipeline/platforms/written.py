@@ -34,7 +34,7 @@ def words(value: object, key: str = "") -> str:
 
 
 def labelled(label: str, value: object, shown: str = "") -> str:
-    """Return what is written in a thing, after a word for it; `shown` if nothing is.
+    """Return the texts in a thing after a label for it; `shown` if there are none.
 
     >>> labelled("checklist", {"title": "Regatta", "answers": [{"text": "ropes"}, {"text": "sails"}]})
     '[checklist] Regatta: ropes / sails'
@@ -48,8 +48,8 @@ def labelled(label: str, value: object, shown: str = "") -> str:
         head = words(value.get("title") or value.get("question"), "title")
         value = {**value, "title": "", "question": ""}
     parts = words(value, "" if isinstance(value, dict | list) else "text").split("\n")
-    said = ": ".join(filter(None, (head, " / ".join(filter(None, parts)))))
-    return f"[{label}] {said}" if said else shown
+    content = ": ".join(filter(None, (head, " / ".join(filter(None, parts)))))
+    return f"[{label}] {content}" if content else shown
 
 
 def location(latitude: object, longitude: object, *names: object) -> str:

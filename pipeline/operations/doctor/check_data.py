@@ -58,30 +58,30 @@ def providers(stopped: Sequence[str]) -> Iterator[Finding]:
 
 
 def tenant(tenant: TenantData) -> Iterator[Finding]:
-    of, fix = f"of tenant {tenant.tenant_id}", "Run `backscroll doctor --fix`"
+    whose, fix = f"of tenant {tenant.tenant_id}", "Run `backscroll doctor --fix`"
     fixable_error = partial(Finding, "error", fixable=True)
     if tenant.differing:
         yield fixable_error(
             "sessions",
-            f"the sessions of {len(tenant.differing)} chats {of} differ from what their messages say"
+            f"the sessions of {len(tenant.differing)} chats {whose} differ from what their messages say"
             f" ({_some(tenant.differing)})",
             "Messages belong to no session or to a wrong one, and summaries miss them.",
             f"{fix}, or `backscroll backfills start sessionize --chat …`.",
         )
     if tenant.drifted:
-        what = f"the counters of {len(tenant.drifted)} chats {of} have drifted ({_some(tenant.drifted)})"
+        what = f"the counters of {len(tenant.drifted)} chats {whose} have drifted ({_some(tenant.drifted)})"
         yield warning("counters", what, "Keyword ranking weighs words by them.", f"{fix}.", fixable=True)
     for kind, count in tenant.without_job.items():
         if count:
-            what = f"{count:,} rows {of} lack what {kind} makes, and have no job"
+            what = f"{count:,} rows {whose} lack what {kind} makes, and have no job"
             yield fixable_error("missing", what, "They would never be in memory.", f"{fix}.")
     if tenant.orphans:
-        what = f"{tenant.orphans:,} vectors {of} have no row, or one that was merged into another"
+        what = f"{tenant.orphans:,} vectors {whose} have no row, or one that was merged into another"
         yield fixable_error("orphans", what, "Deleted text could still be found.", f"{fix}.")
     if tenant.by_name:
         yield warning(
             "names",
-            f"{len(tenant.by_name):,} people {of} are one in several chats only by name ({_some(tenant.by_name)})",
+            f"{len(tenant.by_name):,} people {whose} are one in several chats only by name ({_some(tenant.by_name)})",
             "Their memories, exports and forgetting are mixed if they are several.",
             "See `backscroll users tell-apart --dry-run`; `backscroll users link` says who is one person.",
         )

@@ -73,7 +73,7 @@ def languages(spaces: Spaces) -> Iterator[Finding]:
         for language, count in spaces.languages.items()
         if knows(spaces.model, language) is not None
     }
-    foreign = Counter({each: count for each, count in known.items() if not knows(spaces.model, each)})
+    foreign = Counter({name: count for name, count in known.items() if not knows(spaces.model, name)})
     if foreign.total() >= max(FOREIGN_MESSAGES, FOREIGN_SHARE * sum(known.values())):
         share = foreign.total() / sum(known.values())
         named = [spoken(language) for language, _ in foreign.most_common(LANGUAGES_SHOWN)]

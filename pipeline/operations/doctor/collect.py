@@ -70,7 +70,7 @@ def server(database: Database) -> Server:
             vector_tables=vectors.exist(connection),
             held_up=checks.held_up(connection, HELD_UP_SECONDS),
             read_only=checks.is_read_only(connection),
-            unprotected=checks.unwalled(connection),
+            unprotected=checks.unprotected_tables(connection),
             invalid_indexes=checks.invalid_indexes(connection),
         )
 
@@ -114,8 +114,8 @@ def embedding(
             return None
         statuses = dict(checks.space_statuses(connection))
         written = vectors.written_spaces(connection)
-        wanted = [(kind, space) for kind in indexes.INDEXED for space in written]
-        built = {each for each in wanted if indexes.is_indexed(connection, *each) is not None}
+        pairs = [(kind, space) for kind in indexes.INDEXED for space in written]
+        built = {pair for pair in pairs if indexes.is_indexed(connection, *pair) is not None}
         everywhere = {kind: vector_search.everywhere(connection, kind) for kind in indexes.INDEXED}
         searched = vectors.searched_space(connection)
     largest: Counter[str] = Counter()
@@ -135,13 +135,13 @@ def embedding(
         return vector_search.is_worth_an_index(times * largest[kind], everywhere[kind])
 
     return Spaces(
-        active=next((name for name, each in statuses.items() if each == "active"), None),
+        active=next((name for name, state in statuses.items() if state == "active"), None),
         # the dimensions of an unknown model are known once it is loaded
         embedder=embedder.name if embedder.dimensions else f"{embedder.provider}/{embedder.model}",
         embedder_status=status,
         missing_indexes=[
             indexes.index_of(kind, space)
-            for kind, space in wanted
+            for kind, space in pairs
             if is_worth_it(kind)
             and (kind, space) not in built
             and space.dimensions <= indexes.MAX_INDEXED_DIMENSIONS
@@ -149,7 +149,7 @@ def embedding(
         # not built today and dropped tomorrow, while chats grow at different speeds
         unread_indexes=[
             indexes.index_of(kind, space)
-            for kind, space in wanted
+            for kind, space in pairs
             if everybody and (kind, space) in built and not is_worth_it(kind, 2)
         ],
         retired_vectors=retired,
@@ -168,7 +168,7 @@ def late_jobs(database: Database, tenant_id: str | None) -> list[JobCounts]:
 def stopped_providers(database: Database) -> list[str]:
     """Return the providers of language models that nobody calls at present."""
     with database.tenant("") as connection:
-        return [each.provider for each in llm_limits.stopped(connection)]
+        return [row.provider for row in llm_limits.stopped(connection)]
 
 
 def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator[TenantData]:
@@ -183,7 +183,7 @@ def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator
                 if checks.counted(connection, chat_id) != (chat.message_count, chat.lexeme_count):
                     drifted.append(chat_id)
                 of_chat = rules.for_chat(chat)
-                if of_chat.memory and not _as_cut(connection, chat_id, of_chat):
+                if of_chat.memory and not _sessions_match(connection, chat_id, of_chat):
                     differing.append(chat_id)
         with database.tenant(tenant_id) as connection:
             lacking = {
@@ -198,22 +198,22 @@ def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator
             without_job=lacking,
             orphans=orphans,
             by_name=[
-                each.sender_id
-                for each in names.to_tell_apart(database, tenant_id)
-                if len(each.chats) > 1 and each.user_id is None
+                person.sender_id
+                for person in names.to_tell_apart(database, tenant_id)
+                if len(person.chats) > 1 and person.user_id is None
             ],
         )
 
 
-def _as_cut(connection: Connection, chat_id: str, rules: SessionPolicy) -> bool:
-    """Tell whether the sessions of a locked chat are those of the pure function."""
+def _sessions_match(connection: Connection, chat_id: str, rules: SessionPolicy) -> bool:
+    """Tell whether the sessions of a locked chat are those that `sessionize.split` gives."""
     keys = sessions.keys(connection, chat_id)
     closes = sessions.closes(connection, [(chat_id, key) for key in keys])
     for key in keys:
         rows = messages.times(connection, chat_id, key, *FOREVER)
-        found = stored_ranges.of_key(connection, chat_id, key)
+        existing = stored_ranges.of_key(connection, chat_id, key)
         kept, parts = sessionize.remembered(
-            found, sessionize.split((row[0] for row in rows), rules.gap_of(key), closes[chat_id, key])
+            existing, sessionize.split((row[0] for row in rows), rules.gap_of(key), closes[chat_id, key])
         )
         if [(s.started_at, s.ended_at, s.message_count) for s in kept] != [
             (p.started_at, p.ended_at, p.count) for p in parts

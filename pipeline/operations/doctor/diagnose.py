@@ -7,7 +7,7 @@ from pipeline.operations.doctor.finding import Finding, error
 
 def diagnose(facts: Facts) -> list[Finding]:
     """Return all findings, errors first."""
-    found = [
+    findings = [
         *check_servers.logins(facts.logins),
         *(check_servers.postgres(facts.server) if facts.server else ()),
         *(check_spaces.spaces(facts.spaces) if facts.spaces else ()),
@@ -19,7 +19,7 @@ def diagnose(facts: Facts) -> list[Finding]:
         *check_data.providers(facts.stopped_providers),
         *(finding for tenant in facts.tenants for finding in check_data.tenant(tenant)),
     ]
-    return sorted(found, key=lambda finding: finding.severity != "error")
+    return sorted(findings, key=lambda finding: finding.severity != "error")
 
 
 def not_running(problem: str) -> Finding:

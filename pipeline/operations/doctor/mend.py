@@ -67,16 +67,16 @@ def _enqueue(database: Database, tenant: TenantData, rules: SessionPolicy) -> It
         total = 0
         while True:
             with database.tenant(tenant.tenant_id) as connection:
-                found = checks.some_missing_jobs(connection, statement, JOBS_PER_TRANSACTION)
+                missing = checks.some_missing_jobs(connection, statement, JOBS_PER_TRANSACTION)
                 # arrivals are live messages; the rest has been missing for a while
                 priority = jobs.LIVE if kind == "ingest" else jobs.LATER
                 jobs.enqueue_all(
                     connection,
                     tenant.tenant_id,
-                    (NewJob(kind=kind, key=key, lane=chat or "", priority=priority) for key, chat in found),
+                    (NewJob(kind=kind, key=key, lane=chat or "", priority=priority) for key, chat in missing),
                 )
-            total += len(found)
-            if len(found) < JOBS_PER_TRANSACTION:
+            total += len(missing)
+            if len(missing) < JOBS_PER_TRANSACTION:
                 break
         if total:
             yield f"enqueued {total:,} jobs of {kind} of tenant {tenant.tenant_id}"

@@ -55,8 +55,8 @@ def _dispatch(kind: str, raw: dict[str, Any], where: str) -> Iterator[Event]:
         case "MESSAGE_DELETE" | "MESSAGE_DELETE_BULK":
             ids = raw.get("ids") if kind == "MESSAGE_DELETE_BULK" else [raw.get("id")]
             chat_id = _chat(raw.get("channel_id"), None).chat_id
-            for each in fields.list_of(ids, "d.ids"):
-                yield fields.deletion(where, chat_id, each, "d.id")
+            for message_id in fields.list_of(ids, "d.ids"):
+                yield fields.deletion(where, chat_id, message_id, "d.id")
         case "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE":
             thread, name = raw.get("type") in _THREADS, fields.name_of(raw.get("name"))
             direct = raw.get("type") == _DIRECT
@@ -65,7 +65,7 @@ def _dispatch(kind: str, raw: dict[str, Any], where: str) -> Iterator[Event]:
         case "THREAD_MEMBERS_UPDATE":
             came, gone = (raw.get("added_members"), raw.get("removed_member_ids"))
             joined = tuple(
-                _person(each.get("user_id")) for each in fields.dicts_of(came) if not _is_bot(each)
+                _person(member.get("user_id")) for member in fields.dicts_of(came) if not _is_bot(member)
             )
             left = tuple(map(_person, fields.list_of(gone, "d.removed_member_ids")))
             chat_id = _chat(raw.get("id"), None).chat_id
@@ -117,19 +117,19 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
     forwards = reference.get("type") == _FORWARD
     shots = fields.dicts_of(raw.get("message_snapshots")) if forwards else []
     passed_on = [fields.dict_of(shot, "message") for shot in shots]
-    said = [fields.text_of(raw.get("content")), *embed_texts(raw.get("embeds"), whole=by_bot)]
-    for each in passed_on:
-        content = fields.text_of(each.get("content"))
-        said += [content, *embed_texts(each.get("embeds"), whole=not content)]
+    texts = [fields.text_of(raw.get("content")), *embed_texts(raw.get("embeds"), whole=by_bot)]
+    for message in passed_on:
+        content = fields.text_of(message.get("content"))
+        texts += [content, *embed_texts(message.get("embeds"), whole=not content)]
     if poll := fields.dict_of(raw.get("poll")):
-        answers = [fields.dict_of(each, "poll_media") for each in fields.dicts_of(poll.get("answers"))]
-        said.append(written.labelled("poll", {"question": poll.get("question"), "answers": answers}))
+        answers = [fields.dict_of(answer, "poll_media") for answer in fields.dicts_of(poll.get("answers"))]
+        texts.append(written.labelled("poll", {"question": poll.get("question"), "answers": answers}))
     here = reference.get("channel_id") in (None, raw.get("channel_id"))
     return fields.read_message(
         where,
         chat.chat_id,
-        text=written_out("\n".join(filter(None, said)), _names(raw)),
-        media=[item for each in (raw, *passed_on) for item in media(each, "filename", "sticker_items")],
+        text=written_out("\n".join(filter(None, texts)), _names(raw)),
+        media=[item for part in (raw, *passed_on) for item in media(part, "filename", "sticker_items")],
         metadata={FORWARDED: ""} if forwards else {},
         external_id=fields.id_of(raw.get("id"), "d.id"),
         sender_id=f"discord:{fields.id_of(author.get('id'), 'd.author.id')}",
@@ -142,4 +142,4 @@ def _record(raw: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
 
 def _names(raw: Mapping[str, Any]) -> dict[str, str]:
     mentioned = fields.dicts_of(raw.get("mentions"))
-    return {str(each.get("id")): name for each in mentioned if (name := _name(each, each.get("member")))}
+    return {str(user.get("id")): name for user in mentioned if (name := _name(user, user.get("member")))}

@@ -23,22 +23,22 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
     """Parse the channel and its messages; `options.chat_id` replaces the channel's own id."""
     chat: ChatIn | None = None
     names: dict[str, str] = {}
-    for found in json_stream.walk(stream, {"messages.item": ""}):
-        if isinstance(found, Broken):
-            yield found
+    for item in json_stream.walk(stream, {"messages.item": ""}):
+        if isinstance(item, Broken):
+            yield item
             continue
-        where = f"messages[{found.index}]"
+        where = f"messages[{item.index}]"
         if chat is None:
             try:
-                chat = _chat(found.header, options)
+                chat = _chat(item.header, options)
             except ValidationError as error:
                 reason = f"its channel has no usable id: {fields.sentence(error)}"
                 yield Broken(where=where, reason=reason)
                 continue
             yield chat
-            yield _times(found.value, chat.time_zone)
-        names |= _names(found.value)
-        yield from _read(found.value, where, chat, names)
+            yield _times(item.value, chat.time_zone)
+        names |= _names(item.value)
+        yield from _read(item.value, where, chat, names)
 
 
 def _chat(header: Mapping[str, Any], options: ImportOptions) -> ChatIn:
@@ -51,8 +51,8 @@ def _chat(header: Mapping[str, Any], options: ImportOptions) -> ChatIn:
     name, guild = fields.name_of(header.get("channel.name")), fields.name_of(header.get("guild.name"))
     # in a server only the channel, `general`, says little; "Direct Messages" says nothing
     title = f"{guild} #{name}" if guild and name and channel_type.startswith("Guild") else name
-    own = header.get("channel.id")
-    chat_id = options.chat_id or (str(own) if own is not None else "")
+    channel_id = header.get("channel.id")
+    chat_id = options.chat_id or (str(channel_id) if channel_id is not None else "")
     return fields.chat_of("discord", chat_id, options, kind=kind, title=title)
 
 
@@ -84,15 +84,15 @@ def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Itera
     reported = [
         KINDS.report(where, kind) for kind in (str(raw.get("type", "Default")), *KINDS.unknown_in(raw))
     ]
-    unread = [each for each in reported if each is not None]
+    unread = [report for report in reported if report is not None]
     yield from unread
-    if any(isinstance(each, Skipped) for each in unread):
+    if any(isinstance(report, Skipped) for report in unread):
         return
-    found = _message(raw, where, chat, names)
-    if not isinstance(found, Skipped):
-        yield found
+    message = _message(raw, where, chat, names)
+    if not isinstance(message, Skipped):
+        yield message
     elif not unread:
-        yield (None if raw.get("embeds") else KINDS.report(where, "empty")) or found
+        yield (None if raw.get("embeds") else KINDS.report(where, "empty")) or message
 
 
 def _message(raw: dict[str, Any], where: str, chat: ChatIn, names: Mapping[str, str]) -> ReadMessage:
@@ -102,19 +102,19 @@ def _message(raw: dict[str, Any], where: str, chat: ChatIn, names: Mapping[str, 
     by_bot = author.get("isBot") is True
     forwarded = fields.dict_of(raw.get("forwardedMessage"))
     card = not fields.text_of(forwarded.get("content"))
-    said = [fields.text_of(raw.get("content")), *embed_texts(raw.get("embeds"), whole=by_bot)]
-    said += [fields.text_of(forwarded.get("content")), *embed_texts(forwarded.get("embeds"), whole=card)]
-    said += [written.labelled(field, value) for field, value in KINDS.unknown_in(raw).items()]
-    said += [
+    texts = [fields.text_of(raw.get("content")), *embed_texts(raw.get("embeds"), whole=by_bot)]
+    texts += [fields.text_of(forwarded.get("content")), *embed_texts(forwarded.get("embeds"), whole=card)]
+    texts += [written.labelled(field, value) for field, value in KINDS.unknown_in(raw).items()]
+    texts += [
         written.labelled(label, raw[field])
         for field, label in KINDS.words.items()
         if label and raw.get(field)
     ]
     metadata = {"edited_at": str(edited)} if (edited := raw.get("timestampEdited")) else {}
-    found = fields.read_message(
+    message = fields.read_message(
         where,
         chat.chat_id,
-        text=written_out("\n".join(filter(None, said)), names),
+        text=written_out("\n".join(filter(None, texts)), names),
         media=[*media(raw), *media(forwarded)],
         # whose it was the exporter does not say
         metadata=metadata | ({FORWARDED: ""} if forwarded else {}),
@@ -126,9 +126,9 @@ def _message(raw: dict[str, Any], where: str, chat: ChatIn, names: Mapping[str, 
         sent_at=raw.get("timestamp"),
         reply_to=_reply_to(raw.get("reference"), chat),
     )
-    if isinstance(found, Broken):
-        return replace(found, reason=found.reason.replace("sent_at", "timestamp"))
-    return found
+    if isinstance(message, Broken):
+        return replace(message, reason=message.reason.replace("sent_at", "timestamp"))
+    return message
 
 
 def media(
@@ -153,7 +153,7 @@ def written_out(text: str, names: Mapping[str, str]) -> str:
     >>> written_out("<@901> and <@!902> <:wave:17>", {"901": "Zed"})
     '@Zed and <@!902> :wave:'
     """
-    named = _PERSON.sub(lambda found: f"@{names[found[1]]}" if found[1] in names else found[0], text)
+    named = _PERSON.sub(lambda match: f"@{names[match[1]]}" if match[1] in names else match[0], text)
     return _EMOJI.sub(r"\1", named)
 
 

@@ -30,7 +30,7 @@ class Kinds:
     words: Mapping[str, str]
 
     def report(self, where: str, kind: str) -> Skipped | Unread | None:
-        """Return what a parser yields for a thing of this kind, besides its text; None if that is all.
+        """Return what a parser yields for a thing of this kind besides its text; None if nothing.
 
         Of a kind that is not in the table (`Unread.known` is false) the parser keeps the text that it finds.
         """
@@ -42,8 +42,8 @@ class Kinds:
 
     def by_name(self, where: str, kind: str) -> Skipped | Unread | None:
         """Return the same as `report`, with the platform's own name for the reason: events are counted by it."""
-        found = self.report(where, kind)
-        return Skipped(where=where, reason=kind) if isinstance(found, Skipped) else found
+        report = self.report(where, kind)
+        return Skipped(where=where, reason=kind) if isinstance(report, Skipped) else report
 
     def unknown_in(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields that are not in the table and may hold text: others only describe a message."""

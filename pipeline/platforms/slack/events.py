@@ -22,22 +22,22 @@ def parse(value: Any) -> Iterator[Event]:
             "the body is neither an event of Slack's nor an event_callback that holds one: type is missing",
             field="event.type" if envelope is not event else "type",
         )
-    own = {
-        str(each.get("user_id"))
-        for each in fields.dicts_of(envelope.get("authorizations"))
-        if each.get("is_bot") is True
+    bots = {
+        str(entry.get("user_id"))
+        for entry in fields.dicts_of(envelope.get("authorizations"))
+        if entry.get("is_bot") is True
     }
-    yield from fields.guarded("event", _event(event, kind, own))
+    yield from fields.guarded("event", _event(event, kind, bots))
 
 
-def _event(raw: dict[str, Any], kind: str, own: set[str]) -> Iterator[Event]:
+def _event(raw: dict[str, Any], kind: str, bots: set[str]) -> Iterator[Event]:
     match kind:
         case "message":
-            yield from _message(raw, own)
+            yield from _message(raw, bots)
         case "member_joined_channel" | "member_left_channel":
             chat = _chat(raw.get("channel"), raw.get("channel_type"))
             user = fields.id_of(raw.get("user"), "event.user")
-            people = () if user in own else (f"slack:{user}",)
+            people = () if user in bots else (f"slack:{user}",)
             came, when = (
                 kind == "member_joined_channel",
                 fields.time_of(raw.get("event_ts"), "event.event_ts"),
@@ -60,7 +60,7 @@ def _chat(channel: object, channel_type: object, title: str = "") -> ChatIn:
     return fields.chat_of("slack", f"slack:{key}", kind=kind, title=title)
 
 
-def _message(raw: dict[str, Any], own: set[str]) -> Iterator[Event]:
+def _message(raw: dict[str, Any], bots: set[str]) -> Iterator[Event]:
     chat = _chat(raw.get("channel"), raw.get("channel_type"))
     inner = fields.dict_of(raw.get("message"))
     subtype = raw.get("subtype")
@@ -69,16 +69,16 @@ def _message(raw: dict[str, Any], own: set[str]) -> Iterator[Event]:
         yield fields.deletion("event", chat.chat_id, ts, "event.deleted_ts")
         return
     changed = subtype == "message_changed"
-    said = inner if changed else raw
-    if (left_out := export.KINDS.by_name("event", export.kind_of(said))) is not None:
+    body = inner if changed else raw
+    if (left_out := export.KINDS.by_name("event", export.kind_of(body))) is not None:
         yield left_out
         if isinstance(left_out, Skipped):
             return
     yield chat
     # when it was edited is the edit's, in whatever order both come
-    record = export.message({key: said[key] for key in said if key != "edited"}, "event", chat, {}, own)
+    record = export.message({key: body[key] for key in body if key != "edited"}, "event", chat, {}, bots)
     if changed:
-        at = fields.dict_of(said.get("edited")).get("ts") or raw.get("event_ts")
+        at = fields.dict_of(body.get("edited")).get("ts") or raw.get("event_ts")
         yield from fields.edited(record, at)
     else:
         yield record

@@ -206,7 +206,7 @@ def message(
     comment = fields.dict_of(raw.get("comment"))
     user, bot = raw.get("user") or comment.get("user"), raw.get("bot_id")
     ts = raw.get("ts")
-    if not isinstance(ts, str) or (found := _TS.fullmatch(ts)) is None:
+    if not isinstance(ts, str) or (match := _TS.fullmatch(ts)) is None:
         return Broken(where=where, reason=f"ts {ts!r} is no time of Slack's, such as 1700000000.000100")
     sender, name = fields.name_of(user, bot), _sender_name(raw, names, user)
     if not (sender or name):
@@ -216,7 +216,7 @@ def message(
     try:
         # added up in whole numbers: the last digits order the messages of one instant
         since = timedelta(
-            seconds=int(found["seconds"]), microseconds=int((found["micros"] or "").ljust(6, "0"))
+            seconds=int(match["seconds"]), microseconds=int((match["micros"] or "").ljust(6, "0"))
         )
         sent_at = _EPOCH + since
     except OverflowError:
@@ -251,11 +251,11 @@ def _text(raw: dict[str, Any], comment: str, *, by_app: bool) -> tuple[str, dict
     attachments = fields.dicts_of(raw.get("attachments"))
     alone = not (text or any(with_files))
     shared = [fields.name_of(item.get("author_name")) for item in attachments if item.get("is_share")]
-    said = [
+    attached = [
         slack_text.of_attachment(item) if by_app or alone else slack_text.attached(item)
         for item in attachments
     ]
-    parts = (text, *with_files, *said)
+    parts = (text, *with_files, *attached)
     written = "\n".join(part for part in parts if part and (part is text or part not in text))
     return written, {FORWARDED: shared[0]} if alone and shared else {}
 

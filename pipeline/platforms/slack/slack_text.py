@@ -27,7 +27,7 @@ def plain(text: str, names: Mapping[str, str]) -> str:
     >>> plain("<@U1> see <https://a.b/c|the plan> &amp; <#C2|general> <!here>", {"U1": "Ana"})
     '@Ana see the plan (https://a.b/c) & #general @here'
     """
-    return html.unescape(_ANGLED.sub(lambda found: _written_out(found[1], names), text))
+    return html.unescape(_ANGLED.sub(lambda match: _written_out(match[1], names), text))
 
 
 def _written_out(inner: str, names: Mapping[str, str]) -> str:
@@ -62,8 +62,8 @@ def of_attachment(item: Mapping[str, Any]) -> str:
         ": ".join(filter(None, (_text(field.get("title")), _text(field.get("value")))))
         for field in dicts_of(item.get("fields"))
     )
-    said = [_text(item.get(name)) for name in ("pretext", "title", "text")]
-    parts = [*said, of_blocks(item.get("blocks")), *fields]
+    texts = [_text(item.get(name)) for name in ("pretext", "title", "text")]
+    parts = [*texts, of_blocks(item.get("blocks")), *fields]
     return "\n".join(filter(None, parts)) or _text(item.get("fallback"))
 
 
@@ -71,8 +71,8 @@ def attached(item: Mapping[str, Any]) -> str:
     """Return what a person's own words come with: a message of somebody as a quotation, of a link the title."""
     if item.get("is_share") or item.get("is_msg_unfurl"):
         author = text_of(item.get("author_name"))
-        said = f"{author}: {of_attachment(item)}" if author else of_attachment(item)
-        return "\n".join(f"> {line}" for line in said.splitlines())
+        quoted = f"{author}: {of_attachment(item)}" if author else of_attachment(item)
+        return "\n".join(f"> {line}" for line in quoted.splitlines())
     return f"[link {title}]" if (title := text_of(item.get("title"))) else ""
 
 

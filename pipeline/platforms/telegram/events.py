@@ -55,7 +55,7 @@ def _is_known(item: dict[str, Any]) -> bool:
 
 def _item(raw: dict[str, Any], kind: str, where: str) -> Iterator[Event]:
     if "update_id" not in raw:
-        yield from _message(raw, where, edits=bool(raw.get("edit_date")), own=True)
+        yield from _message(raw, where, edits=bool(raw.get("edit_date")), is_own=True)
         return
     if kind not in _READ:
         yield fields.not_kept(where, kind)
@@ -68,8 +68,8 @@ def _item(raw: dict[str, Any], kind: str, where: str) -> Iterator[Event]:
         yield fields.not_kept(where, kind)
     elif kind == _DELETED:
         chat = _chat(held)
-        for each in fields.list_of(held.get("message_ids"), "message_ids"):
-            yield fields.deletion(where, chat.chat_id, each, "message_ids")
+        for message_id in fields.list_of(held.get("message_ids"), "message_ids"):
+            yield fields.deletion(where, chat.chat_id, message_id, "message_ids")
     else:
         yield from _message(held, where, edits=kind in _EDITS)
 
@@ -82,16 +82,16 @@ def _object(value: object, where: str) -> dict[str, Any]:
 
 def _chat(raw: dict[str, Any]) -> ChatIn:
     chat = _object(raw.get("chat"), "chat")
-    own = f"telegram:{fields.id_of(chat.get('id'), 'chat.id')}"
+    plain_id = f"telegram:{fields.id_of(chat.get('id'), 'chat.id')}"
     # the chats of a business account are not those that its customers have with the bot
     connection = raw.get("business_connection_id")
-    chat_id = f"{own}@{fields.id_of(connection, 'business_connection_id')}" if connection else own
+    chat_id = f"{plain_id}@{fields.id_of(connection, 'business_connection_id')}" if connection else plain_id
     # a direct chat has no title but a person's name, which would stay when they are forgotten
     kind: ChatKind = "direct" if chat.get("type") == "private" else "group"
     return fields.chat_of("telegram", chat_id, kind=kind, title=fields.name_of(chat.get("title")))
 
 
-def _message(raw: dict[str, Any], where: str, *, edits: bool, own: bool = False) -> Iterator[Event]:
+def _message(raw: dict[str, Any], where: str, *, edits: bool, is_own: bool = False) -> Iterator[Event]:
     chat = _chat(raw)
     yield chat
     for field in ("migrate_to_chat_id", "migrate_from_chat_id"):
@@ -113,16 +113,16 @@ def _message(raw: dict[str, Any], where: str, *, edits: bool, own: bool = False)
     yield from skipped[:1] or reported
     if skipped:
         return
-    record = _record(held, where, chat, own=own)
+    record = _record(held, where, chat, is_own=is_own)
     if isinstance(record, Skipped) and reported:
         return
     yield from fields.edited(record, raw.get("edit_date")) if edits else [record]
 
 
-def _record(raw: dict[str, Any], where: str, chat: ChatIn, *, own: bool) -> ReadMessage:
+def _record(raw: dict[str, Any], where: str, chat: ChatIn, *, is_own: bool) -> ReadMessage:
     person, in_name_of = fields.dict_of(raw.get("from")), fields.dict_of(raw.get("sender_chat"))
     # of a person's message that is passed on by itself, the person is told
-    is_bot = person.get("is_bot", own) is True and (own or not in_name_of)
+    is_bot = person.get("is_bot", is_own) is True and (is_own or not in_name_of)
     by_bot = is_bot or bool(raw.get("sender_business_bot"))
     # a channel's post, or what an anonymous administrator writes, is the chat's own
     sender = in_name_of or person or fields.dict_of(raw.get("chat"))
@@ -161,20 +161,20 @@ def _people(people: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _text(raw: dict[str, Any]) -> str:
-    said = [fields.text_of(raw.get("text")) or fields.text_of(raw.get("caption"))]
+    texts = [fields.text_of(raw.get("text")) or fields.text_of(raw.get("caption"))]
     if isinstance(poll := raw.get("poll"), dict):
         options = [
-            (each.get("text"), each.get("voter_count")) for each in fields.dicts_of(poll.get("options"))
+            (option.get("text"), option.get("voter_count")) for option in fields.dicts_of(poll.get("options"))
         ]
-        said.append(poll_text(poll.get("question"), options, voted=bool(poll.get("total_voter_count"))))
+        texts.append(poll_text(poll.get("question"), options, voted=bool(poll.get("total_voter_count"))))
     if place := fields.dict_of(raw.get("venue")) or fields.dict_of(raw.get("location")):
         point = fields.dict_of(place.get("location")) or place
         names = (place.get("title"), place.get("address"))
-        said.append(written.location(point.get("latitude", ""), point.get("longitude", ""), *names))
+        texts.append(written.location(point.get("latitude", ""), point.get("longitude", ""), *names))
     labels = {field: label for field, label in _KINDS.words.items() if label and field in raw}
-    said += [written.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
-    said += [written.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
-    return "\n".join(filter(None, said))
+    texts += [written.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
+    texts += [written.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
+    return "\n".join(filter(None, texts))
 
 
 def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
@@ -193,7 +193,7 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
 def _metadata(raw: dict[str, Any]) -> dict[str, str]:
     metadata = {}
     if origin := fields.dict_of(raw.get("forward_origin")):
-        by = next(filter(None, (fields.dict_of(origin.get(each)) for each in _ORIGINS)), {})
+        by = next(filter(None, (fields.dict_of(origin.get(field)) for field in _ORIGINS)), {})
         metadata[FORWARDED] = fields.name_of(origin.get("sender_user_name"), by.get("title"), _name(by))
     if bot := fields.name_of(fields.dict_of(raw, "via_bot").get("username")):
         metadata["via_bot"] = f"@{bot}"

@@ -48,19 +48,19 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
     header: Mapping[str, Any] | None = None
     reader: _TelegramReader | None = None
     said_times = said_zone = False
-    for found in json_stream.walk(stream, _LISTS):
-        if isinstance(found, Broken):
-            yield found
+    for item in json_stream.walk(stream, _LISTS):
+        if isinstance(item, Broken):
+            yield item
             continue
-        if found.around == "stories" and (unread := _KINDS.report(f"stories[{found.index}]", "stories")):
+        if item.around == "stories" and (unread := _KINDS.report(f"stories[{item.index}]", "stories")):
             yield unread
             continue
-        if found.around and options.chat_id:
+        if item.around and options.chat_id:
             yield Notice(text="The export names its chats itself; --chat is not used.")
             options = replace(options, chat_id=None)
-        if found.header is not header:
-            header, reader = found.header, None
-        where = f"{_title(header)}, messages[{found.index}]" if found.around else f"messages[{found.index}]"
+        if item.header is not header:
+            header, reader = item.header, None
+        where = f"{_title(header)}, messages[{item.index}]" if item.around else f"messages[{item.index}]"
         if reader is None:
             try:
                 reader = _TelegramReader(header, options)
@@ -68,7 +68,7 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
                 yield Broken(where=where, reason=f"its chat has no usable id: {fields.sentence(error)}")
                 continue
             yield reader.chat
-        value, zone = found.value, reader.chat.time_zone
+        value, zone = item.value, reader.chat.time_zone
         if not said_times and isinstance(value, dict) and "date_unixtime" in value:
             said_times = True
             yield _times(value, zone)
@@ -110,13 +110,13 @@ class _TelegramReader:
         chat_type = str(header.get("type", ""))
         raw_id = header.get("id")
         # saved messages have no id of their own in some versions
-        own = "" if raw_id is None else _BOT_API_PREFIX.get(chat_type, "") + str(raw_id).removeprefix("-")
+        own_id = "" if raw_id is None else _BOT_API_PREFIX.get(chat_type, "") + str(raw_id).removeprefix("-")
         kind: ChatKind = "direct" if chat_type in _DIRECT else "group"
         title = fields.name_of(header.get("name")) or (
             "Saved messages" if chat_type == "saved_messages" else ""
         )
         self.chat: ChatIn = fields.chat_of(
-            "telegram", options.chat_id or own or chat_type, options, kind=kind, title=title
+            "telegram", options.chat_id or own_id or chat_type, options, kind=kind, title=title
         )
         # the topic of each message of a forum
         self._topics: dict[int, int] = {}
@@ -135,8 +135,8 @@ class _TelegramReader:
         else:
             new = (field for field in raw if field not in _KINDS.fates) if no_text else _KINDS.unknown_in(raw)
             reported = [_KINDS.report(where, kind) for kind in (str(raw.get("type")), *new)]
-        skipped = [each for each in reported if isinstance(each, Skipped)]
-        unread = [each for each in reported if each is not None]
+        skipped = [report for report in reported if isinstance(report, Skipped)]
+        unread = [report for report in reported if report is not None]
         yield from skipped or unread
         if not skipped and not (unread and no_text):
             yield message
@@ -217,21 +217,21 @@ def _text(raw: dict[str, Any]) -> str:
     """Return a message's text, then what is written in the things sent with it."""
     if not isinstance(text := raw.get("text", ""), str | list):
         raise ValueError("text is neither a text nor a list of texts")  # noqa: TRY004  it is the file that is wrong
-    said = [written.words(text, "text"), written.words(raw.get("rich_message"))]
+    texts = [written.words(text, "text"), written.words(raw.get("rich_message"))]
     if isinstance(poll := raw.get("poll"), dict):
-        said.append(_poll(poll))
+        texts.append(_poll(poll))
     place = fields.dict_of(raw.get("location_information"))
     name = fields.name_of(raw.get("place_name"), raw.get("address"))
     if name or place:
-        said.append(f"[location {name or '{latitude}, {longitude}'.format_map(defaultdict(str, place))}]")
+        texts.append(f"[location {name or '{latitude}, {longitude}'.format_map(defaultdict(str, place))}]")
     if raw.get("type") == "service":
         action = str(raw.get("action"))
-        said.append(written.labelled(_ACTIONS.words.get(action, action), _KINDS.unknown_in(raw)))
+        texts.append(written.labelled(_ACTIONS.words.get(action, action), _KINDS.unknown_in(raw)))
     else:
         labels = {field: label for field, label in _KINDS.words.items() if label and field in raw}
-        said += [written.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
-        said += [written.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
-    return "\n".join(filter(None, map(str.strip, said)))
+        texts += [written.labelled(label, raw[field], shown=f"[{label}]") for field, label in labels.items()]
+        texts += [written.labelled(field, value) for field, value in _KINDS.unknown_in(raw).items()]
+    return "\n".join(filter(None, map(str.strip, texts)))
 
 
 def _poll(raw: dict[str, Any]) -> str:
@@ -241,11 +241,11 @@ def _poll(raw: dict[str, Any]) -> str:
 
 def poll_text(question: object, answers: Iterable[tuple[object, object]], *, voted: bool) -> str:
     """Return a poll's question, and its `(answer, votes)`, with the votes if anybody `voted`."""
-    said = []
+    counted = []
     for answer, voters in answers:
         took = f" ({voters} {'vote' if voters == 1 else 'votes'})" if voted else ""
-        said.append(f"{written.words(answer, 'text')}{took if isinstance(voters, int) else ''}")
-    return f"[poll] {written.words(question, 'text')}: {' / '.join(said)}"
+        counted.append(f"{written.words(answer, 'text')}{took if isinstance(voters, int) else ''}")
+    return f"[poll] {written.words(question, 'text')}: {' / '.join(counted)}"
 
 
 def _media(raw: dict[str, Any]) -> list[dict[str, str]]:

@@ -60,7 +60,7 @@ def parse(value: Any) -> Iterator[Event]:
 
 
 def _participants(raw: dict[str, Any], where: str) -> Iterator[Event]:
-    people = tuple(_person(each) for each in fields.list_of(raw.get("participants"), "participants"))
+    people = tuple(_person(jid) for jid in fields.list_of(raw.get("participants"), "participants"))
     if (action := raw.get("action")) in ("add", "remove"):
         yield fields.moved_in_or_out(where, _chat_id(raw, "id"), people, came=action == "add")
     else:
@@ -75,13 +75,13 @@ def _group(raw: dict[str, Any], where: str) -> Iterator[Event]:
 
 
 def _person(jid: object, other: object = None) -> str:
-    """Return who has this id, by their number where it is told."""
-    told = fields.dict_of(jid)
-    known = [*(told.get(each) for each in ("phoneNumber", "id", "lid")), other, None if told else jid]
-    ids = [each for each in known if isinstance(each, str) and each]
+    """Return the sender of this id, by their number where it is known."""
+    person = fields.dict_of(jid)
+    known = [*(person.get(field) for field in ("phoneNumber", "id", "lid")), other, None if person else jid]
+    ids = [i for i in known if isinstance(i, str) and i]
     if not ids:
         raise ValueError("a participant has no id")
-    chosen = next((each for each in ids if each.endswith(_PHONE)), ids[0])
+    chosen = next((i for i in ids if i.endswith(_PHONE)), ids[0])
     user, _, server = chosen.partition("@")
     # a device of theirs stands after a colon
     number = user.partition(":")[0]
@@ -125,29 +125,29 @@ def _update(raw: dict[str, Any], where: str) -> Iterator[Event]:
 def _message(raw: dict[str, Any], where: str) -> Iterator[Event]:
     # of what the bot sends its key does not say who it is
     key = {"participant": raw.get("participant"), **fields.dict_of(raw.get("key"))}
-    jid, own = str(key.get("remoteJid")), key.get("fromMe") is True
+    jid = str(key.get("remoteJid"))
     kind, held = _content(raw.get("message"))
     if jid.endswith("@broadcast"):
         yield fields.not_kept(where, "broadcast")
     elif kind == "protocolMessage" and held.get("type") in (*_REVOKE, *_EDIT):
-        of = {**key, **fields.dict_of(held.get("key")), "remoteJid": key.get("remoteJid")}
+        target = {**key, **fields.dict_of(held.get("key")), "remoteJid": key.get("remoteJid")}
         if held.get("type") in _EDIT:
             # its key is told as whoever wrote it sees it
-            of |= {"fromMe": own, "participant": key.get("participant")}
+            target |= {"fromMe": key.get("fromMe"), "participant": key.get("participant")}
             at = held.get("timestampMs") or raw.get("messageTimestamp")
-            yield _edit(of, where, held.get("editedMessage"), at)
+            yield _edit(target, where, held.get("editedMessage"), at)
         else:
-            yield from _deletion(of, where)
+            yield from _deletion(target, where)
     elif not kind or kind in _NOT_KEPT:
         yield fields.not_kept(where, kind or "message without content")
     else:
         kind_of_chat: ChatKind = "group" if jid.endswith("@g.us") else "direct"
         chat = fields.chat_of("whatsapp", _chat_id(key), kind=kind_of_chat)
         yield chat
-        yield _record(raw, key, where, chat, own=own)
+        yield _record(raw, key, where, chat)
 
 
-def _record(raw: dict[str, Any], key: dict[str, Any], where: str, chat: ChatIn, *, own: bool) -> ReadMessage:
+def _record(raw: dict[str, Any], key: dict[str, Any], where: str, chat: ChatIn) -> ReadMessage:
     kind, held = _content(raw.get("message"))
     context = fields.dict_of(held.get("contextInfo"))
     return fields.read_message(
@@ -159,7 +159,7 @@ def _record(raw: dict[str, Any], key: dict[str, Any], where: str, chat: ChatIn, 
         external_id=fields.id_of(key.get("id"), "key.id"),
         sender_id=_author(key),
         sender_name=fields.name_of(raw.get("pushName")),
-        role="assistant" if own else "user",
+        role="assistant" if key.get("fromMe") is True else "user",
         sent_at=_seconds(raw.get("messageTimestamp")),
         reply_to=context.get("stanzaId"),
     )
@@ -176,16 +176,16 @@ def _seconds(value: object) -> object:
 def _content(message: Any) -> tuple[str, dict[str, Any]]:
     """Return the kind of a message's content and what it holds; empty without any."""
     message = fields.dict_of(message)
-    while inner := next((message[each] for each in _INSIDE if message.get(each)), None):
+    while inner := next((message[field] for field in _INSIDE if message.get(field)), None):
         message = fields.dict_of(inner, "message")
-    kind = next((each for each, held in message.items() if held and each not in _ABOUT), "")
+    kind = next((field for field, held in message.items() if held and field not in _ABOUT), "")
     held = message.get(kind)
     return kind, {"text": held} if isinstance(held, str) else fields.dict_of(held)
 
 
 def _media(kind: str, held: dict[str, Any]) -> list[dict[str, str]]:
     if kind == "contactsArrayMessage":
-        names = [fields.name_of(each.get("displayName")) for each in fields.dicts_of(held.get("contacts"))]
+        names = [fields.name_of(card.get("displayName")) for card in fields.dicts_of(held.get("contacts"))]
         return [attachments.attachment("contact", name) for name in names]
     if kind not in _MEDIA:
         return []
@@ -198,13 +198,13 @@ def _text(kind: str, held: dict[str, Any]) -> str:
     if kind in _MEDIA:
         return fields.text_of(held.get("caption"))
     if kind.startswith("pollCreationMessage"):
-        answers = [fields.name_of(each.get("optionName")) for each in fields.dicts_of(held.get("options"))]
+        answers = [fields.name_of(item.get("optionName")) for item in fields.dicts_of(held.get("options"))]
         return f"[poll] {fields.text_of(held.get('name'))}: {' / '.join(answers)}"
     if kind in ("locationMessage", "liveLocationMessage"):
         point = (held.get("degreesLatitude", ""), held.get("degreesLongitude", ""))
         return written.location(*point, held.get("name"), held.get("address"))
-    said = [held.get(each) for each in ("text", "selectedDisplayText", "title")]
-    return next(filter(None, map(fields.text_of, said)), "")
+    texts = [held.get(field) for field in ("text", "selectedDisplayText", "title")]
+    return next(filter(None, map(fields.text_of, texts)), "")
 
 
 # where each event holds its items, and what reads one of them

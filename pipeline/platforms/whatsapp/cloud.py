@@ -34,20 +34,20 @@ def _entry(raw: dict[str, Any], where: str) -> Iterator[Event]:
 def _change(raw: dict[str, Any], where: str) -> Iterator[Event]:
     value = fields.dict_of(raw.get("value"))
     people = fields.dicts_of(value.get("contacts"))
-    names = {str(each.get("wa_id")): fields.dict_of(each, "profile").get("name") for each in people}
+    names = {str(person.get("wa_id")): fields.dict_of(person, "profile").get("name") for person in people}
     for listed in ("messages", "message_echoes"):
-        read = partial(_message, names=names, own=listed == "message_echoes")
+        read = partial(_message, names=names, echo=listed == "message_echoes")
         yield from fields.each_of(fields.list_of(value.get(listed), listed), f"{where}.value.{listed}", read)
     for _ in fields.list_of(value.get("statuses"), "statuses"):
         yield fields.not_kept(where, "statuses")
-    if not any(value.get(each) for each in ("messages", "message_echoes", "statuses")):
+    if not any(value.get(field) for field in ("messages", "message_echoes", "statuses")):
         yield fields.not_kept(where, raw.get("field"))
 
 
-def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, own: bool) -> Iterator[Event]:
+def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, echo: bool) -> Iterator[Event]:
     # people who hide their number have another id
     sender = fields.id_of(raw.get("from") or raw.get("from_user_id"), "from").lstrip("+")
-    other = fields.id_of(raw.get("to"), "to").lstrip("+") if own else sender
+    other = fields.id_of(raw.get("to"), "to").lstrip("+") if echo else sender
     group = raw.get("group_id")
     key = fields.id_of(group, "group_id") if group else other
     kind = raw.get("type")
@@ -72,11 +72,11 @@ def _message(raw: dict[str, Any], where: str, names: dict[str, Any], *, own: boo
         yield fields.not_kept(where, kind)
     else:
         yield chat
-        yield _record(raw, where, chat, f"whatsapp:{sender}", fields.name_of(names.get(sender)), own=own)
+        yield _record(raw, where, chat, f"whatsapp:{sender}", fields.name_of(names.get(sender)), echo=echo)
 
 
 def _record(
-    raw: dict[str, Any], where: str, chat: ChatIn, sender_id: str, name: str, *, own: bool
+    raw: dict[str, Any], where: str, chat: ChatIn, sender_id: str, name: str, *, echo: bool
 ) -> ReadMessage:
     context = fields.dict_of(raw.get("context"))
     forwarded = context.get("forwarded") or context.get("frequently_forwarded")
@@ -89,7 +89,7 @@ def _record(
         external_id=fields.id_of(raw.get("id"), "id"),
         sender_id=sender_id,
         sender_name=name,
-        role="assistant" if own else "user",
+        role="assistant" if echo else "user",
         sent_at=raw.get("timestamp"),
         reply_to=context.get("id"),
     )
@@ -98,9 +98,9 @@ def _record(
 def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
     kind = str(raw.get("type"))
     if kind == "contacts":
-        people = [fields.dict_of(each.get("name")) for each in fields.dicts_of(raw.get("contacts"))]
+        people = [fields.dict_of(card.get("name")) for card in fields.dicts_of(raw.get("contacts"))]
         return [
-            attachments.attachment("contact", fields.name_of(each.get("formatted_name"))) for each in people
+            attachments.attachment("contact", fields.name_of(name.get("formatted_name"))) for name in people
         ]
     file = fields.dict_of(raw.get(kind))
     return [attachments.attachment(kind, fields.name_of(file.get("filename")))] if kind in _MEDIA else []
@@ -118,8 +118,8 @@ def _text(raw: dict[str, Any]) -> str:
             where_to = (held.get("latitude", ""), held.get("longitude", ""))
             return written.location(*where_to, held.get("name"), held.get("address"))
         case "interactive":
-            replied = (fields.dict_of(held.get(each)) for each in ("button_reply", "list_reply", "nfm_reply"))
-            return fields.name_of(*(each.get("title") or each.get("body") for each in replied))
+            replied = (fields.dict_of(held.get(key)) for key in ("button_reply", "list_reply", "nfm_reply"))
+            return fields.name_of(*(reply.get("title") or reply.get("body") for reply in replied))
         case "contacts":
             return ""
         case _ if kind in _MEDIA:

@@ -103,7 +103,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     two ways; else the chat, its messages, and the chat once more if the speakers tell its kind.
     """
     beginning = _read_beginning(iter(lines), options.date_order)
-    spoken = [said for said in (whatsapp_text.split_sender(s.rest) for s in beginning.starts) if said]
+    spoken = [pair for pair in (whatsapp_text.split_sender(s.rest) for s in beginning.starts) if pair]
     speakers = Counter(name for name, _ in spoken)
     title = options.title or title_from_name(options.file_name or "", speakers)
     if not (options.chat_id or title):
@@ -157,7 +157,7 @@ class _Beginning:
     order: DateOrder | None
 
 
-def _read_beginning(lines: Iterator[str], given: DateOrder | None) -> _Beginning:
+def _read_beginning(lines: Iterator[str], chosen: DateOrder | None) -> _Beginning:
     head: list[str] = []
     chars = 0
     for line in islice(lines, HEAD_LINES):
@@ -169,7 +169,7 @@ def _read_beginning(lines: Iterator[str], given: DateOrder | None) -> _Beginning
         read = [start for start in map(whatsapp_time.read_start, head) if start is not None]
         styles = [style for style, _ in Counter(start.style for start in read).most_common(1)]
         starts = [start for start in read if start.style in styles]
-        order = given or (whatsapp_time.guess_order(starts) if starts else "dmy")
+        order = chosen or (whatsapp_time.guess_order(starts) if starts else "dmy")
         more = [] if order else list(islice(lines, len(head)))
         if not more:
             return _Beginning(
@@ -251,40 +251,40 @@ class _WhatsAppReader:
             text = spoken[1] if spoken else entry.lines[0]
             return Skipped(where=where, reason=whatsapp_text.counted_as(text) or "system line")
         sender, iphone = spoken[0], entry.start.style != "dash"
-        said = whatsapp_text.read_text("\n".join([spoken[1], *entry.lines[1:]]), iphone=iphone, sender=sender)
-        if said.counted or not (said.text or said.media):
-            return Skipped(where=where, reason=said.counted or "message without text")
-        return self._message(where, sender, local, self._other_times(entry.start), said)
+        body = whatsapp_text.read_text("\n".join([spoken[1], *entry.lines[1:]]), iphone=iphone, sender=sender)
+        if body.counted or not (body.text or body.media):
+            return Skipped(where=where, reason=body.counted or "message without text")
+        return self._message(where, sender, local, self._other_times(entry.start), body)
 
     def _other_times(self, start: whatsapp_time.Start) -> list[str]:
-        """Yield the local times by the other orders of a date."""
-        others = []
+        """Return the local times by the other orders of a date."""
+        times = []
         for order in get_args(DateOrder):
             if order != self._order:
                 with suppress(ValueError):
-                    others.append(whatsapp_time.local_time(start, order).isoformat())
-        return others
+                    times.append(whatsapp_time.local_time(start, order).isoformat())
+        return times
 
     def _message(
-        self, where: str, sender: str, local: datetime, others: list[str], said: whatsapp_text.Said
+        self, where: str, sender: str, local: datetime, other_times: list[str], body: whatsapp_text.Content
     ) -> Parsed:
         sent_at = whatsapp_time.instant(local, self._zone, self._latest)
         identity = sender_id(self._chat.chat_id, sender)
         # With and without media the same picture has two placeholders; only that there was one is hashed.
-        text = f"[media] {said.text}" if said.media else said.text
+        text = f"[media] {body.text}" if body.media else body.text
         # the chat is no part of it: what was imported before names were told apart by chat is there by this id
         by_name = f"whatsapp:{sender}"
         number = whatsapp_text.number_id(sender)
         # nor was every spelling of a number known for one then
         external_id, *aliases = self._ids.names(
-            number or by_name, local.isoformat(), text, others, also=[by_name] if number else []
+            number or by_name, local.isoformat(), text, other_times, also=[by_name] if number else []
         )
-        found = fields.read_message(
+        message = fields.read_message(
             where,
             self._chat.chat_id,
-            text=said.text,
-            media=said.media,
-            metadata={"edited": True} if said.edited else {},
+            text=body.text,
+            media=body.media,
+            metadata={"edited": True} if body.edited else {},
             by_clock=True,
             # a day whose number is that of its month is one day in either order
             aliases=tuple(alias for alias in aliases if alias != external_id),
@@ -294,7 +294,7 @@ class _WhatsAppReader:
             sent_at=sent_at,
             position=self._positions.next(sent_at),
         )
-        if isinstance(found, Record):
+        if isinstance(message, Record):
             self._latest = sent_at
             self.senders[identity] = sender
-        return found
+        return message

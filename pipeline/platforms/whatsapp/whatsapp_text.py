@@ -78,7 +78,7 @@ _BLANKS_OF_A_NAME = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class Content:
     """What a message's text turned out to be."""
 
     # what was typed, or the caption of what was sent
@@ -98,7 +98,7 @@ def trim(text: str) -> str:
 def title_in(file_name: str) -> str | None:
     """Return the chat's name from the name of an exported file, if it has a form that WhatsApp gives it."""
     forms = _TITLES if len(file_name) <= _LONGEST_PHRASE else []
-    return next((trim(found[1]) for form in forms if (found := form.fullmatch(file_name))), None)
+    return next((trim(match[1]) for form in forms if (match := form.fullmatch(file_name))), None)
 
 
 def split_sender(line: str, speakers: Mapping[str, int] | None = None) -> tuple[str, str] | None:
@@ -123,15 +123,15 @@ def split_sender(line: str, speakers: Mapping[str, int] | None = None) -> tuple[
 
 
 def counted_as(text: str) -> str | None:
-    """Return what kind of thing a whole text or system line stands for, if that is not kept."""
+    """Return the kind of thing that a whole text or system line stands for, if it is not kept."""
     plain = trim(text).rstrip(".。।") if len(text) <= _LONGEST_PHRASE else ""
     return next((what for what, phrases in _COUNTED.items() if phrases.fullmatch(plain)), None)
 
 
 def same_name(one: str, other: str) -> bool:
     """Compare names by letters and figures, since others may not stand in the name of a file."""
-    plain, *others = ("".join(filter(str.isalnum, name)).casefold() for name in (one, other))
-    return one == other or [plain] == others != [""]
+    plain, *rest = ("".join(filter(str.isalnum, name)).casefold() for name in (one, other))
+    return one == other or [plain] == rest != [""]
 
 
 def sender_name(raw: str) -> str:
@@ -150,7 +150,7 @@ def number_id(name: str) -> str | None:
     return "whatsapp:" + "".join(str(int(character)) for character in name if character.isdecimal())
 
 
-def read_text(raw: str, *, iphone: bool, sender: str = "") -> Said:
+def read_text(raw: str, *, iphone: bool, sender: str = "") -> Content:
     """Interpret a whole message text."""
     marked = iphone and raw.startswith(LTR)
     text = trim(raw)
@@ -160,29 +160,29 @@ def read_text(raw: str, *, iphone: bool, sender: str = "") -> Said:
         text = trim(text[: tail.start()])
     # on Android calls are in nobody's mouth, and who writes of one means something
     if (what := counted_as(text)) and (iphone or what != "call"):
-        return Said(text="", counted=what)
+        return Content(text="", counted=what)
     # the placeholder stands on the first line with the caption below, or on the last with the caption above
     before, _, last = text.rpartition("\n")
     first, _, after = text.partition("\n")
     for line, caption in ((trim(first), trim(after)), (trim(last), trim(before))):
         if (media := _media(line, iphone=iphone, marked=marked and line == text)) is not None:
-            return Said(text=caption, media=(media,), edited=edited)
+            return Content(text=caption, media=(media,), edited=edited)
     # the iPhone can put the attachment behind the caption, on one line
     end = max(0, len(text) - _LONGEST_PHRASE)
-    if iphone and (found := _ATTACHED_BEHIND.search(text, end)):
-        return Said(text=trim(text[: found.start()]), media=(_attachment(found["name"]),), edited=edited)
-    if iphone and (found := _OMITTED_BEHIND.search(text, end)) and (kind := _omitted(found["placeholder"])):
-        return Said(text=trim(text[: found.start()]), media=(attachment(kind, ""),), edited=edited)
+    if iphone and (match := _ATTACHED_BEHIND.search(text, end)):
+        return Content(text=trim(text[: match.start()]), media=(_attachment(match["name"]),), edited=edited)
+    if iphone and (match := _OMITTED_BEHIND.search(text, end)) and (kind := _omitted(match["placeholder"])):
+        return Content(text=trim(text[: match.start()]), media=(attachment(kind, ""),), edited=edited)
     # Polls have several lines and places a link; every other marked text is WhatsApp's own sentence.
     if iphone and "\n" not in text and "https://" not in text:
-        own = text.startswith(sender or "\n") and _SYSTEM.search(text, len(sender), _LONGEST_PHRASE)
-        if marked or own or _NOTICE.match(text[:_LONGEST_PHRASE]):
-            return Said(text="", counted="system line")
-    return Said(text=text.replace(LTR, "") if iphone else text, edited=edited)
+        system = text.startswith(sender or "\n") and _SYSTEM.search(text, len(sender), _LONGEST_PHRASE)
+        if marked or system or _NOTICE.match(text[:_LONGEST_PHRASE]):
+            return Content(text="", counted="system line")
+    return Content(text=text.replace(LTR, "") if iphone else text, edited=edited)
 
 
 def _omitted(placeholder: str) -> str | None:
-    """Return the kind of what a placeholder says was left out."""
+    """Return the kind of thing that a placeholder stands for."""
     if _OMISSION.search(placeholder) is None:
         return None
     return next((kind for kind, noun in _KEPT.items() if noun.search(placeholder)), None)
@@ -191,12 +191,12 @@ def _omitted(placeholder: str) -> str | None:
 def _media(line: str, *, iphone: bool, marked: bool) -> dict[str, str] | None:
     if len(line) > _LONGEST_PHRASE:
         return None
-    if found := _ATTACHED_ANDROID.fullmatch(line) or (_ATTACHED_IPHONE.fullmatch(line) if iphone else None):
-        return _attachment(trim(found["name"]))
+    if match := _ATTACHED_ANDROID.fullmatch(line) or (_ATTACHED_IPHONE.fullmatch(line) if iphone else None):
+        return _attachment(trim(match["name"]))
     plain = line.replace(LTR, "") if iphone else line
     bare = _OMITTED_IPHONE.fullmatch(plain) if iphone else None
-    told = len(line) <= _LONGEST_PLACEHOLDER and (marked or (line[0:1] == "<" and line[-1:] == ">"))
-    if (bare or told) and (kind := _omitted(plain)):
+    placeholder = len(line) <= _LONGEST_PLACEHOLDER and (marked or (line[0:1] == "<" and line[-1:] == ">"))
+    if (bare or placeholder) and (kind := _omitted(plain)):
         return attachment(kind, trim((bare and bare["name"]) or ""))
     return None
 

@@ -39,11 +39,11 @@ def _starts(half: str, following: str = "") -> dict[Style, str]:
         rf"(?:(?P<before>{half})\s?)?(?P<hour>\d{{1,2}})[:.](?P<minute>\d{{2}})(?:[:.](?P<second>\d{{2}}))?"
         rf"(?:\s?(?P<after>{half}))?(?:\s?(?:ч\.|uhr|h))?"
     )
-    said = f"{_DATE}{_BETWEEN}{time}"
+    moment = f"{_DATE}{_BETWEEN}{time}"
     return {
-        "dash": rf"{said}\s[-–]\s{following}",
-        "bracket": rf"\[{said}\]\s?{following}",
-        "colon": rf"{said}:\s{following}",
+        "dash": rf"{moment}\s[-–]\s{following}",
+        "bracket": rf"\[{moment}\]\s?{following}",
+        "colon": rf"{moment}:\s{following}",
     }
 
 
@@ -89,21 +89,21 @@ def read_start(line: str, styles: Iterable[Style] = ("dash", "bracket", "colon")
     head = _SPACES.sub(" ", line[:_LONGEST])
     plain = _MARKS.sub("", head)
     for known, style in product((True, False), styles):
-        if (found := (_STYLES if known else _STYLES_WITH_OTHER_WORD)[style].match(plain)) is None:
+        if (match := (_STYLES if known else _STYLES_WITH_OTHER_WORD)[style].match(plain)) is None:
             continue
-        before, after, hour = found["before"], found["after"], int(found["hour"])
+        before, after, hour = match["before"], match["after"], int(match["hour"])
         return Start(
             style=style,
-            date=(found["a"], found["b"], found["c"]),
-            written=plain[found.start("a") : found.end("c")],
+            date=(match["a"], match["b"], match["c"]),
+            written=plain[match.start("a") : match.end("c")],
             hour=hour,
-            minute=int(found["minute"]),
-            second=int(found["second"] or 0),
+            minute=int(match["minute"]),
+            second=int(match["second"] or 0),
             half=_half(before or after, hour) if known else None,
             unknown=None if known else before or after,
             english=after in {"AM", "PM"},
             korean=_HANGUL.search(before or after or "") is not None,
-            rest=line[_raw_length(head, found.end()) :],
+            rest=line[_raw_length(head, match.end()) :],
         )
     return None
 
@@ -188,16 +188,16 @@ def _is_year_first(starts: Sequence[Start]) -> bool:
 
 def examples(starts: Sequence[Start], limit: int = 3) -> list[tuple[str, date, date]]:
     """Return ambiguous dates with their two readings, spread over the file."""
-    found: dict[str, tuple[str, date, date]] = {}
+    ambiguous: dict[str, tuple[str, date, date]] = {}
     for start in starts:
-        if start.written in found or int(start.date[0]) == int(start.date[1]):
+        if start.written in ambiguous or int(start.date[0]) == int(start.date[1]):
             continue
         try:
             by_day, by_month = (local_time(start, order).date() for order in _TWO_READINGS)
         except ValueError:
             continue
-        found[start.written] = (start.written, by_day, by_month)
-    several = list(found.values())
+        ambiguous[start.written] = (start.written, by_day, by_month)
+    several = list(ambiguous.values())
     step = max(1, (len(several) - 1) / max(1, limit - 1))
     return [several[int(n * step)] for n in range(min(limit, len(several)))]
 

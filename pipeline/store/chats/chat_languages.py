@@ -135,7 +135,7 @@ def index_all(connection: Connection, chat_id: str) -> None:
 
 
 def words_after(connection: Connection, chat_id: str) -> str | None:
-    """Return the message up to which words are indexed anew; None: all are."""
+    """Return the message up to which words are indexed anew; None: they all are."""
     return next(iter(column(connection, _WORDS_AFTER, chat=chat_id)), None)
 
 
@@ -146,8 +146,8 @@ def sample(connection: Connection, chat_id: str, limit: int, chars: int) -> list
 
 def index_messages(connection: Connection, chat_id: str, language: str, after: str, limit: int) -> Indexed:
     """Index the next messages of a chat, by their external ids, in a language, and note how far that is."""
-    given = {"chat": chat_id, "language": language, "after": after, "limit": limit}
-    seen, changed, gained = run(connection, _INDEX_MESSAGES, **given).one()
+    values = {"chat": chat_id, "language": language, "after": after, "limit": limit}
+    seen, changed, gained = run(connection, _INDEX_MESSAGES, **values).one()
     return Indexed(more=seen == limit, messages=int(changed), lexemes=int(gained))
 
 

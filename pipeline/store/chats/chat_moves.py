@@ -1,4 +1,4 @@
-"""SQL that moves a chat's messages, and all that was made of them, to another chat."""
+"""SQL that moves a chat's messages, and all that was derived from them, to another chat."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -73,7 +73,7 @@ _CLEAR = (
 
 
 def named(external_id: str) -> str:
-    """Return SQL for what a message of `:chat` is called in `:into`, from what it is called there."""
+    """Return SQL of the id in `:into` of a message of `:chat`, from its id there."""
     # another chat may have the same ids, so that the former chat comes first: `telegram:-100/5`
     return f"""CASE
         WHEN starts_with({external_id}, :into || '/') THEN substr({external_id}, length(:into) + 2)
@@ -92,8 +92,7 @@ def address(connection: Connection, chat_id: str, external_id: str) -> tuple[str
 
 def chat_of(connection: Connection, message_id: int) -> str | None:
     """Return the chat that a message is in now, or None if it is gone."""
-    found: str | None = connection.scalar(_CHAT_OF, {"id": message_id})
-    return found
+    return next(iter(column(connection, _CHAT_OF, id=message_id)), None)
 
 
 _NAMES = text(f"""
@@ -103,7 +102,7 @@ _NAMES = text(f"""
 
 
 def names(connection: Connection, chat_id: str, into: str, external_ids: Sequence[str]) -> list[str]:
-    """Return what messages that have these ids in a chat are called where it was moved to."""
+    """Return the ids that messages of a chat have in the chat that it was moved to."""
     return column(connection, _NAMES, chat=chat_id, into=into, externals=external_ids)
 
 
@@ -172,9 +171,9 @@ def sessions(connection: Connection, chat_id: str, messages: int, limit: int) ->
     return column(connection, _SESSIONS, chat=chat_id, messages=messages, limit=limit)
 
 
-def inside(connection: Connection, chat_id: str, some: Sequence[Session]) -> list[int]:
+def inside(connection: Connection, chat_id: str, sessions: Sequence[Session]) -> list[int]:
     """Return the messages of these sessions of a chat."""
-    ranges = ((each.session_key, each.started_at, each.ended_at) for each in some)
+    ranges = ((s.session_key, s.started_at, s.ended_at) for s in sessions)
     return column(connection, _INSIDE, chat=chat_id, **arrays("keys starts ends", ranges))
 
 
@@ -263,9 +262,9 @@ _REST = (
 )
 
 
-def rest(connection: Connection, chat_id: str, into: str, limit: int) -> bool:
+def move_rest(connection: Connection, chat_id: str, into: str, limit: int) -> bool:
     """Move up to `limit` rows that name a chat beside its messages and sessions; tell whether there was any."""
-    return any(run(connection, text(each), chat=chat_id, into=into, limit=limit).rowcount for each in _REST)
+    return any(run(connection, text(sql), chat=chat_id, into=into, limit=limit).rowcount for sql in _REST)
 
 
 def clear(connection: Connection, tenant_id: str, chat_id: str, into: str) -> None:

@@ -16,7 +16,7 @@ from schemas.messages import ChatIn
 
 _ENSURE_TENANT = text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING")
 _SETTINGS = text("SELECT settings FROM tenants")
-_SET_SETTING = text("UPDATE tenants SET settings = settings || :given WHERE tenant_id = :tenant")
+_SET_SETTING = text("UPDATE tenants SET settings = settings || :setting WHERE tenant_id = :tenant")
 _TENANT_IDS = text("SELECT tenant_id FROM tenants ORDER BY tenant_id")
 _ENSURE = text("""
     INSERT INTO chats (tenant_id, chat_id, platform, kind, title, time_zone, language, language_by, memory)
@@ -77,14 +77,13 @@ def ensure_tenant(connection: Connection, tenant_id: str) -> None:
 
 def tenant_settings(connection: Connection) -> dict[str, Any]:
     """Return the tenant's settings."""
-    found: dict[str, Any] | None = connection.scalar(_SETTINGS)
-    return found or {}
+    return next(iter(column(connection, _SETTINGS)), None) or {}
 
 
 def set_tenant_setting(connection: Connection, tenant_id: str, name: str, value: str) -> None:
     """Set one setting; create the tenant if it is new."""
     ensure_tenant(connection, tenant_id)
-    run(connection, _SET_SETTING, tenant=tenant_id, given={name: value})
+    run(connection, _SET_SETTING, tenant=tenant_id, setting={name: value})
 
 
 def tenant_ids(connection: Connection) -> list[str]:
@@ -149,7 +148,7 @@ def require_unmoved(chat: Chat | None) -> None:
         raise NotFound(f"{chat.chat_id} is {chat.moved_to} now: use that id")
 
 
-SAID = ("kind", "title", "time_zone", "language", "platform", "memory")
+DESCRIBED = ("kind", "title", "time_zone", "language", "platform", "memory")
 """The columns of which something may be said."""
 
 
@@ -163,44 +162,44 @@ _DEFAULTS = {
 }
 
 
-def said(chat: ChatIn) -> dict[str, Any]:
+def described(chat: ChatIn) -> dict[str, Any]:
     """Return what a chat's description says, by column, without what it leaves out."""
-    given = {name: getattr(chat, name) for name in SAID} | {"platform": chat.platform or None}
-    return {name: value for name, value in given.items() if value is not None}
+    values = {name: getattr(chat, name) for name in DESCRIBED} | {"platform": chat.platform or None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def is_as_said(stored: Chat, chat: ChatIn) -> bool:
+def is_as_described(stored: Chat, chat: ChatIn) -> bool:
     """Tell whether a chat is stored as described."""
-    given = said(chat)
-    language = given.pop("language", None)
+    values = described(chat)
+    language = values.pop("language", None)
     declared = stored.language_by == DECLARED
-    return all(getattr(stored, name) == value for name, value in given.items()) and (
+    return all(getattr(stored, name) == value for name, value in values.items()) and (
         language is None or (not declared if language == AUTO else declared and stored.language == language)
     )
 
 
 def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
     """Create a chat or update it to its description; return it as stored. Raises `NotFound` for a former id."""
-    given = said(chat)
+    values = described(chat)
     # an upsert would lock the row, and so wait for the placing of messages in this chat
     stored = get(connection, chat.chat_id)
     require_unmoved(stored)
     if stored is None:
         ensure_tenant(connection, tenant_id)
         platform = chat.chat_id.partition(":")[0] if ":" in chat.chat_id else ""
-        language = given.pop("language", AUTO)
+        language = values.pop("language", AUTO)
         by = {} if language == AUTO else {"language": language, "by": DECLARED}
         named = {"tenant": tenant_id, "chat": chat.chat_id, "platform": platform}
-        run(connection, _ENSURE, **(named | _DEFAULTS | given | by))
-    elif not is_as_said(stored, chat):
-        language = given.pop("language", None)
-        if given:
-            assignments = ", ".join(f"{name} = :{name}" for name in given)
+        run(connection, _ENSURE, **(named | _DEFAULTS | values | by))
+    elif not is_as_described(stored, chat):
+        language = values.pop("language", None)
+        if values:
+            assignments = ", ".join(f"{name} = :{name}" for name in values)
             run(
                 connection,
                 text(f"UPDATE chats SET {assignments} WHERE chat_id = :chat"),
                 chat=chat.chat_id,
-                **given,
+                **values,
             )
         if language is not None:
             chat_languages.say(
@@ -208,10 +207,10 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
             )
     else:
         return stored
-    found = get(connection, chat.chat_id)
-    if found is None:
+    written = get(connection, chat.chat_id)
+    if written is None:
         raise RuntimeError(f"chat {chat.chat_id} vanished while it was written")
-    return found
+    return written
 
 
 _LOCK = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = :chat FOR NO KEY UPDATE")
@@ -278,8 +277,8 @@ def page(connection: Connection, after: str, limit: int, name: str = "") -> tupl
 
     With `name` only chats whose title holds it, or whose id begins with it.
     """
-    given = {"after": after, "limit": limit} | ({"name": name} if name else {})
-    rows = run(connection, _NAMED_PAGE if name else _WHOLE_PAGE, **given).all()
+    values = {"after": after, "limit": limit} | ({"name": name} if name else {})
+    rows = run(connection, _NAMED_PAGE if name else _WHOLE_PAGE, **values).all()
     return rows, number(connection, _COUNT)
 
 

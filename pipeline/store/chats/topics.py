@@ -30,5 +30,5 @@ def by_period(
     connection: Connection, chat_id: str, *, by: str, zone: str, periods: int, limit: int
 ) -> Sequence[Row[Any]]:
     """Return a chat's topics by period, the latest first, the most frequent first in each."""
-    given = {"by": by, "zone": zone, "periods": periods, "limit": limit}
-    return run(connection, _BY_PERIOD, chat=chat_id, **given).all()
+    values = {"by": by, "zone": zone, "periods": periods, "limit": limit}
+    return run(connection, _BY_PERIOD, chat=chat_id, **values).all()

@@ -24,14 +24,14 @@ def lines_of(connection: Connection, lines: list[Line]) -> Iterator[None]:
     """Collect what is told during a block; nothing if its caller has rolled back."""
     # the same object when the connection is lost meanwhile
     info = connection.info
-    told: list[Line] = []
-    info[_LINES] = told
+    collected: list[Line] = []
+    info[_LINES] = collected
     try:
         yield
     finally:
         del info[_LINES]
     if connection.in_transaction():
-        lines += told
+        lines += collected
 
 
 def write(lines: list[Line]) -> None:

@@ -171,15 +171,15 @@ class Database:
                 )
             if not checks.server(connection).migrated:
                 raise SchemaOutdated("the database has no tables yet: run `backscroll db upgrade`")
-            found = checks.migration(connection)
-            checks.require_upgradable(found)
+            migration = checks.migration(connection)
+            checks.require_upgradable(migration)
             # of a fixed width, so that they compare as text
-            if found is None or found < REVISION:
+            if migration is None or migration < REVISION:
                 raise SchemaOutdated(
-                    f"the database is at migration {found or 'none'}, this program needs {REVISION}: "
+                    f"the database is at migration {migration or 'none'}, this program needs {REVISION}: "
                     "run `backscroll db upgrade`"
                 )
-            if found == REVISION and not self._compared:
+            if migration == REVISION and not self._compared:
                 checks.require_seen_vectors(connection)
                 catalog.require(connection)
                 self._compared = True
@@ -224,10 +224,10 @@ class Database:
         """Raise `SchemaOutdated` where a table or column is missing because of the database's migration."""
         self.check()
         with self.unscoped() as connection:
-            found = checks.migration(connection)
-        if found != REVISION:
+            migration = checks.migration(connection)
+        if migration != REVISION:
             raise SchemaOutdated(
-                f"the database is at migration {found}, which no longer has what this program (of {REVISION}) "
+                f"the database is at migration {migration}, which no longer has what this program (of {REVISION}) "
                 "needs: update the program"
             ) from error
 

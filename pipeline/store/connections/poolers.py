@@ -1,6 +1,6 @@
 """Connections through a pooler such as PgBouncer, of which each transaction may be another server process's.
 
-What a session keeps there, another client would find: prepared statements, settings, advisory locks.
+What a session keeps would show up for another client: prepared statements, settings, advisory locks.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ def settings_of(span: str) -> str:
 
 
 def is_pooled(driver: "psycopg.Connection[Any]") -> bool:
-    """Tell whether the server process that answers is another than let us in."""
+    """Tell whether another server process answers than the one that logged us in."""
     (answers,) = driver.execute("SELECT pg_backend_pid()").fetchone() or (None,)
     return bool(answers != driver.info.backend_pid)
 

@@ -16,29 +16,29 @@ _PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
 _AS_THEY_ARE = (str, bytes, list, array)
 
 
-def run(connection: Connection, statement: TextClause, /, **given: Any) -> CursorResult[*tuple[Any, ...]]:
+def run(connection: Connection, statement: TextClause, /, **values: Any) -> CursorResult[*tuple[Any, ...]]:
     """Execute a statement."""
-    return connection.execute(statement, {name: _bound(value) for name, value in given.items()})
+    return connection.execute(statement, {name: _bound(value) for name, value in values.items()})
 
 
-def column(connection: Connection, statement: TextClause, /, **given: Any) -> list[Any]:
+def column(connection: Connection, statement: TextClause, /, **values: Any) -> list[Any]:
     """Return the first column of all rows."""
-    return list(run(connection, statement, **given).scalars())
+    return list(run(connection, statement, **values).scalars())
 
 
-def number(connection: Connection, statement: TextClause, /, **given: Any) -> int:
+def number(connection: Connection, statement: TextClause, /, **values: Any) -> int:
     """Return the first column of the first row as a number; without a row, or if it is null, 0."""
-    return int(run(connection, statement, **given).scalar() or 0)
+    return int(run(connection, statement, **values).scalar() or 0)
 
 
-def holds(connection: Connection, statement: TextClause, /, **given: Any) -> bool:
+def holds(connection: Connection, statement: TextClause, /, **values: Any) -> bool:
     """Tell whether the first column of the first row is true."""
-    return bool(run(connection, statement, **given).scalar())
+    return bool(run(connection, statement, **values).scalar())
 
 
-def in_trip(statement: TextClause, /, **given: Any) -> Statement:
+def in_trip(statement: TextClause, /, **values: Any) -> Statement:
     """Return a statement as `Database.one_trip` takes it."""
-    return _for_psycopg(statement.text), {name: _bound(value) for name, value in given.items()}
+    return _for_psycopg(statement.text), {name: _bound(value) for name, value in values.items()}
 
 
 @cache

@@ -95,8 +95,8 @@ def _exchange(
         parameters = adapt.dump_sequence([values[name] for name in names], [PyFormat.AUTO] * len(names))
         key = sql, adapt.types or ()
         if not keeps:
-            given = parameters, key[1], adapt.formats
-            commands.append(partial(connection.send_query_params, text, *given))
+            bound = parameters, key[1], adapt.formats
+            commands.append(partial(connection.send_query_params, text, *bound))
             continue
         name = prepared.get(key) or new.get(key)
         if name is None:
@@ -128,5 +128,5 @@ def _exchange(
 def _numbered(sql: str) -> tuple[bytes, list[str]]:
     """SQL with `$1` for its first parameter and so on, and the parameters' names."""
     names: dict[str, int] = {}
-    text = _PARAMETER.sub(lambda found: f"${names.setdefault(found[1], len(names) + 1)}", sql)
+    text = _PARAMETER.sub(lambda match: f"${names.setdefault(match[1], len(names) + 1)}", sql)
     return text.encode(), list(names)

@@ -1,4 +1,4 @@
-"""SQL of data made of messages: memories found by an index and deleted, and what is left of a text after that."""
+"""SQL of data derived from messages: memories found by an index and deleted, and what is left of a text then."""
 
 import json
 from collections.abc import Sequence
@@ -95,9 +95,9 @@ def drop_memories(
     Also of contexts whose question says what the `texts` say, and so on; return their ids. What was learned of
     messages has evidence instead.
     """
-    given = {"sessions": session_ids, "items": items_of(message_ids, session_ids)}
-    found = column(connection, _DROP_MEMORIES, chat=chat_id, texts=texts, limit=limit, **given)
-    return drop(connection, tenant_id, found)
+    values = {"sessions": session_ids, "items": items_of(message_ids, session_ids)}
+    ids = column(connection, _DROP_MEMORIES, chat=chat_id, texts=texts, limit=limit, **values)
+    return drop(connection, tenant_id, ids)
 
 
 def drop_recalling(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> list[UUID]:
@@ -115,18 +115,18 @@ def drop(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> 
     if not memory_ids:
         return []
     gone = column(connection, _DROP, ids=memory_ids)
-    outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{each}" for each in gone])
+    outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{i}" for i in gone])
     return [*gone, *drop_recalling(connection, tenant_id, gone)]
 
 
 def items_of(message_ids: Sequence[int], session_ids: Sequence[int]) -> list[str]:
     """Return messages and sessions as the query log and memories name them."""
-    return [*(f"message:{each}" for each in message_ids), *(f"session:{each}" for each in session_ids)]
+    return [*(f"message:{i}" for i in message_ids), *(f"session:{i}" for i in session_ids)]
 
 
 def memory_items(memory_ids: Sequence[UUID]) -> list[str]:
     """Return memories as the query log and other memories name them: a document's chunks are memories, too."""
-    return [f"{kind}:{each}" for each in memory_ids for kind in ("memory", "document")]
+    return [f"{kind}:{i}" for i in memory_ids for kind in ("memory", "document")]
 
 
 def longest(connection: Connection, ids: Sequence[int], limit: int) -> Sequence[Row[Any]]:

@@ -211,8 +211,8 @@ def insert_receipt(
     until: datetime,
 ) -> int:
     """Begin a receipt; return its id."""
-    given = {"kind": kind, "subject": subject, "hash": subject_hash, "until": until}
-    return number(connection, _INSERT, tenant=tenant_id, **given)
+    values = {"kind": kind, "subject": subject, "hash": subject_hash, "until": until}
+    return number(connection, _INSERT, tenant=tenant_id, **values)
 
 
 def _one(rows: Iterable[Row[Any]]) -> Receipt | None:
@@ -236,8 +236,7 @@ def list_receipts(connection: Connection, limit: int) -> list[Receipt]:
 
 def receipt_subject(connection: Connection, receipt_id: int) -> dict[str, Any] | None:
     """Return what a receipt is about, as long as it is not forgotten."""
-    found: dict[str, Any] | None = connection.scalar(_RECEIPT_SUBJECT, {"id": receipt_id})
-    return found
+    return next(iter(column(connection, _RECEIPT_SUBJECT, id=receipt_id)), None)
 
 
 def add_counts(

@@ -12,13 +12,13 @@ HELD_DAYS = 7
 
 
 def _is_placed(message: str) -> str:
-    """Return the condition that a message has its place. The others would stand before all that may go."""
+    """Return the condition that a message is placed. The others would come before all that may go."""
     return f"""NOT EXISTS (
         SELECT 1 FROM arrivals a WHERE a.tenant_id = {message}.tenant_id AND a.message_id = {message}.id)"""
 
 
 def _may_go(message: str) -> str:
-    """Return the condition that a message has its place, and its session is summarized and learned from.
+    """Return the condition that a message is placed, and its session is summarized and learned from.
 
     Sessions of a key do not overlap: the last one that begins before a message is its own. (Of jobs the latest time is
     asked for, as `EXISTS` would be planned as a hash of all jobs, made again for each message.)
@@ -187,19 +187,19 @@ _DELETE_MESSAGES = text(f"""
 """)
 
 
-def count(connection: Connection, doomed: str, **given: object) -> int:
+def count(connection: Connection, doomed: str, **values: object) -> int:
     """Count the rows that one of the statements finds, up to its batch."""
-    return number(connection, text(f"SELECT count(*) FROM ({doomed}) doomed"), **given)
+    return number(connection, text(f"SELECT count(*) FROM ({doomed}) doomed"), **values)
 
 
-def delete(connection: Connection, table: str, doomed: str, **given: object) -> int:
+def delete(connection: Connection, table: str, doomed: str, **values: object) -> int:
     """Delete the rows that one of the statements finds; their vectors go with them."""
     same = " AND ".join(f"t.{name} = doomed.{name}" for name in _KEYS.get(table, ("id",)))
     statement = text(f"DELETE FROM {table} t USING ({doomed}) doomed WHERE {same}")
-    return run(connection, statement, **given).rowcount
+    return run(connection, statement, **values).rowcount
 
 
-def fold_counters(connection: Connection, doomed: str, **given: object) -> int:
+def fold_counters(connection: Connection, doomed: str, **values: object) -> int:
     """Add the figures that the statement finds to those of their day's slot 0; return how many rows went."""
     statement = text(f"""
         WITH gone AS (
@@ -214,17 +214,17 @@ def fold_counters(connection: Connection, doomed: str, **given: object) -> int:
         )
         SELECT count(*) FROM gone
     """)
-    return number(connection, statement, **given)
+    return number(connection, statement, **values)
 
 
-def delete_messages(connection: Connection, doomed: str, **given: object) -> int:
+def delete_messages(connection: Connection, doomed: str, **values: object) -> int:
     """Delete placed raw messages, and subtract them from their chats' counters.
 
     Sessions and summaries keep what they say of them, and revisions are not raised: the past has not changed. Whose
     they were is noted. Chats are locked before their messages, as everywhere.
     """
-    found = run(connection, text(doomed), **given).all()
-    run(connection, _LOCK_CHATS, chats=sorted({row.chat_id for row in found}))
-    ids = [row.id for row in found]
+    rows = run(connection, text(doomed), **values).all()
+    run(connection, _LOCK_CHATS, chats=sorted({row.chat_id for row in rows}))
+    ids = [row.id for row in rows]
     pruned_senders.note(connection, ids)
     return number(connection, _DELETE_MESSAGES, ids=ids)

@@ -70,7 +70,7 @@ def lock_at_once(tenant_id: str, chat_id: str) -> Statement:
 
 def key(connection: Connection) -> bytes | None:
     """Return the tenant's key, or None before there is any entry."""
-    return next((bytes(found) for found in column(connection, _KEY)), None)
+    return next((bytes(key) for key in column(connection, _KEY)), None)
 
 
 def put_key(connection: Connection, tenant_id: str, key: bytes) -> bytes:

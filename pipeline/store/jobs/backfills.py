@@ -67,9 +67,9 @@ def _as_backfill(row: Row[Any]) -> Backfill:
 
 def insert(connection: Connection, tenant_id: str, request: BackfillRequest, total: int) -> Backfill:
     """Begin a backfill."""
-    given = {"kind": request.kind, "batch_size": request.batch_size, "rate": request.rate_per_second}
-    wanted = request.model_dump(mode="json")
-    return _as_backfill(run(connection, _INSERT, tenant=tenant_id, filter=wanted, total=total, **given).one())
+    values = {"kind": request.kind, "batch_size": request.batch_size, "rate": request.rate_per_second}
+    data = request.model_dump(mode="json")
+    return _as_backfill(run(connection, _INSERT, tenant=tenant_id, filter=data, total=total, **values).one())
 
 
 def get(connection: Connection, backfill_id: int, *, lock: bool = False) -> Backfill | None:
@@ -100,18 +100,18 @@ def running(connection: Connection) -> list[Backfill]:
 
 def with_pending(connection: Connection, backfills: Sequence[Backfill]) -> list[Backfill]:
     """Return backfills with the number of jobs that each waits for."""
-    traces = [f"backfill:{each.id}" for each in backfills]
+    traces = [f"backfill:{backfill.id}" for backfill in backfills]
     pending = {row[0]: row[1] for row in run(connection, _PENDING, traces=traces)}
     return [
-        each.model_copy(update={"pending": pending.get(trace, 0)})
-        for each, trace in zip(backfills, traces, strict=True)
+        backfill.model_copy(update={"pending": pending.get(trace, 0)})
+        for backfill, trace in zip(backfills, traces, strict=True)
     ]
 
 
 def rate(connection: Connection, kind: str) -> float | None:
     """Return the rows that the last complete backfill of a kind did in a second; None without one."""
-    found = connection.scalar(_RATE, {"kind": kind})
-    return None if found is None else float(found)
+    rows_per_second = connection.scalar(_RATE, {"kind": kind})
+    return None if rows_per_second is None else float(rows_per_second)
 
 
 def set_state(connection: Connection, backfill_id: int, state: str, *, error: str | None = None) -> None:
@@ -207,7 +207,7 @@ def _type(source: str) -> str:
 
 
 def window(
-    connection: Connection, source: str, after: str | int | None, limit: int, **given: Any
+    connection: Connection, source: str, after: str | int | None, limit: int, **values: Any
 ) -> Sequence[Row[Any]]:
     """Return the next rows `(position, key, chat, missing)` of a source after a position, in order."""
     kind = _type(source)
@@ -216,13 +216,13 @@ def window(
         WHERE CAST(:after AS {kind}) IS NULL OR position > CAST(:after AS {kind})
         ORDER BY position LIMIT :batch
     """)
-    return run(connection, statement, after=after, batch=limit, **given).all()
+    return run(connection, statement, after=after, batch=limit, **values).all()
 
 
-def count(connection: Connection, source: str, **given: Any) -> tuple[int, int]:
+def count(connection: Connection, source: str, **values: Any) -> tuple[int, int]:
     """Count `(all, missing)` rows of a source."""
     statement = text(f"SELECT count(*), count(*) FILTER (WHERE missing) FROM ({SOURCES[source]}) s")
-    there, missing = run(connection, statement, **given).one()
+    there, missing = run(connection, statement, **values).one()
     return there, missing
 
 
@@ -234,7 +234,7 @@ class Tokens(NamedTuple):
 
 
 def count_tokens(
-    connection: Connection, source: str, *, missing_only: bool, limit: int | None, **given: Any
+    connection: Connection, source: str, *, missing_only: bool, limit: int | None, **values: Any
 ) -> Tokens:
     """Count up to `limit` rows of a source that says `tokens`, and those."""
     statement = text(f"""
@@ -242,11 +242,11 @@ def count_tokens(
             SELECT tokens FROM ({SOURCES[source]}) s WHERE missing OR NOT :missing_only
             ORDER BY position LIMIT :most) chosen
     """)
-    rows, tokens = run(connection, statement, missing_only=missing_only, most=limit, **given).one()
+    rows, tokens = run(connection, statement, missing_only=missing_only, most=limit, **values).one()
     return Tokens(rows=int(rows), tokens=int(tokens))
 
 
-def unfinished(connection: Connection, source: str, upto: str, **given: Any) -> int:
+def unfinished(connection: Connection, source: str, upto: str, **values: Any) -> int:
     """Count the rows up to a position that still lack something, but for those that were given up."""
     kind = source.partition("_")[0]
     statement = text(f"""
@@ -254,7 +254,7 @@ def unfinished(connection: Connection, source: str, upto: str, **given: Any) -> 
             AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.kind = '{kind}' AND w.key = s.key
                 AND (w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))
     """)
-    return number(connection, statement, upto=upto, **given)
+    return number(connection, statement, upto=upto, **values)
 
 
 def outstanding(
@@ -264,7 +264,7 @@ def outstanding(
     *,
     raised_until: datetime,
     missing_only: bool,
-    **given: Any,
+    **values: Any,
 ) -> tuple[bool, int]:
     """Tell whether jobs up to a position of a source are pending, and count those of its rows that were given up.
 
@@ -274,7 +274,7 @@ def outstanding(
     prefixes = {"embed_messages": "message:", "embed_memories": "memory:", "rollup": ""}
     prefix = prefixes.get(source, "session:")
     # from the job to its object: the other way round all that is stored would be looked at
-    asked = f"""
+    matching = f"""
         FROM (SELECT *, CASE WHEN starts_with(key, '{prefix}')
                 THEN CAST(substr(key, {len(prefix) + 1}) AS {_type(source)}) END AS position
             FROM jobs WHERE kind = '{kind}') w
@@ -282,9 +282,9 @@ def outstanding(
         WHERE s.position <= CAST(:upto AS {_type(source)}) AND (s.missing OR NOT :missing_only)
     """
     statement = text(f"""
-        SELECT EXISTS (SELECT 1 {asked} AND w.due_at IS NOT NULL AND (:missing_only OR w.pending_since <= :moment)),
-            (SELECT count(*) {asked} AND w.due_at IS NULL AND (w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))
+        SELECT EXISTS (SELECT 1 {matching} AND w.due_at IS NOT NULL AND (:missing_only OR w.pending_since <= :moment)),
+            (SELECT count(*) {matching} AND w.due_at IS NULL AND (w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))
     """)
-    given |= {"upto": upto, "moment": raised_until, "missing_only": missing_only}
-    pending, given_up = run(connection, statement, **given).one()
+    values |= {"upto": upto, "moment": raised_until, "missing_only": missing_only}
+    pending, given_up = run(connection, statement, **values).one()
     return pending, given_up

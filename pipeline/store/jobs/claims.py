@@ -197,10 +197,10 @@ def claim(
     Jobs whose lease ran out are claimed first, by themselves.
     """
     after = after or Turn()
-    given = {"kind": kind, "lease": lease_seconds}
+    values = {"kind": kind, "lease": lease_seconds}
     run(connection, _PLANNED)
     if takes_abandoned:
-        abandoned = run(connection, _CLAIM_ABANDONED, **given, batch=batch, max_attempts=max_attempts).all()
+        abandoned = run(connection, _CLAIM_ABANDONED, **values, batch=batch, max_attempts=max_attempts).all()
         if abandoned:
             return Claimed(rows=_as_claims(abandoned), more=True, turn=after)
     oldest = run(connection, _OLDEST, kind=kind, batch=batch).all()
@@ -215,7 +215,7 @@ def claim(
         dealt = run(connection, _DEAL, **shared, tenant=after.tenant_id, lane=after.lane).all()
     # The oldest at the end: turns of those who wait for a later moment do not keep anybody from being found.
     candidates = dict.fromkeys((row.tenant_id, row.key) for row in (*before, *dealt, *oldest))
-    rows = run(connection, _TAKE, **given, batch=batch, **arrays("tenants keys", candidates)).all()
+    rows = run(connection, _TAKE, **values, batch=batch, **arrays("tenants keys", candidates)).all()
     more = len(oldest) == batch or len(rows) < len(candidates)
     return Claimed(rows=_as_claims(rows), more=more, turn=_turn(dealt, rows) or after)
 
@@ -263,4 +263,4 @@ def enqueue_arrivals(connection: Connection) -> int:
 def due_by_kind(connection: Connection, at_most: int) -> dict[str, int]:
     """Count the jobs that may be claimed now, by kind, each priority up to `at_most` (maintenance)."""
     rows = run(connection, _DUE_BY_KIND, at_most=at_most, priorities=[LIVE, LATER])
-    return {str(kind): int(found) for kind, found in rows}
+    return {str(kind): int(count) for kind, count in rows}

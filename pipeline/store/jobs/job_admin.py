@@ -119,8 +119,8 @@ def listing(
 
     Of one tenant as the app role, of all as maintenance. `error` is a part of the error's text.
     """
-    given = {"state": state, "kind": kind, "key": key, "error": error, "older": older_than_seconds}
-    return run(connection, _LISTING, **given, limit=limit).all()
+    values = {"state": state, "kind": kind, "key": key, "error": error, "older": older_than_seconds}
+    return run(connection, _LISTING, **values, limit=limit).all()
 
 
 def totals(connection: Connection, at_most: int) -> Sequence[Row[Any]]:

@@ -121,8 +121,8 @@ def enqueue_all(connection: Connection, tenant_id: str, new_jobs: Iterable[NewJo
     # of several of one key the last one counts
     unique = {job[:2]: job._replace(delay_seconds=float(job.delay_seconds)) for job in new_jobs}
     if unique:
-        given = arrays("kinds keys lanes priorities delays traces", unique.values())
-        run(connection, _ENQUEUE, tenant=tenant_id, **given)
+        values = arrays("kinds keys lanes priorities delays traces", unique.values())
+        run(connection, _ENQUEUE, tenant=tenant_id, **values)
 
 
 def enqueue(
@@ -181,8 +181,8 @@ def finish(
     if not claims:
         return
     tenant_id, kind = claims[0].tenant_id, claims[0].kind
-    given = {"keys": [claim.key for claim in claims], "tokens": [claim.token for claim in claims]}
-    held = number(connection, _FINISH, tenant=tenant_id, kind=kind, again=again_in, error=error, **given)
+    values = {"keys": [claim.key for claim in claims], "tokens": [claim.token for claim in claims]}
+    held = number(connection, _FINISH, tenant=tenant_id, kind=kind, again=again_in, error=error, **values)
     if held != len(claims):
         raise LeaseLost(f"{len(claims) - held} of {len(claims)} rows of {kind} were claimed by somebody else")
 
@@ -198,7 +198,7 @@ def keep(connection: Connection, claim: Claim) -> None:
 
 
 def renew(connection: Connection, claim: Claim, lease_seconds: float, *, anew: bool = False) -> None:
-    """Let a claim's lease begin anew, and with `anew` its attempts. Raises `LeaseLost` if it is no longer ours."""
+    """Renew a claim's lease, and with `anew` its attempts. Raises `LeaseLost` if it is no longer ours."""
     _change(connection, _RENEW, claim, lease=lease_seconds, anew=anew)
 
 
@@ -219,8 +219,8 @@ def _key(claim: Claim) -> dict[str, Any]:
     return {"tenant": claim.tenant_id, "kind": claim.kind, "key": claim.key, "token": claim.token}
 
 
-def _change(connection: Connection, statement: TextClause, claim: Claim, **given: Any) -> None:
-    _require(claim, run(connection, statement, **_key(claim), **given).rowcount == 1)
+def _change(connection: Connection, statement: TextClause, claim: Claim, **values: Any) -> None:
+    _require(claim, run(connection, statement, **_key(claim), **values).rowcount == 1)
 
 
 def _require(claim: Claim, held: bool) -> None:
@@ -262,14 +262,14 @@ def release(
     They lose no attempt unless it `counts`, and keep the last error where there is no new one. Returns how many were
     given up.
     """
-    given = {"error": error, "delay": delay_seconds, "counts": counts, "dead": dead}
+    values = {"error": error, "delay": delay_seconds, "counts": counts, "dead": dead}
     return sum(
         column(
             connection,
             _RETRY,
             kind=claims[0].kind,
             **_rows(claims),
-            **given,
+            **values,
             max_attempts=max_attempts,
         )
     )

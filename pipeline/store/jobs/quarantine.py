@@ -60,9 +60,9 @@ def take_payload(connection: Connection, key: str) -> tuple[str, str | None] | N
 
 
 def forget_payloads(connection: Connection, names: Sequence[Iterable[str]]) -> int:
-    """Delete the payloads that hold one of each of these groups of ids, without any group all; return how many.
+    """Delete the payloads that hold an id of each of these groups, or all without a group; return how many.
 
-    A payload that could not be read says nothing of whose it is, so that any mention counts.
+    An unreadable payload does not say whose it is, so any mention counts.
     """
     held = " AND ".join(
         f"EXISTS (SELECT FROM unnest(CAST(:group{n} AS text[])) AS piece WHERE strpos(payload, piece) > 0)"

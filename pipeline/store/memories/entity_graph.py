@@ -1,4 +1,4 @@
-"""SQL of the entity graph: what memories name and how that is related, of memories that are believed and may be shown.
+"""SQL of the entity graph: what memories that are believed and may be shown name, and how that is related.
 
 What a memory names goes with the memory: whatever deletes, moves or hides that does so with its entities.
 """
@@ -135,17 +135,17 @@ class Reached(NamedTuple):
 def note(connection: Connection, tenant_id: str, memory_id: UUID, named: Sequence[EntityRow]) -> None:
     """Write what a memory names, unless that is known."""
     if named:
-        given = arrays("users entities names aliases shorts kinds relations", named)
-        run(connection, _NOTE, tenant=tenant_id, memory=memory_id, **given)
+        values = arrays("users entities names aliases shorts kinds relations", named)
+        run(connection, _NOTE, tenant=tenant_id, memory=memory_id, **values)
 
 
 def copy(connection: Connection, memory_id: UUID, into: UUID) -> None:
-    """Let a memory that was copied name what the other one does."""
+    """Copy what a memory names to its copy."""
     run(connection, _COPY, id=memory_id, copy=into)
 
 
 def drop(connection: Connection, memory_id: UUID) -> None:
-    """Delete what a memory names, whose words are others now."""
+    """Delete what a memory names, as its words have changed."""
     run(connection, _DROP, id=memory_id)
 
 
@@ -164,8 +164,8 @@ def listing(
     users: Sequence[str] = (),
 ) -> Sequence[Row[Any]]:
     """Return entities, those of a normalized name or of these senders, or all, those of most memories first."""
-    given = {"name": name, "users": users, "kind": kind, "limit": limit}
-    return run(connection, _LISTING, **given, **_now(seen)).all()
+    values = {"name": name, "users": users, "kind": kind, "limit": limit}
+    return run(connection, _LISTING, **values, **_now(seen)).all()
 
 
 def aliases(connection: Connection, seen: Seen | None, user_id: str, entity: str) -> list[str]:
@@ -203,8 +203,8 @@ def reached(
 
     Of at most `named` and `near` entities the `links` written last; of `near` those that fewest memories name.
     """
-    given = {"names": names, "users": users, "named": named, "near": near, "links": links}
-    return [Reached(*row) for row in run(connection, _REACHED, as_of=as_of, **given, **place(seen))]
+    values = {"names": names, "users": users, "named": named, "near": near, "links": links}
+    return [Reached(*row) for row in run(connection, _REACHED, as_of=as_of, **values, **place(seen))]
 
 
 def _now(seen: Seen | None) -> dict[str, Any]:

@@ -109,17 +109,17 @@ class Evidence:
         return self.holds_from, self.holds_until
 
 
-def holding(resting: Sequence[Evidence]) -> tuple[datetime | None, datetime | None]:
+def holding(evidence: Sequence[Evidence]) -> tuple[datetime | None, datetime | None]:
     """Return since when and until when a memory holds: what was said of that last, if all its chats say the same.
 
-    `resting` is its evidence, by its time. What one chat alone says is not shown in another.
+    `evidence` is by its time. What one chat alone says is not shown in another.
     """
     last = {}
-    for each in resting:
-        if any(each.holds) or each.chat_id not in last:
-            last[each.chat_id] = each.holds
-    said = set(last.values())
-    return said.pop() if len(said) == 1 else (None, None)
+    for item in evidence:
+        if any(item.holds) or item.chat_id not in last:
+            last[item.chat_id] = item.holds
+    periods = set(last.values())
+    return periods.pop() if len(periods) == 1 else (None, None)
 
 
 def of_memories(connection: Connection, ids: Sequence[UUID]) -> list[Evidence]:
@@ -178,5 +178,5 @@ def move(connection: Connection, moves: Iterable[tuple[UUID, int, UUID]]) -> Non
 
 
 def merge_sessions(connection: Connection, losers: Sequence[int], survivors: Sequence[int]) -> None:
-    """Let the evidence of sessions that were merged be of their survivors."""
+    """Move the evidence of merged sessions to their survivors."""
     run(connection, _MERGE_SESSIONS, losers=losers, survivors=survivors)

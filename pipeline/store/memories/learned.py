@@ -134,12 +134,12 @@ def copy(connection: Connection, memory_id: UUID | None, into: UUID, content_has
 
 
 def refresh(connection: Connection, **values: Any) -> None:
-    """Set what a memory has from its evidence; `values` are `id` and the columns that the statement names."""
+    """Set a memory's fields from its evidence; `values` are `id` and the columns that the statement names."""
     run(connection, _REFRESH, **values)
 
 
 def adopt(connection: Connection, memory_id: UUID, attribute: str, value: str) -> None:
-    """Set what a memory says something about."""
+    """Set a memory's attribute and value."""
     run(connection, _ADOPT, id=memory_id, attribute=attribute, value=value)
 
 
@@ -164,10 +164,10 @@ def supersede(
 ) -> None:
     """Note memories `(older, newer)` that supersede each other, but where the older one was said later.
 
-    Those that are not `known` are told to the log.
+    Those that are not `known` are logged.
     """
-    given = arrays("older newer", edges)
-    for row in run(connection, _SUPERSEDE, tenant=tenant_id, **given) if given["older"] else ():
+    pairs = arrays("older newer", edges)
+    for row in run(connection, _SUPERSEDE, tenant=tenant_id, **pairs) if pairs["older"] else ():
         if (row.memory_id, row.superseded_by) not in known:
             tell_superseded(connection, tenant_id, row.memory_id, row.superseded_by, row.learned_in)
 

@@ -80,8 +80,8 @@ def insert(
 
     One that `lives_for` some time expires that long after it was last written or shown.
     """
-    given = {"tenant": tenant_id, "id": identity, "hash": content_hash, "language": language}
-    row = run(connection, _INSERT, **memory.model_dump(exclude={"v"}), **given, lives_for=lives_for).one()
+    values = {"tenant": tenant_id, "id": identity, "hash": content_hash, "language": language}
+    row = run(connection, _INSERT, **memory.model_dump(exclude={"v"}), **values, lives_for=lives_for).one()
     return row.id, bool(row.new)
 
 
@@ -94,8 +94,7 @@ def delete(connection: Connection, tenant_id: str, identity: UUID) -> bool:
 
 def chat_of_session(connection: Connection, session_id: int) -> str | None:
     """Return the chat of a session, or None if there is no such session."""
-    found: str | None = connection.scalar(_CHAT_OF_SESSION, {"id": session_id})
-    return found
+    return next(iter(column(connection, _CHAT_OF_SESSION, id=session_id)), None)
 
 
 def touch(connection: Connection, ids: Sequence[str]) -> None:
@@ -134,7 +133,7 @@ def put_chunks(
     importance: float,
 ) -> list[UUID]:
     """Write chunks `(id, content hash, text)` in order, but those that exist; return the ids of the new ones."""
-    given = {"document": document.document_id, "source": document.source, "language": document.language}
+    values = {"document": document.document_id, "source": document.source, "language": document.language}
     written = arrays("ids hashes contents", chunks)
     rows = run(
         connection,
@@ -142,7 +141,7 @@ def put_chunks(
         tenant=tenant_id,
         user=document.user_id,
         importance=importance,
-        **given,
+        **values,
         **written,
     )
     return [row.id for row in rows if row.new]
@@ -161,15 +160,15 @@ def drop_document(
     Their vectors and jobs go with them.
     """
     gone = column(connection, _DROP_DOCUMENT, document=document_id, users=users, keep=keep)
-    outdated.drop(connection, tenant_id, [EMBED], [f"memory:{each}" for each in gone])
+    outdated.drop(connection, tenant_id, [EMBED], [f"memory:{i}" for i in gone])
     return len(gone)
 
 
 def list_documents(
-    connection: Connection, given: DocumentFilter, users: Sequence[str] | None = None
+    connection: Connection, filters: DocumentFilter, users: Sequence[str] | None = None
 ) -> list[ListedDocument]:
     """Return documents of the organization or a person, in the order of their ids."""
-    rows = run(connection, _LIST_DOCUMENTS, users=users, after=given.after, limit=given.limit)
+    rows = run(connection, _LIST_DOCUMENTS, users=users, after=filters.after, limit=filters.limit)
     return [ListedDocument(**row._mapping) for row in rows]
 
 

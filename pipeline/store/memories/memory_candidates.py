@@ -78,7 +78,7 @@ class MemoryScope:
         """How many of each are looked at first: some of what is near was superseded."""
         return self.limit + self.limit // 2
 
-    def given(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """Return the parameters of `candidates`, without those of the question and of its scope."""
         return {
             "sessions": SESSIONS,
@@ -203,9 +203,9 @@ def _nearest(space: EmbeddingSpace | None) -> str:
         ORDER BY similarity DESC, id DESC"""
 
 
-def as_hits(found: Sequence[Any]) -> MemoryHits:
+def as_hits(columns: Sequence[Any]) -> MemoryHits:
     """Return what `candidates` found as a value."""
-    rows, titles, hidden = found
+    rows, titles, hidden = columns
     return MemoryHits(found=[_memory(row) for row in rows or ()], titles=titles or {}, hidden=hidden or 0)
 
 
@@ -239,36 +239,36 @@ def believed(
     reach, hits = which.reach, known
     while True:
         if hits is None:
-            given = {
+            values = {
                 "chat": which.scope.chat_id,
                 "key": which.scope.session_key,
-                **which.given(),
+                **which.parameters(),
                 "reach": reach,
             }
-            given |= {"words": words, "any": any_of(words)}
-            given |= {} if query is None else {"query": literal(query)}
-            given |= {} if ids is None else {"ids": sorted(ids)}
+            values |= {"words": words, "any": any_of(words)}
+            values |= {} if query is None else {"query": literal(query)}
+            values |= {} if ids is None else {"ids": sorted(ids)}
             statement = _statement(None if query is None else space, of_ids=ids is not None)
-            hits = as_hits(run(connection, statement, **given).scalar_one())
-        near = Counter(each.kind for each in hits.found)
+            hits = as_hits(run(connection, statement, **values).scalar_one())
+        near = Counter(memory.kind for memory in hits.found)
         shown = [
-            each
-            for each in hits.found
-            if each.believed and which.seen.visible.shows(each.learned_in, each.also_in)
+            memory
+            for memory in hits.found
+            if memory.believed and which.seen.visible.shows(memory.learned_in, memory.also_in)
         ]
-        held = Counter(each.kind for each in shown)
+        held = Counter(memory.kind for memory in shown)
         if all(held[kind] >= which.limit for kind, count in near.items() if count >= reach):
-            return replace(hits, found=_best_of_each(shown, which.limit))
+            return replace(hits, found=_best_of_kinds(shown, which.limit))
         # most of what is near was superseded
         reach, hits = reach * 4, None
 
 
-def _best_of_each(found: Iterable[FoundMemory], limit: int) -> list[FoundMemory]:
+def _best_of_kinds(memories: Iterable[FoundMemory], limit: int) -> list[FoundMemory]:
     """Return the first `limit` of each kind."""
     taken: Counter[tuple[str, bool]] = Counter()
     best = []
-    for each in found:
-        taken[each.kind] += 1
-        if taken[each.kind] <= limit:
-            best.append(each)
+    for memory in memories:
+        taken[memory.kind] += 1
+        if taken[memory.kind] <= limit:
+            best.append(memory)
     return best

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.connections.statements import run
+from pipeline.store.connections.statements import column, run
 from pipeline.store.vectors import vectors
 
 _PLACE = text("SELECT learned_in FROM memories WHERE id = :id")
@@ -89,8 +89,7 @@ class Owner(NamedTuple):
 
 def learned_in(connection: Connection, identity: UUID) -> str | None:
     """Return the chat where a memory was learned; None also where there is no such memory."""
-    found: str | None = connection.scalar(_PLACE, {"id": identity})
-    return found
+    return next(iter(column(connection, _PLACE, id=identity)), None)
 
 
 def locked(connection: Connection, identity: UUID) -> Row[Any] | None:
@@ -100,10 +99,10 @@ def locked(connection: Connection, identity: UUID) -> Row[Any] | None:
 
 def twin(connection: Connection, identity: UUID, owner: Owner, content_hash: bytes) -> UUID | None:
     """Return another memory of this owner with the same words."""
-    found: UUID | None = run(
+    other: UUID | None = run(
         connection, _TWIN, id=identity, hash=content_hash, **owner._asdict()
     ).scalar_one_or_none()
-    return found
+    return other
 
 
 def reword(connection: Connection, identity: UUID, content: str, content_hash: bytes) -> None:
@@ -143,7 +142,7 @@ def retract(connection: Connection, identity: UUID, at: datetime) -> None:
 def supersede(
     connection: Connection, tenant_id: str, old: UUID, new: UUID, *, at: datetime, also_in: list[str]
 ) -> None:
-    """Let a memory that was said then, and in these chats too, take the place of another one of the same owner."""
+    """Supersede a memory by another one of the same owner, which was said then, and in these chats too."""
     run(connection, _DESCRIBE, id=new, old=old, at=at, chats=also_in)
     run(connection, _SUPERSEDE, tenant=tenant_id, old=old, new=new)
 

@@ -33,7 +33,7 @@ def learned_visibly(memory: str) -> str:
 
 
 def since(memory: str) -> str:
-    """Return since when a memory is known in a place: what was said elsewhere before does not count."""
+    """Return SQL of when a memory became known in a place: what was said elsewhere before does not count."""
     return f"""CASE WHEN :everywhere OR cardinality({memory}.also_in) = 0
         THEN coalesce({memory}.said_at, {memory}.created_at)
         ELSE coalesce((SELECT min(said.said_at) FROM memory_evidence said
@@ -74,14 +74,14 @@ class MemoryConditions:
     def sql(self) -> str:
         """Return the conditions of what is asked for only."""
         nothing = ["false"] if self.metadata is not None and not self.metadata else []
-        return " AND ".join([LIVE, *(_CONDITIONS[name] for name in self._asked()), *nothing])
+        return " AND ".join([LIVE, *(_CONDITIONS[name] for name in self._chosen()), *nothing])
 
-    def given(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """Return the parameters of the conditions."""
-        return {f"f_{name}": value for name, value in self._asked().items()}
+        return {f"f_{name}": value for name, value in self._chosen().items()}
 
-    def _asked(self) -> dict[str, Any]:
-        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
+    def _chosen(self) -> dict[str, Any]:
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
 
 
 _CONDITIONS = {

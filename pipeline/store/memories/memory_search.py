@@ -56,8 +56,8 @@ def listing(
             ORDER BY m.id DESC LIMIT :limit) m {_SUPERSEDED}
         ORDER BY m.id DESC
     """)
-    given = {"after": after, "as_of": as_of, "limit": limit, **place(seen)}
-    return _shown(run(connection, statement, **which.given(), **given), seen)
+    values = {"after": after, "as_of": as_of, "limit": limit, **place(seen)}
+    return _shown(run(connection, statement, **which.parameters(), **values), seen)
 
 
 # BM25 over the memories that are found; each is asked in its own language, and the usual length is that of those that
@@ -127,15 +127,15 @@ def search(
         {_SUPERSEDED}
         LEFT JOIN by_words ON by_words.id = near.id LEFT JOIN found ON found.id = near.id
     """)
-    given = {
+    values = {
         "text": content,
         "candidates": CANDIDATES_PER_ARM,
         "as_of": as_of,
         **place(seen),
     }
     if query is not None:
-        given["query"] = literal(query)
-    return _shown(run(connection, statement, **which.given(), **given), seen)
+        values["query"] = literal(query)
+    return _shown(run(connection, statement, **which.parameters(), **values), seen)
 
 
 def _shown(rows: Iterable[Row[Any]], seen: Seen | None) -> list[Row[Any]]:

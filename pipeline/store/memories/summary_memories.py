@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.connections.statements import run
+from pipeline.store.connections.statements import column, run
 from pipeline.store.memories.memory_ids import new_id
 from pipeline.store.vectors import vectors
 from pipeline.text.duplicates import fingerprint
@@ -48,13 +48,12 @@ def put(
 
     None: another memory of the session says the same.
     """
-    given = {"session": session.id, "content": content, "hash": fingerprint(content), "lives_for": lives_for}
+    values = {"session": session.id, "content": content, "hash": fingerprint(content), "lives_for": lives_for}
     run(connection, _DROP_OTHERS, session=session.id)
-    known: UUID | None = run(connection, _UPDATE, **given).scalar_one_or_none()
+    known: UUID | None = run(connection, _UPDATE, **values).scalar_one_or_none()
     if known is not None:
         if vectors.exist(connection):
             run(connection, _DROP_VECTORS, id=known)
         return known
     row = {"tenant": tenant_id, "id": new_id(), "chat": session.chat_id, "language": language}
-    made: UUID | None = run(connection, _INSERT, **row, **given).scalar_one_or_none()
-    return made
+    return next(iter(column(connection, _INSERT, **row, **values)), None)

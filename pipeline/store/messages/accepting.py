@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection
 
 from pipeline.store.chats.chat_languages import DECLARED
-from pipeline.store.chats.chats import SAID, Chat, said
+from pipeline.store.chats.chats import DESCRIBED, Chat, described
 from pipeline.store.connections.trips import Statement
 from pipeline.store.erasure.suppression import FORGETTING
 from pipeline.store.jobs.jobs import AGAIN
@@ -41,12 +41,12 @@ _HOLD = f"""
         SELECT {", ".join(_CHAT)} FROM chats WHERE chat_id = %(chat)s FOR KEY SHARE) c ON true
 """
 # What a description leaves out is as it is stored.
-_AS_SAID = " AND ".join(
+_AS_DESCRIBED = " AND ".join(
     f"{name} = coalesce(CAST(%({name})s AS {'boolean' if name == 'memory' else 'text'}), {name})"
-    for name in SAID
+    for name in DESCRIBED
     if name != "language"
 )
-_LANGUAGE_AS_SAID = f"""CASE WHEN CAST(%(language)s AS text) IS NULL THEN true
+_LANGUAGE_AS_DESCRIBED = f"""CASE WHEN CAST(%(language)s AS text) IS NULL THEN true
     WHEN %(language)s = '{AUTO}' THEN language_by IS DISTINCT FROM '{DECLARED}'
     ELSE language = %(language)s AND language_by = '{DECLARED}' END"""
 _AHEAD = f"interval '{AHEAD.total_seconds():.0f} seconds'"
@@ -56,7 +56,7 @@ _AHEAD = f"interval '{AHEAD.total_seconds():.0f} seconds'"
 _PUT = f"""
     WITH allowed AS MATERIALIZED (
         SELECT language FROM chats
-        WHERE chat_id = %(chat)s AND moved_to IS NULL AND (%(looked)s OR {_AS_SAID} AND {_LANGUAGE_AS_SAID}
+        WHERE chat_id = %(chat)s AND moved_to IS NULL AND (%(looked)s OR {_AS_DESCRIBED} AND {_LANGUAGE_AS_DESCRIBED}
             AND (SELECT key FROM tenant_keys) IS NOT DISTINCT FROM CAST(%(key)s AS bytea)
             AND NOT EXISTS (SELECT 1 FROM suppression_list WHERE hash = ANY(CAST(%(hashes)s AS bytea[]))))
     ), edits AS (
@@ -139,9 +139,9 @@ def put(
     The job is enqueued without any, too, when a session is `closing`. The chat is held, and none of the messages is
     suppressed; edits that came before their messages are applied to them.
     """
-    given = _given(tenant_id, ChatIn(chat_id=chat_id), messages, priority, trace_id)
-    given |= {"looked": True, "closing": closing}
-    new, held = _driver(connection).execute(_PUT, given).fetchone() or (0, False)
+    values = _values(tenant_id, ChatIn(chat_id=chat_id), messages, priority, trace_id)
+    values |= {"looked": True, "closing": closing}
+    new, held = _driver(connection).execute(_PUT, values).fetchone() or (0, False)
     if not held:
         raise Retryable("the chat was removed while its messages were stored")
     return int(new)
@@ -162,11 +162,11 @@ def put_at_once(
     Its row is `(new messages, whether they were stored)`. They are not if there is no such chat, it has another id
     now, or it is not as described; if the tenant's key is not `key`; if one of the `hashes` is suppressed.
     """
-    given = _given(tenant_id, chat, messages, priority, trace_id) | {"key": key, "hashes": list(hashes)}
-    return [(_BEGIN, given), (_HOLD, given), (_PUT, given)]
+    values = _values(tenant_id, chat, messages, priority, trace_id) | {"key": key, "hashes": list(hashes)}
+    return [(_BEGIN, values), (_HOLD, values), (_PUT, values)]
 
 
-def _given(
+def _values(
     tenant_id: str,
     chat: ChatIn,
     messages: Sequence[tuple[MessageIn, int]],
@@ -184,8 +184,8 @@ def _given(
         for message, tokens in messages
     ]
     return {
-        **dict.fromkeys(SAID),
-        **said(chat),
+        **dict.fromkeys(DESCRIBED),
+        **described(chat),
         "tenant": tenant_id,
         "chat": chat.chat_id,
         "messages": Jsonb(rows),
@@ -201,8 +201,8 @@ _NOT_LOOKED_AT: dict[str, Any] = {"looked": False, "key": None, "hashes": [], "c
 
 
 def _as_held(cursor: "psycopg.Cursor[Any]") -> tuple[bytes | None, Chat | None]:
-    key, *found = cursor.fetchone() or (None, None)
-    chat = None if found[0] is None else Chat(**dict(zip(_CHAT, found, strict=True)))
+    key, *columns = cursor.fetchone() or (None, None)
+    chat = None if columns[0] is None else Chat(**dict(zip(_CHAT, columns, strict=True)))
     return (None if key is None else bytes(key)), chat
 
 

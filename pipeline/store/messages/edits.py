@@ -157,8 +157,8 @@ def put_pending(
     edited_at: datetime,
 ) -> None:
     """Keep an edit until its message comes; of several the newest."""
-    given = {"content": content, "tokens": token_count, "at": edited_at}
-    run(connection, _PUT_PENDING, tenant=tenant_id, chat=chat_id, external=external_id, **given)
+    values = {"content": content, "tokens": token_count, "at": edited_at}
+    run(connection, _PUT_PENDING, tenant=tenant_id, chat=chat_id, external=external_id, **values)
 
 
 def drop_pending(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> None:
@@ -234,14 +234,14 @@ def stored_messages(
 ) -> dict[str, StoredMessage]:
     """Return those of these ids that messages of a chat have, as they are now."""
     rows = run(connection, _STORED_MESSAGES, chat=chat_id, externals=external_ids)
-    found = (StoredMessage(row.id, row.external_id, _original_time(row.told) or row.sent_at) for row in rows)
-    return {message.external_id: message for message in found}
+    stored = (StoredMessage(row.id, row.external_id, _original_time(row.told) or row.sent_at) for row in rows)
+    return {message.external_id: message for message in stored}
 
 
-def _original_time(told: str | None) -> datetime | None:
+def _original_time(original: str | None) -> datetime | None:
     """Return a time that accepting has put into a message's metadata, or None for anything else."""
     try:
-        at = datetime.fromisoformat(told or "")
+        at = datetime.fromisoformat(original or "")
     except ValueError:
         return None
     return at if at.tzinfo else None
@@ -258,7 +258,7 @@ def redate(connection: Connection, chat_id: str, moved: Sequence[tuple[int, str,
     rows = [dict(zip(names, (*row, at.isoformat()), strict=True)) for *row, at in moved]
     run(connection, _REDATE, chat=chat_id, moved=Jsonb(rows))
     if vectors.exist(connection):
-        run(connection, _DATE_VECTORS, chat=chat_id, ids=[each for each, *_ in moved])
+        run(connection, _DATE_VECTORS, chat=chat_id, ids=[i for i, *_ in moved])
 
 
 def arrive_anew(connection: Connection, tenant_id: str, chat_id: str, ids: Sequence[int]) -> list[Arrival]:

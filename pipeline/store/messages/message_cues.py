@@ -34,9 +34,9 @@ class MessageText(NamedTuple):
     text: str
 
 
-def put(connection: Connection, tenant_id: str, found: Sequence[tuple[MessageText, MessageCues]]) -> None:
+def put(connection: Connection, tenant_id: str, cues: Sequence[tuple[MessageText, MessageCues]]) -> None:
     """Store the cues of messages in place of those that are there."""
-    rows = ((of.message_id, of.chat_id, cues.asks, cues.flags) for of, cues in found)
+    rows = ((message.message_id, message.chat_id, read.asks, read.flags) for message, read in cues)
     run(connection, _PUT, tenant=tenant_id, **arrays("ids chats asks flags", rows))
 
 

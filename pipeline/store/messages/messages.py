@@ -118,9 +118,9 @@ def arrivals(
     Of each chat the live ones first and then as they were accepted; all by their time.
     """
     rows = run(connection, _ARRIVALS, chats=chat_ids, limit=limit).all()
-    found = [Arrival(*row[:-1]) for row in rows]
-    taken = Counter(arrival.chat_id for arrival in found)
-    return found, frozenset(row.chat_id for row in rows if row.known > taken[row.chat_id])
+    arrivals = [Arrival(*row[:-1]) for row in rows]
+    taken = Counter(arrival.chat_id for arrival in arrivals)
+    return arrivals, frozenset(row.chat_id for row in rows if row.known > taken[row.chat_id])
 
 
 def arrival(connection: Connection, message_id: int) -> list[Arrival]:
@@ -164,10 +164,10 @@ def in_range(
     after: Stamp | None = None,
 ) -> list[Message]:
     """Return a session's messages in order, up to `limit`; with `after`, those that come after it."""
-    given = {"chat": chat_id, "key": session_key, "start": start, "end": end, "limit": limit}
+    values = {"chat": chat_id, "key": session_key, "start": start, "end": end, "limit": limit}
     if after is not None:
-        given |= dict(zip(("start", "position", "number", "id"), after, strict=True))
-    return [as_message(row) for row in run(connection, _IN_RANGE if after is None else _BEHIND, **given)]
+        values |= dict(zip(("start", "position", "number", "id"), after, strict=True))
+    return [as_message(row) for row in run(connection, _IN_RANGE if after is None else _BEHIND, **values)]
 
 
 def count_in_range(
@@ -182,7 +182,7 @@ def said_before(
 ) -> list[tuple[str, str]]:
     """Return the speakers and texts of a chat's latest messages before a time; of a long text, the beginning."""
     rows = run(connection, _SAID_BEFORE, chat=chat_id, until=until, limit=limit)
-    return [(speaker, said) for speaker, said in rows]
+    return [(speaker, content) for speaker, content in rows]
 
 
 def by_id(connection: Connection, ids: Iterable[int]) -> list[Message]:
@@ -227,13 +227,13 @@ def recent(
 ) -> list[Message]:
     """Return the chat's newest messages, newest first; of one session key, and said before a time, if given."""
     statement = _RECENT if session_key is None else _RECENT_OF_KEY
-    given = {"chat": chat_id, "limit": limit, "key": session_key, "until": until}
-    return [as_message(row) for row in run(connection, statement, **given)]
+    values = {"chat": chat_id, "limit": limit, "key": session_key, "until": until}
+    return [as_message(row) for row in run(connection, statement, **values)]
 
 
 def as_message(row: Row[Any]) -> Message:
     """Return a row of `COLUMNS` as a value."""
-    found = dict(row._mapping)
-    if found.get("answered"):
-        found["answered"] = RepliedTo(*found["answered"])
-    return Message(**found)
+    fields = dict(row._mapping)
+    if fields.get("answered"):
+        fields["answered"] = RepliedTo(*fields["answered"])
+    return Message(**fields)

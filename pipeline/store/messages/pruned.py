@@ -57,5 +57,5 @@ def pruned(
     per_chat: int | None,
 ) -> set[str]:
     """Return the ids of those that are beyond a limit, and not stored though their session counts more messages."""
-    given = {"chat": chat_id, "age": age, "per_chat": per_chat}
-    return set(column(connection, _PRUNED, **arrays("externals keys times", sent), **given))
+    values = {"chat": chat_id, "age": age, "per_chat": per_chat}
+    return set(column(connection, _PRUNED, **arrays("externals keys times", sent), **values))

@@ -37,10 +37,10 @@ class Answer(NamedTuple):
 
 def find(connection: Connection, entry: Entry) -> Answer | None:
     """Return the answer that was kept for a call's prompt."""
-    found = run(
+    row = run(
         connection, _FIND, tenant=entry.tenant_id, model=entry.model, hash=entry.prompt_hash
     ).one_or_none()
-    return None if found is None else Answer(*found)
+    return None if row is None else Answer(*row)
 
 
 def hold_chat(connection: Connection, entry: Entry) -> bool:

@@ -1,4 +1,4 @@
-"""SQL of the ledger of calls to language models: what each was for, what came of it, and what it cost."""
+"""SQL of the ledger of calls to language models: what each was for, how it ended and what it cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -106,7 +106,7 @@ class Spent(NamedTuple):
 
 
 def lock_budget(connection: Connection, tenant_id: str) -> None:
-    """Let nobody else spend of a tenant's budget until the transaction ends."""
+    """Lock a tenant's budget until the transaction ends, so that nobody else spends from it."""
     run(connection, _LOCK_BUDGET, tenant=tenant_id)
 
 

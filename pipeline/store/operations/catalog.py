@@ -1,4 +1,4 @@
-"""What the database's catalog holds of our tables, beside what the newest migration makes (`migrations/schema.txt`)."""
+"""Compare the database's catalog of our tables with what the newest migration makes (`migrations/schema.txt`)."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -61,8 +61,8 @@ _LINES = text(r"""
 def lines(connection: Connection) -> list[str]:
     """Return a line for each thing that the catalog holds of our tables, sorted, each once."""
     schema = connection.scalar(text("SELECT current_schema() || '.'"))
-    found = column(connection, _LINES)
-    return sorted({" ".join(line.replace(" ON ONLY ", " ON ").replace(schema, "").split()) for line in found})
+    rows = column(connection, _LINES)
+    return sorted({" ".join(line.replace(" ON ONLY ", " ON ").replace(schema, "").split()) for line in rows})
 
 
 @cache
@@ -84,18 +84,18 @@ def require(connection: Connection) -> None:
 
 def differences(connection: Connection) -> Iterator[tuple[bool, str]]:
     """Yield `(whether statements fail by it, what differs)` of a database that is at the newest migration."""
-    found = frozenset(lines(connection))
+    present = frozenset(lines(connection))
     is_there = vectors.exist(connection)
     vector_tables = {owner.table for owner in vectors.OWNERS.values()}
     missing = sorted(
-        (line.partition(" ") for line in expected() - found), key=lambda line: line[0] != "table"
+        (line.partition(" ") for line in expected() - present), key=lambda line: line[0] != "table"
     )
     gone = {what for kind, _, what in missing if kind == "table"}
     for kind, _, what in missing:
         table = what.partition(" ")[0].partition("(")[0]
         if (is_there or table not in vector_tables) and (kind == "table" or table not in gone):
             yield kind in NEEDED, f"without {kind} {what}"
-    for line in sorted(found - expected()):
+    for line in sorted(present - expected()):
         kind, table = line.split(" ", 2)[:2]
         if kind in _HARMFUL and f"table {table}" in expected():
             yield False, f"with {line}"

@@ -117,7 +117,7 @@ def require_upgradable(migration: str | None) -> None:
         )
 
 
-def unwalled(connection: Connection) -> list[str]:
+def unprotected_tables(connection: Connection) -> list[str]:
     """Return tables with a tenant on which row-level security is not forced."""
     return column(connection, _UNWALLED)
 
@@ -146,7 +146,7 @@ def space_statuses(connection: Connection) -> list[tuple[str, str]]:
 
 
 _COUNTED_VECTORS = " + ".join(
-    f"(SELECT count(*) FROM {each.table} v WHERE v.space_id = e.id)" for each in OWNERS.values()
+    f"(SELECT count(*) FROM {owner.table} v WHERE v.space_id = e.id)" for owner in OWNERS.values()
 )
 _RETIRED = text(
     f"SELECT e.name, {_COUNTED_VECTORS} FROM embedding_spaces e WHERE e.status = 'retired' ORDER BY e.id"
@@ -213,8 +213,8 @@ _MISSING_VECTORS = " UNION ALL ".join(
 
 def missing_jobs(connection: Connection, *, summaries: bool) -> dict[str, str]:
     """Return by kind of job the statement that finds one tenant's keys without a job that they need."""
-    found = {kind: statement for kind, statement in _MISSING.items() if summaries or kind != SUMMARIZE.name}
-    return found | ({EMBED.name: _MISSING_VECTORS} if vectors.exist(connection) else {})
+    by_kind = {kind: statement for kind, statement in _MISSING.items() if summaries or kind != SUMMARIZE.name}
+    return by_kind | ({EMBED.name: _MISSING_VECTORS} if vectors.exist(connection) else {})
 
 
 def count_missing_jobs(connection: Connection, statement: str) -> int:
@@ -228,9 +228,9 @@ def some_missing_jobs(connection: Connection, statement: str, limit: int) -> lis
 
 
 _ORPHANS = [
-    f"""{each.table} v WHERE NOT EXISTS (SELECT 1 FROM {each.source} o
-        WHERE o.tenant_id = v.tenant_id AND o.id = v.{each.owner} AND {each.live})"""
-    for each in OWNERS.values()
+    f"""{owner.table} v WHERE NOT EXISTS (SELECT 1 FROM {owner.source} o
+        WHERE o.tenant_id = v.tenant_id AND o.id = v.{owner.owner} AND {owner.live})"""
+    for owner in OWNERS.values()
 ]
 
 

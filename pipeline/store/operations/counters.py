@@ -84,11 +84,11 @@ def collected(connection: Connection) -> Iterator[None]:
         yield
     finally:
         del info[_COUNTED]
-    given = sorted((*key, value) for key, value in counted.items() if value)
+    figures = sorted((*key, value) for key, value in counted.items() if value)
     # a caller that has rolled back has done nothing that counts
-    if not given or not connection.in_transaction():
+    if not figures or not connection.in_transaction():
         return
-    tenants, names, values = zip(*given, strict=True)
+    tenants, names, values = zip(*figures, strict=True)
     connection.execute(_COLLECTED, {"tenants": list(tenants), "names": list(names), "values": list(values)})
 
 

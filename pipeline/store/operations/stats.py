@@ -187,5 +187,5 @@ def progress(connection: Connection, chat_ids: Sequence[str], latest: int | None
     able = vectors.exist(connection)
     kinds = [str(kind) for kind in (INGEST, SUMMARIZE, *([EMBED] if able else []))]
     statement = text(_PROGRESS.format(embedded=_EMBEDDED if able else "0"))
-    given = {"chats": list(chat_ids), "kinds": kinds, "priorities": [LIVE, LATER], "latest": latest}
-    return run(connection, statement, **given).one()
+    values = {"chats": list(chat_ids), "kinds": kinds, "priorities": [LIVE, LATER], "latest": latest}
+    return run(connection, statement, **values).one()

@@ -56,9 +56,9 @@ def of(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, CurrentK
     return {bytes(row.pop("found")): CurrentKey(**row) for row in rows}
 
 
-def insert(connection: Connection, tenant_id: str, given: KeyIn, digest: bytes) -> ListedKey:
+def insert(connection: Connection, tenant_id: str, grant: KeyIn, digest: bytes) -> ListedKey:
     """Keep a new key; the tenant exists."""
-    return _listed(run(connection, _INSERT, tenant=tenant_id, digest=digest, **given.model_dump()).one())
+    return _listed(run(connection, _INSERT, tenant=tenant_id, digest=digest, **grant.model_dump()).one())
 
 
 def listing(connection: Connection) -> list[ListedKey]:
@@ -73,7 +73,7 @@ def hold(connection: Connection, key_id: int) -> ListedKey | None:
 
 
 def rotate(connection: Connection, key_id: int, digest: bytes, until: datetime) -> ListedKey:
-    """Give a key another digest; the one until now stays valid until that time."""
+    """Give a key another digest; the old one stays valid until that time."""
     return _listed(run(connection, _ROTATE, id=key_id, digest=digest, until=until).one())
 
 

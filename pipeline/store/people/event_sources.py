@@ -30,8 +30,8 @@ def add(
     connection: Connection, tenant_id: str, source_id: str, platform: str, label: str, secret: str
 ) -> Row[Any]:
     """Add a source; return it without its secret."""
-    given = {"source": source_id, "platform": platform, "label": label, "secret": secret}
-    return run(connection, _ADD, tenant=tenant_id, **given).one()
+    values = {"source": source_id, "platform": platform, "label": label, "secret": secret}
+    return run(connection, _ADD, tenant=tenant_id, **values).one()
 
 
 def listing(connection: Connection) -> Sequence[Row[Any]]:
@@ -46,5 +46,5 @@ def remove(connection: Connection, source_id: str) -> Row[Any] | None:
 
 def find(connection: Connection, source_id: str) -> SecretSource | None:
     """Return the source of this id, whosever it is; None without any."""
-    found = run(connection, _FIND, source=source_id).one()
-    return SecretSource(*found) if found.tenant is not None else None
+    row = run(connection, _FIND, source=source_id).one()
+    return SecretSource(*row) if row.tenant is not None else None

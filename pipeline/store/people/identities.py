@@ -74,11 +74,11 @@ def ids_of(connection: Connection, any_id: str) -> list[str]:
 
 def move(connection: Connection, tenant_id: str, ids: Sequence[str], user: str) -> None:
     """Link ids to a user, wherever they were linked before; delete users without any."""
-    given = {"tenant": tenant_id, "ids": list(ids), "user": user}
-    before = column(connection, _USERS_OF, **given)
+    values = {"tenant": tenant_id, "ids": ids, "user": user}
+    before = column(connection, _USERS_OF, **values)
     chats.ensure_tenant(connection, tenant_id)
-    run(connection, _ENSURE_USER, **given)
-    run(connection, _MOVE, **given)
+    run(connection, _ENSURE_USER, **values)
+    run(connection, _MOVE, **values)
     _drop_empty(connection, [*before, *ids])
 
 
@@ -93,8 +93,7 @@ def _drop_empty(connection: Connection, users: Sequence[str]) -> None:
 
 def forget(connection: Connection, ids: Sequence[str]) -> int:
     """Delete a person with all their links, by all their ids; return how many rows that took."""
-    given = {"ids": list(ids)}
-    return run(connection, _FORGET_LINKS, **given).rowcount + run(connection, _FORGET_USERS, **given).rowcount
+    return run(connection, _FORGET_LINKS, ids=ids).rowcount + run(connection, _FORGET_USERS, ids=ids).rowcount
 
 
 def listing(connection: Connection, after: str, limit: int) -> Sequence[Row[Any]]:

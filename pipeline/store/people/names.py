@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.connections.statements import column, run
+from pipeline.store.connections.statements import column, number, run
 from pipeline.store.memories import entity_graph
 
 BEFORE = "whatsapp:"
@@ -124,17 +124,17 @@ def rename_messages(
     connection: Connection, tenant_id: str, chat_id: str, old: str, new: str, *, derived: str, limit: int
 ) -> int:
     """Give up to `limit` messages of a chat that have an id by name another one; return how many."""
-    given = {"chat": chat_id, "old": old, "new": new}
+    values = {"chat": chat_id, "old": old, "new": new}
     run(connection, _JOIN, tenant=tenant_id, chat=chat_id, new=new)
-    return run(connection, _MESSAGES, derived=derived, limit=limit, **given).rowcount
+    return run(connection, _MESSAGES, derived=derived, limit=limit, **values).rowcount
 
 
 def rename_made(connection: Connection, chat_id: str, old: str, new: str) -> list[str]:
     """Rename what was made of a sender's messages in a chat, but memories; return its sessions as keys of jobs."""
-    given = {"chat": chat_id, "old": old, "new": new}
+    values = {"chat": chat_id, "old": old, "new": new}
     for statement in _MADE:
-        run(connection, statement, **given)
-    return [f"session:{each}" for each in column(connection, _SESSIONS, chat=chat_id)]
+        run(connection, statement, **values)
+    return [f"session:{i}" for i in column(connection, _SESSIONS, chat=chat_id)]
 
 
 def memories(connection: Connection, chat_id: str, old: str, *, alone: bool) -> Sequence[Row[Any]]:
@@ -156,25 +156,25 @@ def rename_entities(connection: Connection, chat_id: str, old: str, new: str) ->
 
 
 def give_promoted(connection: Connection, chat_id: str, old: str, new: str, *, alone: bool) -> None:
-    """Note of memories that others have now whose they were."""
+    """Rename the former owner of promoted memories, as far as they were learned in a chat."""
     run(connection, _PROMOTED, chat=chat_id, old=old, new=new, alone=alone)
 
 
 def split(connection: Connection, memory_id: UUID, copy: UUID, chat_id: str, new: str) -> None:
     """Copy a memory, as far as it was learned in one of its chats, for another user."""
-    given = {"id": memory_id, "copy": copy, "chat": chat_id}
-    run(connection, _COPY, new=new, **given)
+    values = {"id": memory_id, "copy": copy, "chat": chat_id}
+    run(connection, _COPY, new=new, **values)
     for statement in _COPY_MADE:
-        run(connection, statement, **given)
+        run(connection, statement, **values)
     entity_graph.copy(connection, memory_id, copy)
     run(connection, _LEAVE, id=memory_id, chat=chat_id)
 
 
-def part(connection: Connection, old: str, new: str) -> None:
-    """Let no memory of one user supersede one of the other."""
+def drop_supersessions(connection: Connection, old: str, new: str) -> None:
+    """Drop the supersessions between memories of two users."""
     run(connection, _PART, old=old, new=new)
 
 
 def memories_left(connection: Connection, old: str) -> int:
     """Count the memories that are or were a user's."""
-    return int(run(connection, _LEFT, old=old).scalar_one())
+    return number(connection, _LEFT, old=old)

@@ -64,7 +64,7 @@ class Asked:
 
     def parts(self, space: EmbeddingSpace | None, remembers: bool) -> frozenset[Part]:
         """Return the arms that there are."""
-        wanted: dict[Part, bool] = {
+        parts: dict[Part, bool] = {
             "pieces": bool(self.pieces),
             "times": bool(self.times),
             "named": bool(self.named),
@@ -72,9 +72,9 @@ class Asked:
             "newest": self.newest,
             "memories": remembers,
         }
-        return frozenset(part for part, is_wanted in wanted.items() if is_wanted)
+        return frozenset(part for part, is_wanted in parts.items() if is_wanted)
 
-    def given(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """Return the parameters of all arms."""
         share = int(keyword_search.CANDIDATES / max(1, len(self.pieces)))
         return {
@@ -198,31 +198,31 @@ def search(
         limit=limit,
         **keyword_search.sizes_of(scope),
         **compared,
-        **(asked.given() if asked is not NOTHING else {}),
-        **(memories.given() if memories is not None else {}),
+        **(asked.parameters() if asked is not NOTHING else {}),
+        **(memories.parameters() if memories is not None else {}),
     ).one()
-    found: dict[str, Any] = dict(row._mapping)
+    columns: dict[str, Any] = dict(row._mapping)
     return Arms(
         by_word=keyword_search.as_hits(row.frequencies, row.scores, row.exact, scope.messages)
         if words
         else KeywordHits(),
         by_vector=VectorHits() if space is None else vector_search.as_hits(row.near or [], indexed=indexed),
         inside=row.inside or [],
-        by_affinity=found.get("by_affinity") or [],
-        asked=_asked(found, parts),
-        pieces=_pieces(found.get("pieces") or ()),
+        by_affinity=columns.get("by_affinity") or [],
+        asked=_asked_arms(columns, parts),
+        pieces=_pieces(columns.get("pieces") or ()),
         memories=memory_candidates.as_hits(row.memories) if "memories" in parts else MemoryHits(),
     )
 
 
-def _asked(found: Mapping[str, Any], parts: Collection[Part]) -> dict[str, Sequence[int]]:
-    """Return what each arm found that the question asks for; who is named is found by either of two."""
+def _asked_arms(columns: Mapping[str, Any], parts: Collection[Part]) -> dict[str, Sequence[int]]:
+    """Return what each arm of the question found; two arms find those who are named."""
     by_arm: dict[str, Sequence[int]] = {
-        part: found[part] or [] for part in ("times", "newest") if part in parts
+        part: columns[part] or [] for part in ("times", "newest") if part in parts
     }
     if "named" in parts:
-        by_name = keyword_search.best_first(found["named"])
-        by_arm["named"] = list(dict.fromkeys([*(found.get("spoken") or ()), *by_name]))
+        by_name = keyword_search.best_first(columns["named"])
+        by_arm["named"] = list(dict.fromkeys([*(columns.get("spoken") or ()), *by_name]))
     return by_arm
 
 

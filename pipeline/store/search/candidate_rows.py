@@ -79,8 +79,8 @@ def _candidates(spaces: tuple[EmbeddingSpace | None, ...]) -> TextClause:
     columns = ["session", "affinity", "next", "asks", "flags", *(f"cosine_{number}" for number in numbers)]
 
     def facts(source: str, **values: str) -> str:
-        every = ", ".join(f"{values.get(name, 'NULL')} AS {name}" for name in columns)
-        return f"SELECT {values['id']} AS id, {every} FROM {source}"
+        listed = ", ".join(f"{values.get(name, 'NULL')} AS {name}" for name in columns)
+        return f"SELECT {values['id']} AS id, {listed} FROM {source}"
 
     # one look-up in each table for all messages, whatever the planner thinks of the tables, and a group for each
     these = "ARRAY(SELECT id FROM placed)"
@@ -100,7 +100,7 @@ def _candidates(spaces: tuple[EmbeddingSpace | None, ...]) -> TextClause:
             facts(
                 f"message_vectors WHERE {in_space(space)} AND message_id = ANY({these})",
                 id="message_id",
-                **{f"cosine_{number}": cosine(space.questions, distance(space, given=f":query_{number}"))},
+                **{f"cosine_{number}": cosine(space.questions, distance(space, query=f":query_{number}"))},
             )
             for number, space in enumerate(spaces)
             if space is not None
@@ -147,7 +147,7 @@ def with_neighbours(
     spoke in that session, and whose words it passes on (empty: nobody knows; NULL: nobody's).
     """
     compared = {f"query_{number}": literal(query[1]) for number, query in enumerate(queries) if query}
-    own = {
+    values = {
         "ids": ids,
         "chat": scope.chat_id,
         "affinities": scope.affinities,
@@ -156,7 +156,7 @@ def with_neighbours(
         "any": any_of(words),
     }
     return run(
-        connection, _candidates(tuple(query and query[0] for query in queries)), **own, **compared
+        connection, _candidates(tuple(query and query[0] for query in queries)), **values, **compared
     ).all()
 
 

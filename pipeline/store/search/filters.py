@@ -21,7 +21,7 @@ class Scope:
     # whether the chat's vectors are found by their index
     indexed: bool = False
 
-    def given(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """Return the parameters of a statement that searches it."""
         return {"chat": self.chat_id, "key": self.session_key, "language": self.language}
 
@@ -67,16 +67,16 @@ class MessageFilter:
     def conditions(self) -> str:
         """Return the SQL of what is asked for only, so that the planner sees which index serves."""
         nothing = ["false"] if self.metadata is not None and not self.metadata else []
-        return " AND ".join(["chat_id = :chat", *(_CONDITIONS[name] for name in self._asked()), *nothing])
+        return " AND ".join(["chat_id = :chat", *(_CONDITIONS[name] for name in self._chosen()), *nothing])
 
-    def given(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """Return the parameters of the conditions; `:chat` is the statement's own."""
         inside = zip(("f_thread", "f_start", "f_end"), self.session or (), strict=False)
-        return {f"f_{name}": value for name, value in self._asked().items() if name != "session"} | dict(
+        return {f"f_{name}": value for name, value in self._chosen().items() if name != "session"} | dict(
             inside
         )
 
-    def _asked(self) -> dict[str, Any]:
+    def _chosen(self) -> dict[str, Any]:
         return {name: value for name in _CONDITIONS if (value := getattr(self, name)) is not None}
 
 

@@ -46,7 +46,7 @@ def lexemes(connection: Connection, language: str, query: str) -> list[str]:
 
 def all_lexemes(connection: Connection, language: str, queries: Sequence[str]) -> list[list[str]]:
     """Return the lexemes of each of several queries."""
-    return [list(found or ()) for found in column(connection, _LEXEMES, language=language, queries=queries)]
+    return [list(words or ()) for words in column(connection, _LEXEMES, language=language, queries=queries)]
 
 
 @dataclass(frozen=True, kw_only=True)

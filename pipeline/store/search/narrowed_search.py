@@ -143,7 +143,7 @@ def search(
     scope: Scope,
     words: Sequence[str],
     embedded: tuple[EmbeddingSpace, Vector] | None,
-    asked: SessionsAsked,
+    which: SessionsAsked,
     memories: MemoryScope | None = None,
 ) -> Narrowed:
     """Find the sessions of a scope that fit lexemes and a vector best, and messages inside the best of them.
@@ -153,30 +153,30 @@ def search(
     names its time.
     """
     space, vector = embedded or (None, None)
-    is_open = asked.is_open and scope.session_key is None
+    is_open = which.is_open and scope.session_key is None
     statement = _statement(
-        space, asked.looked_into, asked.messages, is_open=is_open, remembers=memories is not None
+        space, which.looked_into, which.messages, is_open=is_open, remembers=memories is not None
     )
-    given: dict[str, Any] = {} if vector is None else {"query": literal(vector)}
+    values: dict[str, Any] = {} if vector is None else {"query": literal(vector)}
     if memories is not None:
-        given |= memories.given()
+        values |= memories.parameters()
     row = run(
         connection,
         statement,
-        **scope.given(),
+        **scope.parameters(),
         affinities=scope.affinities,
         words=words,
         any=any_of(words),
-        session=asked.session_id,
-        since=asked.since,
-        until=asked.until,
-        **arrays("starts ends", asked.times),
-        best=asked.most,
+        session=which.session_id,
+        since=which.since,
+        until=which.until,
+        **arrays("starts ends", which.times),
+        best=which.most,
         **keyword_search.sizes_of(scope),
-        **given,
+        **values,
     ).one()
     return Narrowed(
-        sessions=[_session(*each) for each in row.sessions or ()],
+        sessions=[_session(*columns) for columns in row.sessions or ()],
         messages=row.messages or [],
         by_word=keyword_search.as_hits(row.frequencies, {}, row.exact, scope.messages)
         if words

@@ -180,16 +180,16 @@ def read(
 def lexemes_of(connection: Connection, prelude: Prelude, texts: Sequence[str]) -> list[list[str]]:
     """Return the lexemes of each text; those of words that the prelude did not look up are looked up at once."""
     known = [prelude.lexemes(text) for text in texts]
-    missing = [text for text, found in zip(texts, known, strict=True) if found is None]
+    missing = [text for text, lexemes in zip(texts, known, strict=True) if lexemes is None]
     looked_up = iter(
         keyword_search.all_lexemes(connection, prelude.chat.language, missing) if missing else ()
     )
-    return [next(looked_up) if found is None else found for found in known]
+    return [next(looked_up) if lexemes is None else lexemes for lexemes in known]
 
 
 def _prelude(row: Row[Any], of_key: str | None) -> Prelude:
-    found = row._mapping
-    chat = Chat(**{name: found[name] for name in CHAT_COLUMNS.split(", ")})
+    columns = row._mapping
+    chat = Chat(**{name: columns[name] for name in CHAT_COLUMNS.split(", ")})
     space = vectors.as_space(zip(vectors.COLUMNS.split(", "), row.space, strict=True)) if row.space else None
     worth_it = is_worth_an_index(chat.message_count, max(float(row.everywhere or 0), 0.0))
     return Prelude(
@@ -200,12 +200,12 @@ def _prelude(row: Row[Any], of_key: str | None) -> Prelude:
         asker=row.asker,
         now=row.now,
         logged=[(query, datetime.fromisoformat(at)) for query, at in row.logged or ()],
-        recent=[_message(*each) for each in row.recent or ()],
+        recent=[_message(*values) for values in row.recent or ()],
         space=space,
         indexed=space is not None and worth_it and bool(row.is_indexed),
         size=chat.message_count if of_key is None else int(row.of_key or 0),
         present=None if row.who is None else Present(*row.who[0]),
-        members=[Member(*each) for each in (row.who and row.who[1]) or ()],
+        members=[Member(*values) for values in (row.who and row.who[1]) or ()],
         suppression_key=None if row.key is None else bytes(row.key),
         _lexemes=row.lexemes or {},
     )
@@ -213,12 +213,12 @@ def _prelude(row: Row[Any], of_key: str | None) -> Prelude:
 
 def _message(*values: Any) -> Message:
     """Return a row of `messages.COLUMNS` and what it answers, as JSON has them, as a value."""
-    *own, answered = values
-    named = dict(zip(messages.COLUMNS.split(", "), own, strict=True))
+    *fields, answered = values
+    named = dict(zip(messages.COLUMNS.split(", "), fields, strict=True))
     named["sent_at"] = datetime.fromisoformat(named["sent_at"])
     return Message(**named, answered=RepliedTo(*answered) if answered else None)
 
 
 def _words(texts: Iterable[str]) -> Collection[str]:
-    words = list(dict.fromkeys(chain.from_iterable(each.split() for each in texts)))
+    words = list(dict.fromkeys(chain.from_iterable(text.split() for text in texts)))
     return words if len(words) <= MAX_WORDS else []

@@ -125,7 +125,7 @@ def record(
     With `logs`, unless an entry of the suppression list among `place` stops it; only its figures if it is not
     `remembered` or one among `asker` stops that. False, and nothing is done, if the tenant's key is another one.
     """
-    return holds(connection, _RECORD, **_given(tenant_id, row, served, logs=logs))
+    return holds(connection, _RECORD, **_values(tenant_id, row, served, logs=logs))
 
 
 def record_at_once(tenant_id: str, row: Mapping[str, Any], served: Served) -> list[Statement]:
@@ -135,11 +135,11 @@ def record_at_once(tenant_id: str, row: Mapping[str, Any], served: Served) -> li
     """
     return [
         suppression.lock_at_once(tenant_id, row["chat_id"]),
-        in_trip(_RECORD, **_given(tenant_id, row, served, logs=True)),
+        in_trip(_RECORD, **_values(tenant_id, row, served, logs=True)),
     ]
 
 
-def _given(tenant_id: str, row: Mapping[str, Any], served: Served, *, logs: bool) -> dict[str, Any]:
+def _values(tenant_id: str, row: Mapping[str, Any], served: Served, *, logs: bool) -> dict[str, Any]:
     """Return the parameters of `_RECORD`."""
     figures = sorted((name, float(value)) for name, value in served["counted"].items() if value)
     return {

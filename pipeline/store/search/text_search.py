@@ -79,11 +79,11 @@ _IN_ORDER = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids) ORDER BY 
 
 
 def _filtered(
-    connection: Connection, chat_id: str, which: MessageFilter, statement: str, **given: Any
+    connection: Connection, chat_id: str, which: MessageFilter, statement: str, **values: Any
 ) -> Sequence[Row[*tuple[Any, ...]]]:
     """Run a statement with `{allowed}` in the place of the filter's conditions."""
-    asked = text(statement.format(allowed=which.conditions()))
-    return run(connection, asked, chat=chat_id, **which.given(), **given).all()
+    filtered = text(statement.format(allowed=which.conditions()))
+    return run(connection, filtered, chat=chat_id, **which.parameters(), **values).all()
 
 
 def allowed(connection: Connection, chat_id: str, which: MessageFilter, ids: Sequence[int]) -> set[int]:
@@ -106,8 +106,8 @@ def keywords(
     """Return the `limit` best messages by BM25 that a filter lets through, best first."""
     if not words:
         return []
-    given = {"any": any_of(words), "lexemes": words, "mean_size": max(mean_size, 1.0), "limit": limit}
-    return [row[0] for row in _filtered(connection, chat_id, which, _KEYWORDS, **given)]
+    values = {"any": any_of(words), "lexemes": words, "mean_size": max(mean_size, 1.0), "limit": limit}
+    return [row[0] for row in _filtered(connection, chat_id, which, _KEYWORDS, **values)]
 
 
 def nearest(
@@ -164,8 +164,8 @@ def scan_from(connection: Connection, chat_id: str, messages: int, until: dateti
 
     The newest session counts whatever its size.
     """
-    found, is_all = run(connection, _SCAN_FROM, chat=chat_id, messages=messages, until=until).one()
-    return None if is_all is None or is_all else found
+    start, is_all = run(connection, _SCAN_FROM, chat=chat_id, messages=messages, until=until).one()
+    return None if is_all is None or is_all else start
 
 
 def exact(
@@ -178,9 +178,9 @@ def exact(
     limit: int,
 ) -> list[Message]:
     """Return messages that hold these very characters, upper or lower case, newest first."""
-    given = {"pattern": pattern(piece), "scan_from": since, "limit": limit}
+    values = {"pattern": pattern(piece), "scan_from": since, "limit": limit}
     statement = _EXACT if since is not None else _EXACT.replace(" AND sent_at >= :scan_from", "")
-    return [as_message(row) for row in _filtered(connection, chat_id, which, statement, **given)]
+    return [as_message(row) for row in _filtered(connection, chat_id, which, statement, **values)]
 
 
 def resembling(
@@ -196,8 +196,8 @@ def resembling(
 
     For each piece only the `newest` of those that the filter lets through are read.
     """
-    given = {"patterns": ["".join(map(pattern, parts)) for parts in pieces], "newest": newest, "limit": limit}
-    return [(row[0], row[1], row[2]) for row in _filtered(connection, chat_id, which, _RESEMBLING, **given)]
+    values = {"patterns": ["".join(map(pattern, p)) for p in pieces], "newest": newest, "limit": limit}
+    return [(row[0], row[1], row[2]) for row in _filtered(connection, chat_id, which, _RESEMBLING, **values)]
 
 
 _LIKE_SIGN = re.compile("[!%_]")
@@ -226,6 +226,6 @@ def not_shown(
     With nothing shown, the session's beginning; at equal distance the earlier first. Messages without text are left
     out.
     """
-    given = {"chat": chat_id, "key": session_key, "start": start, "end": end, "limit": limit}
-    nearest_ids, there = run(connection, _NOT_SHOWN, **given, shown=shown).one()
+    values = {"chat": chat_id, "key": session_key, "start": start, "end": end, "limit": limit}
+    nearest_ids, there = run(connection, _NOT_SHOWN, **values, shown=shown).one()
     return [as_message(row) for row in run(connection, _IN_ORDER, ids=nearest_ids or [])], int(there)

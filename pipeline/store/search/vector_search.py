@@ -117,12 +117,12 @@ def nearest(
     connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector, *, messages: int, limit: int
 ) -> VectorHits:
     """Return the `limit` messages of a scope nearest to the query; `messages`: how many the chat has."""
-    given = {**scope.given(), "query": literal(query), "limit": limit}
+    values = {**scope.parameters(), "query": literal(query), "limit": limit}
     of_key = scope.session_key is not None
     worth_it = not of_key and is_worth_an_index(messages, everywhere(connection, "message"))
     indexed = worth_it and bool(indexes.is_indexed(connection, "message", space))
     return as_hits(
-        run(connection, _nearest(space, of_key=of_key, indexed=indexed), **given).all(), indexed=indexed
+        run(connection, _nearest(space, of_key=of_key, indexed=indexed), **values).all(), indexed=indexed
     )
 
 

@@ -47,5 +47,5 @@ def of_time(
 
     Each has its summary and topics, if it is summarized. Of more than `limit` the latest are returned.
     """
-    given = {"chat": chat_id, "key": session_key, "start": start, "until": until, "limit": limit}
-    return run(connection, _OF_TIME, **given).all()
+    values = {"chat": chat_id, "key": session_key, "start": start, "until": until, "limit": limit}
+    return run(connection, _OF_TIME, **values).all()

@@ -170,21 +170,21 @@ def insert(connection: Connection, tenant_id: str, begun: Sequence[Begun]) -> li
 def grow(connection: Connection, grown: Mapping[int, Shape]) -> None:
     """Extend sessions, by id, to these ranges with more messages and tokens; they are open and revised."""
     if grown:
-        run(connection, _GROW, grown=Jsonb([_as_json(shape, id=each) for each, shape in grown.items()]))
+        run(connection, _GROW, grown=Jsonb([_as_json(shape, id=i) for i, shape in grown.items()]))
 
 
 def reshape(connection: Connection, cut: Mapping[int, Shape]) -> None:
     """Reset ranges and counts of sessions, by id; they are open and revised, their summaries outdated."""
     if cut:
-        run(connection, _RESHAPE, cut=Jsonb([_as_json(shape, id=each) for each, shape in cut.items()]))
+        run(connection, _RESHAPE, cut=Jsonb([_as_json(shape, id=i) for i, shape in cut.items()]))
 
 
 def merge(connection: Connection, into: Mapping[int, int]) -> dict[int, tuple[int, int]]:
     """Merge sessions `{loser: survivor}`; return the `(messages, tokens)` brought to each survivor."""
-    given = arrays("losers survivors", into.items())
-    brought = run(connection, _BROUGHT, **given).all()
+    pairs = arrays("losers survivors", into.items())
+    brought = run(connection, _BROUGHT, **pairs).all()
     for statement in (_MERGE, _LEAD_ON, _JOIN):
-        run(connection, statement, **given)
+        run(connection, statement, **pairs)
     return {survivor: (int(count), int(tokens)) for survivor, count, tokens in brought}
 
 
@@ -219,8 +219,8 @@ def move_memories(connection: Connection, into: Mapping[int, int]) -> None:
     Of duplicates one is kept, with the highest importance, the latest expiry (none: never);
     the others are deleted with their vectors and their jobs.
     """
-    given = arrays("losers survivors", into.items())
-    for duplicate in run(connection, _DUPLICATES, **given).all():
+    pairs = arrays("losers survivors", into.items())
+    for duplicate in run(connection, _DUPLICATES, **pairs).all():
         for statement in _UNITE:
             run(connection, text(statement), id=duplicate.id, kept=duplicate.kept)
-    run(connection, _MOVE_MEMORIES, **given)
+    run(connection, _MOVE_MEMORIES, **pairs)

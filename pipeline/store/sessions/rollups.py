@@ -99,9 +99,7 @@ def save(
     version: int,
 ) -> None:
     """Write the rollup of a week from the sessions that were read."""
-    given = {
-        name: Jsonb(said) if isinstance(said, list) else said for name, said in summary.model_dump().items()
-    }
+    values = {name: Jsonb(v) if isinstance(v, list) else v for name, v in summary.model_dump().items()}
     run(
         connection,
         _SAVE,
@@ -114,7 +112,7 @@ def save(
         hash=source_hash,
         model=model,
         version=version,
-        **given,
+        **values,
     )
 
 

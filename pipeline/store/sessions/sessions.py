@@ -191,11 +191,11 @@ def closes(
     connection: Connection, places: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], list[datetime]]:
     """Return the times at which sessions were closed on request, ascending, by `(chat, session key)`."""
-    found: dict[tuple[str, str], list[datetime]] = {place: [] for place in places}
+    times: dict[tuple[str, str], list[datetime]] = {place: [] for place in places}
     named = [place for place in places if place[1]]
     for chat_id, session_key, at in run(connection, _CLOSES, **arrays("chats keys", named)) if named else ():
-        found[chat_id, session_key].append(at)
-    return found
+        times[chat_id, session_key].append(at)
+    return times
 
 
 def find(connection: Connection, session_id: int) -> Row[Any] | None:
@@ -242,34 +242,32 @@ def save_summary(
     A session that has grown since keeps the summary of what was read, and wants another one. Nothing is stored when
     the session was merged or cut, or a text of it edited: the summary would speak of what is not there any more.
     """
-    given = {
-        name: Jsonb(said) if isinstance(said, list) else said for name, said in summary.model_dump().items()
-    }
-    given |= {name: getattr(read, name) for name in _READ}
+    values = {name: Jsonb(v) if isinstance(v, list) else v for name, v in summary.model_dump().items()}
+    values |= {name: getattr(read, name) for name in _READ}
     made = {"search_text": summary.search_text(), "model": model, "version": version}
-    return run(connection, _SAVE, **given, **made).rowcount == 1
+    return run(connection, _SAVE, **values, **made).rowcount == 1
 
 
 def set_status(
     connection: Connection, session_id: int, revision: int, status: str, reason: str | None = None
 ) -> bool:
     """Set a closed session's status (`skipped`, `failed`) unless it has changed since that revision."""
-    given = {"id": session_id, "revision": revision, "status": status, "reason": reason}
-    return run(connection, _SET_STATUS, **given).rowcount == 1
+    values = {"id": session_id, "revision": revision, "status": status, "reason": reason}
+    return run(connection, _SET_STATUS, **values).rowcount == 1
 
 
 def keep_summary(connection: Connection, session_id: int, revision: int, version: int) -> bool:
     """Count a closed session's stored summary as one of this revision and version: there is nothing left to read."""
-    given = {"id": session_id, "revision": revision, "version": version}
-    return run(connection, _KEEP_SUMMARY, **given).rowcount == 1
+    values = {"id": session_id, "revision": revision, "version": version}
+    return run(connection, _KEEP_SUMMARY, **values).rowcount == 1
 
 
 def count_before(
     connection: Connection, chat_id: str, started_at: datetime, session_id: int, within: timedelta
 ) -> tuple[int, int]:
     """Count a chat's sessions before one, `(all, those that ended within this time before it)`."""
-    given = {"chat": chat_id, "start": started_at, "id": session_id, "within": within}
-    row = run(connection, _BEFORE, **given).one()
+    values = {"chat": chat_id, "start": started_at, "id": session_id, "within": within}
+    row = run(connection, _BEFORE, **values).one()
     return int(row.all_before), int(row.lately)
 
 
@@ -279,7 +277,7 @@ def set_facts(connection: Connection, session_id: int, revision: int, model: str
 
 
 def outdate_facts(connection: Connection, session_ids: Sequence[int]) -> None:
-    """Let the facts of sessions be learned again."""
+    """Have the facts of sessions learned again."""
     run(connection, _OUTDATE_FACTS, ids=session_ids)
 
 

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, text
 
-from pipeline.store.connections.statements import run
+from pipeline.store.connections.statements import column, run
 from pipeline.store.vectors import vectors
 from schemas.vectors import EmbeddingSpace
 
@@ -24,8 +24,7 @@ def index_of(kind: str, space: EmbeddingSpace) -> str:
 
 def is_indexed(connection: Connection, kind: str, space: EmbeddingSpace) -> bool | None:
     """Tell whether that index can be used; None: there is none."""
-    valid: bool | None = connection.scalar(_IS_INDEXED, {"name": index_of(kind, space)})
-    return valid
+    return next(iter(column(connection, _IS_INDEXED, name=index_of(kind, space))), None)
 
 
 def build_index(connection: Connection, kind: str, space: EmbeddingSpace) -> None:

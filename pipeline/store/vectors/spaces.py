@@ -64,10 +64,10 @@ _COUNT_LACKING = {
 }
 _DELETE = {
     kind: text(f"""
-        DELETE FROM {each.table} WHERE ctid = ANY(ARRAY(
-            SELECT ctid FROM {each.table} WHERE space_id = :space LIMIT :limit))
+        DELETE FROM {owner.table} WHERE ctid = ANY(ARRAY(
+            SELECT ctid FROM {owner.table} WHERE space_id = :space LIMIT :limit))
     """)
-    for kind, each in OWNERS.items()
+    for kind, owner in OWNERS.items()
 }
 _QUESTIONS = text("""
     SELECT chat_id, query, coalesce(used, '[]'::jsonb) AS used FROM (
@@ -94,7 +94,7 @@ def _stored(row: Any) -> StoredSpace:
 
 
 def lock(connection: Connection) -> None:
-    """Let nobody else change the spaces until the end of the transaction (owner)."""
+    """Lock the spaces against other changes until the end of the transaction (owner)."""
     run(connection, _LOCK)
 
 
@@ -118,8 +118,8 @@ def calibrate(
     connection: Connection, space: EmbeddingSpace, questions: Calibration, documents: Calibration
 ) -> None:
     """Keep what was measured of a space, unless somebody else has measured it."""
-    found = json.dumps({"questions": asdict(questions), "documents": asdict(documents)})
-    run(connection, _CALIBRATE, id=space.id, calibration=found)
+    calibration = json.dumps({"questions": asdict(questions), "documents": asdict(documents)})
+    run(connection, _CALIBRATE, id=space.id, calibration=calibration)
 
 
 def count_lacking(connection: Connection, space: EmbeddingSpace) -> tuple[int, int]:

@@ -58,13 +58,13 @@ def of_messages(connection: Connection, space: EmbeddingSpace, ids: Sequence[int
     return {row[0]: [float(value) for value in row[1].strip("[]").split(",")] for row in rows}
 
 
-def distance(space: EmbeddingSpace, embedding: str = "embedding", given: str = ":query") -> str:
+def distance(space: EmbeddingSpace, embedding: str = "embedding", query: str = ":query") -> str:
     """Return SQL of the cosine distance of a column to a parameter; 1 minus it is the cosine.
 
     The number of dimensions is part of the statement: as a parameter it would lose the index.
     """
     size = int(space.dimensions)
-    return f"{embedding}::halfvec({size}) <=> CAST({given} AS halfvec({size}))"
+    return f"{embedding}::halfvec({size}) <=> CAST({query} AS halfvec({size}))"
 
 
 def cosine(calibration: Calibration | None, distance: str) -> str:
@@ -166,17 +166,17 @@ class VectorOwner:
             "given.embedding",
         )
 
-    def _insert(self, given: str, embedding: str) -> TextClause:
+    def _insert(self, rows: str, embedding: str) -> TextClause:
         copied = "".join(f", {name}" for name in self.copied)
-        own = "".join(f", o.{name}" for name in self.copied)
+        copies = "".join(f", o.{name}" for name in self.copied)
         renewed = ", ".join(
             f"{name} = excluded.{name}" for name in (*self.copied, "content_hash", "embedding")
         )
         return text(f"""
             INSERT INTO {self.table}
                 (tenant_id, {self.owner}, space_id, chunk_index{copied}, content_hash, embedding)
-            SELECT :tenant, o.id, :space, given.chunk{own}, given.hash, {embedding}
-            FROM {given.format(type=self.id_type)}
+            SELECT :tenant, o.id, :space, given.chunk{copies}, given.hash, {embedding}
+            FROM {rows.format(type=self.id_type)}
             -- one that is being deleted is waited for here: found gone by the foreign key, it would fail all others
             JOIN (SELECT * FROM {self.source} o WHERE o.tenant_id = :tenant
                 AND o.id = ANY(CAST(:ids AS {self.id_type}[])) AND {self.live} FOR KEY SHARE) o ON o.id = given.id
@@ -226,21 +226,21 @@ def put(
 
     Owners that are gone are left out. Without vectors, those of another owner with the same text are copied.
     """
-    owner, of = OWNERS[kind], {"tenant": tenant_id, "space": space_id}
-    made = [(each, hash_, vectors) for each, hash_, vectors in rows if vectors is not None]
+    owner, common = OWNERS[kind], {"tenant": tenant_id, "space": space_id}
+    made = [(i, hash_, vectors) for i, hash_, vectors in rows if vectors is not None]
     if made:
-        chunks = [(each, hash_, n, vector) for each, hash_, found in made for n, vector in enumerate(found)]
+        chunks = [(i, hash_, n, vector) for i, hash_, vectors in made for n, vector in enumerate(vectors)]
         values, starts, size = array("f"), list[int](), 0
         for _, _, _, vector in chunks:
             starts.append(len(values))
             values.extend(vector)
             size = len(vector)
-        given = {"values": values, "starts": starts, "size": size, **arrays("ids hashes chunks", chunks)}
-        run(connection, owner.insert(), **of, **given)
-    if known := [(each, hash_) for each, hash_, vectors in rows if vectors is None]:
-        run(connection, owner.copy(), **of, **arrays("ids hashes", known))
-    counted = [(each, hash_, len(vectors) if vectors else None) for each, hash_, vectors in rows]
-    run(connection, owner.trim(), **of, **arrays("ids hashes counts", counted))
+        parameters = {"values": values, "starts": starts, "size": size, **arrays("ids hashes chunks", chunks)}
+        run(connection, owner.insert(), **common, **parameters)
+    if known := [(i, hash_) for i, hash_, vectors in rows if vectors is None]:
+        run(connection, owner.copy(), **common, **arrays("ids hashes", known))
+    counted = [(i, hash_, len(vectors) if vectors else None) for i, hash_, vectors in rows]
+    run(connection, owner.trim(), **common, **arrays("ids hashes counts", counted))
 
 
 def drop_sessions(connection: Connection, session_ids: Sequence[int]) -> None:
@@ -257,7 +257,7 @@ def as_space(columns: Iterable[tuple[str, Any]]) -> EmbeddingSpace:
     """Return a row's `COLUMNS` as a value."""
     known = dict(columns)
     measured = known.pop("calibration") or {}
-    return EmbeddingSpace(**known | {of: Calibration(**found) for of, found in measured.items()})
+    return EmbeddingSpace(**known | {kind: Calibration(**figures) for kind, figures in measured.items()})
 
 
 def active_space(connection: Connection) -> EmbeddingSpace | None:
