@@ -61,7 +61,7 @@ class EmbeddingSpace:
 
     def same_as(self, other: "EmbeddingSpace") -> bool:
         """Return whether vectors of both may be compared, stored or not."""
-        one, two = (replace(each, id=None, questions=None, documents=None) for each in (self, other))
+        one, two = (replace(space, id=None, questions=None, documents=None) for space in (self, other))
         return one == two
 
 

@@ -41,14 +41,14 @@ def current_request_id() -> str | None:
     return None if known is None else str(known)
 
 
-def request_id_of(*given: object) -> str:
+def request_id_of(*ids: object) -> str:
     """Return the first acceptable id of those that a sender gave, or a new one."""
-    return given_id(*given) or uuid.uuid4().hex
+    return acceptable_id(*ids) or uuid.uuid4().hex
 
 
-def given_id(*given: object) -> str | None:
+def acceptable_id(*ids: object) -> str | None:
     """Return the first acceptable id of those that a sender gave, if any."""
-    fitting = (each for each in given if isinstance(each, str) and ACCEPTABLE_REQUEST_ID.fullmatch(each))
+    fitting = (text for text in ids if isinstance(text, str) and ACCEPTABLE_REQUEST_ID.fullmatch(text))
     return next(fitting, None)
 
 

@@ -47,9 +47,9 @@ class ApiRoute(APIRoute):
         for annotation in (
             parameter.annotation for parameter in inspect.signature(endpoint).parameters.values()
         ):
-            if found := _reader(annotation):
+            if body_reader := _reader(annotation):
                 statuses |= {408, 413, 422}
-                reader = found
+                reader = body_reader
             elif annotation not in (Api, Tenant, ByCaller):
                 statuses |= {422}
         if reader is not None:
@@ -95,14 +95,14 @@ class ApiRoute(APIRoute):
         if b"%2f" not in raw.lower():
             return super().matches(scope)
         escaped = raw.decode("ascii", "replace").replace("%2F", _SLASH).replace("%2f", _SLASH)
-        match, found = super().matches({**scope, "path": unquote(escaped)})
+        match, child_scope = super().matches({**scope, "path": unquote(escaped)})
         if match is not Match.NONE:
-            ids: MutableMapping[str, Any] = found.get("path_params", {})
-            found["path_params"] = {
+            ids: MutableMapping[str, Any] = child_scope.get("path_params", {})
+            child_scope["path_params"] = {
                 name: value.replace(_SLASH, "/") if isinstance(value, str) else value
                 for name, value in ids.items()
             }
-        return match, found
+        return match, child_scope
 
 
 def _reader(annotation: Any) -> BodyReader | None:

@@ -179,8 +179,8 @@ def as_invalid(request: Request, error: RequestValidationError) -> HttpError:
     """Turn a wrong value in the path or the query into the problem for its sender."""
     # without the first part of each place, `path` or `query`
     problems = [problem | {"loc": problem["loc"][1:]} for problem in error.errors()]
-    parameters = [each.field_info.annotation for each in request.scope["route"].dependant.query_params]
-    model = next((each for each in parameters if hasattr(each, "model_fields")), None)
+    annotations = [param.field_info.annotation for param in request.scope["route"].dependant.query_params]
+    model = next((annotation for annotation in annotations if hasattr(annotation, "model_fields")), None)
     message, field = in_words(problems, model)
     return HttpError(422, "invalid-input", message, field=field)
 

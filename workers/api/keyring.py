@@ -134,13 +134,13 @@ class Keyring:
             started = time.monotonic()
             if started - self._refreshed_at >= REFRESH_SECONDS:
                 digests |= {
-                    each for each, known in self._valid.items() if known.used_at >= self._refreshed_at
+                    digest for digest, known in self._valid.items() if known.used_at >= self._refreshed_at
                 }
                 self._refreshed_at = started
             if not digests:
                 continue
             try:
-                found = await to_thread.run_sync(self._fetch, list(digests), limiter=self._threads)
+                keys = await to_thread.run_sync(self._fetch, list(digests), limiter=self._threads)
             except Exception as error:  # noqa: BLE001 - whoever waits hears of it
                 self._failed_at = time.monotonic()
                 log.warning("keys_not_read", error=_name(error))
@@ -150,7 +150,7 @@ class Keyring:
             else:
                 self._failed_at = NEVER
                 for digest in digests:
-                    self._keep(digest, found.get(digest), started)
+                    self._keep(digest, keys.get(digest), started)
                 is_read.set_result(None)
 
     async def _note_on(self) -> None:

@@ -31,7 +31,7 @@ HEADERS = {
     # with `no-referrer` browsers would not say where a form comes from
     "Referrer-Policy": "same-origin",
 }
-ASSETS = {each.name: each.read_bytes() for each in files(__package__).joinpath("assets").iterdir()}
+ASSETS = {asset.name: asset.read_bytes() for asset in files(__package__).joinpath("assets").iterdir()}
 TABS = {
     "Chats": "chats",
     "Ask and why": "ask",
