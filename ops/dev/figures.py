@@ -99,18 +99,18 @@ def command(app: typer.Typer, name: str | None = None, **told: Any) -> Callable[
 
     def register(act: Callable[..., Outcome]) -> Callable[..., Outcome]:
         @wraps(act)
-        def run(as_json: bool, **given: Any) -> None:
+        def run(as_json: bool, **arguments: Any) -> None:
             with shown() as say:
-                outcome = act(**given, say=say)
+                outcome = act(**arguments, say=say)
             end(outcome, as_json=as_json)
 
-        options = [each for each in inspect.signature(act).parameters.values() if each.name != "say"]
+        options = [param for param in inspect.signature(act).parameters.values() if param.name != "say"]
         json_option = inspect.Parameter(
             "as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption
         )
         signature = inspect.Signature([*options, json_option])
         vars(run)["__signature__"] = signature
-        run.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+        run.__annotations__ = {param.name: param.annotation for param in signature.parameters.values()}
         app.command(name, **told)(run)
         return act
 

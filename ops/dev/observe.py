@@ -40,10 +40,10 @@ def timed(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[float
 
 
 def count(
-    connection: "psycopg.Connection", statement: str, given: Sequence[object] | Mapping[str, object] = ()
+    connection: "psycopg.Connection", statement: str, parameters: Sequence[object] | Mapping[str, object] = ()
 ) -> int:
     """Return the number that a statement selects; 0 without a row."""
-    row = connection.execute(statement, given).fetchone()
+    row = connection.execute(statement, parameters).fetchone()
     return int(row[0]) if row else 0
 
 

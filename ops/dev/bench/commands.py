@@ -52,8 +52,8 @@ def messages(
 
     with shown() as say:
         settings = connection.configured()
-        found = measuring.measure(settings, messages=messages, chats=chats, questions=questions, say=say)
-    end(benchmark(f"{messages:,} messages in {chats} chats", found), as_json=as_json)
+        figures = measuring.measure(settings, messages=messages, chats=chats, questions=questions, say=say)
+    end(benchmark(f"{messages:,} messages in {chats} chats", figures), as_json=as_json)
 
 
 def _add(name: str, told: str) -> None:

@@ -94,19 +94,19 @@ def _counted() -> Iterator[Callable[[], int]]:
     def note_one(*_: object) -> None:
         note()
 
-    def note_trip(send: Callable[..., object], *given: object) -> object:
+    def note_trip(send: Callable[..., object], *arguments: object) -> object:
         # the statements of a trip are its last argument
-        note(len(given[-1]) if isinstance(given[-1], list) else 1)
-        return send(*given)
+        note(len(arguments[-1]) if isinstance(arguments[-1], list) else 1)
+        return send(*arguments)
 
-    own = {name: getattr(trips, name) for name in ("begin", "send") if hasattr(trips, name)}
+    originals = {name: getattr(trips, name) for name in ("begin", "send") if hasattr(trips, name)}
     event.listen(Engine, "before_cursor_execute", note_one)
-    vars(trips).update({name: partial(note_trip, send) for name, send in own.items()})
+    vars(trips).update({name: partial(note_trip, send) for name, send in originals.items()})
     try:
         yield lambda: seen
     finally:
         event.remove(Engine, "before_cursor_execute", note_one)
-        vars(trips).update(own)
+        vars(trips).update(originals)
 
 
 def _contexts(chats: int, seed: int) -> Iterator[Request]:
@@ -114,8 +114,8 @@ def _contexts(chats: int, seed: int) -> Iterator[Request]:
     rng = random.Random(seed)  # noqa: S311
     while True:
         chat = f"bench:{rng.randrange(chats)}"
-        given = {"chat_id": chat, "query": talk.english_question(rng), "budget_tokens": BUDGET}
-        yield "POST", "/v1/context", json.dumps(given)
+        query = {"chat_id": chat, "query": talk.english_question(rng), "budget_tokens": BUDGET}
+        yield "POST", "/v1/context", json.dumps(query)
 
 
 def _over_http(to: tuple[int, str], chats: int, askers: int) -> list[Figure]:
@@ -135,5 +135,5 @@ def _over_http(to: tuple[int, str], chats: int, askers: int) -> list[Figure]:
     return [
         Figure("one asker over HTTP", len(one) / seconds, "contexts/s"),
         Figure(f"{askers} askers over HTTP", len(many) / seconds, "contexts/s", ratio=gain, least=least),
-        *spread(f"{askers} askers over HTTP", [1000 * each for each in many]),
+        *spread(f"{askers} askers over HTTP", [1000 * duration for duration in many]),
     ]

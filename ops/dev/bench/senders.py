@@ -49,14 +49,14 @@ def in_parallel(
 ) -> list[float]:
     """Let a client do each of the calls for some seconds, all at once; how long each request took."""
     begin_at = time.time() + LEAD_SECONDS
-    running = [pool.submit(send_for, *to, make, given, begin_at, seconds) for make, given in calls]
-    return [took for each in running for took in each.result()]
+    running = [pool.submit(send_for, *to, make, arguments, begin_at, seconds) for make, arguments in calls]
+    return [took for future in running for took in future.result()]
 
 
 def posts(chat: str, start: int, size: int = 1, sentences: int = 1) -> Iterator[Request]:
     """Ever new messages, `size` in a request."""
     for first in itertools.count(start, size):
-        said = [
+        messages = [
             {
                 **_SAID,
                 "external_id": f"{chat}-{number}",
@@ -64,7 +64,7 @@ def posts(chat: str, start: int, size: int = 1, sentences: int = 1) -> Iterator[
             }
             for number in range(first, first + size)
         ]
-        yield "POST", "/v1/messages", json.dumps({"chat": chat, "messages": said}, ensure_ascii=False)
+        yield "POST", "/v1/messages", json.dumps({"chat": chat, "messages": messages}, ensure_ascii=False)
 
 
 def updates(chat: int, start: int) -> Iterator[Request]:
@@ -72,8 +72,8 @@ def updates(chat: int, start: int) -> Iterator[Request]:
     group = {"id": chat, "type": "supergroup", "title": "Bench"}
     person = {"id": 11, "is_bot": False, "first_name": "Ann"}
     for number in itertools.count(start):
-        said = {"message_id": number, "date": 1772474400, "chat": group, "from": person}
-        update = {"update_id": number, "message": said | {"text": TEXT.format(number * 1000)}}
+        message = {"message_id": number, "date": 1772474400, "chat": group, "from": person}
+        update = {"update_id": number, "message": message | {"text": TEXT.format(number * 1000)}}
         yield "POST", "/v1/events/telegram", json.dumps(update, ensure_ascii=False)
 
 
@@ -107,13 +107,13 @@ def send_for(
     port: int,
     key: str,
     make: Callable[..., Iterator[Request]],
-    given: Sequence[Any],
+    arguments: Sequence[Any],
     begin_at: float,
     seconds: float,
     pause: float = 0,
 ) -> list[float]:
     """Send what `make(*given)` yields over one connection for some seconds. Raises `RuntimeError` on a refusal."""
-    requests = make(*given)
+    requests = make(*arguments)
     with _Line(port, key) as line:
 
         def send(_number: int) -> None:
@@ -166,9 +166,9 @@ class _Line:
 
     def send(self, method: str, path: str, body: str | None) -> tuple[int, bytes]:
         """Return the status and the body of the answer. Raises `RuntimeError` when the connection was closed."""
-        given = (body or "").encode()
-        head = f"{method} {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(given)}\r\n\r\n"
-        self._socket.sendall(head.encode() + given)
+        content = (body or "").encode()
+        head = f"{method} {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(content)}\r\n\r\n"
+        self._socket.sendall(head.encode() + content)
         lines = []
         while (line := self._answers.readline()) not in (b"\r\n", b""):
             lines.append(line)

@@ -160,13 +160,13 @@ def running(
             lease_seconds=lease_seconds,
             job_max_attempts=MAX_ATTEMPTS,
         )
-        every = _processes(settings, postgres, folder, hosts, visibility_seconds)
+        made = _processes(settings, postgres, folder, hosts, visibility_seconds)
         deployment = Deployment(
             settings=settings,
             folder=folder,
             postgres=postgres,
             redis=server,
-            processes={name: process for name, process in every.items() if not only or name in only},
+            processes={name: process for name, process in made.items() if not only or name in only},
             without_disk=without_disk,
         )
         deployment.set_mood(providers.WELL)

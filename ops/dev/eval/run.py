@@ -71,7 +71,7 @@ def in_group(
     """
     profile_named(options.asking.profile)
     built = group.build([group.read(name, options.folder) for name in parts], messages)
-    asked = [part for name, part in built.parts.items() if not options.only or name in options.only]
+    chosen = [part for name, part in built.parts.items() if not options.only or name in options.only]
     with shipped.temporary(settings) as backscroll:
         backscroll.resources.embedder = RememberingEmbedder(backscroll.resources.embedder)
 
@@ -81,12 +81,12 @@ def in_group(
             return chat
 
         alone: list[Answered] = []
-        for part in asked:
+        for part in chosen:
             chat = part.chat.model_copy(update={"chat_id": f"sample:{part.name}"})
             alone += filled(replace(part, chat=chat)).answers()
         whole = filled(SampleChat(name=GROUP, chat=built.chat, messages=built.messages, cases=[]))
         together = []
-        for part in asked:
+        for part in chosen:
             progress(f"group: questions of {part.name}")
             together += [replace(whole.ask(case, part.messages), chat=part.name) for case in part.cases]
     return _told(options.asking) | {
