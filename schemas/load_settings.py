@@ -42,9 +42,9 @@ def load_settings(**overrides: Any) -> Settings:
 
 
 def _prefixed_values(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what files say under our prefix, where the environment has the same setting only as another tool's.
+    """Return what files set under our prefix where the environment sets it only under another tool's name.
 
-    A key that lies there for something else is not to take the place of ours.
+    A key that is there for another tool must not override ours.
     """
     values = {name: value for file in files for name, value in file.items()}
     ours = {field: PREFIX + field.upper() for field, f in Settings.model_fields.items() if f.validation_alias}

@@ -71,7 +71,7 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
 
 
 def facts(settings: Settings, queues: QueueStatus) -> Broker:
-    """Return what the doctor looks at: these queues, whose workers were asked, and Redis' own settings."""
+    """Return the doctor's facts: these queues, whose workers were asked, and Redis' own settings."""
     if queues.problem is not None:
         return Broker(problem=queues.problem)
     configured: dict[str, str] = {}

@@ -100,7 +100,7 @@ def _trace_threads(sender: Any = None, **_: Any) -> None:
 
 
 @worker_ready.connect
-def _tell_what_it_waits_for(**_: Any) -> None:
+def _log_what_is_away(**_: Any) -> None:
     """Log at the start that Postgres is away or this clock wrong, as no task may come to log it.
 
     What a killed worker held comes back, too: a worker of threads has no processes that would look.

@@ -74,7 +74,7 @@ class ApiRoute(APIRoute):
         )
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what admits a request before anything of it is read, and then answers it."""
+        """Return a handler that admits a request before it reads any of it, and then answers it."""
         handler = self.get_inner_handler()
         if self.access.is_open:
             return handler
@@ -86,7 +86,7 @@ class ApiRoute(APIRoute):
         return admitted
 
     def get_inner_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request that is admitted."""
+        """Return the handler of admitted requests."""
         return super().get_route_handler()
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -130,7 +130,7 @@ class DirectRoute(ApiRoute):
     """
 
     def get_inner_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what calls the endpoint, without dependencies."""
+        """Return a handler that calls the endpoint without dependencies."""
 
         async def answer(request: Request) -> Response:
             response: Response = await self.endpoint(request, **request.path_params)

@@ -115,7 +115,7 @@ def as_response(problem: HttpError) -> Response:
     return Response(body.model_dump_json(exclude_none=True), problem.status, problem.headers, MEDIA_TYPE)
 
 
-def _tell_defect(error: Exception) -> None:
+def _log_defect(error: Exception) -> None:
     """Log an unexpected error: its type, where it happened, and Postgres's code for it.
 
     Its message is left out, as it may quote what people wrote.
@@ -152,7 +152,7 @@ def as_problem(error: Exception) -> HttpError:
         case Retryable():
             log.warning("try_again", error=str(error))
             return _unavailable("Others are changing the same chat.", SOON_SECONDS)
-    _tell_defect(error)
+    _log_defect(error)
     return HttpError(500, "internal", "This is a defect in Backscroll; its log has more by the request id.")
 
 

@@ -70,7 +70,7 @@ class Keyring:
     def start(self) -> None:
         """Begin to read, and to write which keys are used."""
         self._is_read = asyncio.get_running_loop().create_future()
-        self._tasks = [asyncio.create_task(self._read_on()), asyncio.create_task(self._note_on())]
+        self._tasks = [asyncio.create_task(self._keep_reading()), asyncio.create_task(self._keep_noting())]
 
     async def close(self) -> None:
         """End, and close the database; a use that is not written yet is lost."""
@@ -122,8 +122,8 @@ class Keyring:
         # many may have come since
         return self._known(digest) or _Known(None, time.monotonic())
 
-    async def _read_on(self) -> None:
-        """Read what is waited for, and every `REFRESH_SECONDS` what was used meanwhile."""
+    async def _keep_reading(self) -> None:
+        """Read keys as requests wait for them, and every `REFRESH_SECONDS` those used meanwhile."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(REFRESH_SECONDS):
@@ -153,7 +153,7 @@ class Keyring:
                     self._keep(digest, keys.get(digest), started)
                 is_read.set_result(None)
 
-    async def _note_on(self) -> None:
+    async def _keep_noting(self) -> None:
         """Write the use of keys, of each every `NOTE_SECONDS` at most."""
         while True:
             await asyncio.sleep(REFRESH_SECONDS)

@@ -25,7 +25,7 @@ class Caller:
     headers: Mapping[str, str]
 
     async def call(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the route of a tool answers. Raises `Refused`, and `InvalidInput` for what there is not."""
+        """Return the answer of a tool's route. Raises `Refused`, and `InvalidInput` for a wrong tool or argument."""
         if name not in TOOLS:
             raise InvalidInput(f"there is no tool {name}, {did_you_mean(name, TOOLS)}".rstrip(", "))
         if name == "about" and args.get("user_id") and args.get("chat_id"):
@@ -56,7 +56,7 @@ class Caller:
         return answer
 
     async def _user_called(self, name: object, chat_id: str) -> object:
-        """Return the id of the member of a chat who is called this; of nobody, the name, which may be an id."""
+        """Return the id of the chat's member of this name; without one, the name, which may be an id."""
         names = (await self.ask("GET /v1/chats/{chat_id}/members", {"chat_id": chat_id}))["names"]
         wanted = str(name).casefold()
         called = [user_id for user_id, known in names.items() if wanted in map(str.casefold, known)]

@@ -53,7 +53,7 @@ class Source(Generic[T]):
         threading.Thread(target=self._run, name=f"read-{self.name}", daemon=True).start()
 
     def last(self) -> Reading[T]:
-        """Return the last reading; one without a value if that is too old, or before the first."""
+        """Return the last reading, without a value if it is too old or there was none yet."""
         reading, now = self._reading, time.monotonic()
         if reading is None:
             return Reading(at=self._began, seconds=0.0, value=None)

@@ -140,7 +140,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, int] | str:
 
 
 def _after_outages(act: Callable[[], T], *, errors: Errors = (Retryable, SettingsError)) -> T:
-    """Do this once Postgres is there and upgraded: until then the payload is nowhere else.
+    """Call once Postgres is available and upgraded: until then nothing else holds the payload.
 
     Where the sender cannot be to blame, an outage is any error.
     """

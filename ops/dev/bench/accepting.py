@@ -47,7 +47,7 @@ def measure(say: Say) -> list[Figure]:
 
 
 def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, say: Say) -> Iterator[Figure]:
-    """Single messages over HTTP beside the bare insert and commit, in turns."""
+    """Compare single messages over HTTP with the bare insert and commit, in turns."""
     dsn, tenant, to = (
         deployment.postgres.dsn("app"),
         deployment.settings.tenant,
@@ -62,7 +62,7 @@ def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, say: Say)
     firsts = itertools.count(1_000_000, 1_000_000)
 
     def bare(count: int) -> float:
-        """Messages a second, inserted and committed."""
+        """Return the messages inserted and committed a second."""
         first, at = next(firsts), time.time() + senders.LEAD_SECONDS
         running = [
             clients.submit(senders.insert_for, dsn, tenant, chat, first, at, ROUND_SECONDS)
@@ -89,7 +89,7 @@ def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, say: Say)
 
 
 def _beside_events(deployment: Deployment, clients: ProcessPoolExecutor, say: Say) -> Iterator[Figure]:
-    """The same messages as events of a platform and as our own payload, in turns."""
+    """Send the same messages as events of a platform and as our own payload, in turns."""
     to = (deployment.port, deployment.key)
     firsts = itertools.count(1_000_000, 100_000)
     for count in EVENT_SENDERS:
@@ -111,7 +111,7 @@ def _beside_events(deployment: Deployment, clients: ProcessPoolExecutor, say: Sa
 
 
 def _beside_large(deployment: Deployment, clients: ProcessPoolExecutor, say: Say) -> Figure:
-    """Small requests while an 8 MB one and deletions in another chat are in flight."""
+    """Measure small requests while an 8 MB one and deletions in another chat are in flight."""
     say("filling the chat that messages are deleted from")
     to = (deployment.port, deployment.key)
     _post(to, "bench:deleted", int(BESIDE_SECONDS / DELETE_PAUSE))
@@ -128,7 +128,7 @@ def _beside_large(deployment: Deployment, clients: ProcessPoolExecutor, say: Say
 
 
 def _beside_worst(deployment: Deployment, clients: ProcessPoolExecutor, say: Say) -> Figure:
-    """`/healthz` while the worst questions and messages known are sent."""
+    """Measure `/healthz` while the worst known questions and messages are sent."""
     chat, to = "bench:worst", (deployment.port, deployment.key)
     _post(to, chat, 200)
     common = {"sender_id": "bench:eve", "sent_at": "2026-03-02T18:00:00Z"}

@@ -61,7 +61,7 @@ class DueJobs:
         self._superuser.execute("VACUUM ANALYZE jobs")
 
     def written(self) -> int:
-        """Bytes of the write-ahead log so far."""
+        """Return the bytes of the write-ahead log so far."""
         return count(self._superuser, "SELECT pg_current_wal_insert_lsn() - '0/0'")
 
     def claim(self, batch: int = BATCH) -> Sequence[Claim]:

@@ -110,7 +110,7 @@ def _counted() -> Iterator[Callable[[], int]]:
 
 
 def _contexts(chats: int, seed: int) -> Iterator[Request]:
-    """Ever new questions."""
+    """Yield ever new questions."""
     rng = random.Random(seed)  # noqa: S311
     while True:
         chat = f"bench:{rng.randrange(chats)}"

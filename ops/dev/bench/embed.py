@@ -85,7 +85,7 @@ def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, least: float
 
 
 def _embed_rows(backscroll: Shipped, wanted: int) -> int:
-    """Let the shipped handler do `wanted` rows or some more; how many."""
+    """Let the shipped handler embed `wanted` rows or some more; return their number."""
     done = 0
     while done < wanted:
         outcome = backscroll.run("embed")

@@ -78,7 +78,7 @@ def _ask(backscroll: Shipped, messages: int, chats: int, questions: int) -> list
 
 
 def _embedding_rate(backscroll: Shipped) -> float:
-    """Messages a second, the model warm."""
+    """Return the messages embedded a second by a warm model."""
     embedder, batch = backscroll.resources.embedder, backscroll.settings.embedding_batch_size
     embedder.embed_documents([" ".join(VOCABULARY[:400])] * batch)
     texts = [message.content for message in conversation(-1, 10 * batch)]

@@ -47,14 +47,14 @@ def clients(count: int) -> ProcessPoolExecutor:
 def in_parallel(
     pool: ProcessPoolExecutor, to: tuple[int, str], calls: Sequence[Call], seconds: float
 ) -> list[float]:
-    """Let a client do each of the calls for some seconds, all at once; how long each request took."""
+    """Let a client do each of the calls for some seconds, all at once; return the seconds of each request."""
     begin_at = time.time() + LEAD_SECONDS
     running = [pool.submit(send_for, *to, make, arguments, begin_at, seconds) for make, arguments in calls]
     return [took for future in running for took in future.result()]
 
 
 def posts(chat: str, start: int, size: int = 1, sentences: int = 1) -> Iterator[Request]:
-    """Ever new messages, `size` in a request."""
+    """Yield ever new messages, `size` in a request."""
     for first in itertools.count(start, size):
         messages = [
             {
@@ -68,7 +68,7 @@ def posts(chat: str, start: int, size: int = 1, sentences: int = 1) -> Iterator[
 
 
 def updates(chat: int, start: int) -> Iterator[Request]:
-    """Ever new messages of `posts`, as Telegram's Bot API tells them."""
+    """Yield ever new messages like those of `posts`, as updates of Telegram's Bot API."""
     group = {"id": chat, "type": "supergroup", "title": "Bench"}
     person = {"id": 11, "is_bot": False, "first_name": "Ann"}
     for number in itertools.count(start):
@@ -78,13 +78,13 @@ def updates(chat: int, start: int) -> Iterator[Request]:
 
 
 def deletions(chat: str) -> Iterator[Request]:
-    """Deletions of the messages that `posts` has made from 0 on."""
+    """Yield deletions of the messages that `posts` made, from 0 on."""
     for number in itertools.count():
         yield "DELETE", f"/v1/messages/{chat}/{chat}-{number}", None
 
 
 def send_all(port: int, key: str, requests: Sequence[Request], begin_at: float = 0) -> list[float]:
-    """Send requests one after the other by new connections, whatever is answered."""
+    """Send requests one after the other over new connections, whatever the answers."""
 
     def send(number: int) -> None:
         with _Line(port, key) as line:
@@ -112,7 +112,7 @@ def send_for(
     seconds: float,
     pause: float = 0,
 ) -> list[float]:
-    """Send what `make(*given)` yields over one connection for some seconds. Raises `RuntimeError` on a refusal."""
+    """Send what `make(*arguments)` yields over one connection for some seconds. Raises `RuntimeError` on a refusal."""
     requests = make(*arguments)
     with _Line(port, key) as line:
 
@@ -125,7 +125,7 @@ def send_for(
 
 
 def ask_health(port: int, begin_at: float, pause: float, goes_on: Callable[[], bool]) -> list[float]:
-    """Ask for `/healthz` by new connections, again and again."""
+    """Ask for `/healthz` over new connections, again and again; return the seconds of each answer."""
 
     def ask(_number: int) -> None:
         with _Line(port) as line:
@@ -186,7 +186,7 @@ def _repeated(
     seconds: float = math.inf,
     pause: float = 0,
 ) -> list[float]:
-    """Call with 0, 1, … from a moment on, for some seconds and while it goes on; how long each call took."""
+    """Call with 0, 1, … from a moment on, for some seconds and while it goes on; return the seconds of each call."""
     time.sleep(max(0.0, begin_at - time.time()))
     until = time.monotonic() + seconds
     took: list[float] = []

@@ -178,7 +178,7 @@ class Monitored:
 
 
 def measure(say: Say) -> list[dict[str, Any]]:
-    """Provoke every alert that can be, one case after the other; the seconds until each fires, and clears.
+    """Provoke every alert that can be, one by one; return the seconds until each fires, and clears.
 
     Raises `NotFound` where there is no Prometheus.
     """

@@ -124,7 +124,7 @@ def _changes(rng: random.Random, chat: str, messages: Sequence[MessageIn]) -> It
 
 
 def _conversation(rng: random.Random, count: int, *, named: bool) -> list[MessageIn]:
-    """Sessions of some eight messages; in a `named` chat half of them have keys or threads, and some end early."""
+    """Make sessions of some eight messages; in a `named` chat half of them have keys or threads, and some end early."""
     at = START + timedelta(hours=rng.uniform(0, 1000))
     key, thread = "", None
     messages = []
@@ -158,7 +158,7 @@ def _mark(chat: str, message: MessageIn) -> str:
 
 
 def _text(rng: random.Random) -> str:
-    """Mostly a sentence; sometimes nothing (a picture), what to be called, or what others have said word for word."""
+    """Return a sentence; sometimes nothing (a picture), what to be called, or what others have said word for word."""
     kind = rng.random()
     if kind < 0.03:
         return ""

@@ -185,7 +185,7 @@ def _is_original(row: Mapping[str, Any], message: MessageIn | None) -> bool:
 
 
 def _differing(connection: psycopg.Connection, rules: SessionPolicy) -> list[str]:
-    """Sessions that are stored and should not be, and the other way round, according to `split`."""
+    """Return sessions that are stored and should not be, or the other way round, according to `split`."""
     closes: dict[tuple[str, str, str], list[datetime]] = {}
     for row in _rows(connection, "SELECT * FROM session_closes ORDER BY closed_at"):
         closes.setdefault((row["tenant_id"], row["chat_id"], row["session_key"]), []).append(row["closed_at"])

@@ -87,13 +87,13 @@ class Deployment:
         return Redis.from_url(self.redis.url, socket_timeout=5, socket_connect_timeout=2)
 
     def set_mood(self, mood: str) -> None:
-        """Let the model provider behave so from now, as `providers` reads it."""
+        """Set how the model provider behaves from now on, as `providers` reads it."""
         written = self.folder / "mood.new"
         written.write_text(mood, encoding="utf-8")
         written.replace(self.folder / "mood")
 
     def tend(self) -> list[str]:
-        """Restart the processes that ended by themselves; their names."""
+        """Restart the processes that ended by themselves; return their names."""
         ended = [process for process in self.processes.values() if not process.is_running()]
         for process in ended:
             process.restart()
@@ -110,7 +110,7 @@ class Deployment:
         return all(process.is_ready() for process in self.processes.values())
 
     def keep_logs(self) -> str:
-        """Copy the logs to where they outlive the deployment; the folder's name."""
+        """Copy the logs to where they outlive the deployment; return the folder's name."""
         kept = tempfile.mkdtemp(prefix="backscroll-chaos-logs-")
         for log in self.folder.glob("*.log"):
             shutil.copy(log, kept)

@@ -72,7 +72,7 @@ class Process:
 
 @contextlib.contextmanager
 def _without_interruption() -> Iterator[None]:
-    """Ctrl-C waits: while a process is made, Python would print its exception and go on."""
+    """Hold Ctrl-C back: while a process is made, Python would print its exception and go on."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -35,7 +35,7 @@ OnlyOption = Annotated[
 
 
 def read_parameters(texts: Sequence[str] | None) -> ContextParameters:
-    """Read `name=value` of each. Raises `InvalidInput`."""
+    """Read parameters from texts `name=value`. Raises `InvalidInput`."""
     parameters = {}
     for text in texts or ():
         name, _, value = text.partition("=")

@@ -77,7 +77,7 @@ def choose(part: Part, held: Part, progress: Say, fixed: Collection[str] = BY_HA
     rounded = np.round(best, 2)
 
     def worth(name: str, questions: Sequence[Matrix]) -> dict[str, Any]:
-        """How many questions have a feature, and what recall loses without it, all else refitted."""
+        """Return how many questions have a feature, and what recall loses without it, all else refitted."""
         progress(f"without {name}")
         nothing = np.where(np.array(NAMES) == name, 0.0, best)
         without = fit(everything, nothing, [feature for feature in free if feature != name], l2, sharpness)

@@ -45,7 +45,7 @@ def evaluate(
 
 
 def read(path: Path) -> Iterator[SampleChat]:
-    """Every conversation of a file or of a folder's files: one in a file, or a list of them as the set is published.
+    """Read every conversation of a file or a folder's files: one in a file, or a list as the set is published.
 
     Raises `InvalidInput` when there is none, or one cannot be read.
     """

@@ -100,7 +100,7 @@ def plain_context(best: Sequence[MessageIn], budget: int) -> str:
 
 
 def _words_of(backscroll: Shipped, language: str) -> Words:
-    """Return what takes texts apart as Postgres does for a language."""
+    """Return a function that splits texts into words as Postgres does for a language."""
 
     def words(texts: Sequence[str]) -> list[dict[str, int]]:
         counts: list[dict[str, int]] = [{} for _ in texts]

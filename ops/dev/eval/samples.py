@@ -72,7 +72,7 @@ _CASES = TypeAdapter(list[SampleQuestion])
 
 
 def samples() -> Iterator[SampleChat]:
-    """Every sample that ships, in the order of `NAMES`."""
+    """Read every sample that ships, in the order of `NAMES`."""
     for name in NAMES:
         yield read(name, SAMPLES)
 
