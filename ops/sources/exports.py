@@ -156,8 +156,8 @@ def _exports(path: Path, container: Container) -> list[Export]:
     names = _texts(container)
     if (root := slack.root_of(container.sizes)) is not None:
         # other files in its channels' folders belong to it
-        mine = set(slack.files_of(container.sizes))
-        names = [name for name in names if name not in mine and not (name.startswith(root) and "/" in name)]
+        files = set(slack.files_of(container.sizes))
+        names = [name for name in names if name not in files and not (name.startswith(root) and "/" in name)]
         where = path / root if path.is_dir() else None
         exports.append(Export(name=root.rstrip("/"), format="slack", path=where, is_own=root == ""))
     for name in sorted(names, key=lambda name: (name.count("/"), name))[:MAX_DETECTED]:

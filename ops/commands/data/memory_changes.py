@@ -99,11 +99,11 @@ def remove(call: Call, memory_id: IdArgument) -> None:
 
 
 def _answer(call: Call, changed: Changed) -> None:
-    told = {
+    outcomes = {
         "edited": "edited",
         "promoted": "promoted",
         "corrected": "takes the place of the memory",
         "retracted": "retracted",
         "kept_out": "nothing was changed: memory is off for it, or it was forgotten",
     }
-    call.answer(vars(changed), f"{changed.id}: {told[changed.outcome]}")
+    call.answer(vars(changed), f"{changed.id}: {outcomes[changed.outcome]}")

@@ -76,8 +76,8 @@ def start(
             would = min(rows, limit) if limit else rows
             estimated, sentence = _estimate(opened, request, current)
             seconds = planned.seconds(would, rate)
-            told = seconds is None or isinstance(estimated, costs.Estimate)
-            took = "" if told else f", in about {rendering.age(seconds or 0)}"
+            is_estimated = seconds is None or isinstance(estimated, costs.Estimate)
+            took = "" if is_estimated else f", in about {rendering.age(seconds or 0)}"
             call.answer(
                 {
                     "rows": planned.rows,

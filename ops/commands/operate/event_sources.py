@@ -58,9 +58,9 @@ def add(
         fields["secret"] = secret_file.read().strip()
     api = _api(call)
     new = api.post("/v1/sources", parse_payload(SourceIn, fields), NewSource)
-    told = {"url": (url or api.url).rstrip("/") + new.path, "verify_token": new.verify_token}
+    values = {"url": (url or api.url).rstrip("/") + new.path, "verify_token": new.verify_token}
     secret = new.secret or "that of the file"
-    call.answer(new, f"Source {new.source_id}.", PASTE[new.platform].format(**told, secret=secret))
+    call.answer(new, f"Source {new.source_id}.", PASTE[new.platform].format(**values, secret=secret))
 
 
 @command(app, "backscroll sources list --json", name="list")

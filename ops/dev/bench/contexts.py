@@ -128,12 +128,12 @@ def _over_http(to: tuple[int, str], chats: int, askers: int) -> list[Figure]:
                 times = senders.in_parallel(clients, to, calls, ROUND_SECONDS)
                 # the first round warms up
                 of_all += times if number >= 0 else []
-    one, many = took.values()
+    alone, many = took.values()
     seconds = ROUNDS * ROUND_SECONDS
     least = LEAST_GAIN if len(os.sched_getaffinity(0)) >= CORES else None
-    gain = len(many) / max(len(one), 1)
+    gain = len(many) / max(len(alone), 1)
     return [
-        Figure("one asker over HTTP", len(one) / seconds, "contexts/s"),
+        Figure("one asker over HTTP", len(alone) / seconds, "contexts/s"),
         Figure(f"{askers} askers over HTTP", len(many) / seconds, "contexts/s", ratio=gain, least=least),
         *spread(f"{askers} askers over HTTP", [1000 * duration for duration in many]),
     ]

@@ -141,6 +141,6 @@ class Driver:
             return True
         self.refusals[f"HTTP {response.status}"] += 1
         if response.status != 503 or not response.getheader("Retry-After"):
-            told = answer[:200].decode(errors="replace")
-            self.unexpected.append(f"the HTTP API answered {response.status} to {method}: {told}")
+            reason = answer[:200].decode(errors="replace")
+            self.unexpected.append(f"the HTTP API answered {response.status} to {method}: {reason}")
         return False

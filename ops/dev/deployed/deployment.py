@@ -209,13 +209,13 @@ def _processes(
 
 
 def _environment(settings: Settings, folder: Path) -> dict[str, str]:
-    told = {PREFIX + name.upper() for name in processes.PASSED}
+    passed = {PREFIX + name.upper() for name in processes.PASSED}
     return {
         # nothing of the caller's own deployment
         **{
             name: value
             for name, value in processes.environment(settings).items()
-            if not name.startswith(PREFIX) or name in told
+            if not name.startswith(PREFIX) or name in passed
         },
         f"{PREFIX}LEASE_SECONDS": str(settings.lease_seconds),
         f"{PREFIX}JOB_MAX_ATTEMPTS": str(settings.job_max_attempts),

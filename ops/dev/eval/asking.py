@@ -77,7 +77,7 @@ class FilledChat:
         self._plain = None
         if asking.plain:
             progress(f"{sample.name}: plain search")
-            session_of = {one.external_id: one.session for one in self._placed().values()}
+            session_of = {message.external_id: message.session for message in self._placed().values()}
             self._plain = PlainSearch(backscroll, sample, session_of)
 
     def answers(self) -> list[Answered]:
@@ -95,7 +95,7 @@ class FilledChat:
         with self._backscroll.put(self._sample.chat, message):
             placed = self._placed()
             contexts = self._contexts(case, message)
-        session_of = {one.external_id: one.session for one in placed.values()}
+        session_of = {row.external_id: row.session for row in placed.values()}
         by_way = {OURS: measured(case, session_of, _result(contexts))}
         return Answered(
             chat=self._sample.name,

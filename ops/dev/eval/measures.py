@@ -104,31 +104,31 @@ def tables(answered: Sequence[Answered]) -> dict[str, Any]:
     `intervals` are the 95 % confidence intervals of Backscroll's shares of all questions, `shown` is what its contexts
     show, for questions with an answer and without.
     """
-    having = [one for one in answered if one.kind != UNANSWERABLE]
-    without = [one for one in answered if one.kind == UNANSWERABLE]
+    having = [answer for answer in answered if answer.kind != UNANSWERABLE]
+    without = [answer for answer in answered if answer.kind == UNANSWERABLE]
     return {
         "questions": len(having),
-        "chats": list(dict.fromkeys(one.chat for one in answered)),
+        "chats": list(dict.fromkeys(answer.chat for answer in answered)),
         "all": _by_way(having),
-        "intervals": _intervals([one.by_way[OURS] for one in having]),
+        "intervals": _intervals([answer.by_way[OURS] for answer in having]),
         **{f"by_{name}": _grouped(having, name) for name in GROUPS},
         "shown": {
-            "with answer": means([one.shown for one in having]),
-            "without": means([one.shown for one in without]),
+            "with answer": means([answer.shown for answer in having]),
+            "without": means([answer.shown for answer in without]),
         },
     }
 
 
 def _by_way(answered: Sequence[Answered]) -> dict[str, Row]:
     ways = answered[0].by_way if answered else ()
-    return {way: means([one.by_way[way] for one in answered]) for way in ways}
+    return {way: means([answer.by_way[way] for answer in answered]) for way in ways}
 
 
 def _grouped(answered: Sequence[Answered], by: str) -> dict[str, Any]:
     """Return the figures of each group of questions, by its name."""
     groups: dict[str, list[Answered]] = {}
-    for one in answered:
-        groups.setdefault(getattr(one, by), []).append(one)
+    for answer in answered:
+        groups.setdefault(getattr(answer, by), []).append(answer)
     return {name: {"questions": len(group), **_by_way(group)} for name, group in groups.items()}
 
 

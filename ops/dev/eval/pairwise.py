@@ -141,4 +141,4 @@ def solve(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpnes
 
 def recalls(matrices: Sequence[Matrix], weights: Array) -> dict[str, float]:
     """Return the mean recall over questions, by k."""
-    return {str(k): round(fmean(one.recall(weights, k) for one in matrices), 4) for k in KS if matrices}
+    return {str(k): round(fmean(matrix.recall(weights, k) for matrix in matrices), 4) for k in KS if matrices}

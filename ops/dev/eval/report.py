@@ -57,8 +57,8 @@ def fit_tables(result: Mapping[str, Any]) -> Iterator[Table]:
         }
         for name, part in result["features"].items()
     }
-    told = "n: questions in which the feature tells candidates apart. Without it all else is fitted anew."
-    yield table("Weights, and points lost without each on the held questions", features, told)
+    caption = "n: questions in which the feature tells candidates apart. Without it all else is fitted anew."
+    yield table("Weights, and points lost without each on the held questions", features, caption)
     ranking = {f"L2 {l2}, one chat left out": shares for l2, shares in result["cross_validated"].items()}
     ranking |= {
         f"{part} ({result[part]['questions']}), {weights} weights": result[part][weights]

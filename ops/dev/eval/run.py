@@ -55,7 +55,7 @@ def evaluated(
     with shipped.temporary(settings) as backscroll:
         for sample, facts in chats:
             answered += FilledChat(backscroll, sample, facts, asking, progress).answers()
-    return _told(asking) | _tables(answered)
+    return _described(asking) | _tables(answered)
 
 
 def in_group(
@@ -89,7 +89,7 @@ def in_group(
         for part in chosen:
             progress(f"group: questions of {part.name}")
             together += [replace(whole.ask(case, part.messages), chat=part.name) for case in part.cases]
-    return _told(options.asking) | {
+    return _described(options.asking) | {
         "messages": len(built.messages),
         "people": built.people,
         ALONE: _tables(alone),
@@ -97,9 +97,9 @@ def in_group(
     }
 
 
-def _told(asking: Asking) -> dict[str, Any]:
+def _described(asking: Asking) -> dict[str, Any]:
     return {"profile": asking.profile, "parameters": asking.parameters.model_dump(exclude_none=True)}
 
 
 def _tables(answered: Sequence[Answered]) -> dict[str, Any]:
-    return measures.tables(answered) | {"details": [asdict(one) for one in answered]}
+    return measures.tables(answered) | {"details": [asdict(answer) for answer in answered]}
