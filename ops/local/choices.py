@@ -19,7 +19,7 @@ class Choices:
     # None: without Flower
     flower_port: int | None
     # the flag of `MODELS` that was given
-    flag: str | None = None
+    asked: str | None = None
 
 
 MODELS: Mapping[str, tuple[Literal["deterministic", "onnx"], str]] = {
@@ -60,12 +60,12 @@ def choose_embedder(settings: Settings, chosen: Choices, active: str | None) -> 
     they were made by a server that may be elsewhere.
     """
     provider, model = settings.embedding_provider, settings.embedding_model
-    if chosen.flag is not None:
-        provider, model = MODELS[chosen.flag]
+    if chosen.asked is not None:
+        provider, model = MODELS[chosen.asked]
         if active and not active.startswith(f"{provider}/{model}/"):
             raise SettingsError(
-                f"The vectors in {settings.data_dir} were made by {active}, which the model of {chosen.flag} cannot "
-                f"compare with. Leave {chosen.flag} out, or name another folder with --data-dir."
+                f"The vectors in {settings.data_dir} were made by {active}, which the model of {chosen.asked} cannot "
+                f"compare with. Leave {chosen.asked} out, or name another folder with --data-dir."
             )
     elif provider is None and model is None and active:
         name, _, rest = active.partition("/")
