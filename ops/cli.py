@@ -126,8 +126,8 @@ def _help_of(command: str) -> str:
 def _complete_epilog(command: Any) -> None:
     """Add the exit codes to the help of a command and of all below it, and to a group the example of its first."""
     below = list(getattr(command, "commands", {}).values())
-    for each in below:
-        _complete_epilog(each)
+    for subcommand in below:
+        _complete_epilog(subcommand)
     if not command.epilog:
         command.epilog = below[0].epilog
     elif "**Exit codes:**" not in command.epilog:

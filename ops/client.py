@@ -104,14 +104,14 @@ class Api:
 
     def _other_version(self) -> SettingsError:
         """Make the error of an answer that this version does not know."""
-        mine = importlib.metadata.version("backscroll")
+        version = importlib.metadata.version("backscroll")
         try:
             with self._opener().open(self._at("/openapi.json"), timeout=TIMEOUT_SECONDS) as response:
-                theirs = f"version {json.load(response)['info']['version']}"
+                answering = f"version {json.load(response)['info']['version']}"
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
-            theirs = "an unknown version, or no Backscroll at all"
+            answering = "an unknown version, or no Backscroll at all"
         return SettingsError(
-            f"What answers at {self.url} is {theirs}, which this command (version {mine}) does not understand. "
+            f"What answers at {self.url} is {answering}, which this command (version {version}) does not understand. "
             "Restart it with the same version, or correct BACKSCROLL_URL."
         )
 

@@ -52,9 +52,9 @@ class Opened(NamedTuple):
         """Raise `NotFound` for an id that was never seen, unless `--unseen` was given."""
         from pipeline.operations import lookup
 
-        for each in ids:
+        for user_id in ids:
             require_seen(
-                partial(lookup.require_user, self.database, self.settings.tenant, each), unseen=unseen
+                partial(lookup.require_user, self.database, self.settings.tenant, user_id), unseen=unseen
             )
 
 
@@ -68,8 +68,8 @@ def configured(data_dir: Path | None = None, tenant: str | None = None) -> Setti
                 f"--tenant {tenant!r} must have 1 to 100 characters, all of them letters, digits or _ . : -",
                 field="tenant",
             ) from None
-    given = {"data_dir": data_dir and data_dir.absolute(), "tenant": tenant}
-    return load_settings(**{name: value for name, value in given.items() if value is not None})
+    overrides = {"data_dir": data_dir and data_dir.absolute(), "tenant": tenant}
+    return load_settings(**{name: value for name, value in overrides.items() if value is not None})
 
 
 def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Settings:
@@ -92,8 +92,8 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
     missing: dict[str, object] = {
         name: SecretStr(getattr(running, name)) for name in names if getattr(settings, name) is None
     }
-    said = settings.model_fields_set
-    missing |= {name: url for name, url in running.model_servers.items() if name not in said}
+    explicit = settings.model_fields_set
+    missing |= {name: url for name, url in running.model_servers.items() if name not in explicit}
     return settings.model_copy(update=missing)
 
 

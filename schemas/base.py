@@ -29,8 +29,8 @@ def at_most_bytes(size: int, remedy: str = "") -> AfterValidator:
     """Refuse a text that is longer in UTF-8."""
 
     def check(value: str) -> str:
-        if (found := len(value.encode())) > size:
-            raise ValueError(f"is {found} bytes long; at most {size} are taken{remedy}")
+        if (length := len(value.encode())) > size:
+            raise ValueError(f"is {length} bytes long; at most {size} are taken{remedy}")
         return value
 
     return AfterValidator(check)
@@ -89,14 +89,14 @@ def fields_at(model: type[BaseModel] | None, place: Sequence[str | int]) -> Coll
 
 
 def did_you_mean(
-    given: str,
+    unknown: str,
     known: Collection[str],
     *,
     titles: Mapping[str, str] | None = None,
     prefix: str = "",
     most: int = 1,
 ) -> str:
-    """Suggest known names, by id or title, that are similar to a given one; empty without any.
+    """Suggest known names, by id or title, that are similar to an unknown one; empty without any.
 
     >>> did_you_mean("contant", ["content", "sent_at"])
     'did you mean content?'
@@ -104,7 +104,7 @@ def did_you_mean(
     'did you mean telegram:-100420 (Harbour House)?'
     """
     titles = titles or {}
-    wanted = given.casefold()
+    wanted = unknown.casefold()
 
     def similarity(name: str) -> float:
         # without the platform's prefix, too
@@ -112,8 +112,8 @@ def did_you_mean(
         return max(SequenceMatcher(None, wanted, form.casefold()).ratio() for form in forms if form)
 
     ranked = sorted(((similarity(name), name) for name in known if name), reverse=True)
-    near = [name for score, name in ranked[:most] if score >= MIN_SIMILARITY]
-    named = [prefix + name + (f" ({titles[name]})" if titles.get(name) else "") for name in near]
+    similar = [name for score, name in ranked[:most] if score >= MIN_SIMILARITY]
+    named = [prefix + name + (f" ({titles[name]})" if titles.get(name) else "") for name in similar]
     return f"did you mean {' or '.join(named)}?" if named else ""
 
 

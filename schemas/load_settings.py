@@ -34,35 +34,35 @@ def load_settings(**overrides: Any) -> Settings:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{' or '.join(files)} cannot be read as UTF-8 text: {error}") from None
     _refuse_unknown({"the environment": os.environ, **read})
-    overrides = _own_names(read.values()) | overrides
+    overrides = _prefixed_values(read.values()) | overrides
     try:
         return Settings(_env_file=files, **overrides)
     except ValidationError as error:
         raise SettingsError("\n".join(_explain(e) for e in error.errors())) from None
 
 
-def _own_names(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what files say under our prefix, where the environment has the same setting only as another tool's.
+def _prefixed_values(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what files set under our prefix where the environment sets it only under another tool's name.
 
-    A key that lies there for something else is not to take the place of ours.
+    A key that is there for another tool must not override ours.
     """
-    said = {name: value for file in files for name, value in file.items()}
-    own = {name: PREFIX + name.upper() for name, f in Settings.model_fields.items() if f.validation_alias}
-    return {name: said[ours] for name, ours in own.items() if ours in said and ours not in os.environ}
+    values = {name: value for file in files for name, value in file.items()}
+    ours = {field: PREFIX + field.upper() for field, f in Settings.model_fields.items() if f.validation_alias}
+    return {field: values[name] for field, name in ours.items() if name in values and name not in os.environ}
 
 
-def _refuse_unknown(given: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `SettingsError` for what has our prefix and is read by nobody; `given` are names by where they stand."""
+def _refuse_unknown(places: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise `SettingsError` for names with our prefix that nobody reads, by the place where they stand."""
     known = [*(name.upper() for name in Settings.model_fields), *OTHERS]
-    told = []
-    for place, names in given.items():
+    problems = []
+    for place, names in places.items():
         for name in sorted(names):
             bare = name.upper().removeprefix(PREFIX)
             if name.upper().startswith(PREFIX) and bare not in known:
                 hint = did_you_mean(bare, known, prefix=PREFIX) or "remove it"
-                told.append(f"{name} in {place} is no setting; {hint}")
-    if told:
-        raise SettingsError("\n".join(told))
+                problems.append(f"{name} in {place} is no setting; {hint}")
+    if problems:
+        raise SettingsError("\n".join(problems))
 
 
 def _explain(error: Any) -> str:

@@ -92,7 +92,7 @@ class QueuedIngest(IngestPayload):
             return value
         messages = _several(value.get("messages"))
         if isinstance(messages, list) and len(messages) <= MAX_BATCH:
-            messages = [_known(MessageIn, each) for each in messages]
+            messages = [_known(MessageIn, message) for message in messages]
         return value | {"chat": _known(ChatIn, value.get("chat")), "messages": messages}
 
 
@@ -245,11 +245,11 @@ class ContextQuery(Closed):
     def _by_original_names(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        fields = {name: given for name, given in value.items() if name not in ORIGINAL_NAMES}
+        fields = {name: content for name, content in value.items() if name not in ORIGINAL_NAMES}
         for name in value.keys() & ORIGINAL_NAMES.keys():
-            own, given = ORIGINAL_NAMES[name], value[name]
-            if fields.setdefault(own, given) != given:
-                raise ValueError(f"{own} and {name} are one field, and their values differ: give one of them")
+            key = ORIGINAL_NAMES[name]
+            if fields.setdefault(key, value[name]) != value[name]:
+                raise ValueError(f"{key} and {name} are one field, and their values differ: give one of them")
         return fields
 
     @property

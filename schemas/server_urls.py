@@ -50,12 +50,12 @@ def redis_url(url: str) -> str:
     if not _REDIS.fullmatch(url):
         raise ValueError("must look like redis://:password@host:6379/0, or rediss:// for TLS")
     server, _, query = url.partition("?")
-    given = dict(parse_qsl(query, keep_blank_values=True))
+    parameters = dict(parse_qsl(query, keep_blank_values=True))
     known = _TLS if server.startswith("rediss") else {}
-    if unknown := sorted(given.keys() - known):
+    if unknown := sorted(parameters.keys() - known):
         names = ", ".join(known) or "none; rediss:// has some, for TLS"
         raise ValueError(f"has the option {unknown[0]}: remove it. Allowed are {names}")
-    options = {name: value for name, value in (known | given).items() if value is not None}
+    options = {name: value for name, value in (known | parameters).items() if value is not None}
     for name, value in options.items():
         # Celery's documentation writes CERT_NONE
         options[name] = value.lower().removeprefix("cert_") if name in _ALLOWED else value

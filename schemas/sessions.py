@@ -51,8 +51,8 @@ def number_of(external_id: str) -> int:
     >>> number_of("99") < number_of("100"), number_of("telegram:-7/99"), number_of("a7")
     (True, 99, -1)
     """
-    own = external_id.rpartition("/")[2]
-    return int(own) if own.isascii() and own.isdigit() else -1
+    number = external_id.rpartition("/")[2]
+    return int(number) if number.isascii() and number.isdigit() else -1
 
 
 @dataclass(frozen=True, kw_only=True)

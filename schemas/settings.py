@@ -267,25 +267,25 @@ class Settings(BaseSettings):
 
     @field_validator("redis_url")
     @classmethod
-    def _verifies_certificates(cls, given: SecretStr | None) -> SecretStr | None:
-        return given and SecretStr(redis_url(given.get_secret_value()))
+    def _verifies_certificates(cls, url: SecretStr | None) -> SecretStr | None:
+        return url and SecretStr(redis_url(url.get_secret_value()))
 
     @field_validator("database_url", "maintenance_database_url", "owner_database_url", "backup_database_url")
     @classmethod
-    def _is_postgres(cls, given: SecretStr | None) -> SecretStr | None:
-        if given is not None:
-            postgres_parameters(given.get_secret_value())
-        return given
+    def _is_postgres(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            postgres_parameters(url.get_secret_value())
+        return url
 
     @field_validator("api_key", "openai_api_key")
     @classmethod
-    def _fits_a_header(cls, given: SecretStr | None) -> SecretStr | None:
-        if given is not None and not _HEADER_VALUE.fullmatch(given.get_secret_value()):
+    def _fits_a_header(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and not _HEADER_VALUE.fullmatch(key.get_secret_value()):
             raise ValueError("must be printable ASCII characters without spaces and line ends")
-        return given
+        return key
 
     @field_validator("openai_base_url", "openai_api_key", mode="before")
     @classmethod
-    def _unset_if_empty(cls, given: Any) -> Any:
+    def _unset_if_empty(cls, value: Any) -> Any:
         # what other tools leave empty, and what hides them from a process that is not to have them
-        return given or None
+        return value or None

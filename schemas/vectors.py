@@ -61,8 +61,8 @@ class EmbeddingSpace:
 
     def same_as(self, other: "EmbeddingSpace") -> bool:
         """Return whether vectors of both may be compared, stored or not."""
-        one, two = (replace(each, id=None, questions=None, documents=None) for each in (self, other))
-        return one == two
+        left, right = (replace(space, id=None, questions=None, documents=None) for space in (self, other))
+        return left == right
 
 
 @dataclass(frozen=True, kw_only=True)

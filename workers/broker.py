@@ -56,9 +56,9 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
     except (OperationalError, RedisError) as error:
         return QueueStatus(problem=problem or f"Redis does not do what is asked: {error}", queues={})
     if workers:
-        served = {worker: {queue["name"] for queue in its} for worker, its in answers.items()}
+        served = {worker: {queue["name"] for queue in queues} for worker, queues in answers.items()}
         serving = {
-            name: sorted(worker for worker, its in served.items() if queue.full_name in its)
+            name: sorted(worker for worker, names in served.items() if queue.full_name in names)
             for name, queue in QUEUES.items()
         }
     return QueueStatus(
@@ -71,7 +71,7 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
 
 
 def facts(settings: Settings, queues: QueueStatus) -> Broker:
-    """Return what the doctor looks at: these queues, whose workers were asked, and Redis' own settings."""
+    """Return the doctor's facts: these queues, whose workers were asked, and Redis' own settings."""
     if queues.problem is not None:
         return Broker(problem=queues.problem)
     configured: dict[str, str] = {}
@@ -98,9 +98,9 @@ def _queues_of_workers(app: Celery) -> dict[str, list[dict[str, str]]]:
     answers: dict[str, list[dict[str, str]]] = {}
     # One of the pool may still hold what Redis said when it became a replica, and fail with it now. To close one waits
     # for its last poll, by default a second.
-    with app.connection_for_write(transport_options={"polling_interval": POLL_SECONDS}) as own:
+    with app.connection_for_write(transport_options={"polling_interval": POLL_SECONDS}) as connection:
         for seconds in ANSWER_SECONDS:
-            answers |= app.control.inspect(timeout=seconds, connection=own).active_queues() or {}
+            answers |= app.control.inspect(timeout=seconds, connection=connection).active_queues() or {}
             served = {queue["name"] for queues in answers.values() for queue in queues}
             if served >= {queue.full_name for queue in QUEUES.values()}:
                 break

@@ -82,8 +82,8 @@ class LastingConnection(Connection):  # type: ignore[misc] # kombu ships no type
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # not among the settings: a command line passes those as JSON, in which no key is a number
-        given: dict[str, Any] = vars(self)["transport_options"]
-        self.transport_options = {"socket_keepalive_options": KEEPALIVE} | given
+        options: dict[str, Any] = vars(self)["transport_options"]
+        self.transport_options = {"socket_keepalive_options": KEEPALIVE} | options
 
     def ensure_connection(self, *args: Any, **kwargs: Any) -> Connection:
         """Connect, trying again and again; the pauses between tries stay short."""
@@ -91,8 +91,8 @@ class LastingConnection(Connection):  # type: ignore[misc] # kombu ships no type
 
     def get_transport_cls(self) -> type:
         """Return kombu's transport, mended."""
-        found: type = super().get_transport_cls()
-        return _Transport if found is redis.Transport else found
+        transport: type = super().get_transport_cls()
+        return _Transport if transport is redis.Transport else transport
 
     def _do_close_transport(self) -> None:
         # kombu takes the address away from the transport as well. A task that was taken before the loss and ends

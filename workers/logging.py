@@ -32,8 +32,8 @@ class OncePerMinute(logging.Filter):
         """Keep the record unless the same, figures aside, was kept less than `REPEAT_SECONDS` ago."""
         if record.name not in _REPEATING or record.levelno < logging.WARNING:
             return True
-        own = record.msg if isinstance(record.msg, dict) else {}
-        line = f"{own['event']} {own.get('error', '')}" if own else record.getMessage().strip()
+        fields = record.msg if isinstance(record.msg, dict) else {}
+        line = f"{fields['event']} {fields.get('error', '')}" if fields else record.getMessage().strip()
         line = line.partition("\n")[0]
         key, now = _DIGITS.sub("#", line), time.monotonic()
         written, held_back = self._written.get(key, (-REPEAT_SECONDS, 0))
@@ -42,8 +42,8 @@ class OncePerMinute(logging.Filter):
             return False
         self._written = {k: v for k, v in self._written.items() if now - v[0] < 10 * REPEAT_SECONDS}
         self._written[key] = now, 0
-        if own:
-            own.update({"repeated": held_back} if held_back else {})
+        if fields:
+            fields.update({"repeated": held_back} if held_back else {})
         else:
             record.msg, record.args, record.exc_info = line, (), None
             record.msg += f" (and {held_back} times since the last such line)" if held_back else ""

@@ -85,13 +85,13 @@ class Resources:
 
     @cached_property
     def gateway(self) -> Gateway | None:
-        """Return the way to the language model that summarizes, if the settings name one."""
+        """Return the gateway to the summarizing language model, if the settings name one."""
         client = make_summary_model(self.settings)
         return None if client is None else Gateway.of(self.settings, self.database, client)
 
     @cached_property
     def learning_gateway(self) -> Gateway | None:
-        """Return the way to the language model that learns facts, if the settings name one."""
+        """Return the gateway to the language model that learns facts, if the settings name one."""
         client = make_learning_model(self.settings)
         return None if client is None else Gateway.of(self.settings, self.database, client)
 
@@ -107,13 +107,13 @@ class Resources:
         return make_embedder_for(space, self.settings)
 
     def handler(self, kind: str) -> Handler:
-        """Return what does the jobs of a kind."""
+        """Return the handler for a job kind."""
         if kind not in self._handlers:
             self._handlers[kind] = HANDLERS[kind](self)
         return self._handlers[kind]
 
     def policy(self, kind: str) -> Policy:
-        """Return how jobs of a kind are claimed."""
+        """Return the claim policy for a job kind."""
         return Policy(
             batch=queues.batch_of(kind, self.settings),
             lease_seconds=self.settings.lease_seconds,

@@ -41,14 +41,14 @@ def current_request_id() -> str | None:
     return None if known is None else str(known)
 
 
-def request_id_of(*given: object) -> str:
+def request_id_of(*ids: object) -> str:
     """Return the first acceptable id of those that a sender gave, or a new one."""
-    return given_id(*given) or uuid.uuid4().hex
+    return acceptable_id(*ids) or uuid.uuid4().hex
 
 
-def given_id(*given: object) -> str | None:
+def acceptable_id(*ids: object) -> str | None:
     """Return the first acceptable id of those that a sender gave, if any."""
-    fitting = (each for each in given if isinstance(each, str) and ACCEPTABLE_REQUEST_ID.fullmatch(each))
+    fitting = (text for text in ids if isinstance(text, str) and ACCEPTABLE_REQUEST_ID.fullmatch(text))
     return next(fitting, None)
 
 
@@ -100,7 +100,7 @@ def _trace_threads(sender: Any = None, **_: Any) -> None:
 
 
 @worker_ready.connect
-def _tell_what_it_waits_for(**_: Any) -> None:
+def _log_what_is_away(**_: Any) -> None:
     """Log at the start that Postgres is away or this clock wrong, as no task may come to log it.
 
     What a killed worker held comes back, too: a worker of threads has no processes that would look.

@@ -33,7 +33,7 @@ def start(name: str, app: "FastAPI | None" = None) -> None:
     Each process does so after its fork, which the thread that sends would not survive.
     """
     global _provider
-    if not any(os.environ.get(each) for each in ENDPOINTS):
+    if not any(os.environ.get(variable) for variable in ENDPOINTS):
         return
     try:
         from workers import traced
@@ -49,15 +49,15 @@ def stop() -> None:
         _provider.shutdown()
 
 
-def name_request(given: str | None) -> str | None:
-    """Return the id of the request under way, its `traceparent` unless one is `given`, and note it on its span."""
+def name_request(request_id: str | None) -> str | None:
+    """Return the id of the request under way, by default its `traceparent`, and note it on its span."""
     if _provider is None:
-        return given
+        return request_id
     from opentelemetry import trace
 
     carrier: dict[str, Any] = {}
     carry(carrier)
-    name = given or carrier.get(TRACEPARENT)
+    name = request_id or carrier.get(TRACEPARENT)
     trace.get_current_span().set_attribute("backscroll.request_id", name or "")
     return name
 
@@ -80,14 +80,14 @@ def batch(kind: str, claims: Sequence[Claim]) -> Iterator[None]:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     names = sorted({claim.trace_id for claim in claims if claim.trace_id})
-    asked = [TraceContextTextMapPropagator().extract({TRACEPARENT: name}) for name in names]
-    links = [trace.Link(trace.get_current_span(each).get_span_context()) for each in asked]
-    alone = asked[0] if len(asked) == 1 and links[0].context.is_valid else None
+    contexts = [TraceContextTextMapPropagator().extract({TRACEPARENT: name}) for name in names]
+    links = [trace.Link(trace.get_current_span(context).get_span_context()) for context in contexts]
+    alone = contexts[0] if len(contexts) == 1 and links[0].context.is_valid else None
     if alone is not None:
         links = [trace.Link(trace.get_current_span().get_span_context())]
-    given: dict[str, Any] = {"backscroll.jobs": len(claims), "backscroll.request_ids": names[:MAX_NAMED]}
+    attributes: dict[str, Any] = {"backscroll.jobs": len(claims), "backscroll.request_ids": names[:MAX_NAMED]}
     tracer = trace.get_tracer(__name__)
-    with tracer.start_as_current_span(f"jobs/{kind}", alone, links=links, attributes=given) as span:
+    with tracer.start_as_current_span(f"jobs/{kind}", alone, links=links, attributes=attributes) as span:
         yield
         if failed := sum(bool(claim.failures) for claim in claims):
             span.set_attribute("backscroll.failed", failed)

@@ -54,11 +54,11 @@ class Call:
         if self.as_json:
             rendering.print_json(value)
             return
-        for each in shown:
-            if isinstance(each, str):
-                print(rendering.plain(each))
+        for item in shown:
+            if isinstance(item, str):
+                print(rendering.plain(item))
             else:
-                rendering.out().print(each)
+                rendering.out().print(item)
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask on standard error, unless `--yes` was given. Raises `Abort`, and `InvalidInput` with `--json`."""
@@ -86,37 +86,37 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
 
     An option or argument may be annotated with only its help; a flag that is off has no `--no-…` then.
     """
-    own = sorted(
+    params = sorted(
         inspect.signature(function, eval_str=True).parameters.values(),
-        key=lambda each: each.annotation is Call,
+        key=lambda param: param.annotation is Call,
     )
-    groups: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
+    groups: dict[str, Any] = {p.name: p.annotation for p in params if is_dataclass(p.annotation)}
     options = []
-    for each in own:
-        if each.name not in groups:
-            options.append(each.replace(kind=each.KEYWORD_ONLY))
+    for param in params:
+        if param.name not in groups:
+            options.append(param.replace(kind=param.KEYWORD_ONLY))
             continue
-        hints = get_type_hints(each.annotation, include_extras=True)
+        hints = get_type_hints(param.annotation, include_extras=True)
         options += [
-            each.replace(
-                name=field.name, kind=each.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+            param.replace(
+                name=field.name, kind=param.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
             )
-            for field in fields(each.annotation)
+            for field in fields(param.annotation)
         ]
 
-    options = [_explicit(each) for each in options]
+    options = [_explicit(option) for option in options]
 
     @wraps(function)
-    def expanded(**given: Any) -> None:
+    def expanded(**arguments: Any) -> None:
         made = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            name: group(**{field.name: arguments.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
         }
-        function(**made, **given)
+        function(**made, **arguments)
 
     # Typer reads the options from these
     expanded.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    expanded.__annotations__ = {each.name: each.annotation for each in options}
+    expanded.__annotations__ = {option.name: option.annotation for option in options}
     return expanded
 
 

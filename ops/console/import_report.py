@@ -42,16 +42,16 @@ def commands(ctx: typer.Context, exports: tuple[Export, ...]) -> str:
 class TwoReadings(InvalidInput):
     """Dates can be read in two ways; the message shows both, and the command for each."""
 
-    def __init__(self, name: str, ctx: typer.Context, found: Ambiguous) -> None:
-        width = max(len(written) for written, *_ in found.examples)
+    def __init__(self, name: str, ctx: typer.Context, ambiguous: Ambiguous) -> None:
+        width = max(len(written) for written, *_ in ambiguous.examples)
         lines = [
             f"the dates of {name} can be read in two ways, and nothing was written:",
             *(
                 f"  {written:{width}}  day first: {_day(one)}; month first: {_day(other)}"
-                for written, one, other in found.examples
+                for written, one, other in ambiguous.examples
             ),
         ]
-        for which, order in zip(("day", "month"), found.orders, strict=True):
+        for which, order in zip(("day", "month"), ambiguous.orders, strict=True):
             lines += [f"If they are {which} first:", f"  {repeated(ctx, date_order=order)}"]
         super().__init__("\n".join(lines), field="date_order")
 
@@ -162,9 +162,9 @@ def not_read(counts: Counter[tuple[str, str, bool]]) -> list[str]:
     """
     lines = []
     for (platform, kind, known), count in counts.most_common(KINDS_SHOWN):
-        of = f"{count:,} " + (kind if known else "message") + ("" if count == 1 else "s")
-        unknown = f"unknown kind {kind}: of {of} only the text was read; please report the kind"
-        lines.append(f"{platform}: " + (f"{of} not read" if known else unknown))
+        items = f"{count:,} " + (kind if known else "message") + ("" if count == 1 else "s")
+        unknown = f"unknown kind {kind}: of {items} only the text was read; please report the kind"
+        lines.append(f"{platform}: " + (f"{items} not read" if known else unknown))
     return lines + ["… and further kinds: see --json"] * (len(counts) > KINDS_SHOWN)
 
 

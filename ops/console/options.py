@@ -34,7 +34,7 @@ _DURATION = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*([a-z]+)")
 _UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
 
 
-def read_time(given: str | None, field: str, zone: tzinfo = UTC) -> datetime | None:
+def read_time(text: str | None, field: str, zone: tzinfo = UTC) -> datetime | None:
     """Read a date, which begins at midnight, or a date and time, in this zone unless it has an offset.
 
     Raises `InvalidInput` that names the option.
@@ -43,38 +43,38 @@ def read_time(given: str | None, field: str, zone: tzinfo = UTC) -> datetime | N
     >>> read_time("2026-07-31", "since", ZoneInfo("Europe/Lisbon")).isoformat()
     '2026-07-31T00:00:00+01:00'
     """
-    if given is None:
+    if text is None:
         return None
     try:
-        at = datetime.fromisoformat(given.strip())
+        at = datetime.fromisoformat(text.strip())
         at = at if at.tzinfo else at.replace(tzinfo=zone)
         at.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise InvalidInput(
-            f"--{field} {given} is no date or time such as 2026-01-31 or 2026-01-31T18:00+01:00", field=field
+            f"--{field} {text} is no date or time such as 2026-01-31 or 2026-01-31T18:00+01:00", field=field
         ) from error
     return at
 
 
-def read_pair(given: str) -> tuple[str, str]:
+def read_pair(text: str) -> tuple[str, str]:
     """Read a name and a text. Raises `InvalidInput`.
 
     >>> read_pair("topic=boiler")
     ('topic', 'boiler')
     """
-    name, equals, value = given.partition("=")
+    name, equals, value = text.partition("=")
     if not equals:
-        raise InvalidInput(f"--metadata {given} must look like NAME=TEXT", field="metadata")
+        raise InvalidInput(f"--metadata {text} must look like NAME=TEXT", field="metadata")
     return name, value
 
 
-def read_seconds(given: str) -> float:
+def read_seconds(text: str) -> float:
     """Read a duration as people write it, in seconds. Raises `InvalidInput`.
 
     >>> [read_seconds(text) for text in ("90s", "30 min", "2h", "7d")]
     [90.0, 1800.0, 7200.0, 604800.0]
     """
-    parts = _DURATION.fullmatch(given.strip().lower())
+    parts = _DURATION.fullmatch(text.strip().lower())
     if parts is None or parts[2] not in _UNITS:
-        raise InvalidInput(f"--older-than {given} is no duration such as 90s, 30min, 2h or 7d")
+        raise InvalidInput(f"--older-than {text} is no duration such as 90s, 30min, 2h or 7d")
     return float(parts[1]) * _UNITS[parts[2]]

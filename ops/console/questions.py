@@ -55,15 +55,15 @@ def question(
     kind: type[Q],
     *,
     moments: Mapping[str, str | None] | None = None,
-    **given: Any,
+    **fields: Any,
 ) -> Q:
     """Make the query of a command in its chat; `moments` are times in the chat's zone unless they have an offset."""
     zone = ZoneInfo(chat.time_zone)
-    given |= {
+    fields |= {
         name: read_time(moment, name.replace("_", "-"), zone) for name, moment in (moments or {}).items()
     }
-    said = {name: value for name, value in given.items() if value is not None}
-    return parse_payload(kind, {"chat_id": chat.chat_id, **said})
+    values = {name: value for name, value in fields.items() if value is not None}
+    return parse_payload(kind, {"chat_id": chat.chat_id, **values})
 
 
 def hits_table(hits: Sequence[Hit], zone: str) -> Table:
@@ -94,7 +94,7 @@ def reasons_table(
         left_out = dropped.get((hit.kind, hit.id))
         fate = f"shown in {hit.shown_in}" if hit.shown_in else left_out.in_words() if left_out else ""
         made_of = "; ".join(filter(None, (", ".join(parts), ", ".join(arms), f"{hit.kind} {hit.id}", fate)))
-        said = f"{hit.speaker}: {hit.preview}" if hit.speaker else hit.preview
-        text = rendering.with_note(rendering.preview(said, SHORT_PREVIEW), made_of)
+        line = f"{hit.speaker}: {hit.preview}" if hit.speaker else hit.preview
+        text = rendering.with_note(rendering.preview(line, SHORT_PREVIEW), made_of)
         rendering.row(table, hit.rank, f"{hit.score:.3f}", rendering.moment(hit.at, zone), text)
     return table

@@ -85,8 +85,8 @@ def rows(
 ) -> Table:
     """Make a table with its rows; see `table` and `row`."""
     made = table(*columns, title=title, right=right, cut=cut)
-    for each in cells:
-        row(made, *each)
+    for values in cells:
+        row(made, *values)
     return made
 
 

@@ -71,13 +71,13 @@ def chaos(
     report = run.run(messages, kills, seed, lease, say)
     if report.logs:
         rendering.err().print(f"Logs are in {report.logs}.")
-    found = report.as_dict()
+    result = report.as_dict()
     shown = {
         name.replace("_", " "): {"chaos": value}
-        for name, value in found.items()
+        for name, value in result.items()
         if name not in {"recovered", "violations"}
     }
-    return Outcome(found=found, tables=[table("Chaos", shown)], violations=report.violations)
+    return Outcome(found=result, tables=[table("Chaos", shown)], violations=report.violations)
 
 
 @command(app, "two-hosts", epilog="**Example:** backscroll dev two-hosts --cut 60 --json")
@@ -98,7 +98,7 @@ def two_hosts(
 
     plays = hosts.measure(messages, cut, lease, say)
     figures = [asdict(play) for play in plays]
-    rows = {name.replace("_", " "): {each["name"]: each[name] for each in figures} for name in figures[0]}
+    rows = {name.replace("_", " "): {play["name"]: play[name] for play in figures} for name in figures[0]}
     return Outcome(
         found={"plays": figures},
         tables=[table("Workers on another host", rows)],
@@ -116,15 +116,15 @@ def alerts(*, say: Say) -> Outcome:
     """
     from ops.dev.chaos import alerts as provoked
 
-    found = provoked.measure(say)
-    rows = {each["alert"]: {name: each[name] for name in ("by", "fired", "cleared")} for each in found}
+    cases = provoked.measure(say)
+    rows = {case["alert"]: {name: case[name] for name in ("by", "fired", "cleared")} for case in cases}
     rows |= {alert: {"by": f"nothing: it {why}"} for alert, why in provoked.UNPROVOKED.items()}
     return Outcome(
-        found={"alerts": found},
+        found={"alerts": cases},
         tables=[table("Alerts, seconds", rows)],
         violations=[
-            f"{each['alert']} did not {'fire' if each['fired'] is None else 'clear'}"
-            for each in found
-            if each["fired"] is None or each["cleared"] is None
+            f"{case['alert']} did not {'fire' if case['fired'] is None else 'clear'}"
+            for case in cases
+            if case["fired"] is None or case["cleared"] is None
         ],
     )

@@ -70,10 +70,10 @@ def _allowed(schema: dict[str, Any]) -> str:
 
 def _meaning(name: str) -> str:
     field = Settings.model_fields[name]
-    others = [
+    aliases = [
         f"`{choice}`"
         for choice in getattr(field.validation_alias, "choices", ())
         if not str(choice).startswith(PREFIX)
     ]
-    also = f" Also {', '.join(others)}." if others else ""
+    also = f" Also {', '.join(aliases)}." if aliases else ""
     return " ".join((field.description or "").split()) + also

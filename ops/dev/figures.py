@@ -57,17 +57,17 @@ def spread(case: str, milliseconds: Sequence[float], *, most: float | None = Non
 def benchmark(name: str, figures: Sequence[Figure]) -> Outcome:
     """Return the outcome of a benchmark; a limit that is not kept is a violation."""
 
-    def row(one: Figure) -> dict[str, Any]:
-        limits = {"at most": one.most, "at least": one.least}
+    def row(figure: Figure) -> dict[str, Any]:
+        limits = {"at most": figure.most, "at least": figure.least}
         limit = ", ".join(f"{word} {value:g}" for word, value in limits.items() if value is not None)
-        kept = ("kept" if one.kept else "not kept") if limit else ""
-        measured = f"{one.value:,.4g} {one.unit}"
-        return {"measured": measured, "ratio": one.ratio or "", "limit": limit, "verdict": kept}
+        kept = ("kept" if figure.kept else "not kept") if limit else ""
+        measured = f"{figure.value:,.4g} {figure.unit}"
+        return {"measured": measured, "ratio": figure.ratio or "", "limit": limit, "verdict": kept}
 
     return Outcome(
-        found={"name": name, "results": [asdict(one) | {"kept": one.kept} for one in figures]},
-        tables=[table(name, {one.case: row(one) for one in figures})],
-        violations=[f"{one.case}: not within its limit" for one in figures if not one.kept],
+        found={"name": name, "results": [asdict(figure) | {"kept": figure.kept} for figure in figures]},
+        tables=[table(name, {figure.case: row(figure) for figure in figures})],
+        violations=[f"{figure.case}: not within its limit" for figure in figures if not figure.kept],
     )
 
 
@@ -87,31 +87,31 @@ def _cell(value: Any) -> str:
         case float():
             return f"{value:,.4g}"
         case Mapping():
-            return ", ".join(f"{name} {_cell(one)}" for name, one in value.items())
+            return ", ".join(f"{name} {_cell(item)}" for name, item in value.items())
         case list():
             return ", ".join(map(_cell, value))
         case _:
             return f"{value:,}" if type(value) is int else str(value)
 
 
-def command(app: typer.Typer, name: str | None = None, **told: Any) -> Callable[..., Callable[..., Outcome]]:
+def command(app: typer.Typer, name: str | None = None, **texts: Any) -> Callable[..., Callable[..., Outcome]]:
     """Register a function that returns an `Outcome` as a command with `--json`; its `say` shows what it is doing."""
 
     def register(act: Callable[..., Outcome]) -> Callable[..., Outcome]:
         @wraps(act)
-        def run(as_json: bool, **given: Any) -> None:
+        def run(as_json: bool, **arguments: Any) -> None:
             with shown() as say:
-                outcome = act(**given, say=say)
+                outcome = act(**arguments, say=say)
             end(outcome, as_json=as_json)
 
-        options = [each for each in inspect.signature(act).parameters.values() if each.name != "say"]
+        options = [param for param in inspect.signature(act).parameters.values() if param.name != "say"]
         json_option = inspect.Parameter(
             "as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption
         )
         signature = inspect.Signature([*options, json_option])
         vars(run)["__signature__"] = signature
-        run.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
-        app.command(name, **told)(run)
+        run.__annotations__ = {param.name: param.annotation for param in signature.parameters.values()}
+        app.command(name, **texts)(run)
         return act
 
     return register

@@ -22,7 +22,7 @@ def wait(
     pause: float = 0.05,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> float | None:
-    """Wait until the condition holds; how many seconds it took, or None if longer than `seconds`."""
+    """Wait until the condition holds; return the seconds it took, or None if longer than `seconds`."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > seconds:
@@ -33,23 +33,23 @@ def wait(
 
 
 def timed(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[float, T]:
-    """Call something; the milliseconds it took, and its result."""
+    """Call a function; return the milliseconds it took, and its result."""
     began = time.perf_counter()
     result = act(*args, **kwargs)
     return (time.perf_counter() - began) * 1000, result
 
 
 def count(
-    connection: "psycopg.Connection", statement: str, given: Sequence[object] | Mapping[str, object] = ()
+    connection: "psycopg.Connection", statement: str, parameters: Sequence[object] | Mapping[str, object] = ()
 ) -> int:
     """Return the number that a statement selects; 0 without a row."""
-    row = connection.execute(statement, given).fetchone()
+    row = connection.execute(statement, parameters).fetchone()
     return int(row[0]) if row else 0
 
 
 @contextmanager
 def beside(act: Callable[[], object], pause: float) -> Iterator[None]:
-    """Call something again and again beside the block; what it raises is raised at the end."""
+    """Call a function again and again beside the block; raise at the end what it raised."""
     ending, failed = threading.Event(), list[Exception]()
 
     def run() -> None:

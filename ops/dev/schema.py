@@ -34,7 +34,7 @@ def written() -> dict[str, str]:
 
 
 def checksums() -> dict[str, str]:
-    """Return the checksum of each file that makes something, as it is."""
+    """Return the present checksum of each file in `migrations/` that makes something."""
     paths = (path for path in FOLDER.rglob("*") if path.suffix in {".py", ".sql"})
     files = sorted(path.relative_to(FOLDER).as_posix() for path in paths)
     return {

@@ -79,8 +79,8 @@ class Shipped:
         if messages > EMBEDDED_UP_TO:
             self.resources.embedder = WordMeansEmbedder(model)
         for chat in range(chats):
-            said = list(talk(chat, messages // chats))
-            self.fill(ChatIn(chat_id=f"bench:{chat}", title=f"Bench {chat}"), said, progress)
+            made = list(talk(chat, messages // chats))
+            self.fill(ChatIn(chat_id=f"bench:{chat}", title=f"Bench {chat}"), made, progress)
         self.resources.embedder = model
         self.settle()
 
@@ -89,18 +89,18 @@ class Shipped:
         with self.superuser() as connection:
             # first, as the statistics say which chat is large
             connection.execute("VACUUM ANALYZE")
-        found = collect.embedding(
+        facts = collect.embedding(
             self.database, self.resources.embedder.space, [self.tenant], None, everybody=True
         )
         engine = migrate.connected(self.server.dsn("owner"))
         with engine as owner, owner.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            for _ in mend.mend_indexes(connection, found.missing_indexes if found else (), ()):
+            for _ in mend.mend_indexes(connection, facts.missing_indexes if facts else (), ()):
                 pass
 
     def ask(self, chat_id: str, question: str, budget: int, **options: Any) -> Context:
         """Build the context for a question, explained, by default one asked later than recent messages count."""
-        given = {"chat_id": chat_id, "query": question, "budget_tokens": budget}
-        query = ContextQuery.model_validate({**given, "include_history": False, "explain": True, **options})
+        fields = {"chat_id": chat_id, "query": question, "budget_tokens": budget}
+        query = ContextQuery.model_validate({**fields, "include_history": False, "explain": True, **options})
         embedder = self.resources.embedder
         return build_context(self.database, self.tenant, query, embedder=embedder, settings=self.settings)
 

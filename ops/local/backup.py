@@ -150,12 +150,12 @@ def restore(
                 migrate.upgrade(server.dsn("owner", database=STAGING))
                 tell("forgetting again what was forgotten since")
                 again = _forget_again(server, settings, lists)
-                found = _read(server)
+                restored = _read(server)
                 _swap(connection)
             finally:
                 _drop(connection, STAGING)
-    entries = None if kept is None and not later else sum(len(each.entries) for each in lists)
-    return dataclasses.replace(found, forgotten_again=again, suppressed=entries)
+    entries = None if kept is None and not later else sum(len(listed.entries) for listed in lists)
+    return dataclasses.replace(restored, forgotten_again=again, suppressed=entries)
 
 
 def has_cluster(data_dir: Path) -> bool:
@@ -179,9 +179,9 @@ def _suppressed(server: EmbeddedPostgres) -> list[Forgotten] | None:
     with psycopg.connect(server.superuser_dsn(DATABASE)) as connection:
         if connection.execute("SELECT to_regclass('public.suppression_list')").fetchone() in {None, (None,)}:
             return None
-        tenants = [each for (each,) in connection.execute("SELECT tenant_id FROM tenant_keys ORDER BY 1")]
+        tenants = [tenant for (tenant,) in connection.execute("SELECT tenant_id FROM tenant_keys ORDER BY 1")]
     with _database(server, DATABASE) as database:
-        return [found for each in tenants if (found := forgotten.suppressed(database, each)) is not None]
+        return [kept for tenant in tenants if (kept := forgotten.suppressed(database, tenant)) is not None]
 
 
 def _forget_again(server: EmbeddedPostgres, settings: Settings, lists: Sequence[Forgotten]) -> int:
@@ -223,19 +223,19 @@ def _read(server: EmbeddedPostgres) -> Restored:
                 (SELECT count(*) FROM chats), (SELECT count(*) FROM messages),
                 (SELECT count(*) FROM conversation_sessions WHERE status <> 'merged')
         """).fetchall()[0]
-        tenants = [each for (each,) in connection.execute("SELECT tenant_id FROM tenants")]
-    found = Restored(migration=row[0], tenants=row[1], chats=row[2], messages=row[3], sessions=row[4])
+        tenants = [tenant for (tenant,) in connection.execute("SELECT tenant_id FROM tenants")]
+    restored = Restored(migration=row[0], tenants=row[1], chats=row[2], messages=row[3], sessions=row[4])
     with _database(server, STAGING) as database:
         database.check()
         seen = 0
         for tenant in tenants:
             with database.tenant(tenant) as as_app:
                 seen += as_app.exec_driver_sql("SELECT count(*) FROM messages").scalar_one()
-    if seen != found.messages:
+    if seen != restored.messages:
         raise archive.ArchiveFailed(
-            f"Of {found.messages:,} restored messages the tenants see {seen:,}: the former database is kept."
+            f"Of {restored.messages:,} restored messages the tenants see {seen:,}: the former database is kept."
         )
-    return found
+    return restored
 
 
 def _swap(connection: psycopg.Connection) -> None:

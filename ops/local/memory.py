@@ -18,11 +18,11 @@ def by_kind(pid: int) -> dict[str, int]:
     parents = children()
     waiting = [(pid, "up")]
     while waiting:
-        each, inherited = waiting.pop()
-        kind = kind_of(_read(PROC / str(each) / "cmdline").rstrip("\0").split("\0")) or inherited
-        if match := _PSS.search(_read(PROC / str(each) / "smaps_rollup")):
+        current, inherited = waiting.pop()
+        kind = kind_of(_read(PROC / str(current) / "cmdline").rstrip("\0").split("\0")) or inherited
+        if match := _PSS.search(_read(PROC / str(current) / "smaps_rollup")):
             sizes[kind] += 1024 * int(match[1])
-        waiting += [(child, kind) for child in parents[each]]
+        waiting += [(child, kind) for child in parents[current]]
     return dict(sorted(sizes.items(), key=lambda item: -item[1])) if any(sizes.values()) else {}
 
 

@@ -102,21 +102,21 @@ def state(owner_url: str) -> DatabaseState:
     with _explained(), connected(owner_url) as engine, engine.begin() as connection:
         poolers.require_direct(driver_of(connection), "BACKSCROLL_OWNER_DATABASE_URL")
         checks.require_seen_vectors(connection)
-        found = MigrationContext.configure(connection).get_current_revision()
+        revision = MigrationContext.configure(connection).get_current_revision()
         pgvector = connection.scalar(text("SELECT extversion FROM pg_extension WHERE extname = 'vector'"))
         return DatabaseState(
-            found=found,
+            found=revision,
             newest=newest or "",
             pgvector=pgvector,
             vector_tables=vectors.exist(connection),
-            spaces=_spaces(connection) if found else (),
+            spaces=_spaces(connection) if revision else (),
         )
 
 
 def revisions() -> list[str]:
     """List all migrations that this program knows, the newest first."""
     script = ScriptDirectory.from_config(config("postgresql://unused"))
-    return [each.revision for each in script.walk_revisions()]
+    return [migration.revision for migration in script.walk_revisions()]
 
 
 def configured_space(settings: Settings, known: DatabaseState | None = None) -> EmbeddingSpace:
@@ -142,11 +142,11 @@ def _spaces(connection: Connection) -> tuple[tuple[str, str], ...]:
     return tuple((name, status) for name, status in rows)
 
 
-def _require_known(found: DatabaseState) -> None:
-    checks.require_upgradable(found.found)
-    if found.found and found.found not in revisions():
+def _require_known(current: DatabaseState) -> None:
+    checks.require_upgradable(current.found)
+    if current.found and current.found not in revisions():
         raise SchemaOutdated(
-            f"the database is at migration {found.found}, which this program (up to {found.newest}) does not "
+            f"the database is at migration {current.found}, which this program (up to {current.newest}) does not "
             "know: update the program"
         )
 

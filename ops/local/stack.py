@@ -63,10 +63,10 @@ def alone(data_dir: Path) -> Iterator[None]:
     try:
         if not take(lock):
             other = running(data_dir)
-            which = f"process {other.pid}, HTTP API {other.api_url}" if other else "just starting or stopping"
+            state = f"process {other.pid}, HTTP API {other.api_url}" if other else "just starting or stopping"
             how = f"`kill {other.pid}` or Ctrl-C in its terminal" if other else "Ctrl-C in its terminal"
             raise RunsAlready(
-                f"Backscroll runs already with the data folder {data_dir} ({which}). Use it as it is, stop it first "
+                f"Backscroll runs already with the data folder {data_dir} ({state}). Use it as it is, stop it first "
                 f"({how}), or name another folder with --data-dir."
             )
         # a killed run may have left it

@@ -131,10 +131,10 @@ def choose(path: Path, container: Container, wanted: Format | None) -> tuple[Exp
             raise no_slack(path)
     else:
         fitting = exports
-    own = [export for export in fitting if export.is_own]
-    for found in (own, fitting):
-        if len(found) == 1:
-            return found[0], tuple(export for export in exports if export != found[0])
+    native = [export for export in fitting if export.is_own]
+    for candidates in (native, fitting):
+        if len(candidates) == 1:
+            return candidates[0], tuple(export for export in exports if export != candidates[0])
     if fitting:
         raise SeveralExports(path, fitting)
     texts = _texts(container)
@@ -152,30 +152,30 @@ def choose(path: Path, container: Container, wanted: Format | None) -> tuple[Exp
 
 def _exports(path: Path, container: Container) -> list[Export]:
     """List the exports among the files of a folder or zip, those at the top first."""
-    found = []
+    exports = []
     names = _texts(container)
     if (root := slack.root_of(container.sizes)) is not None:
         # other files in its channels' folders belong to it
-        mine = set(slack.files_of(container.sizes))
-        names = [name for name in names if name not in mine and not (name.startswith(root) and "/" in name)]
+        files = set(slack.files_of(container.sizes))
+        names = [name for name in names if name not in files and not (name.startswith(root) and "/" in name)]
         where = path / root if path.is_dir() else None
-        found.append(Export(name=root.rstrip("/"), format="slack", path=where, is_own=root == ""))
+        exports.append(Export(name=root.rstrip("/"), format="slack", path=where, is_own=root == ""))
     for name in sorted(names, key=lambda name: (name.count("/"), name))[:MAX_DETECTED]:
         if (format_ := _format_of(container, name)) is not None:
-            own = name.lower() in _WELL_KNOWN
+            is_own = name.lower() in _WELL_KNOWN
             where = path / name if path.is_dir() else None
-            found.append(Export(name=name, format=format_, path=where, is_own=own))
+            exports.append(Export(name=name, format=format_, path=where, is_own=is_own))
     if path.is_dir():
         zips = [(inside, _format_of_zip(inside)) for inside in sorted(path.glob("*.zip"))[:MAX_DETECTED]]
-        found += [
+        exports += [
             Export(name=inside.name, format=format_, path=inside, is_own=False)
             for inside, format_ in zips
             if format_ is not None
         ]
-    return [export for export in found if export.format not in formats.OF_SEVERAL] + [
+    return [export for export in exports if export.format not in formats.OF_SEVERAL] + [
         _whole(path, parts)
         for format_ in sorted(formats.OF_SEVERAL)
-        if (parts := [export for export in found if export.format == format_])
+        if (parts := [export for export in exports if export.format == format_])
     ]
 
 
@@ -190,14 +190,14 @@ def _whole(path: Path, parts: Sequence[Export]) -> Export:
 
 
 def _texts(container: Container) -> list[str]:
-    found = [name for name in container.sizes if name.lower().endswith(_READABLE)]
+    names = [name for name in container.sizes if name.lower().endswith(_READABLE)]
     # signal-export writes a chat twice
-    found += [
+    names += [
         name
         for name in container.sizes
         if name.endswith("/chat.md") and name.replace("chat.md", "data.json") not in container.sizes
     ]
-    return sorted(found)
+    return sorted(names)
 
 
 def _format_of(container: Container, name: str) -> Format | None:

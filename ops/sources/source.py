@@ -110,7 +110,7 @@ def _source(path: Path, container: Container, options: ImportOptions, wanted: Fo
         member = chosen.name
     name = str(path) if chosen is None or chosen.name in ("", ".") else f"{path}: {chosen.name}"
     if chosen is not None and chosen.members:
-        size = sum(container.sizes[each] for each in chosen.members)
+        size = sum(container.sizes[file] for file in chosen.members)
         return Source(
             name=name,
             format=wanted or chosen.format,
@@ -121,7 +121,7 @@ def _source(path: Path, container: Container, options: ImportOptions, wanted: Fo
             _members=chosen.members,
         )
     if chosen is not None and chosen.format == "slack":
-        size = sum(container.sizes[each] for each in slack.files_of(container.sizes))
+        size = sum(container.sizes[file] for file in slack.files_of(container.sizes))
         return Source(
             name=name, format="slack", options=options, size=size, others=others, _container=container
         )
@@ -130,11 +130,11 @@ def _source(path: Path, container: Container, options: ImportOptions, wanted: Fo
     begins = head(container, member, name)
     if not begins.strip():
         raise InvalidInput(f"{name} is empty", field="file")
-    found = wanted or formats.detect(name, begins)
+    format_ = wanted or formats.detect(name, begins)
     return Source(
         name=name,
-        format=found,
-        options=_titled(path, member, options) if found == "whatsapp" else options,
+        format=format_,
+        options=_titled(path, member, options) if format_ == "whatsapp" else options,
         size=container.sizes[member],
         others=others,
         _container=container,

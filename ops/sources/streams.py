@@ -49,10 +49,10 @@ class Utf8(io.RawIOBase):
             raw = self._fetch(len(buffer))
             self._end = not raw
             self._ready = self._decoded(raw)
-        given = self._ready[: len(buffer)]
-        self._ready = self._ready[len(given) :]
-        buffer[: len(given)] = given
-        return len(given)
+        chunk = self._ready[: len(buffer)]
+        self._ready = self._ready[len(chunk) :]
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
 
     def _fetch(self, size: int) -> bytes:
         try:

@@ -15,8 +15,8 @@ MAX_CHATS = 1000
 MAX_KEEP_HOURS = 24 * 30
 
 
-def _in_order(given: list[Scope]) -> list[Scope]:
-    return [scope for scope in SCOPES if scope in given]
+def _in_order(scopes: list[Scope]) -> list[Scope]:
+    return [scope for scope in SCOPES if scope in scopes]
 
 
 Label = Annotated[str, BeforeValidator(cleaned), Field(min_length=1, max_length=200), NOT_BLANK]

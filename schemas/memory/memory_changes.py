@@ -29,10 +29,10 @@ class MemoryEdit(Closed):
 
     @model_validator(mode="after")
     def _some(self) -> Self:
-        given = self.model_fields_set - {"v"}
-        if not given:
+        fields = self.model_fields_set - {"v"}
+        if not fields:
             raise ValueError("give at least one of content, importance, expires_at and metadata")
-        for name in given - {"expires_at"}:
+        for name in fields - {"expires_at"}:
             if getattr(self, name) is None:
                 raise ValueError(f"{name} cannot be null: leave it out to keep it")
         return self

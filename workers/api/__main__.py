@@ -51,16 +51,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8420)
     parser.add_argument("--processes", type=int, default=1)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     configure_logging()
     sys.setswitchinterval(SWITCH_SECONDS)
     # once for all children, which share the memory
     parse.read_languages()
     config = uvicorn.Config(
-        partial(create, given.processes),
+        partial(create, options.processes),
         factory=True,
-        host=given.host,
-        port=given.port,
+        host=options.host,
+        port=options.port,
         http=Protocol,
         log_config=None,
         access_log=False,
@@ -68,10 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         timeout_graceful_shutdown=REQUEST_SECONDS,
         limit_concurrency=MAX_CONNECTIONS,
     )
-    if given.processes == 1:
+    if options.processes == 1:
         uvicorn.Server(config).run()
     else:
-        _watch(config, _listeners(config, given.processes))
+        _watch(config, _listeners(config, options.processes))
 
 
 def _listeners(config: uvicorn.Config, processes: int) -> list[socket.socket]:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from workers.api.errors import as_problem, as_response
 from workers.logging import write_line
-from workers.signals import REQUEST_ID, given_id, request_id_of
+from workers.signals import REQUEST_ID, acceptable_id, request_id_of
 from workers.tracing import name_request
 
 ACCESS = "backscroll.access"
@@ -34,7 +34,7 @@ class Access:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        request_id = request_id_of(name_request(given_id(Headers(scope=scope).get(HEADER))))
+        request_id = request_id_of(name_request(acceptable_id(Headers(scope=scope).get(HEADER))))
         started = time.perf_counter()
         status = 0
 

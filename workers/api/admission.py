@@ -21,7 +21,7 @@ _REALM = {"WWW-Authenticate": 'Bearer realm="backscroll"'}
 
 @dataclass(slots=True)
 class Caller:
-    """The key of a request, on the route that it has asked for."""
+    """The key of a request, and what its route asks of a key."""
 
     key: CurrentKey
     access: Access
@@ -75,7 +75,7 @@ class RequestRates:
 
 
 async def admit(request: Request, access: Access) -> Caller:
-    """Return who makes a request; its body is not read. Raises `HttpError` 401, 403 and 429.
+    """Return the caller of a request, without reading its body. Raises `HttpError` 401, 403 and 429.
 
     With `access.chat` `body`, `Caller.require_chats` is still to be called.
     """
@@ -92,7 +92,7 @@ async def admit(request: Request, access: Access) -> Caller:
 
 
 def permit(request: Request, key: CurrentKey, access: Access) -> Caller:
-    """Return who makes a request with this valid key. Raises `HttpError` 403 and 429."""
+    """Return the caller of a request with this valid key. Raises `HttpError` 403 and 429."""
     if COUNTED not in request.scope:
         request.app.state.api.request_rates.take(key)
     if access.scope is not None and access.scope not in key.scopes:
@@ -110,7 +110,7 @@ def permit(request: Request, key: CurrentKey, access: Access) -> Caller:
 
 
 def caller_of(request: Request) -> Caller:
-    """Return who makes a request, which was admitted."""
+    """Return the caller of an admitted request."""
     caller: Caller = request.state.caller
     return caller
 

@@ -47,9 +47,9 @@ class ApiRoute(APIRoute):
         for annotation in (
             parameter.annotation for parameter in inspect.signature(endpoint).parameters.values()
         ):
-            if found := _reader(annotation):
+            if body_reader := _reader(annotation):
                 statuses |= {408, 413, 422}
-                reader = found
+                reader = body_reader
             elif annotation not in (Api, Tenant, ByCaller):
                 statuses |= {422}
         if reader is not None:
@@ -74,7 +74,7 @@ class ApiRoute(APIRoute):
         )
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what admits a request before anything of it is read, and then answers it."""
+        """Return a handler that admits a request before it reads any of it, and then answers it."""
         handler = self.get_inner_handler()
         if self.access.is_open:
             return handler
@@ -86,7 +86,7 @@ class ApiRoute(APIRoute):
         return admitted
 
     def get_inner_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request that is admitted."""
+        """Return the handler of admitted requests."""
         return super().get_route_handler()
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -95,14 +95,14 @@ class ApiRoute(APIRoute):
         if b"%2f" not in raw.lower():
             return super().matches(scope)
         escaped = raw.decode("ascii", "replace").replace("%2F", _SLASH).replace("%2f", _SLASH)
-        match, found = super().matches({**scope, "path": unquote(escaped)})
+        match, child_scope = super().matches({**scope, "path": unquote(escaped)})
         if match is not Match.NONE:
-            ids: MutableMapping[str, Any] = found.get("path_params", {})
-            found["path_params"] = {
+            ids: MutableMapping[str, Any] = child_scope.get("path_params", {})
+            child_scope["path_params"] = {
                 name: value.replace(_SLASH, "/") if isinstance(value, str) else value
                 for name, value in ids.items()
             }
-        return match, found
+        return match, child_scope
 
 
 def _reader(annotation: Any) -> BodyReader | None:
@@ -130,7 +130,7 @@ class DirectRoute(ApiRoute):
     """
 
     def get_inner_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what calls the endpoint, without dependencies."""
+        """Return a handler that calls the endpoint without dependencies."""
 
         async def answer(request: Request) -> Response:
             response: Response = await self.endpoint(request, **request.path_params)

@@ -115,7 +115,7 @@ def as_response(problem: HttpError) -> Response:
     return Response(body.model_dump_json(exclude_none=True), problem.status, problem.headers, MEDIA_TYPE)
 
 
-def _tell_defect(error: Exception) -> None:
+def _log_defect(error: Exception) -> None:
     """Log an unexpected error: its type, where it happened, and Postgres's code for it.
 
     Its message is left out, as it may quote what people wrote.
@@ -152,7 +152,7 @@ def as_problem(error: Exception) -> HttpError:
         case Retryable():
             log.warning("try_again", error=str(error))
             return _unavailable("Others are changing the same chat.", SOON_SECONDS)
-    _tell_defect(error)
+    _log_defect(error)
     return HttpError(500, "internal", "This is a defect in Backscroll; its log has more by the request id.")
 
 
@@ -179,8 +179,8 @@ def as_invalid(request: Request, error: RequestValidationError) -> HttpError:
     """Turn a wrong value in the path or the query into the problem for its sender."""
     # without the first part of each place, `path` or `query`
     problems = [problem | {"loc": problem["loc"][1:]} for problem in error.errors()]
-    parameters = [each.field_info.annotation for each in request.scope["route"].dependant.query_params]
-    model = next((each for each in parameters if hasattr(each, "model_fields")), None)
+    annotations = [param.field_info.annotation for param in request.scope["route"].dependant.query_params]
+    model = next((annotation for annotation in annotations if hasattr(annotation, "model_fields")), None)
     message, field = in_words(problems, model)
     return HttpError(422, "invalid-input", message, field=field)
 

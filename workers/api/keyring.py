@@ -70,7 +70,7 @@ class Keyring:
     def start(self) -> None:
         """Begin to read, and to write which keys are used."""
         self._is_read = asyncio.get_running_loop().create_future()
-        self._tasks = [asyncio.create_task(self._read_on()), asyncio.create_task(self._note_on())]
+        self._tasks = [asyncio.create_task(self._keep_reading()), asyncio.create_task(self._keep_noting())]
 
     async def close(self) -> None:
         """End, and close the database; a use that is not written yet is lost."""
@@ -122,8 +122,8 @@ class Keyring:
         # many may have come since
         return self._known(digest) or _Known(None, time.monotonic())
 
-    async def _read_on(self) -> None:
-        """Read what is waited for, and every `REFRESH_SECONDS` what was used meanwhile."""
+    async def _keep_reading(self) -> None:
+        """Read keys as requests wait for them, and every `REFRESH_SECONDS` those used meanwhile."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(REFRESH_SECONDS):
@@ -134,13 +134,13 @@ class Keyring:
             started = time.monotonic()
             if started - self._refreshed_at >= REFRESH_SECONDS:
                 digests |= {
-                    each for each, known in self._valid.items() if known.used_at >= self._refreshed_at
+                    digest for digest, known in self._valid.items() if known.used_at >= self._refreshed_at
                 }
                 self._refreshed_at = started
             if not digests:
                 continue
             try:
-                found = await to_thread.run_sync(self._fetch, list(digests), limiter=self._threads)
+                keys = await to_thread.run_sync(self._fetch, list(digests), limiter=self._threads)
             except Exception as error:  # noqa: BLE001 - whoever waits hears of it
                 self._failed_at = time.monotonic()
                 log.warning("keys_not_read", error=_name(error))
@@ -150,10 +150,10 @@ class Keyring:
             else:
                 self._failed_at = NEVER
                 for digest in digests:
-                    self._keep(digest, found.get(digest), started)
+                    self._keep(digest, keys.get(digest), started)
                 is_read.set_result(None)
 
-    async def _note_on(self) -> None:
+    async def _keep_noting(self) -> None:
         """Write the use of keys, of each every `NOTE_SECONDS` at most."""
         while True:
             await asyncio.sleep(REFRESH_SECONDS)

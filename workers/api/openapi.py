@@ -36,7 +36,7 @@ Hand over every message that your bot sees, and ask for a context when it must a
 * Every answer has an `X-Request-ID`, yours if you sent one; the log lines of all that follows carry it.
 """
 
-_PROFILES = "What to look for.\n\n" + "\n".join(f"* `{name}`: {told}" for name, told in PURPOSES.items())
+_PROFILES = "What to look for.\n\n" + "\n".join(f"* `{name}`: {use}" for name, use in PURPOSES.items())
 _REFERENCE = "#/components/schemas/{model}"
 _EXAMPLES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("examples.json").read_bytes())
 # relative to the page, so that they are found behind a proxy's prefix

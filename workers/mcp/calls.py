@@ -24,18 +24,18 @@ class Caller:
     client: httpx2.AsyncClient
     headers: Mapping[str, str]
 
-    async def call(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the route of a tool answers. Raises `Refused`, and `InvalidInput` for what there is not."""
+    async def call(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer of a tool's route. Raises `Refused`, and `InvalidInput` for a wrong tool or argument."""
         if name not in TOOLS:
             raise InvalidInput(f"there is no tool {name}, {did_you_mean(name, TOOLS)}".rstrip(", "))
-        if name == "about" and given.get("user_id") and given.get("chat_id"):
-            given = {**given, "user_id": await self._user_called(given["user_id"], given["chat_id"])}
-        return await self.ask(TOOLS[name].route, given)
+        if name == "about" and args.get("user_id") and args.get("chat_id"):
+            args = {**args, "user_id": await self._user_called(args["user_id"], args["chat_id"])}
+        return await self.ask(TOOLS[name].route, args)
 
-    async def ask(self, route: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    async def ask(self, route: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer of a route to these parameters or fields, of which nulls are left out. Raises as `call`."""
         method, path = route.split(" ")
-        rest = {name: value for name, value in given.items() if value is not None}
+        rest = {name: value for name, value in args.items() if value is not None}
         for name in re.findall(r"{(\w+)}", path):
             if name not in rest:
                 raise InvalidInput(f"{name} is missing")
@@ -56,10 +56,10 @@ class Caller:
         return answer
 
     async def _user_called(self, name: object, chat_id: str) -> object:
-        """Return the id of the member of a chat who is called this; of nobody, the name, which may be an id."""
+        """Return the id of the chat's member of this name; without one, the name, which may be an id."""
         names = (await self.ask("GET /v1/chats/{chat_id}/members", {"chat_id": chat_id}))["names"]
         wanted = str(name).casefold()
-        called = [each for each, known in names.items() if wanted in map(str.casefold, known)]
+        called = [user_id for user_id, known in names.items() if wanted in map(str.casefold, known)]
         if len(called) > 1:
             raise Refused(f"Several are called {name}: say which one by id ({', '.join(called)}).")
         return called[0] if called else name

@@ -11,11 +11,11 @@ _WHAT = ("text", "content", "summary", "title")
 def picked(value: Any, fields: Fields | None) -> Any:
     """Return these fields of an answer, without nulls."""
     if isinstance(value, list):
-        return [picked(each, fields) for each in value]
+        return [picked(item, fields) for item in value]
     if fields is None:
         return value
-    found = {name: value.get(name) for name in fields}
-    return {name: picked(each, fields[name]) for name, each in found.items() if each is not None}
+    parts = {name: value.get(name) for name in fields}
+    return {name: picked(part, fields[name]) for name, part in parts.items() if part is not None}
 
 
 def schema_of(fields: Fields | None, schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def schema_of(fields: Fields | None, schema: dict[str, Any], definitions: dict[s
     if "$ref" in schema:
         return schema_of(fields, definitions[schema["$ref"].rpartition("/")[2]], definitions)
     if "anyOf" in schema:
-        (present,) = (each for each in schema["anyOf"] if each != {"type": "null"})
+        (present,) = (option for option in schema["anyOf"] if option != {"type": "null"})
         return schema_of(fields, present, definitions)
     kept = {"type": schema["type"]}
     if "items" in schema:
@@ -57,9 +57,9 @@ def as_text(answer: dict[str, Any], structured: dict[str, Any]) -> str:
 def _line(part: dict[str, Any]) -> str:
     """Return who said what and when, then everything else."""
     when, what = (next((name for name in names if name in part), "") for names in (_WHEN, _WHAT))
-    said = [str(part[name]) for name in (when, "speaker") if name in part]
-    rest = [f"{name} {_flat(each)}" for name, each in part.items() if name not in {when, what, "speaker"}]
-    return " ".join(f"- {' '.join(said)}: {part.get(what, '')} [{', '.join(rest)}]".split())
+    opening = [str(part[name]) for name in (when, "speaker") if name in part]
+    rest = [f"{name} {_flat(value)}" for name, value in part.items() if name not in {when, what, "speaker"}]
+    return " ".join(f"- {' '.join(opening)}: {part.get(what, '')} [{', '.join(rest)}]".split())
 
 
 def _flat(part: Any) -> str:

@@ -47,7 +47,7 @@ def make_server(client: httpx2.AsyncClient) -> Server[Any]:
             key = await caller(context).ask("GET /v1/keys/current", {})
         except BackscrollError as error:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from None
-        return types.ListToolsResult(tools=[each for tool in listed if (each := _offered(tool, key))])
+        return types.ListToolsResult(tools=[offered for tool in listed if (offered := _offered(tool, key))])
 
     async def call_tool(context: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:
@@ -94,7 +94,7 @@ def _offered(tool: types.Tool, key: Mapping[str, Any]) -> types.Tool | None:
 
 def _listed(name: str) -> types.Tool:
     tool = TOOLS[name]
-    takes = {each: ARGUMENTS.get(each, {"type": "string"}) for each in tool.takes.split()}
+    takes = {argument: ARGUMENTS.get(argument, {"type": "string"}) for argument in tool.takes.split()}
     answer = tool.answer.model_json_schema(mode="serialization")
     return types.Tool(
         name=name,

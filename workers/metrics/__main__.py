@@ -31,15 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=settings.metrics_port)
     parser.add_argument("--read-seconds", type=float, default=READ_SECONDS)
     parser.add_argument("--doctor-seconds", type=float, default=DOCTOR_SECONDS)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     configure_logging(settings.log_level)
     database = Database.from_settings(settings, pool_size=2)
-    collector = FiguresCollector(settings, database, given.read_seconds, given.doctor_seconds)
+    collector = FiguresCollector(settings, database, options.read_seconds, options.doctor_seconds)
     collector.start()
     uvicorn.run(
         make_app(collector),
-        host=given.host,
-        port=given.port,
+        host=options.host,
+        port=options.port,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -54,9 +54,9 @@ class PostgresReader:
     def __call__(self) -> Counted:
         """Read once. Raises as `figures.collect` does."""
         now = time.monotonic()
-        found = figures.collect(self._database, now - self._read_at)
+        collected = figures.collect(self._database, now - self._read_at)
         self._read_at = now
-        return Counted(figures=found, totals=self._totals.add(found.days))
+        return Counted(figures=collected, totals=self._totals.add(collected.days))
 
 
 def examine(settings: Settings, database: Database) -> list[Finding]:
@@ -114,9 +114,9 @@ class FiguresCollector(Collector):
         took = {name: reading.seconds for name, reading in readings.items()}
         yield gauges("snapshot_age_seconds", "How long ago a source was read.", ages, "source")
         yield gauges("snapshot_seconds", "How long it took to read a source.", took, "source")
-        postgres: Counted | None = readings["postgres"].found
-        redis: QueueStatus | None = readings["redis"].found
-        findings: list[Finding] | None = readings["doctor"].found
+        postgres: Counted | None = readings["postgres"].value
+        redis: QueueStatus | None = readings["redis"].value
+        findings: list[Finding] | None = readings["doctor"].value
         yield gauge("postgres_up", "Whether Postgres could be read.", postgres is not None)
         yield gauge("redis_up", "Whether Redis takes tasks.", redis is not None and redis.problem is None)
         if postgres is not None:

@@ -29,7 +29,7 @@ def _several(name: str, text: str, label: str, **daily: str) -> Counter:
 
 
 _SOURCES: dict[str, tuple[str, ...]] = {
-    source: tuple(f"tokens_{block}" for block, its in SOURCES.items() if its == source)
+    source: tuple(f"tokens_{block}" for block, block_source in SOURCES.items() if block_source == source)
     for source in sorted(set(SOURCES.values()))
 }
 COUNTERS = (
@@ -91,11 +91,11 @@ class Totals:
 
     def add(self, days: Iterable[DayFigure]) -> Mapping[str, float]:
         """Add what the figures grew by since the last call; return the totals by name."""
-        found = {(each.day, each.name): each.total for each in days}
-        last = found if self._last is None else self._last
+        current = {(figure.day, figure.name): figure.total for figure in days}
+        last = current if self._last is None else self._last
         totals = dict(self._totals)
-        for key, value in found.items():
+        for key, value in current.items():
             name = key[1]
             totals[name] = totals.get(name, 0.0) + max(0.0, value - last.get(key, 0.0))
-        self._last, self._totals = found, totals
+        self._last, self._totals = current, totals
         return totals

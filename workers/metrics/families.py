@@ -44,15 +44,15 @@ def of_postgres(figures: Figures, totals: Mapping[str, float], budget: Budget) -
     jobs = GaugeMetricFamily(
         PREFIX + "jobs", "Jobs by kind and state, each up to 100,000.", labels=["kind", "state"]
     )
-    for each in figures.jobs:
+    for row in figures.jobs:
         # messages in quarantine and refused payloads are dead letters only
-        states = ("pending", "running", "retrying", "dead") if each.kind in KINDS else ("dead",)
+        states = ("pending", "running", "retrying", "dead") if row.kind in KINDS else ("dead",)
         for state in states:
-            jobs.add_metric([each.kind, state], getattr(each, state))
+            jobs.add_metric([row.kind, state], getattr(row, state))
     yield jobs
-    done = [each for each in figures.jobs if each.kind in KINDS]
-    oldest = {each.kind: each.oldest_seconds or 0.0 for each in done}
-    late = {each.kind: each.late_seconds for each in done}
+    done = [row for row in figures.jobs if row.kind in KINDS]
+    oldest = {row.kind: row.oldest_seconds or 0.0 for row in done}
+    late = {row.kind: row.late_seconds for row in done}
     yield gauges("job_oldest_seconds", "How long the oldest job has been pending.", oldest, "kind")
     yield gauges("job_late_seconds", "How long the oldest unclaimed job has been due.", late, "kind")
     yield gauge("messages_unplaced", "Accepted messages that wait to be placed.", figures.unplaced)
@@ -75,7 +75,7 @@ def of_postgres(figures: Figures, totals: Mapping[str, float], budget: Budget) -
             embedded.add_metric([name], totals.get(counters.IN_SPACE + name, 0.0))
     yield embedded
     by_status = Counter(figures.spaces.values())
-    yield gauges("spaces", "Embedding spaces.", {each: by_status[each] for each in _STATUSES}, "status")
+    yield gauges("spaces", "Embedding spaces.", {status: by_status[status] for status in _STATUSES}, "status")
     yield gauge("database_bytes", "Size of the database.", figures.database_bytes)
     sizes = {table.name: table.bytes for table in figures.tables}
     rows = {table.name: table.rows for table in figures.tables}
@@ -85,7 +85,7 @@ def of_postgres(figures: Figures, totals: Mapping[str, float], budget: Budget) -
 
 def _spent(figures: Figures, budget: Budget) -> dict[str, float]:
     """Return the share of each limit that is set which the nearest tenant has spent today."""
-    most = {each.name: each.most_today for each in figures.days if each.most_today}
+    most = {figure.name: figure.most_today for figure in figures.days if figure.most_today}
     limits = {"cost": ("model_cost_usd", budget.cost), "tokens": ("model_tokens", budget.tokens)}
     return {name: most.get(counter, 0.0) / limit for name, (counter, limit) in limits.items() if limit}
 
@@ -130,5 +130,5 @@ def of_redis(queues: QueueStatus) -> Iterator[Metric]:
 def of_doctor(findings: Sequence[Finding]) -> Iterator[Metric]:
     """Yield how much the doctor has found."""
     severities = Counter(finding.severity for finding in findings)
-    found: dict[str, float] = {severity: severities[severity] for severity in _SEVERITIES}
-    yield gauges("doctor_findings", "What the doctor's quick checks find.", found, "severity")
+    counts: dict[str, float] = {severity: severities[severity] for severity in _SEVERITIES}
+    yield gauges("doctor_findings", "What the doctor's quick checks find.", counts, "severity")

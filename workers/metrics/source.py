@@ -32,7 +32,7 @@ class Reading(Generic[T]):
     # how long it took
     seconds: float
     # none: it could not be read
-    found: T | None
+    value: T | None
 
 
 class Source(Generic[T]):
@@ -53,26 +53,26 @@ class Source(Generic[T]):
         threading.Thread(target=self._run, name=f"read-{self.name}", daemon=True).start()
 
     def last(self) -> Reading[T]:
-        """Return the last reading; nothing is found in one that is too old, or before the first."""
+        """Return the last reading, without a value if it is too old or there was none yet."""
         reading, now = self._reading, time.monotonic()
         if reading is None:
-            return Reading(at=self._began, seconds=0.0, found=None)
+            return Reading(at=self._began, seconds=0.0, value=None)
         if now - reading.at > STALE_READINGS * self._every_seconds + GRACE_SECONDS:
-            return Reading(at=reading.at, seconds=reading.seconds, found=None)
+            return Reading(at=reading.at, seconds=reading.seconds, value=None)
         return reading
 
     def _run(self) -> None:
         time.sleep(self._first_after_seconds)
         while True:
             started = time.monotonic()
-            found: T | None = None
+            value: T | None = None
             try:
-                found = self._read()
+                value = self._read()
             except (BackscrollError, SQLAlchemyError) as error:
                 log.warning("figures_not_read", source=self.name, error=reason_of(error))
             except Exception:
                 # a defect: it is told, and the next reading may succeed
                 log.exception("figures_not_read", source=self.name)
             now = time.monotonic()
-            self._reading = Reading(at=now, seconds=now - started, found=found)
+            self._reading = Reading(at=now, seconds=now - started, value=value)
             time.sleep(max(0.0, started + self._every_seconds - now))

@@ -103,7 +103,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, int] | str:
     again = bool(self.request.delivery_info.get("redelivered"))
     # The first delivery of one that comes again is not counted, and ended its process if any did.
     begin = partial(_begin, held.database, tenant_id, suspect)
-    tries = _after_outages(begin, of=Exception) if again else 0
+    tries = _after_outages(begin, errors=Exception) if again else 0
     if tries >= held.settings.job_max_attempts:
         log.error("payload_kills", tries=tries)
         raise refuse(f"its process ended {tries} times", suspect=(tenant_id, suspect))
@@ -139,15 +139,15 @@ def ingest(self: Task, *args: Any, **payload: Any) -> dict[str, int] | str:
     return {"accepted": accepted.new, "duplicates": accepted.duplicates, "kept_out": accepted.kept_out}
 
 
-def _after_outages(act: Callable[[], T], *, of: Errors = (Retryable, SettingsError)) -> T:
-    """Do this once Postgres is there and upgraded: until then the payload is nowhere else.
+def _after_outages(act: Callable[[], T], *, errors: Errors = (Retryable, SettingsError)) -> T:
+    """Call once Postgres is available and upgraded: until then nothing else holds the payload.
 
     Where the sender cannot be to blame, an outage is any error.
     """
     while True:
         try:
             return act()
-        except of as error:
+        except errors as error:
             log.warning("accept_waits", error=reason_of(error))
             time.sleep(WAIT_SECONDS)
 
@@ -191,5 +191,5 @@ def _refuse(
         if suspect is not None:
             _acquit(database, *suspect)
 
-    _after_outages(keep, of=Exception)
+    _after_outages(keep, errors=Exception)
     return PayloadRefused(f"refused, and kept: see `backscroll jobs show payload:{key}`")

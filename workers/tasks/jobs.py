@@ -38,14 +38,14 @@ def result_of(kind: str, outcome: Outcome) -> str:
     done = outcome.finished - outcome.passed_over
     named = [f"{why} ({count})" if count < outcome.failed else why for why, count in outcome.reasons.items()]
     counts = {KINDS[kind].done: done, "needed nothing": outcome.passed_over}
-    said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    summary = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if outcome.failed:
         more = f"; and {len(named) - REASONS} other reasons" if len(named) > REASONS else ""
         failed = f"{outcome.failed} failed: {'; '.join(named[:REASONS])}{more}"
-        said = f"{said}, {failed}" if said else failed
+        summary = f"{summary}, {failed}" if summary else failed
         if not done:
-            raise JobsFailed(said)
-    return said or "nothing was due"
+            raise JobsFailed(summary)
+    return summary or "nothing was due"
 
 
 def _register(kind: str) -> None:

@@ -60,22 +60,22 @@ def _move(call: Call, chat: str, to: str, *, yes: bool, is_new: bool, keep_copie
     wanted = parse_payload(NewId, {"to": to})
     with call.opened() as opened:
         settings, database = opened
-        found = opened.find_chat(chat)
+        source = opened.find_chat(chat)
         with database.tenant(settings.tenant) as connection:
-            other = store.get(connection, wanted.to)
+            target = store.get(connection, wanted.to)
         # a move that was made already is answered as it was
-        again = found.chat_id == wanted.to
-        if is_new and not again and other is not None and other.moved_to != found.chat_id:
+        again = source.chat_id == wanted.to
+        if is_new and not again and target is not None and target.moved_to != source.chat_id:
             raise InvalidInput(
-                f"there is a chat {wanted.to} already: backscroll chats merge {found.chat_id} {wanted.to}",
+                f"there is a chat {wanted.to} already: backscroll chats merge {source.chat_id} {wanted.to}",
                 field="new",
             )
-        if not is_new and other is None:
+        if not is_new and target is None:
             raise NotFound(f"there is no chat {wanted.to}: see `backscroll chats`")
         if not is_new and not again and not keep_copies:
-            _refuse_copies(database, settings.tenant, found, wanted.to)
-        call.confirm(f"Move {found.message_count:,} messages of {found.chat_id} to {wanted.to}?", yes=yes)
-        receipt = chat_moves.start(database, settings.tenant, chat if again else found.chat_id, wanted.to)
+            _refuse_copies(database, settings.tenant, source, wanted.to)
+        call.confirm(f"Move {source.message_count:,} messages of {source.chat_id} to {wanted.to}?", yes=yes)
+        receipt = chat_moves.start(database, settings.tenant, chat if again else source.chat_id, wanted.to)
         receipt = receipts.finished(database, settings, receipt)
     receipts.answer(call, receipt, f"{chat} is {wanted.to} now")
 
@@ -86,17 +86,17 @@ def _refuse_copies(database: Database, tenant_id: str, chat: Chat, into: str) ->
     from pipeline.store.chats import chat_moves as store
 
     with database.tenant(tenant_id) as connection:
-        found = store.copies(connection, chat.chat_id, into, PREFIX)
-    if not found.copies:
+        overlap = store.copies(connection, chat.chat_id, into, PREFIX)
+    if not overlap.copies:
         return
-    example = f"{rendering.plain(found.sender_name)}: {rendering.preview(found.content, EXAMPLE_CHARS)}"
+    example = f"{rendering.plain(overlap.sender_name)}: {rendering.preview(overlap.content, EXAMPLE_CHARS)}"
     goes, stays = shlex.quote(chat.chat_id), shlex.quote(into)
     advice = "All of them are there"
-    if found.copies < found.messages:
+    if overlap.copies < overlap.messages:
         advice = f"For the others import the export once more with --chat {stays}; then"
     raise InvalidInput(
-        f"{found.copies:,} of the {found.messages:,} messages of {chat.chat_id} are in {into} too and would appear "
-        f"there twice, such as that of {rendering.moment(found.sent_at, chat.time_zone)}, {example}\n"
+        f"{overlap.copies:,} of the {overlap.messages:,} messages of {chat.chat_id} are in {into} too and would appear "
+        f"there twice, such as that of {rendering.moment(overlap.sent_at, chat.time_zone)}, {example}\n"
         f"{advice}:  backscroll chats remove {goes}\n"
         f"To merge them as they are:  backscroll chats merge {goes} {stays} --keep-copies",
         field="from",

@@ -38,21 +38,21 @@ def list_(call: Call) -> None:
     from pipeline.store.chats import chats as store
 
     with call.transaction() as (_, connection):
-        found = [dict(row._mapping) for row in store.overview(connection)]
+        chats = [dict(row._mapping) for row in store.overview(connection)]
     cells = [
         (
             *(chat[name] for name in ("chat_id", "title", "kind", "message_count", "sessions", "summarized")),
             *(rendering.moment(chat[name], chat["time_zone"]) for name in ("first_at", "last_at")),
             chat["time_zone"],
         )
-        for chat in found
+        for chat in chats
     ]
     numbers = ("messages", "sessions", "summarized")
     headings = ("chat", "title", "kind", *numbers, "first", "last", "time zone")
     nothing = (
         "There is no chat yet. Import one with `backscroll import FILE`, or send messages to the HTTP API."
     )
-    call.answer({"chats": found}, rendering.rows(headings, cells, right=numbers) if found else nothing)
+    call.answer({"chats": chats}, rendering.rows(headings, cells, right=numbers) if chats else nothing)
 
 
 @command(app, "backscroll chats show telegram:-100420")
@@ -64,32 +64,32 @@ def show(call: Call, chat: ChatArgument) -> None:
     from pipeline.store.sessions import sessions
 
     with call.transaction() as (_, connection):
-        found = lookup.find_chat(connection, chat)
-        times = next(row for row in store.overview(connection) if row.chat_id == found.chat_id)
-        by_status = stats.sessions_by_status(connection, found.chat_id)
-        speakers = stats.speakers(connection, found.chat_id, SPEAKERS)
-        latest = sessions.listing(connection, found.chat_id, limit=SESSIONS)
+        stored = lookup.find_chat(connection, chat)
+        times = next(row for row in store.overview(connection) if row.chat_id == stored.chat_id)
+        by_status = stats.sessions_by_status(connection, stored.chat_id)
+        speakers = stats.speakers(connection, stored.chat_id, SPEAKERS)
+        latest = sessions.listing(connection, stored.chat_id, limit=SESSIONS)
     statuses = ", ".join(f"{count:,} {status}" for status, count in by_status.items())
     facts = rendering.facts(
         {
-            "chat": found.chat_id,
-            "title": found.title,
-            "kind": f"{found.kind} on {found.platform or 'no platform'}",
-            "time zone": found.time_zone,
-            "language": f"{found.language} ({found.language_by or 'by default'})",
-            "messages": found.message_count,
-            "from": rendering.moment(times.first_at, found.time_zone),
-            "to": rendering.moment(times.last_at, found.time_zone),
+            "chat": stored.chat_id,
+            "title": stored.title,
+            "kind": f"{stored.kind} on {stored.platform or 'no platform'}",
+            "time zone": stored.time_zone,
+            "language": f"{stored.language} ({stored.language_by or 'by default'})",
+            "messages": stored.message_count,
+            "from": rendering.moment(times.first_at, stored.time_zone),
+            "to": rendering.moment(times.last_at, stored.time_zone),
             "sessions": statuses or "none yet",
             "speakers": ", ".join(f"{row.speaker} ({row.messages:,})" for row in speakers),
         }
     )
-    table = sessions_table(latest, {found.chat_id: found.time_zone})
+    table = sessions_table(latest, {stored.chat_id: stored.time_zone})
     same = ("chat_id", "title", "platform", "kind", "time_zone", "language", "language_by")
     call.answer(
-        {name: getattr(found, name) for name in same}
+        {name: getattr(stored, name) for name in same}
         | {
-            "messages": found.message_count,
+            "messages": stored.message_count,
             "first_at": times.first_at,
             "last_at": times.last_at,
             "sessions": by_status,
@@ -112,18 +112,16 @@ def remove(call: Call, chat: ChatArgument, dry_run: DryRunOption = False, yes: Y
 
     with call.opened() as opened:
         settings, database = opened
-        found = opened.find_chat(chat)
-        planned = forget.plan(database, settings.tenant, Subject(kind="chat", chat_id=found.chat_id))
+        chat_id = opened.find_chat(chat).chat_id
+        planned = forget.plan(database, settings.tenant, Subject(kind="chat", chat_id=chat_id))
         counts = ", ".join(f"{count:,} {name}" for name, count in planned.items() if name != "chats")
         if dry_run:
-            call.answer(
-                {"dry_run": True, "would_remove": planned}, f"Would remove {found.chat_id}: {counts}."
-            )
+            call.answer({"dry_run": True, "would_remove": planned}, f"Would remove {chat_id}: {counts}.")
             return
-        call.confirm(f"Remove {found.chat_id} ({counts})?", yes=yes)
-        receipt = forget.remove(database, settings.tenant, found.chat_id)
+        call.confirm(f"Remove {chat_id} ({counts})?", yes=yes)
+        receipt = forget.remove(database, settings.tenant, chat_id)
         receipt = receipts.finished(database, settings, receipt)
-    receipts.answer(call, receipt, f"{found.chat_id} is removed")
+    receipts.answer(call, receipt, f"{chat_id} is removed")
 
 
 @command(app, "backscroll chats memory telegram:-100420 off")
@@ -141,12 +139,12 @@ def memory(
     from pipeline.store.chats import chats as store
 
     with call.transaction() as (settings, connection):
-        found = lookup.find_chat(connection, chat)
-        store.ensure(connection, settings.tenant, ChatIn(chat_id=found.chat_id, memory=state == "on"))
-    kinds = ("sessionize", "summarize", "extract", "embed") if state == "on" and not found.memory else ()
+        stored = lookup.find_chat(connection, chat)
+        store.ensure(connection, settings.tenant, ChatIn(chat_id=stored.chat_id, memory=state == "on"))
+    kinds = ("sessionize", "summarize", "extract", "embed") if state == "on" and not stored.memory else ()
     call.answer(
-        {"chat_id": found.chat_id, "memory": state == "on"},
-        f"The memory of {found.chat_id} is {state}.",
+        {"chat_id": stored.chat_id, "memory": state == "on"},
+        f"The memory of {stored.chat_id} is {state}.",
         *(f"Make up for the time:  backscroll backfills start {kind} --chat {chat}" for kind in kinds),
     )
 
@@ -166,8 +164,7 @@ def members(
     from pipeline.people import membership
 
     with call.opened() as opened:
-        found = opened.find_chat(chat)
-        where = (opened.database, opened.settings.tenant, found.chat_id)
+        where = (opened.database, opened.settings.tenant, opened.find_chat(chat).chat_id)
         if named:
             payload = parse_payload(MembersPayload, {"members": named})
             opened.require_user(*payload.members, unseen=unseen)
@@ -236,8 +233,8 @@ def audience(
     with call.transaction() as (settings, connection):
         if policy is not None:
             chats.set_tenant_setting(connection, settings.tenant, "audience", policy)
-        found = policy_of(chats.tenant_settings(connection).get("audience"))
-    call.answer({"tenant": settings.tenant, "audience": found}, f"{found}: {MEANING[found]}")
+        policy = policy_of(chats.tenant_settings(connection).get("audience"))
+    call.answer({"tenant": settings.tenant, "audience": policy}, f"{policy}: {MEANING[policy]}")
 
 
 command(app, "backscroll chats rename telegram:-4711 telegram:-1004711 --yes")(chat_moves.rename)

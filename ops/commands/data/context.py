@@ -79,22 +79,22 @@ def context(
         hyde=hyde,
     )
     with rendering.patience("Searching …", shown=not call.as_json):
-        found = api.post("/v1/context", query, Context)
-    if html is not None and found.explain is not None:
+        context = api.post("/v1/context", query, Context)
+    if html is not None and context.explain is not None:
         from workers.api.inspector.context_view import standalone
 
         spans = api.get(f"/v1/chats/{quoted(named.chat_id)}/sessions", SessionPage, limit=SPANS).sessions
-        _write(html, standalone(found, question, named, spans))
+        _write(html, standalone(context, question, named, spans))
     if call.as_json:
-        rendering.print_json(found)
+        rendering.print_json(context)
         return
     console = rendering.out()
     # in a pipe exactly what a model gets; on a terminal without what would steer it
-    print(rendering.plain(found.text) if console.is_terminal else found.text)
-    for problem in found.degraded:
+    print(rendering.plain(context.text) if console.is_terminal else context.text)
+    for problem in context.degraded:
         rendering.warn(f"Degraded: {problem}")
-    if (explain or explain_all) and found.explain is not None:
-        _print_why(console, found, found.explain, named.time_zone, whole=explain_all)
+    if (explain or explain_all) and context.explain is not None:
+        _print_why(console, context, context.explain, named.time_zone, whole=explain_all)
 
 
 def _write(file: Path, made: str) -> None:
@@ -106,11 +106,11 @@ def _write(file: Path, made: str) -> None:
         raise InvalidInput(f"--html {file} cannot be written: {error.strerror}", field="html") from error
 
 
-def _print_why(console: Console, found: Context, why: Explanation, zone: str, *, whole: bool) -> None:
+def _print_why(console: Console, context: Context, why: Explanation, zone: str, *, whole: bool) -> None:
     """Print the reasons of the best lines and what is not shown; with `whole`, of all lines and hits."""
     console.print(f"\n{'─' * 20} why {'─' * 20}", style="dim")
-    shown = [(block.kind, item) for block in found.blocks for item in block.items]
-    best = sorted(shown, key=lambda each: (each[1].score is None, -(each[1].score or 0)))[:LINES_EXPLAINED]
+    shown = [(block.kind, item) for block in context.blocks for item in block.items]
+    best = sorted(shown, key=lambda entry: (entry[1].score is None, -(entry[1].score or 0)))[:LINES_EXPLAINED]
     listed = shown if whole else best
     title = "Shown" if len(listed) == len(shown) else f"The best {len(listed)} of {len(shown):,} lines"
     cells = [
@@ -127,7 +127,7 @@ def _print_why(console: Console, found: Context, why: Explanation, zone: str, *,
     if whole:
         _print_hits(console, why, zone)
     if why.dropped:
-        counted = Counter((each.kind, each.in_words()) for each in why.dropped)
+        counted = Counter((dropped.kind, dropped.in_words()) for dropped in why.dropped)
         most_common = counted.most_common(None if whole else LINES_EXPLAINED)
         counts = [(count, kind, reason) for (kind, reason), count in most_common]
         title = f"\nNot shown ({len(why.dropped):,})"
@@ -136,23 +136,23 @@ def _print_why(console: Console, found: Context, why: Explanation, zone: str, *,
         console.print("All of it: --explain-all; one by one: --explain --json, or --html FILE", style="dim")
     elif len(why.messages) > HITS_SHOWN or why.dropped:
         console.print("All of them, one by one: --explain --json, or --html FILE", style="dim")
-    _print_facts(console, found, why)
+    _print_facts(console, context, why)
 
 
 def _print_hits(console: Console, why: Explanation, zone: str) -> None:
-    reasons: dict[tuple[str, str], Dropped] = {(each.kind, each.id): each for each in why.dropped}
+    reasons: dict[tuple[str, str], Dropped] = {(dropped.kind, dropped.id): dropped for dropped in why.dropped}
     for title, hits in {"Sessions": why.sessions, "Messages": why.messages, "Memories": why.memories}.items():
         if hits:
             titled = f"\n{title} found ({len(hits):,})"
             console.print(questions.reasons_table(hits[:HITS_SHOWN], reasons, zone, title=titled))
 
 
-def _print_facts(console: Console, found: Context, why: Explanation) -> None:
+def _print_facts(console: Console, context: Context, why: Explanation) -> None:
     scope = ", the whole scope since narrowing found nothing good enough" if why.fell_back else ""
     tokens = ", ".join(f"{kind} {count:,}" for kind, count in why.tokens_by_block.items())
     times = ", ".join(f"{stage} {spent:.1f}" for stage, spent in why.timings_ms.items())
     facts = {
-        "tokens": f"{found.used_tokens:,} of {found.budget:,} by {found.counted_by}: {tokens}",
+        "tokens": f"{context.used_tokens:,} of {context.budget:,} by {context.counted_by}: {tokens}",
         "vectors": f"{why.vector_search}, {why.rows_compared:,} rows compared{scope}",
         "keywords": why.keyword_search,
         "leans on": ", ".join(why.brief),

@@ -48,7 +48,7 @@ def add(
     """
     if document_id is None and str(file) == STDIN:
         raise InvalidInput("id: standard input has no name: add --id", field="id")
-    given = parse_payload(
+    document = parse_payload(
         DocumentIn,
         {
             "document_id": file.name if document_id is None else document_id,
@@ -58,14 +58,14 @@ def add(
             "user_id": user,
         },
     )
-    if given.user_id is not None:
-        questions.require_user(call, given.user_id, unseen=unseen)
+    if document.user_id is not None:
+        questions.require_user(call, document.user_id, unseen=unseen)
     with rendering.patience("Cutting it for the model that will read it …", shown=not call.as_json):
-        kept = call.api().post("/v1/documents", given, DocumentKept)
+        kept = call.api().post("/v1/documents", document, DocumentKept)
     written = f", {kept.written:,} of them written" if 0 < kept.written < kept.chunks else ""
     call.answer(
-        {"document_id": given.document_id, **vars(kept)},
-        f"{given.document_id}: {kept.outcome}, {kept.chunks:,} chunks{written}",
+        {"document_id": document.document_id, **vars(kept)},
+        f"{document.document_id}: {kept.outcome}, {kept.chunks:,} chunks{written}",
     )
 
 
@@ -79,13 +79,13 @@ def list_(
     """List documents of the organization or a user in the order of their ids."""
     from pipeline.memories import documents as pipeline_documents
 
-    given = parse_payload(DocumentFilter, {"user_id": user, "after": after, "limit": limit})
+    wanted = parse_payload(DocumentFilter, {"user_id": user, "after": after, "limit": limit})
     with call.opened() as (settings, database):
-        found = pipeline_documents.listing(database, settings.tenant, given)
-    cells = [(each.document_id, each.chunks, each.changed_at, each.language, each.source) for each in found]
+        documents = pipeline_documents.listing(database, settings.tenant, wanted)
+    cells = [(row.document_id, row.chunks, row.changed_at, row.language, row.source) for row in documents]
     headings = ("document", "chunks", "changed (UTC)", "language", "source")
-    next_page = rendering.more_after([each.document_id for each in found], limit)
-    call.answer({"documents": found}, rendering.rows(headings, cells, right=("chunks",)), *next_page)
+    next_page = rendering.more_after([row.document_id for row in documents], limit)
+    call.answer({"documents": documents}, rendering.rows(headings, cells, right=("chunks",)), *next_page)
 
 
 @command(app, "backscroll documents show handbook")
@@ -97,7 +97,7 @@ def show(call: Call, document_id: DocumentArgument, user: UserOption = None) -> 
         chunks = pipeline_documents.passages(database, settings.tenant, document_id, _owner(user))
     call.answer(
         {"document_id": document_id, "chunks": chunks},
-        *(f"── Doc {document_id}/Chunk {each.chunk_index}\n{each.content}\n" for each in chunks),
+        *(f"── Doc {document_id}/Chunk {chunk.chunk_index}\n{chunk.content}\n" for chunk in chunks),
     )
 
 

@@ -34,17 +34,17 @@ def list_(
 
     wanted = parse_payload(EntityFilter, {"kind": kind, "chat_id": chat, "limit": limit})
     with call.opened() as (settings, database):
-        found = entities.listing(database, settings.tenant, wanted)
+        listed = entities.listing(database, settings.tenant, wanted)
     cells = [
         (
-            *(each.name, each.kind, each.memories, each.first_at, each.last_at, each.chats),
-            rendering.preview(each.description, PREVIEW_CHARS),
+            *(entity.name, entity.kind, entity.memories, entity.first_at, entity.last_at, entity.chats),
+            rendering.preview(entity.description, PREVIEW_CHARS),
         )
-        for each in found.entities
+        for entity in listed.entities
     ]
     headings = ("name", "kind", "memories", "first", "last", "chats", "description")
     table = rendering.rows(headings, cells, right=("memories",), cut="description")
-    call.answer(found, table if cells else NOTHING)
+    call.answer(listed, table if cells else NOTHING)
 
 
 @command(app, "backscroll entities show Porto")
@@ -58,21 +58,21 @@ def show(
 
     where = parse_payload(EntityPlace, {"chat_id": chat})
     with call.opened() as (settings, database):
-        found = entities.show(database, settings.tenant, name, where)
-    call.answer(found, *(part for each in found.entities for part in _shown(each)))
+        answer = entities.show(database, settings.tenant, name, where)
+    call.answer(answer, *(part for entity in answer.entities for part in _shown(entity)))
 
 
 def _shown(entity: Entity) -> list[Table]:
     related = [
         (
-            f"{each.relation} of" if each.inverse else each.relation,
-            *(each.name, each.kind, each.memories, each.first_at, each.last_at, each.chats),
+            f"{edge.relation} of" if edge.inverse else edge.relation,
+            *(edge.name, edge.kind, edge.memories, edge.first_at, edge.last_at, edge.chats),
         )
-        for each in entity.related
+        for edge in entity.related
     ]
     links = [
-        (each.at, each.chat_id, each.memory_id, rendering.preview(each.preview, PREVIEW_CHARS))
-        for each in entity.links
+        (link.at, link.chat_id, link.memory_id, rendering.preview(link.preview, PREVIEW_CHARS))
+        for link in entity.links
     ]
     facts = {
         "name": entity.name,

@@ -49,8 +49,8 @@ def message(
     options: ForgetOptions,
 ) -> None:
     """Forget one message."""
-    given = {"kind": "message", "chat_id": chat, "external_id": external_id}
-    _forget(call, given, options)
+    fields = {"kind": "message", "chat_id": chat, "external_id": external_id}
+    _forget(call, fields, options)
 
 
 @command(app, "backscroll forget user telegram:11 --yes")
@@ -74,8 +74,8 @@ def tenant_(
     ] = None,
 ) -> None:
     """Forget everything of a tenant, whose name must be confirmed; receipts and the suppression list are kept."""
-    given = {"kind": "tenant"} | ({} if confirm is None else {"confirm": confirm})
-    _forget(call, given, ForgetOptions(dry_run=dry_run, unseen=True))
+    fields = {"kind": "tenant"} | ({} if confirm is None else {"confirm": confirm})
+    _forget(call, fields, ForgetOptions(dry_run=dry_run, unseen=True))
 
 
 @command(app, "backscroll forget receipts --json")
@@ -84,16 +84,16 @@ def receipts(call: Call) -> None:
     from pipeline.store.erasure import erasure as store
 
     with call.transaction() as (_, connection):
-        found = store.list_receipts(connection, LISTED)
+        rows = store.list_receipts(connection, LISTED)
     cells = [
         (
-            *(each.id, each.kind, each.counts.get("messages", 0)),
-            *(each.created_at, each.finished_at or "–"),
+            *(row.id, row.kind, row.counts.get("messages", 0)),
+            *(row.created_at, row.finished_at or "–"),
         )
-        for each in found
+        for row in rows
     ]
     headings = ("receipt", "what", "messages", "begun (UTC)", "finished")
-    call.answer({"receipts": found}, rendering.rows(headings, cells, right=("receipt", "messages")))
+    call.answer({"receipts": rows}, rendering.rows(headings, cells, right=("receipt", "messages")))
 
 
 @command(app, "backscroll forget export forgotten.jsonl")
@@ -104,13 +104,13 @@ def export(
     from pipeline.erasure import forgotten
 
     with call.opened() as (settings, database):
-        found = forgotten.suppressed(database, settings.tenant)
-    if found is None:
+        listed = forgotten.suppressed(database, settings.tenant)
+    if listed is None:
         raise NotFound("nothing was ever forgotten: there is no suppression list")
-    write_forgotten(file, found)
+    write_forgotten(file, listed)
     call.answer(
-        {"file": str(file.absolute()), "entries": len(found.entries)},
-        f"{file}: {len(found.entries):,} entries of {found.tenant}. After a restore: backscroll forget again {file}",
+        {"file": str(file.absolute()), "entries": len(listed.entries)},
+        f"{file}: {len(listed.entries):,} entries of {listed.tenant}. After a restore: backscroll forget again {file}",
     )
 
 
@@ -121,15 +121,15 @@ def again(call: Call, file: Annotated[Path, "File that `backscroll forget export
 
     lists = read_forgotten(file)
     with call.opened() as (settings, database):
-        if other := [each.tenant for each in lists if each.tenant != settings.tenant]:
-            raise InvalidInput(f"{file} is of the tenant {other[0]}: say --tenant {other[0]}", field="tenant")
-        done = [forgotten.forget_again(database, each) for each in lists]
+        if owner := next((listed.tenant for listed in lists if listed.tenant != settings.tenant), None):
+            raise InvalidInput(f"{file} is of the tenant {owner}: say --tenant {owner}", field="tenant")
+        done = [forgotten.forget_again(database, listed) for listed in lists]
         receipts = [
             console_receipts.finished(database, settings, receipt)
-            for each in done
-            for receipt in each.receipts
+            for outcome in done
+            for receipt in outcome.receipts
         ]
-    taken_over, lost = sum(each.taken_over for each in done), sum(each.lost for each in done)
+    taken_over, lost = sum(outcome.taken_over for outcome in done), sum(outcome.lost for outcome in done)
     call.answer(
         {"taken_over": taken_over, "lost": lost, "receipts": receipts},
         f"{taken_over:,} entries were not known here; what was stored of {len(receipts):,} is forgotten again.",
@@ -154,10 +154,10 @@ def read_forgotten(path: Path) -> list[Forgotten]:
         raise InvalidInput(f"{path} is no suppression list: {error}", field="forgotten") from None
 
 
-def _forget(call: Call, given: dict[str, str], options: ForgetOptions) -> None:
+def _forget(call: Call, fields: dict[str, str], options: ForgetOptions) -> None:
     from pipeline.erasure import forget as pipeline_forget
 
-    subject = parse_payload(Subject, given)
+    subject = parse_payload(Subject, fields)
     with call.opened() as (settings, database):
         require_seen(lambda: _require_seen(database, settings.tenant, subject), unseen=options.unseen)
         planned = pipeline_forget.plan(database, settings.tenant, subject)

@@ -103,8 +103,8 @@ def import_(
         if not call.as_json:
             import_report.print_summary(tally, now, report)
         # a chat that is known and not stored was forgotten
-        gone = [each for each in tally.chats if each not in now]
-        forgotten = [each for each in gone if lookup.seen_chat(database, settings.tenant, each)]
+        gone = [chat_id for chat_id in tally.chats if chat_id not in now]
+        forgotten = [chat_id for chat_id in gone if lookup.seen_chat(database, settings.tenant, chat_id)]
         report.notice_forgotten(forgotten)
         memory = None
         if wait:
@@ -143,7 +143,7 @@ def _stored_zone(database: Database, tenant_id: str, chat_id: str) -> str | None
 
 
 @contextmanager
-def _bar(source: Source, what: str, console: Console, *, shown: bool) -> Iterator[Callable[[int], None]]:
+def _bar(source: Source, label: str, console: Console, *, shown: bool) -> Iterator[Callable[[int], None]]:
     """Show a bar of the bytes read, with the messages per second; yields what moves it, given the messages so far."""
     columns = (
         *(TextColumn("{task.description}"), BarColumn(), DownloadColumn()),
@@ -151,7 +151,7 @@ def _bar(source: Source, what: str, console: Console, *, shown: bool) -> Iterato
     )
     began = time.monotonic()
     with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
-        task = progress.add_task(what, total=source.size, rate="")
+        task = progress.add_task(label, total=source.size, rate="")
 
         def move(messages: int) -> None:
             rate = messages / max(time.monotonic() - began, 1e-9)

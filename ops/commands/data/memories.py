@@ -69,15 +69,15 @@ def add(
         "expires_at": expires,
     }
     weighed = {} if importance is None else {"importance": importance}
-    given = parse_payload(MemoryPayload, fields | weighed)
+    memory = parse_payload(MemoryPayload, fields | weighed)
     with call.opened() as opened:
         settings = opened.settings
-        if given.user_id is not None:
-            opened.require_user(given.user_id, unseen=unseen)
+        if memory.user_id is not None:
+            opened.require_user(memory.user_id, unseen=unseen)
         written = statements.Written(outcome="kept_out")
         if settings.session_memory_enabled:
             lifetime = settings.session_lifetime()
-            written = statements.remember(opened.database, settings.tenant, given, session_lifetime=lifetime)
+            written = statements.remember(opened.database, settings.tenant, memory, session_lifetime=lifetime)
         if written.outcome == "new":
             connection.wake(settings, "embed")
     outcomes = {
@@ -111,7 +111,7 @@ def list_(
     from pipeline.memories import statements
     from pipeline.operations import lookup
 
-    given = parse_payload(
+    wanted = parse_payload(
         MemoryFilter,
         {
             "scope": scope,
@@ -127,23 +127,23 @@ def list_(
         },
     )
     with call.opened() as (settings, database):
-        if given.user_id is not None:
-            lookup.require_user(database, settings.tenant, given.user_id)
-        if given.chat_id is not None:
-            lookup.require_chat(database, settings.tenant, given.chat_id)
-        found = statements.listing(database, settings.tenant, given)
+        if wanted.user_id is not None:
+            lookup.require_user(database, settings.tenant, wanted.user_id)
+        if wanted.chat_id is not None:
+            lookup.require_chat(database, settings.tenant, wanted.chat_id)
+        memories = statements.listing(database, settings.tenant, wanted)
     cells = [
         (
-            each.id,
-            _owner(each),
-            each.type,
-            each.learned_in or "",
-            rendering.preview(each.content + _mark(each), PREVIEW_CHARS),
+            row.id,
+            _owner(row),
+            row.type,
+            row.learned_in or "",
+            rendering.preview(row.content + _mark(row), PREVIEW_CHARS),
         )
-        for each in found
+        for row in memories
     ]
     table = rendering.rows(("id", "of", "type", "learned in", "statement"), cells, cut="statement")
-    call.answer({"memories": found}, table, *rendering.more_after([each.id for each in found], limit))
+    call.answer({"memories": memories}, table, *rendering.more_after([row.id for row in memories], limit))
 
 
 @command(app, "backscroll memories search 'what does Ann drink?' --type fact --type preference")
@@ -185,8 +185,8 @@ def search(
     }
     query = parse_payload(MemoryQuery, fields)
     with rendering.patience("Searching …", shown=not call.as_json):
-        found = call.api().post("/v1/memories/search", query, MemoryResult)
-    if user is not None and not found.hits:
+        result = call.api().post("/v1/memories/search", query, MemoryResult)
+    if user is not None and not result.hits:
         questions.require_user(call, user)
     cells = [
         (
@@ -200,18 +200,18 @@ def search(
                 rendering.preview(hit.memory.content + _mark(hit.memory), PREVIEW_CHARS), _reasons(hit)
             ),
         )
-        for hit in found.hits
+        for hit in result.hits
     ]
     headings = ("#", "score", "of", "type", "since", "learned in", "statement and why")
     table = rendering.rows(headings, cells, right=("#", "score"), cut="statement and why")
-    call.answer({"query": words, **dict(found)}, table if cells else "No memory matches.")
-    for problem in found.degraded:
+    call.answer({"query": words, **dict(result)}, table if cells else "No memory matches.")
+    for problem in result.degraded:
         rendering.warn(f"Degraded: {problem}")
 
 
 def _owner(memory: Memory) -> str:
-    of = {"session": memory.session_id, "user": memory.user_id, "agent": memory.agent_id}.get(memory.scope)
-    return memory.scope if of is None else f"{memory.scope} {of}"
+    owner = {"session": memory.session_id, "user": memory.user_id, "agent": memory.agent_id}.get(memory.scope)
+    return memory.scope if owner is None else f"{memory.scope} {owner}"
 
 
 def _mark(memory: Memory) -> str:

@@ -33,8 +33,8 @@ def edit(
     from pipeline.memories import manual_changes
 
     fields: dict[str, Any] = {"content": content, "importance": importance, "expires_at": expires}
-    given = {name: value for name, value in fields.items() if value is not None}
-    wanted = parse_payload(MemoryEdit, given | ({"expires_at": None} if expires == "never" else {}))
+    changes = {name: value for name, value in fields.items() if value is not None}
+    wanted = parse_payload(MemoryEdit, changes | ({"expires_at": None} if expires == "never" else {}))
     with call.opened() as (settings, database):
         changed = manual_changes.edit(database, settings.tenant, memory_id, wanted)
         if changed.outcome == "edited":
@@ -99,11 +99,11 @@ def remove(call: Call, memory_id: IdArgument) -> None:
 
 
 def _answer(call: Call, changed: Changed) -> None:
-    told = {
+    outcomes = {
         "edited": "edited",
         "promoted": "promoted",
         "corrected": "takes the place of the memory",
         "retracted": "retracted",
         "kept_out": "nothing was changed: memory is off for it, or it was forgotten",
     }
-    call.answer(vars(changed), f"{changed.id}: {told[changed.outcome]}")
+    call.answer(vars(changed), f"{changed.id}: {outcomes[changed.outcome]}")

@@ -38,16 +38,16 @@ def list_(
     with call.opened() as (settings, database):
         if chat is not None:
             lookup.require_chat(database, settings.tenant, chat)
-        found = query_log.listing(database, settings.tenant, chat, limit)
+        queries = query_log.listing(database, settings.tenant, chat, limit)
     headings = ("asked (UTC)", "context", "chat", "who", "ms", "tokens", "question", "answer")
     cells = [
         (
-            *(each.asked_at, each.context_id, each.chat_id, each.user_id, round(each.latency_ms)),
-            *(each.used_tokens, *(rendering.preview(said or "–", 60) for said in (each.query, each.answer))),
+            *(row.asked_at, row.context_id, row.chat_id, row.user_id, round(row.latency_ms)),
+            *(row.used_tokens, *(rendering.preview(text or "–", 60) for text in (row.query, row.answer))),
         )
-        for each in found
+        for row in queries
     ]
-    call.answer({"queries": found}, rendering.rows(headings, cells, right=("ms", "tokens")))
+    call.answer({"queries": queries}, rendering.rows(headings, cells, right=("ms", "tokens")))
 
 
 @command(app, "backscroll queries answer ctx_1f2e 'On 4 May.' --used message:812 --remember")
@@ -61,9 +61,9 @@ def answer(
     """Report the answer to a context; the first answer is kept."""
     from pipeline.recall import query_log
 
-    given = parse_payload(AnswerIn, {"answer": text, "used": used, "remember": remember})
+    report = parse_payload(AnswerIn, {"answer": text, "used": used, "remember": remember})
     with call.opened() as (settings, database):
-        answered = query_log.report(database, settings.tenant, context_id, given, settings)
+        answered = query_log.report(database, settings.tenant, context_id, report, settings)
         if answered.memory_id is not None:
             connection.wake(settings, "embed")
     remembered = (

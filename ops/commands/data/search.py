@@ -70,14 +70,14 @@ def search(
         hyde=hyde,
     )
     with rendering.patience("Searching …", shown=not call.as_json):
-        found = api.post("/v1/search", query, SearchResult)
-    if not (found.hits or found.sessions):
+        result = api.post("/v1/search", query, SearchResult)
+    if not (result.hits or result.sessions):
         questions.require_user(call, *filter(None, [user, *(sender or [])]))
     if call.as_json:
-        rendering.print_json({"chat_id": named.chat_id, "query": words, **dict(found)})
+        rendering.print_json({"chat_id": named.chat_id, "query": words, **dict(result)})
         return
-    _print(found, named.chat_id, named.time_zone)
-    for problem in found.degraded:
+    _print(result, named.chat_id, named.time_zone)
+    for problem in result.degraded:
         rendering.warn(f"Degraded: {problem}")
 
 
@@ -101,37 +101,37 @@ def more(
             chat_id = lookup.find_session(connection, session).chat_id if chat is None else chat
             named = lookup.summary(lookup.find_chat(connection, chat_id))
         query = questions.question(named, MoreQuery, session_id=session, shown=shown or [], limit=limit)
-        found = find_more(database, settings.tenant, query, settings=settings)
+        result = find_more(database, settings.tenant, query, settings=settings)
     if call.as_json:
-        rendering.print_json(found)
+        rendering.print_json(result)
         return
     console, zone = rendering.out(), named.time_zone
-    for line in found.messages:
+    for line in result.messages:
         text = f"{rendering.moment(line.at, zone)} {line.speaker}: {line.text}"
         console.print(" ".join(rendering.plain(text).split()), markup=False)
-    if found.next is None:
+    if result.next is None:
         console.print("That is all of this session.", style="dim")
         return
-    options = " ".join(f"--shown {each}" for each in found.next.shown)
-    console.print(f"{found.remaining:,} more: backscroll more {found.session_id} {options}", style="dim")
+    options = " ".join(f"--shown {message_id}" for message_id in result.next.shown)
+    console.print(f"{result.remaining:,} more: backscroll more {result.session_id} {options}", style="dim")
 
 
-def _print(found: SearchResult, chat_id: str, zone: str) -> None:
+def _print(result: SearchResult, chat_id: str, zone: str) -> None:
     console = rendering.out()
-    if found.fell_back:
+    if result.fell_back:
         console.print("No session matches well enough; these are the best messages of the whole chat:\n")
-    if found.hits:
-        console.print(questions.hits_table(found.hits, zone))
-    for hit in found.sessions:
+    if result.hits:
+        console.print(questions.hits_table(result.hits, zone))
+    for hit in result.sessions:
         _print_session(console, hit, zone)
-    if found.related:
+    if result.related:
         console.print("Related:", style="bold")
-    for hit in found.related:
+    for hit in result.related:
         _print_session(console, hit, zone)
-    if not (found.hits or found.sessions):
+    if not (result.hits or result.sessions):
         console.print(f"Nothing in {chat_id} matches.", markup=False)
-    if found.searched_back_to is not None:
-        console.print(f"Older messages: --until {found.searched_back_to.isoformat()}", markup=False)
+    if result.searched_back_to is not None:
+        console.print(f"Older messages: --until {result.searched_back_to.isoformat()}", markup=False)
 
 
 def _print_session(console: Console, hit: SessionHit, zone: str) -> None:

@@ -48,14 +48,14 @@ def list_(
 
     with call.transaction() as (_, connection):
         only = lookup.find_chat(connection, chat).chat_id if chat is not None else None
-        found = store.listing(connection, only, limit=limit, status=status)
+        rows = store.listing(connection, only, limit=limit, status=status)
         zones = {row.chat_id: row.time_zone for row in chats.overview(connection)}
     nothing = "There is no such session (yet): see `backscroll chats` and `backscroll status`."
-    answered = {"sessions": [dict(row._mapping) for row in found]}
-    call.answer(answered, table_of(found, zones) if found else nothing)
+    answered = {"sessions": [dict(row._mapping) for row in rows]}
+    call.answer(answered, table_of(rows, zones) if rows else nothing)
 
 
-def table_of(found: Sequence[Row[Any]], zones: Mapping[str, str]) -> Table:
+def table_of(rows: Sequence[Row[Any]], zones: Mapping[str, str]) -> Table:
     """Make a table of sessions, in the time zone of their chat."""
     cells = [
         (
@@ -67,7 +67,7 @@ def table_of(found: Sequence[Row[Any]], zones: Mapping[str, str]) -> Table:
             row.status,
             rendering.preview(_about(row), ABOUT_CHARS),
         )
-        for row in found
+        for row in rows
     ]
     headings = ("session", "chat", "began", "lasted", "messages", "status", "about")
     return rendering.rows(headings, cells, right=("session", "lasted", "messages"), cut="about")
@@ -95,49 +95,49 @@ def show(
     from pipeline.store.messages import messages
 
     with call.transaction() as (_, connection):
-        found = lookup.find_session(connection, session)
-        chat = lookup.find_chat(connection, found.chat_id)
+        stored = lookup.find_session(connection, session)
+        chat = lookup.find_chat(connection, stored.chat_id)
         transcript: list[Message] = []
         if with_messages:
-            where = (found.chat_id, found.session_key, found.started_at, found.ended_at)
+            where = (stored.chat_id, stored.session_key, stored.started_at, stored.ended_at)
             transcript = messages.in_range(connection, *where, limit=MAX_TRANSCRIPT)
     if call.as_json:
         hidden = {"tenant_id", "tsv", "search_text"}
-        shown = {name: value for name, value in found._mapping.items() if name not in hidden}
-        merged = {"asked_for": session} if found.id != session else {}
+        shown = {name: value for name, value in stored._mapping.items() if name not in hidden}
+        merged = {"asked_for": session} if stored.id != session else {}
         rendering.print_json(shown | merged | ({"messages": transcript} if with_messages else {}))
         return
     console = rendering.out()
-    if found.id != session:
-        console.print(f"Session {session} was joined into session {found.id}:", style="yellow")
-    _print_session(console, found, chat.title, chat.time_zone)
+    if stored.id != session:
+        console.print(f"Session {session} was joined into session {stored.id}:", style="yellow")
+    _print_session(console, stored, chat.title, chat.time_zone)
     if with_messages:
-        _print_transcript(console, transcript, found.message_count, chat.time_zone)
+        _print_transcript(console, transcript, stored.message_count, chat.time_zone)
 
 
-def _print_session(console: Console, found: Row[Any], title: str, zone: str) -> None:
-    key = f" / {found.session_key.strip()}" if found.session_key else ""
-    summarized = f"{found.status}, {found.summary_model}" if found.summary_model else found.status
-    began, ended = rendering.moment(found.started_at, zone), rendering.moment(found.ended_at, zone)
+def _print_session(console: Console, session: Row[Any], title: str, zone: str) -> None:
+    key = f" / {session.session_key.strip()}" if session.session_key else ""
+    summarized = f"{session.status}, {session.summary_model}" if session.summary_model else session.status
+    began, ended = rendering.moment(session.started_at, zone), rendering.moment(session.ended_at, zone)
     console.print(
         rendering.facts(
             {
-                "session": f"{found.id} ({summarized})",
-                "chat": f"{found.chat_id}{key}" + (f" ({title})" if title else ""),
+                "session": f"{session.id} ({summarized})",
+                "chat": f"{session.chat_id}{key}" + (f" ({title})" if title else ""),
                 "time": f"{began} to {ended}, {zone}",
-                "messages": found.message_count,
-                "participants": ", ".join(found.participants),
+                "messages": session.message_count,
+                "participants": ", ".join(session.participants),
             }
         )
     )
-    if found.failure_reason:
-        what = "Extracted, as the language model gave no summary" if found.summary_text else "No summary"
-        console.print(f"\n{what}: {rendering.plain(found.failure_reason)}", markup=False, style="yellow")
-    if found.summary_text:
+    if session.failure_reason:
+        what = "Extracted, as the language model gave no summary" if session.summary_text else "No summary"
+        console.print(f"\n{what}: {rendering.plain(session.failure_reason)}", markup=False, style="yellow")
+    if session.summary_text:
         console.print("\nSummary", style="bold")
-        console.print(rendering.plain(found.summary_text), markup=False)
+        console.print(rendering.plain(session.summary_text), markup=False)
     for heading, column in _LISTS.items():
-        if items := getattr(found, column):
+        if items := getattr(session, column):
             console.print(f"\n{heading}", style="bold")
             for item in items:
                 console.print(f"- {rendering.plain(str(item))}", markup=False)
@@ -169,22 +169,22 @@ def topics(
 
     The HTTP API answers the same to `GET /v1/chats/{chat_id}/topics`.
     """
-    from pipeline.operations import topics as counted
+    from pipeline.operations import topics as pipeline_topics
 
     wanted = parse_payload(TopicFilter, {"by": by, "periods": periods, "limit": limit})
     with call.opened() as (settings, database):
-        found = counted.of_chat(database, settings.tenant, chat, wanted)
+        result = pipeline_topics.of_chat(database, settings.tenant, chat, wanted)
     cells = [
         (
             period.begins.isoformat(),
             topic.topic,
             topic.sessions,
-            rendering.moment(topic.first_at, found.time_zone),
-            rendering.moment(topic.last_at, found.time_zone),
+            rendering.moment(topic.first_at, result.time_zone),
+            rendering.moment(topic.last_at, result.time_zone),
         )
-        for period in found.periods
+        for period in result.periods
         for topic in period.topics
     ]
     table = rendering.rows((f"{by} of", "topic", "sessions", "first", "last"), cells, right=("sessions",))
     nothing = "None of its sessions is summarized yet: see `backscroll sessions` and `backscroll status`."
-    call.answer(found, table if cells else nothing)
+    call.answer(result, table if cells else nothing)

@@ -46,7 +46,7 @@ def link(call: Call, sender: SenderArgument, user: UserArgument, unseen: UnseenO
     """Link a sender to a user, whomever they were linked to before. The user may be new; the sender must be known."""
     from pipeline.people import identities
 
-    who = _both(user, sender)
+    who = _address(user, sender)
     with call.opened() as opened:
         opened.require_user(str(who.sender_id), unseen=unseen)
         linked = identities.link(opened.database, opened.settings.tenant, str(who.sender_id), who.user_id)
@@ -59,7 +59,7 @@ def unlink(call: Call, sender: SenderArgument) -> None:
     from pipeline.people import identities
 
     with call.opened() as (settings, database):
-        linked = identities.unlink(database, settings.tenant, _both(sender).user_id)
+        linked = identities.unlink(database, settings.tenant, _address(sender).user_id)
     _answer_change(call, linked)
 
 
@@ -73,7 +73,7 @@ def merge(
     """Merge a user, with all their senders, into another; either id names the person then."""
     from pipeline.people import identities
 
-    who = _both(user, into)
+    who = _address(user, into)
     with call.opened() as opened:
         opened.require_user(who.user_id, str(who.sender_id), unseen=unseen)
         linked = identities.merge(opened.database, opened.settings.tenant, who.user_id, str(who.sender_id))
@@ -97,15 +97,15 @@ def show(
 
     wanted = parse_payload(UserFilter, {"chat_id": chat, "after": after, "limit": limit})
     with call.opened() as opened:
-        opened.require_user(_both(user).user_id, unseen=unseen)
-        found = pages.of_user(opened.database, opened.settings.tenant, _both(user).user_id, wanted)
-    known = [*found.current, *found.earlier]
+        opened.require_user(_address(user).user_id, unseen=unseen)
+        page = pages.of_user(opened.database, opened.settings.tenant, _address(user).user_id, wanted)
+    known = [*page.current, *page.earlier]
     call.answer(
-        found,
-        _facts(found),
-        *([_known("Known", found.current)] if found.current else []),
-        *([_known("Earlier", found.earlier)] if found.earlier else []),
-        *rendering.more_after([each.id for each in known], limit),
+        page,
+        _facts(page),
+        *([_known("Known", page.current)] if page.current else []),
+        *([_known("Earlier", page.earlier)] if page.earlier else []),
+        *rendering.more_after([memory.id for memory in known], limit),
     )
 
 
@@ -115,13 +115,13 @@ def list_(call: Call, after: AfterOption = None) -> None:
     from pipeline.people import identities
 
     with call.opened() as (settings, database):
-        found = identities.listing(database, settings.tenant, after=after or "", limit=LISTED)
+        users = identities.listing(database, settings.tenant, after=after or "", limit=LISTED)
     headings = ("user", "senders", "chats", "memories", "remembered")
     cells = [
-        (each.user_id, ", ".join(each.senders), each.chats, each.memories, "yes" if each.remembered else "no")
-        for each in found
+        (user.user_id, ", ".join(user.senders), user.chats, user.memories, "yes" if user.remembered else "no")
+        for user in users
     ]
-    call.answer({"users": found}, rendering.rows(headings, cells, right=("chats", "memories"), cut="senders"))
+    call.answer({"users": users}, rendering.rows(headings, cells, right=("chats", "memories"), cut="senders"))
 
 
 @command(app, "backscroll users tell-apart --dry-run")
@@ -134,14 +134,14 @@ def tell_apart(call: Call, dry_run: DryRunOption = False, yes: YesOption = False
     from pipeline.operations import names
 
     with call.opened() as (settings, database):
-        found = names.to_tell_apart(database, settings.tenant)
+        people = names.to_tell_apart(database, settings.tenant)
         if dry_run:
-            call.answer({"dry_run": True, "people": found}, _names(found))
+            call.answer({"dry_run": True, "people": people}, _names(people))
             return
-        if found:
-            call.confirm(f"Give {len(found):,} names an id in each of their chats?", yes=yes)
-        left = {each.sender_id: names.tell_apart(database, settings.tenant, each) for each in found}
-    call.answer({"people": found, "memories_left": left}, _names(found))
+        if people:
+            call.confirm(f"Give {len(people):,} names an id in each of their chats?", yes=yes)
+        left = {person.sender_id: names.tell_apart(database, settings.tenant, person) for person in people}
+    call.answer({"people": people, "memories_left": left}, _names(people))
     if not call.as_json:
         for sender, memories in left.items():
             if memories:
@@ -203,14 +203,14 @@ def export_user(sender: SenderArgument, tenant: TenantOption = None, data_dir: D
             rendering.print_json(record)
 
 
-def _names(found: list[OneByName]) -> Table | str:
-    if not found:
+def _names(people: list[OneByName]) -> Table | str:
+    if not people:
         return "Nobody is one by name only."
     headings = ("now", "chat", "then", "messages", "one person")
     cells = [
-        (each.sender_id, chat.chat_id, chat.sender_id, chat.messages, each.user_id or "")
-        for each in found
-        for chat in each.chats
+        (person.sender_id, chat.chat_id, chat.sender_id, chat.messages, person.user_id or "")
+        for person in people
+        for chat in person.chats
     ]
     return rendering.rows(headings, cells, right=("messages",))
 
@@ -220,11 +220,11 @@ def _known(title: str, memories: list[KnownMemory]) -> Table:
     headings = ("memory", "since (UTC)", "type", "learned in", "sure", "weight", "shown", "statement")
     cells = [
         (
-            *(each.id, rendering.moment(each.since), each.type, _place(each)),
-            *(f"{each.confidence:.0%}", f"{each.importance:g}", each.access_count),
-            "\n".join([rendering.preview(each.content, PREVIEW_CHARS), *_endings(each)]),
+            *(memory.id, rendering.moment(memory.since), memory.type, _place(memory)),
+            *(f"{memory.confidence:.0%}", f"{memory.importance:g}", memory.access_count),
+            "\n".join([rendering.preview(memory.content, PREVIEW_CHARS), *_endings(memory)]),
         )
-        for each in memories
+        for memory in memories
     ]
     return rendering.rows(headings, cells, title=f"\n{title}", right=("sure", "weight", "shown"))
 
@@ -241,14 +241,14 @@ def _endings(memory: KnownMemory) -> list[str]:
         [f"known to be wrong since {rendering.moment(memory.retracted_at)}"] if memory.retracted_at else []
     )
     return wrong + [
-        f"until {rendering.moment(each.since)}: {rendering.preview(each.content, PREVIEW_CHARS)}"
-        for each in memory.superseded_by
+        f"until {rendering.moment(newer.since)}: {rendering.preview(newer.content, PREVIEW_CHARS)}"
+        for newer in memory.superseded_by
     ]
 
 
-def _both(user: str, other: str | None = None) -> UserAddress:
+def _address(user: str, sender: str | None = None) -> UserAddress:
     """Check the ids. Raises `InvalidInput`."""
-    return parse_payload(UserAddress, {"user_id": user, "sender_id": other})
+    return parse_payload(UserAddress, {"user_id": user, "sender_id": sender})
 
 
 def _answer_change(call: Call, linked: Linked) -> None:

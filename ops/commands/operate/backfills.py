@@ -62,9 +62,9 @@ def start(
     from pipeline.operations import backfill, costs
     from pipeline.operations.backfill_kinds import Current
 
-    given: dict[str, Any] = {"kind": kind, "chat_id": chat, "missing_only": not everything, "limit": limit}
-    given |= {"since": read_time(since, "since"), "until": read_time(until, "until")}
-    request = parse_payload(BackfillRequest, given | {"batch_size": batch_size, "rate_per_second": rate})
+    body: dict[str, Any] = {"kind": kind, "chat_id": chat, "missing_only": not everything, "limit": limit}
+    body |= {"since": read_time(since, "since"), "until": read_time(until, "until")}
+    request = parse_payload(BackfillRequest, body | {"batch_size": batch_size, "rate_per_second": rate})
     with call.opened() as opened:
         settings, database = opened
         if chat is not None:
@@ -76,8 +76,8 @@ def start(
             would = min(rows, limit) if limit else rows
             estimated, sentence = _estimate(opened, request, current)
             seconds = planned.seconds(would, rate)
-            told = seconds is None or isinstance(estimated, costs.Estimate)
-            took = "" if told else f", in about {rendering.age(seconds or 0)}"
+            is_estimated = seconds is None or isinstance(estimated, costs.Estimate)
+            took = "" if is_estimated else f", in about {rendering.age(seconds or 0)}"
             call.answer(
                 {
                     "rows": planned.rows,
@@ -103,17 +103,17 @@ def list_(call: Call) -> None:
     from pipeline.store.jobs import backfills as store
 
     with call.transaction() as (_, as_tenant):
-        found = store.with_pending(as_tenant, store.listing(as_tenant, LISTED))
+        runs = store.with_pending(as_tenant, store.listing(as_tenant, LISTED))
     cells = [
         (
-            *(str(each.id), each.request.kind, each.request.chat_id or "all", each.state),
-            *(each.seen, each.total, each.raised, _left(each), rendering.moment(each.created_at)),
+            *(str(run.id), run.request.kind, run.request.chat_id or "all", run.state),
+            *(run.seen, run.total, run.raised, _left(run), rendering.moment(run.created_at)),
         )
-        for each in found
+        for run in runs
     ]
     headings = ("backfill", "kind", "chat", "state", "checked", "of", "due again", "left", "started (UTC)")
     table = rendering.rows(headings, cells, right=("backfill", "checked", "of", "due again", "left"))
-    call.answer({"backfills": [_as_dict(each) for each in found]}, table if found else NONE_YET)
+    call.answer({"backfills": [_as_dict(run) for run in runs]}, table if runs else NONE_YET)
 
 
 @command(app, "backscroll backfills status --watch")
@@ -134,8 +134,8 @@ def status(
             if not newest:
                 raise NotFound(NONE_YET)
             backfill_id = newest[0].id
-        found = _get(database, settings.tenant, backfill_id)
-        _answer(call, database, settings.tenant, found, wait=watching)
+        run = _get(database, settings.tenant, backfill_id)
+        _answer(call, database, settings.tenant, run, wait=watching)
 
 
 @command(app, "backscroll backfills pause 3")
@@ -171,57 +171,57 @@ def _get(database: Database, tenant_id: str, backfill_id: int) -> Backfill:
     from pipeline.store.jobs import backfills as store
 
     with database.tenant(tenant_id) as as_tenant:
-        found = store.get(as_tenant, backfill_id) if abs(backfill_id) < 2**63 else None
-        if found is not None:
-            return store.with_pending(as_tenant, [found])[0]
+        run = store.get(as_tenant, backfill_id) if abs(backfill_id) < 2**63 else None
+        if run is not None:
+            return store.with_pending(as_tenant, [run])[0]
     raise NotFound(f"there is no backfill {backfill_id}: see `backscroll backfills list`")
 
 
-def _answer(call: Call, database: Database, tenant_id: str, found: Backfill, *, wait: bool) -> None:
+def _answer(call: Call, database: Database, tenant_id: str, run: Backfill, *, wait: bool) -> None:
     """Print a backfill; with `wait` when it has ended, and exit with 5 if it has failed."""
     if not wait:
-        call.answer(_as_dict(found), _shown(found))
+        call.answer(_as_dict(run), _shown(run))
         return
 
     def look() -> RenderableType:
-        nonlocal found
-        found = _get(database, tenant_id, found.id)
-        return _shown(found)
+        nonlocal run
+        run = _get(database, tenant_id, run.id)
+        return _shown(run)
 
-    (rendering.poll if call.as_json else rendering.watch)(look, lambda: found.state != "running")
+    (rendering.poll if call.as_json else rendering.watch)(look, lambda: run.state != "running")
     if call.as_json:
-        rendering.print_json(_as_dict(found))
-    if found.state == "failed":
+        rendering.print_json(_as_dict(run))
+    if run.state == "failed":
         raise typer.Exit(NOT_AS_IT_SHOULD_BE)
 
 
-def _shown(found: Backfill) -> Group:
-    share = min(found.seen / found.total, 1.0) if found.total else 1.0
+def _shown(run: Backfill) -> Group:
+    share = min(run.seen / run.total, 1.0) if run.total else 1.0
     filled = round(share * BAR_WIDTH)
-    left = f", {_left(found)} left" if found.eta() is not None else ""
+    left = f", {_left(run)} left" if run.eta() is not None else ""
     parts: list[RenderableType] = [
         Text(
-            f"Backfill {found.id}: {found.request.kind} of {found.request.chat_id or 'all chats'}, {found.state}",
+            f"Backfill {run.id}: {run.request.kind} of {run.request.chat_id or 'all chats'}, {run.state}",
             style="bold",
         ),
         Text.assemble(("━" * filled, "green"), ("━" * (BAR_WIDTH - filled), "dim"), f" {share:.0%}"),
-        Text(f"{found.seen:,} of {found.total:,} rows checked, {found.raised:,} of them due again{left}"),
+        Text(f"{run.seen:,} of {run.total:,} rows checked, {run.raised:,} of them due again{left}"),
     ]
-    if found.error:
-        parts.append(Text(rendering.plain(found.error), style="red"))
-    if found.state == "running" and found.seen >= found.total:
-        parts.append(Text(f"All rows are checked; the workers have {found.pending:,} of them to do."))
+    if run.error:
+        parts.append(Text(rendering.plain(run.error), style="red"))
+    if run.state == "running" and run.seen >= run.total:
+        parts.append(Text(f"All rows are checked; the workers have {run.pending:,} of them to do."))
     return Group(*parts)
 
 
-def _left(found: Backfill) -> str:
-    eta = found.eta()
+def _left(run: Backfill) -> str:
+    eta = run.eta()
     return "" if eta is None else rendering.age(eta.total_seconds())
 
 
-def _as_dict(found: Backfill) -> dict[str, Any]:
-    eta = found.eta()
-    return found.model_dump() | {"eta_seconds": None if eta is None else eta.total_seconds()}
+def _as_dict(run: Backfill) -> dict[str, Any]:
+    eta = run.eta()
+    return run.model_dump() | {"eta_seconds": None if eta is None else eta.total_seconds()}
 
 
 def _estimate(

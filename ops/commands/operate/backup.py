@@ -74,7 +74,7 @@ def restore(
 
     began = time.monotonic()
     with rendering.patience("Restoring", shown=not as_json) as tell:
-        found = local_backup.restore(
+        result = local_backup.restore(
             connection.configured(data_dir),
             file.absolute(),
             replace=replace,
@@ -83,19 +83,19 @@ def restore(
         )
     seconds = time.monotonic() - began
     if as_json:
-        rendering.print_json({**vars(found), "seconds": round(seconds, 1)})
+        rendering.print_json({**vars(result), "seconds": round(seconds, 1)})
         return
     start = ["backscroll", "up"]
     if data_dir is not None:
         start += ["--data-dir", str(data_dir.absolute())]
     since = (
         "What was forgotten after the backup is there again: nothing here says what it was (--forgotten)."
-        if found.suppressed is None
-        else f"What was forgotten since was looked up in it by {found.suppressed:,} entries of the suppression list: "
-        f"{found.forgotten_again:,} were there, and are forgotten again."
+        if result.suppressed is None
+        else f"What was forgotten since was looked up in it by {result.suppressed:,} entries of the suppression list: "
+        f"{result.forgotten_again:,} were there, and are forgotten again."
     )
     print(
-        f"Restored and read back in {seconds:.1f} s: {found.messages:,} messages and {found.sessions:,} sessions in "
-        f"{found.chats:,} chats of {found.tenants:,} tenants, at migration {found.migration}. {since} "
+        f"Restored and read back in {seconds:.1f} s: {result.messages:,} messages and {result.sessions:,} sessions in "
+        f"{result.chats:,} chats of {result.tenants:,} tenants, at migration {result.migration}. {since} "
         f"Start it with: {shlex.join(start)}"
     )

@@ -35,7 +35,7 @@ def cost(
 
     with call.opened() as (settings, database):
         everybody = by == "tenant" and call.tenant is None and settings.maintenance_database_url is not None
-        found = costs.collect(
+        collected = costs.collect(
             database,
             settings.tenant,
             by=by,
@@ -44,31 +44,31 @@ def cost(
             all_tenants=everybody,
         )
     nothing = f"No language model was called within {days:,} days."
-    rows = [_cells(each) for each in [*found.rows, replace(found.total, name="total")]]
+    rows = [_cells(row) for row in [*collected.rows, replace(collected.total, name="total")]]
     table = rendering.rows((by, *HEADINGS), rows, right=HEADINGS)
-    call.answer(asdict(found), table if found.rows else nothing, *_notes(found))
+    call.answer(asdict(collected), table if collected.rows else nothing, *_notes(collected))
 
 
-def _cells(each: Figures) -> tuple[object, ...]:
-    mean = "–" if each.mean_seconds is None else f"{each.mean_seconds:.1f} s"
+def _cells(row: Figures) -> tuple[object, ...]:
+    mean = "–" if row.mean_seconds is None else f"{row.mean_seconds:.1f} s"
     # of what is partly unknown at least this much
-    cost = f"{rendering.dollars(each.cost)}{' + ?' if each.unpriced else ''}"
+    cost = f"{rendering.dollars(row.cost)}{' + ?' if row.unpriced else ''}"
     return (
-        *(each.name, each.calls, each.failed, each.reused, each.input_tokens, each.output_tokens),
+        *(row.name, row.calls, row.failed, row.reused, row.input_tokens, row.output_tokens),
         *(cost, mean),
     )
 
 
-def _notes(found: Costs) -> list[str]:
-    today, notes = found.today, []
+def _notes(costs: Costs) -> list[str]:
+    today, notes = costs.today, []
     money = f" of {rendering.dollars(today.budget_cost)}" if today.budget_cost is not None else ""
     tokens = f" of {today.budget_tokens:,}" if today.budget_tokens is not None else ""
-    if found.rows or money or tokens:
+    if costs.rows or money or tokens:
         spent = f"{rendering.dollars(today.cost)}{money} and {today.tokens:,}{tokens} tokens"
         notes.append(f"\nSpent today: {spent}.")
-    if found.total.unpriced:
+    if costs.total.unpriced:
         notes.append(
-            f"The price of {found.total.unpriced:,} calls is not known: name their models in a file of "
+            f"The price of {costs.total.unpriced:,} calls is not known: name their models in a file of "
             "BACKSCROLL_LLM_PRICES."
         )
     return notes

@@ -108,16 +108,16 @@ def examine(
     logins = {
         name: _login(f"BACKSCROLL_{name.upper()}", url) for name, url in urls.items() if url is not None
     }
-    asked = broker.facts(settings, broker.look(settings, workers=True))
+    broker_facts = broker.facts(settings, broker.look(settings, workers=True))
     tried = list(logins.values())
     if logins["database_url"].problem:
-        return Facts(logins=tried, broker=asked), sample
+        return Facts(logins=tried, broker=broker_facts), sample
     server = collect.server(database)
     skew = collect.skew_seconds(database)
     is_lacking = server.is_lacking or (server.migration or "") < REVISION
     if is_lacking or server.read_only or any(login.unbound for login in tried):
         # the other checks lock, and read tables that may be missing or that a login may not read
-        return Facts(logins=tried, server=server, broker=asked, skew_seconds=skew), sample
+        return Facts(logins=tried, server=server, broker=broker_facts, skew_seconds=skew), sample
     maintenance = logins.get("maintenance_database_url")
     everybody = tenant is None and maintenance is not None and not maintenance.problem
     scope = None if everybody else settings.tenant
@@ -134,7 +134,7 @@ def examine(
         logins=tried,
         server=server,
         spaces=collect.embedding(database, embedder, tenant_ids, problem, everybody=everybody),
-        broker=asked,
+        broker=broker_facts,
         skew_seconds=skew,
         jobs=collect.late_jobs(database, scope),
         stopped_providers=collect.stopped_providers(database),
@@ -205,9 +205,9 @@ def _summary_problem(settings: Settings, *, ask: bool) -> str | None:
 
     try:
         clients = {
-            str(each.model): each
-            for each in (make_summary_model(settings), make_learning_model(settings))
-            if each
+            str(client.model): client
+            for client in (make_summary_model(settings), make_learning_model(settings))
+            if client
         }
         for client in clients.values() if ask else ():
             with closing(client):

@@ -53,23 +53,23 @@ def add(
     ] = None,
 ) -> None:
     """Add a source, and show what to paste into the platform; the secret is shown this once."""
-    given = {"platform": platform, "label": label}
+    fields = {"platform": platform, "label": label}
     if secret_file is not None:
-        given["secret"] = secret_file.read().strip()
+        fields["secret"] = secret_file.read().strip()
     api = _api(call)
-    new = api.post("/v1/sources", parse_payload(SourceIn, given), NewSource)
-    told = {"url": (url or api.url).rstrip("/") + new.path, "verify_token": new.verify_token}
+    new = api.post("/v1/sources", parse_payload(SourceIn, fields), NewSource)
+    values = {"url": (url or api.url).rstrip("/") + new.path, "verify_token": new.verify_token}
     secret = new.secret or "that of the file"
-    call.answer(new, f"Source {new.source_id}.", PASTE[new.platform].format(**told, secret=secret))
+    call.answer(new, f"Source {new.source_id}.", PASTE[new.platform].format(**values, secret=secret))
 
 
 @command(app, "backscroll sources list --json", name="list")
 def list_(call: Call) -> None:
     """List the sources, the oldest first, without their secrets."""
-    found = _api(call).get("/v1/sources", SourceList)
-    cells = [(each.source_id, each.platform, each.label, each.created_at) for each in found.sources]
+    listed = _api(call).get("/v1/sources", SourceList)
+    cells = [(row.source_id, row.platform, row.label, row.created_at) for row in listed.sources]
     table = rendering.rows(("source", "platform", "label", "created (UTC)"), cells)
-    call.answer(found, table if cells else "There is no source yet: see `backscroll sources add --help`.")
+    call.answer(listed, table if cells else "There is no source yet: see `backscroll sources add --help`.")
 
 
 @command(app, "backscroll sources remove 4kB0x1Fh3Q2m9dLw")

@@ -110,13 +110,13 @@ def list_(
 @command(app, "backscroll jobs show summarize session:42 --json")
 def show(call: Call, kind: KindArgument, key: KeyArgument = None) -> None:
     """Show everything about one job; for a payload its text, too, which no other command shows."""
-    name, of = _named(kind, key)
-    if name is None or of is None:
+    job_kind, job_key = _named(kind, key)
+    if job_kind is None or job_key is None:
         raise InvalidInput("say which job: KIND and KEY, as `backscroll jobs list` shows them")
     from pipeline.jobs import dead_letters
 
     with call.opened() as opened:
-        item = _find(call, opened, name, of)
+        item = _find(call, opened, job_kind, job_key)
         chat = dead_letters.chat_of(opened.database, item)
         stored = dead_letters.payload_of(opened.database, item)
     # JSON may hold half of a surrogate pair, which no terminal takes

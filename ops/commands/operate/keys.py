@@ -64,12 +64,12 @@ def create(
     - **erase**: delete and forget
     - **operate**: keys and status
     """
-    given: dict[str, Any] = {"label": label, "scopes": scope or ["ingest", "context"], "chats": chat or None}
-    given |= {"requests_per_second": requests_per_second, "messages_per_day": messages_per_day}
-    wanted = parse_payload(KeyIn, given | {"expires_at": read_time(expires, "expires")})
+    fields: dict[str, Any] = {"label": label, "scopes": scope or ["ingest", "context"], "chats": chat or None}
+    fields |= {"requests_per_second": requests_per_second, "messages_per_day": messages_per_day}
+    wanted = parse_payload(KeyIn, fields | {"expires_at": read_time(expires, "expires")})
     from pipeline.people import api_keys
 
-    new = _asked(
+    new = _by_api_or_database(
         call,
         lambda api: api.post("/v1/keys", wanted, NewKey),
         lambda database, tenant: api_keys.create(database, tenant, wanted),
@@ -82,16 +82,16 @@ def list_(call: Call) -> None:
     """List the newest keys, revoked and expired ones too, without their secrets."""
     from pipeline.people import api_keys
 
-    found = _asked(call, lambda api: api.get("/v1/keys", KeyList).keys, api_keys.listing)
+    keys = _by_api_or_database(call, lambda api: api.get("/v1/keys", KeyList).keys, api_keys.listing)
     cells = [
         (
-            *(str(each.id), each.label, ", ".join(each.scopes), _chats(each), _limits(each)),
-            *(rendering.moment(each.created_at), rendering.moment(each.last_used_at), _state(each)),
+            *(str(key.id), key.label, ", ".join(key.scopes), _chats(key), _limits(key)),
+            *(rendering.moment(key.created_at), rendering.moment(key.last_used_at), _state(key)),
         )
-        for each in found
+        for key in keys
     ]
     headings = ("key", "label", "scopes", "chats", "limits", "created (UTC)", "last used", "state")
-    call.answer({"keys": found}, rendering.rows(headings, cells, right=("key",)) if found else NONE_YET)
+    call.answer({"keys": keys}, rendering.rows(headings, cells, right=("key",)) if keys else NONE_YET)
 
 
 @command(app, "backscroll keys rotate 3 --keep-hours 1")
@@ -106,7 +106,7 @@ def rotate(
     wanted = parse_payload(Rotation, {"keep_hours": keep_hours})
     from pipeline.people import api_keys
 
-    new = _asked(
+    new = _by_api_or_database(
         call,
         lambda api: api.post(f"/v1/keys/{key_id}/rotate", wanted, NewKey),
         lambda database, tenant: api_keys.rotate(database, tenant, key_id, wanted),
@@ -120,7 +120,7 @@ def revoke(call: Call, key_id: IdArgument, yes: YesOption = False) -> None:
     call.confirm(f"Revoke key {key_id} for good?", yes=yes)
     from pipeline.people import api_keys
 
-    revoked = _asked(
+    revoked = _by_api_or_database(
         call,
         lambda api: api.delete(f"/v1/keys/{key_id}", ListedKey),
         lambda database, tenant: api_keys.revoke(database, tenant, key_id),
@@ -128,7 +128,7 @@ def revoke(call: Call, key_id: IdArgument, yes: YesOption = False) -> None:
     call.answer(revoked, f"Key {revoked.id} ({revoked.label}) is revoked.")
 
 
-def _asked(call: Call, ask: Callable[[Api], T], do: Callable[[Database, str], T]) -> T:
+def _by_api_or_database(call: Call, ask: Callable[[Api], T], do: Callable[[Database, str], T]) -> T:
     """Ask the running Backscroll; where none serves the tenant, which may have no key yet, work on the database."""
     settings = connection.configured(call.data_dir, call.tenant)
     api = connection.running_api(settings, call.data_dir, call.tenant)

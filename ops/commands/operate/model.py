@@ -50,7 +50,7 @@ def export(
     if folder.exists():
         raise InvalidInput(f"{folder} exists already: name a new folder", field="folder")
     original = SentenceTransformersEmbedder(model)
-    found: dict[str, Any] = {"model": model, "folder": str(folder.absolute())}
+    facts: dict[str, Any] = {"model": model, "folder": str(folder.absolute())}
     refused: list[str] = []
 
     def make(new: Path) -> None:
@@ -64,10 +64,10 @@ def export(
         )
         likeness = onnx_export.compare(original, new, _texts())
         size = sum(path.stat().st_size for path in new.iterdir())
-        found.update(
+        facts.update(
             texts=likeness.texts, mean_cosine=round(likeness.mean, 4), megabytes=round(size / 1e6, 1)
         )
-        found.update(least_cosine=round(likeness.least, 4))
+        facts.update(least_cosine=round(likeness.least, 4))
         if likeness.mean < min_cosine:
             refused.append(f"the mean cosine to the model is {likeness.mean:.4f}, under {min_cosine}")
             raise _Refused
@@ -76,20 +76,20 @@ def export(
         try:
             onnx_folder.replace(folder, make)
         except _Refused:
-            found["folder"] = None
+            facts["folder"] = None
         except OSError as error:
             raise InvalidInput(f"{folder} cannot be made: {error}", field="folder") from error
-    found["refused"] = refused
-    mean, least = (found[key] for key in ("mean_cosine", "least_cosine"))
+    facts["refused"] = refused
+    mean, least = (facts[key] for key in ("mean_cosine", "least_cosine"))
     if as_json:
-        rendering.print_json(found)
+        rendering.print_json(facts)
     elif refused:
         print(f"Refused: {refused[0]}.")
     else:
         print(
-            f"{folder}: {found['megabytes']} MB; cosine to the model {mean} in the mean of {found['texts']} texts, at "
+            f"{folder}: {facts['megabytes']} MB; cosine to the model {mean} in the mean of {facts['texts']} texts, at "
             f"least {least}. Use it:\n"
-            f"BACKSCROLL_EMBEDDING_PROVIDER=onnx BACKSCROLL_EMBEDDING_MODEL={found['folder']}"
+            f"BACKSCROLL_EMBEDDING_PROVIDER=onnx BACKSCROLL_EMBEDDING_MODEL={facts['folder']}"
         )
     if refused:
         raise typer.Exit(NOT_AS_IT_SHOULD_BE)
@@ -104,9 +104,9 @@ def _texts() -> list[str]:
     samples = (files("ops") / "local" / "samples").iterdir()
     lines = [
         json.loads(line)
-        for sample in sorted(samples, key=lambda each: each.name)
+        for sample in sorted(samples, key=lambda sample: sample.name)
         if sample.name.endswith(".jsonl")
         for line in sample.read_text(encoding="utf-8").splitlines()
     ]
-    said = [line["content"] for line in lines if line.get("content")]
-    return said[:: max(1, len(said) // COMPARED)][:COMPARED]
+    texts = [line["content"] for line in lines if line.get("content")]
+    return texts[:: max(1, len(texts) // COMPARED)][:COMPARED]

@@ -46,18 +46,18 @@ def list_(call: Call) -> None:
     from pipeline.operations import spaces
 
     with call.opened() as opened:
-        found = spaces.listing(opened.database, _tenants(opened))
+        rows = spaces.listing(opened.database, _tenants(opened))
     cells = [
         (
-            *(each.stored.space.name, each.stored.status, MEANT[each.stored.status], each.messages),
-            *(each.sessions, each.memories, each.missing, each.given_up, "yes" if each.indexed else "no"),
+            *(row.stored.space.name, row.stored.status, MEANT[row.stored.status], row.messages),
+            *(row.sessions, row.memories, row.missing, row.given_up, "yes" if row.indexed else "no"),
         )
-        for each in found
+        for row in rows
     ]
     counts = ("messages", "sessions", "memories", "missing", "given up")
     table = rendering.rows(("space", "status", "", *counts, "index"), cells, right=counts)
     nothing = "There is no embedding space: this Postgres has no pgvector (see `backscroll doctor`)."
-    call.answer({"spaces": [_as_dict(each) for each in found]}, table if found else nothing)
+    call.answer({"spaces": [_as_dict(row) for row in rows]}, table if rows else nothing)
 
 
 @command(app, "backscroll spaces add multilingual")
@@ -114,22 +114,22 @@ def compare(
 
     with call.opened() as opened:
         with opened.database.tenant(opened.settings.tenant) as as_tenant:
-            other, active = spaces.find(as_tenant, space).space, vectors.active_space(as_tenant)
+            candidate, active = spaces.find(as_tenant, space).space, vectors.active_space(as_tenant)
         if active is None:
             raise NotFound("no embedding space is active: run `backscroll db upgrade`")
-        if active == other:
-            raise InvalidInput(f"{other.name} is the active space itself: name another", field="space")
+        if active == candidate:
+            raise InvalidInput(f"{candidate.name} is the active space itself: name another", field="space")
         with rendering.patience("Asking both models", shown=not call.as_json):
-            found = space_comparison.compare(
+            stats = space_comparison.compare(
                 opened.database,
                 opened.settings.tenant,
-                (active, other),
-                SpaceEmbedders(lambda each: make_embedder_for(each, opened.settings)),
+                (active, candidate),
+                SpaceEmbedders(lambda wanted: make_embedder_for(wanted, opened.settings)),
                 limit=samples,
                 nearest=nearest,
             )
-            missing = spaces.missing(opened.database, _tenants(opened), other)
-    call.answer({"comparison": found, "missing": missing}, *_compared(found, missing))
+            missing = spaces.missing(opened.database, _tenants(opened), candidate)
+    call.answer({"comparison": stats, "missing": missing}, *_compared(stats, missing))
 
 
 @command(app, "backscroll spaces activate onnx/multilingual-e5-small/384")
@@ -251,18 +251,18 @@ def _switched(call: Call, done: StoredSpace, **more: Any) -> None:
     )
 
 
-def _compared(found: Comparison, missing: int) -> Iterator[Any]:
-    asked = f"{found.questions:,} questions" if found.questions else ""
-    said = f"{found.samples - found.questions:,} messages" if found.samples > found.questions else ""
-    yield f"{' and '.join(filter(None, (asked, said)))}, the {found.nearest} nearest messages of each"
+def _compared(stats: Comparison, missing: int) -> Iterator[Any]:
+    questions = f"{stats.questions:,} questions" if stats.questions else ""
+    messages = f"{stats.samples - stats.questions:,} messages" if stats.samples > stats.questions else ""
+    yield f"{' and '.join(filter(None, (questions, messages)))}, the {stats.nearest} nearest messages of each"
     cells = [
-        (each.space, "–" if each.recall is None else f"{each.recall:.1%}", f"{each.embed_ms:.1f} ms")
-        for each in found.spaces
+        (row.space, "–" if row.recall is None else f"{row.recall:.1%}", f"{row.embed_ms:.1f} ms")
+        for row in stats.spaces
     ]
     columns = ("found of what answers used", "to embed one")
     yield rendering.rows(("space", *columns), cells, right=columns)
-    yield f"{found.overlap:.1%} of what they find is the same; the nearest is in {found.same_first:.1%}."
-    yield f"{missing:,} rows have no vector in {found.spaces[1].space} yet." if missing else "It is complete."
+    yield f"{stats.overlap:.1%} of what they find is the same; the nearest is in {stats.same_first:.1%}."
+    yield f"{missing:,} rows have no vector in {stats.spaces[1].space} yet." if missing else "It is complete."
 
 
 def _described(stored: StoredSpace) -> dict[str, Any]:

@@ -47,8 +47,8 @@ def status(
         everybody = settings.maintenance_database_url is not None
 
         def look() -> tuple[Status, QueueStatus]:
-            found = pipeline_status.collect(database, settings.tenant, all_tenants=everybody)
-            return found, broker.look(settings, workers=workers)
+            state = pipeline_status.collect(database, settings.tenant, all_tenants=everybody)
+            return state, broker.look(settings, workers=workers)
 
         def shown() -> RenderableType:
             try:
@@ -60,12 +60,12 @@ def status(
             rendering.watch(shown)
             return
         while True:
-            found, queues = look()
+            state, queues = look()
             call.answer(
-                asdict(found)
-                | {"backfills": found.backfills, "redis": queues}
+                asdict(state)
+                | {"backfills": state.backfills, "redis": queues}
                 | ({"memory_bytes": sizes} if memory else {}),
-                Group(*_parts(found, queues)),
+                Group(*_parts(state, queues)),
                 *([rendering.rows(("process", "memory"), sized, right=("memory",))] if memory else []),
             )
             if not watching:
@@ -87,26 +87,26 @@ def _memory(settings: Settings) -> dict[str, int]:
     return sizes
 
 
-def _parts(found: Status, queues: QueueStatus) -> Iterator[RenderableType]:
+def _parts(state: Status, queues: QueueStatus) -> Iterator[RenderableType]:
     vectors = (
-        f"pgvector {found.postgres.pgvector}" if found.postgres.pgvector else "no pgvector: only keywords"
+        f"pgvector {state.postgres.pgvector}" if state.postgres.pgvector else "no pgvector: only keywords"
     )
-    size = rendering.size(found.postgres.size_bytes)
-    yield Text(f"Tenant {found.tenant} at {rendering.moment(found.at)} UTC", style="bold")
-    yield Text(f"Postgres {found.postgres.version} answers: {vectors}, {size}")
+    size = rendering.size(state.postgres.size_bytes)
+    yield Text(f"Tenant {state.tenant} at {rendering.moment(state.at)} UTC", style="bold")
+    yield Text(f"Postgres {state.postgres.version} answers: {vectors}, {size}")
     if queues.problem:
         yield Text(f"{queues.problem}. Due jobs wait for it", style="red")
     else:
         swept = queues.swept_seconds_ago
         when = "no sweep within a day" if swept is None else f"the last sweep was {rendering.age(swept)} ago"
         yield Text(f"Redis answers; {when}")
-    yield from _stored(found.counts)
-    yield from _models(found)
-    yield from _jobs(found)
+    yield from _stored(state.counts)
+    yield from _models(state)
+    yield from _jobs(state)
     yield from _queues(queues)
-    yield from _counters(found)
-    yield from _dead_letters(found)
-    for running in found.backfills:
+    yield from _counters(state)
+    yield from _dead_letters(state)
+    for running in state.backfills:
         yield Text(
             f"\nBackfill {running.id} ({running.request.kind}) is {running.state}: {running.progress()}; see "
             f"`backscroll backfills status {running.id}`"
@@ -127,41 +127,41 @@ def _stored(counts: Counts) -> Iterator[RenderableType]:
         )
 
 
-def _models(found: Status) -> Iterator[RenderableType]:
-    used = found.models
+def _models(state: Status) -> Iterator[RenderableType]:
+    used = state.models
     if used.calls or used.reused:
         yield Text(
             f"language models today: {used.calls:,} calls, {used.failed:,} of them failed, {used.reused:,} answers "
             f"reused, {used.input_tokens + used.output_tokens:,} tokens, {rendering.dollars(used.cost)}; see "
             "`backscroll cost`"
         )
-    for each in found.stopped_providers:
+    for stopped in state.stopped_providers:
         yield Text(
-            f"{each.provider} does not answer and is not asked until {rendering.moment(each.until)}",
+            f"{stopped.provider} does not answer and is not asked until {rendering.moment(stopped.until)}",
             style="red",
         )
 
 
-def _jobs(found: Status) -> Iterator[RenderableType]:
-    if found.counts.waiting:
-        since = rendering.age(found.oldest_unplaced_seconds)
-        yield Text(f"{found.counts.waiting:,} messages wait to be placed, the oldest for {since}")
-    if found.counts.quarantined:
+def _jobs(state: Status) -> Iterator[RenderableType]:
+    if state.counts.waiting:
+        since = rendering.age(state.oldest_unplaced_seconds)
+        yield Text(f"{state.counts.waiting:,} messages wait to be placed, the oldest for {since}")
+    if state.counts.quarantined:
         yield Text(
-            f"{found.counts.quarantined:,} messages cannot be placed and are set aside: see `backscroll jobs list`",
+            f"{state.counts.quarantined:,} messages cannot be placed and are set aside: see `backscroll jobs list`",
             style="red",
         )
-    if not found.jobs:
+    if not state.jobs:
         yield Text("\nNo jobs are pending.", style="green")
         return
     states = ("pending", "running", "retrying", "dead", "oldest")
     cells = [
         (
-            each.kind,
-            *map(_counted, (each.pending, each.running, each.retrying, each.dead)),
-            rendering.age(each.oldest_seconds),
+            row.kind,
+            *map(_counted, (row.pending, row.running, row.retrying, row.dead)),
+            rendering.age(row.oldest_seconds),
         )
-        for each in found.jobs
+        for row in state.jobs
     ]
     yield rendering.rows(("kind", *states), cells, title="\nJobs", right=states)
 
@@ -177,19 +177,19 @@ def _queues(queues: QueueStatus) -> Iterator[RenderableType]:
     if not queues.queues:
         return
     answers = {
-        name: [Text(", ".join(its)) if its else Text("none answers", style="red")]
-        for name, its in (queues.workers or {}).items()
+        name: [Text(", ".join(workers)) if workers else Text("none answers", style="red")]
+        for name, workers in (queues.workers or {}).items()
     }
     headings = ("queue", "tasks", *(("workers",) if answers else ()))
     cells = [(name, waiting, *answers.get(name, ())) for name, waiting in queues.queues.items()]
     yield rendering.rows(headings, cells, title="\nQueues", right=("tasks",))
 
 
-def _counters(found: Status) -> Iterator[RenderableType]:
-    if found.week:
+def _counters(state: Status) -> Iterator[RenderableType]:
+    if state.week:
         cells = [
-            (name, *(_figure(name, values.get(name, 0)) for values in (found.today, found.week)))
-            for name in sorted(found.week)
+            (name, *(_figure(name, values.get(name, 0)) for values in (state.today, state.week)))
+            for name in sorted(state.week)
         ]
         yield rendering.rows(
             ("counter", "today", "7 days"), cells, title="\nCounters", right=("today", "7 days")
@@ -201,15 +201,15 @@ def _figure(name: str, value: float) -> str:
     return f"{value:,.4f}" if name.endswith("_usd") else f"{value:,.1f}".removesuffix(".0")
 
 
-def _dead_letters(found: Status) -> Iterator[RenderableType]:
-    if found.dead_letters:
+def _dead_letters(state: Status) -> Iterator[RenderableType]:
+    if state.dead_letters:
         cells = [
             (
                 *(rendering.moment(dead.dead_at), dead.tenant_id, f"{dead.kind} {dead.key}"),
                 "–" if dead.attempts is None else dead.attempts,
                 rendering.preview(dead.last_error or "", 200),
             )
-            for dead in found.dead_letters
+            for dead in state.dead_letters
         ]
         headings = ("dead since (UTC)", "tenant", "job", "attempts", "error")
         yield rendering.rows(headings, cells, title="\nDead letters", right=("attempts",), cut="error")

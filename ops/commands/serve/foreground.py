@@ -90,8 +90,8 @@ def api(
     settings = connection.open_stack(data_dir)
     if settings.api_key is None:
         raise SettingsError("BACKSCROLL_API_KEY is not set: the HTTP API refuses requests without a key")
-    given = {"host": host, "port": port, "api_processes": processes}
-    chosen = settings.model_copy(update={name: value for name, value in given.items() if value})
+    options = {"host": host, "port": port, "api_processes": processes}
+    chosen = settings.model_copy(update={name: value for name, value in options.items() if value})
     _run_instead(chosen, api_command(chosen), model_environment(chosen, "api"))
 
 
@@ -115,8 +115,8 @@ def metrics(
         raise SettingsError(
             "BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: figures of all tenants are read as that role"
         )
-    given = {"metrics_host": host, "metrics_port": port}
-    chosen = settings.model_copy(update={name: value for name, value in given.items() if value})
+    options = {"metrics_host": host, "metrics_port": port}
+    chosen = settings.model_copy(update={name: value for name, value in options.items() if value})
     _run_instead(chosen, metrics_command())
 
 

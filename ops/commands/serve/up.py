@@ -68,8 +68,8 @@ def up(
     from ops.local.choices import Choices
     from ops.local.launch import everything
 
-    given = {"port": port, "flower_port": flower_port, "metrics_port": metrics_port}
-    changed: dict[str, float] = {name: value for name, value in given.items() if value is not None}
+    ports = {"port": port, "flower_port": flower_port, "metrics_port": metrics_port}
+    changed: dict[str, float] = {name: value for name, value in ports.items() if value is not None}
     if demo:
         changed |= {n: v for n, v in DEMO_SECONDS.items() if n not in settings.model_fields_set}
     settings = settings.model_copy(update=changed)
@@ -77,8 +77,8 @@ def up(
         raise InvalidInput(
             "--light is for no model, and --english for one: leave one of them out", field="light"
         )
-    asked = "--light" if light else "--english" if english else None
-    choices = Choices(flower_port=settings.flower_port if flower else None, asked=asked)
+    flag = "--light" if light else "--english" if english else None
+    choices = Choices(flower_port=settings.flower_port if flower else None, asked=flag)
 
     def say(sentence: str) -> None:
         console.print(f"  {sentence}", soft_wrap=True, markup=False)
@@ -141,20 +141,20 @@ def shell_lines(data_dir: Path) -> list[str]:
 
 def curl_lines(api_url: str, api_key: str, now: datetime) -> list[str]:
     """List four commands that show what the HTTP API does, to be pasted into a shell."""
-    said = {
+    message = {
         "external_id": f"curl-{now:%H%M%S}",
         "sender_id": "demo:you",
         "sender_name": "You",
         "content": "The spare key is under the third flower pot.",
         "sent_at": now.isoformat(timespec="seconds"),
     }
-    message = {"chat": "demo:kitchen", "messages": said}
+    payload = {"chat": "demo:kitchen", "messages": message}
     query = {"chat_id": "demo:kitchen", "query": "Where is the spare key?"}
     authorized = f"-H \"Authorization: Bearer {api_key}\" -H 'Content-Type: application/json'"
     curl = r"curl -sw '\n'"
     return [
         f"{curl} {api_url}/healthz",
         f"{curl} {api_url}/readyz",
-        f"{curl} {api_url}/v1/messages {authorized} -d '{json.dumps(message)}'",
+        f"{curl} {api_url}/v1/messages {authorized} -d '{json.dumps(payload)}'",
         f"{curl} {api_url}/v1/context {authorized} -d '{json.dumps(query)}'",
     ]

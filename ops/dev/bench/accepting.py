@@ -47,7 +47,7 @@ def measure(say: Say) -> list[Figure]:
 
 
 def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, say: Say) -> Iterator[Figure]:
-    """Single messages over HTTP beside the bare insert and commit, in turns."""
+    """Compare single messages over HTTP with the bare insert and commit, in turns."""
     dsn, tenant, to = (
         deployment.postgres.dsn("app"),
         deployment.settings.tenant,
@@ -62,13 +62,13 @@ def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, say: Say)
     firsts = itertools.count(1_000_000, 1_000_000)
 
     def bare(count: int) -> float:
-        """Messages a second, inserted and committed."""
+        """Return the messages inserted and committed a second."""
         first, at = next(firsts), time.time() + senders.LEAD_SECONDS
         running = [
             clients.submit(senders.insert_for, dsn, tenant, chat, first, at, ROUND_SECONDS)
             for chat in bare_chats[:count]
         ]
-        return sum(len(each.result()) for each in running) / ROUND_SECONDS
+        return sum(len(future.result()) for future in running) / ROUND_SECONDS
 
     def over_http(count: int) -> float:
         first = next(firsts)
@@ -82,14 +82,14 @@ def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, say: Say)
         named = f"{count} client{'s' if count > 1 else ''}"
         say(f"single messages, {named}")
         rates = [(bare(count), over_http(count)) for _ in range(ROUNDS)]
-        alone, through = (median(each) for each in zip(*rates, strict=True))
+        alone, through = (median(column) for column in zip(*rates, strict=True))
         yield Figure(f"bare insert and commit, {named}", alone, "messages/s")
         ratio = through / alone
         yield Figure(f"accepted over HTTP, {named}", through, "messages/s", ratio=ratio, least=AT_LEAST)
 
 
 def _beside_events(deployment: Deployment, clients: ProcessPoolExecutor, say: Say) -> Iterator[Figure]:
-    """The same messages as events of a platform and as our own payload, in turns."""
+    """Send the same messages as events of a platform and as our own payload, in turns."""
     to = (deployment.port, deployment.key)
     firsts = itertools.count(1_000_000, 100_000)
     for count in EVENT_SENDERS:
@@ -97,21 +97,21 @@ def _beside_events(deployment: Deployment, clients: ProcessPoolExecutor, say: Sa
         took: dict[str, list[list[float]]] = {"events": [], "own payloads": []}
         for _ in range(ROUNDS + 1):
             first = next(firsts)
-            updates: list[Call] = [(senders.updates, (-1_000_000 - each, first)) for each in range(count)]
-            posts: list[Call] = [(senders.posts, (f"bench:own-{each}", first)) for each in range(count)]
+            updates: list[Call] = [(senders.updates, (-1_000_000 - sender, first)) for sender in range(count)]
+            posts: list[Call] = [(senders.posts, (f"bench:own-{sender}", first)) for sender in range(count)]
             for times, calls in zip(took.values(), (updates, posts), strict=True):
                 times.append(senders.in_parallel(clients, to, calls, ROUND_SECONDS))
         for name, rounds in took.items():
             named = f"{name}, {count} sender{'s' if count > 1 else ''}"
             # the first round warms up
             yield Figure(named, median(map(len, rounds[1:])) / ROUND_SECONDS, "messages/s")
-            p50, p99 = np.percentile([1000 * each for times in rounds[1:] for each in times], (50, 99))
+            p50, p99 = np.percentile([1000 * seconds for times in rounds[1:] for seconds in times], (50, 99))
             yield Figure(f"{named}, p50", float(p50), "ms")
             yield Figure(f"{named}, p99", float(p99), "ms")
 
 
 def _beside_large(deployment: Deployment, clients: ProcessPoolExecutor, say: Say) -> Figure:
-    """Small requests while an 8 MB one and deletions in another chat are in flight."""
+    """Measure small requests while an 8 MB one and deletions in another chat are in flight."""
     say("filling the chat that messages are deleted from")
     to = (deployment.port, deployment.key)
     _post(to, "bench:deleted", int(BESIDE_SECONDS / DELETE_PAUSE))
@@ -120,20 +120,20 @@ def _beside_large(deployment: Deployment, clients: ProcessPoolExecutor, say: Say
     large = (senders.posts, ["bench:large", 0, *senders.LARGE], *when)
     deletions = (senders.deletions, ["bench:deleted"], *when, DELETE_PAUSE)
     small = (senders.posts, ["bench:small", 0], *when, SMALL_PAUSE)
-    running = [clients.submit(senders.send_for, *to, *each) for each in (large, deletions, small)]
+    running = [clients.submit(senders.send_for, *to, *call) for call in (large, deletions, small)]
     # all, as any of them raises what it was refused with
-    *_, took = [each.result() for each in running]
+    *_, took = [future.result() for future in running]
     slow = 1000 * float(np.percentile(took, 99))
     return Figure("small request beside 8 MB ones and deletions, p99", slow, "ms", most=SMALL_P99_MS)
 
 
 def _beside_worst(deployment: Deployment, clients: ProcessPoolExecutor, say: Say) -> Figure:
-    """`/healthz` while the worst questions and messages known are sent."""
+    """Measure `/healthz` while the worst known questions and messages are sent."""
     chat, to = "bench:worst", (deployment.port, deployment.key)
     _post(to, chat, 200)
-    said = {"sender_id": "bench:eve", "sent_at": "2026-03-02T18:00:00Z"}
+    common = {"sender_id": "bench:eve", "sent_at": "2026-03-02T18:00:00Z"}
     bodies = [
-        ("/v1/messages", {"chat": chat, "messages": {**said, "external_id": f"w{n}", "content": content}})
+        ("/v1/messages", {"chat": chat, "messages": {**common, "external_id": f"w{n}", "content": content}})
         for n, content in enumerate(worst.messages())
     ] + [("/v1/context", {"chat_id": chat, "query": question}) for question in worst.questions()]
     sent: list[Request] = [("POST", path, json.dumps(body)) for path, body in bodies]

@@ -64,7 +64,7 @@ def _sent(
         bodies = [json.dumps(payload, ensure_ascii=False) for payload in payloads]
         to = (deployment.port, deployment.key)
         sending = [
-            clients.submit(senders.send_all, *to, [("POST", "/v1/messages", each)], at) for each in bodies
+            clients.submit(senders.send_all, *to, [("POST", "/v1/messages", body)], at) for body in bodies
         ]
     else:
         tasks = [payload | {"tenant": tenant} for payload in payloads]
@@ -75,13 +75,13 @@ def _sent(
             return count(connection, _STORED, [tenant, chats])
 
         def goes_on() -> bool:
-            everything = all(each.done() for each in sending) and stored() == at_once * MESSAGES
+            everything = all(future.done() for future in sending) and stored() == at_once * MESSAGES
             return not everything and time.time() < until
 
         health = senders.ask_health(deployment.port, at, HEALTH_PAUSE, goes_on)
         took, accepted = time.time() - at, stored()
-    for each in sending:
-        each.result()
+    for future in sending:
+        future.result()
     yield Figure(f"{named}, messages accepted", accepted, least=at_once * MESSAGES)
     yield Figure(f"{named}, all accepted after", took, "s")
     yield Figure(f"{named}, slowest /healthz", 1000 * max(health, default=0.0), "ms", most=HEALTH_MS)

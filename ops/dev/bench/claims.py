@@ -52,26 +52,26 @@ class DueJobs:
         self, name: str, *, tenants: int = 1, rows: int, chats: int = CHATS_OF_A_BACKLOG, priority: int = 0
     ) -> None:
         """Let these rows be due for each tenant, and nothing else, with the statistics that autovacuum would make."""
-        given = {"name": name, "tenants": tenants, "rows": rows, "chats": chats, "priority": priority}
+        parameters = {"name": name, "tenants": tenants, "rows": rows, "chats": chats, "priority": priority}
         self._superuser.execute("TRUNCATE jobs")
         # a page written after this moment is not logged as a whole once more when it changes first
         self._superuser.execute("CHECKPOINT")
-        self._superuser.execute(_TENANTS, given)
-        self._superuser.execute(_FILL, given)
+        self._superuser.execute(_TENANTS, parameters)
+        self._superuser.execute(_FILL, parameters)
         self._superuser.execute("VACUUM ANALYZE jobs")
 
     def written(self) -> int:
-        """Bytes of the write-ahead log so far."""
+        """Return the bytes of the write-ahead log so far."""
         return count(self._superuser, "SELECT pg_current_wal_insert_lsn() - '0/0'")
 
     def claim(self, batch: int = BATCH) -> Sequence[Claim]:
         """Claim a full batch. Raises `RuntimeError` when it is not full."""
         with self._database.maintenance() as connection:
-            found = claim(connection, KIND, batch=batch, lease_seconds=600, max_attempts=5, after=self._turn)
-        if len(found.rows) < batch:
-            raise RuntimeError(f"a claim took {len(found.rows)} of {batch} rows")
-        self._turn = found.turn
-        return found.rows
+            taken = claim(connection, KIND, batch=batch, lease_seconds=600, max_attempts=5, after=self._turn)
+        if len(taken.rows) < batch:
+            raise RuntimeError(f"a claim took {len(taken.rows)} of {batch} rows")
+        self._turn = taken.turn
+        return taken.rows
 
     def finish(self, rows: Sequence[Claim]) -> None:
         """Finish claimed rows of one tenant."""
@@ -110,9 +110,9 @@ def _backlogs(due: DueJobs, superuser: psycopg.Connection, say: Say) -> Iterator
         medians[rows] = median(taken[ROUNDS // 4 :])
     alone = medians.pop(1)
     yield Figure(f"a claim of {BATCH} rows, nothing else due", alone, "ms")
-    for rows, found in medians.items():
+    for rows, ms in medians.items():
         case = f"a claim of {BATCH} rows, {rows:,} due in {CHATS_OF_A_BACKLOG} chats of one tenant"
-        yield Figure(case, found, "ms", ratio=found / alone, most=MOST_TIMES)
+        yield Figure(case, ms, "ms", ratio=ms / alone, most=MOST_TIMES)
 
 
 def _tenants(due: DueJobs, say: Say) -> Iterator[Figure]:

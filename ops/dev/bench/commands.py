@@ -52,18 +52,18 @@ def messages(
 
     with shown() as say:
         settings = connection.configured()
-        found = measuring.measure(settings, messages=messages, chats=chats, questions=questions, say=say)
-    end(benchmark(f"{messages:,} messages in {chats} chats", found), as_json=as_json)
+        figures = measuring.measure(settings, messages=messages, chats=chats, questions=questions, say=say)
+    end(benchmark(f"{messages:,} messages in {chats} chats", figures), as_json=as_json)
 
 
-def _add(name: str, told: str) -> None:
-    @command(app, name, help=told, epilog=f"**Example:** backscroll dev bench {name} --json")
+def _add(name: str, purpose: str) -> None:
+    @command(app, name, help=purpose, epilog=f"**Example:** backscroll dev bench {name} --json")
     def measure(*, say: Say) -> Outcome:
         return benchmark(name, importlib.import_module(f"ops.dev.bench.{name}").measure(say))
 
 
-for _name, _told in MEASURED.items():
-    _add(_name, _told)
+for _name, _purpose in MEASURED.items():
+    _add(_name, _purpose)
 
 
 @command(

@@ -94,28 +94,28 @@ def _counted() -> Iterator[Callable[[], int]]:
     def note_one(*_: object) -> None:
         note()
 
-    def note_trip(send: Callable[..., object], *given: object) -> object:
+    def note_trip(send: Callable[..., object], *arguments: object) -> object:
         # the statements of a trip are its last argument
-        note(len(given[-1]) if isinstance(given[-1], list) else 1)
-        return send(*given)
+        note(len(arguments[-1]) if isinstance(arguments[-1], list) else 1)
+        return send(*arguments)
 
-    own = {name: getattr(trips, name) for name in ("begin", "send") if hasattr(trips, name)}
+    originals = {name: getattr(trips, name) for name in ("begin", "send") if hasattr(trips, name)}
     event.listen(Engine, "before_cursor_execute", note_one)
-    vars(trips).update({name: partial(note_trip, send) for name, send in own.items()})
+    vars(trips).update({name: partial(note_trip, send) for name, send in originals.items()})
     try:
         yield lambda: seen
     finally:
         event.remove(Engine, "before_cursor_execute", note_one)
-        vars(trips).update(own)
+        vars(trips).update(originals)
 
 
 def _contexts(chats: int, seed: int) -> Iterator[Request]:
-    """Ever new questions."""
+    """Yield ever new questions."""
     rng = random.Random(seed)  # noqa: S311
     while True:
         chat = f"bench:{rng.randrange(chats)}"
-        given = {"chat_id": chat, "query": talk.english_question(rng), "budget_tokens": BUDGET}
-        yield "POST", "/v1/context", json.dumps(given)
+        query = {"chat_id": chat, "query": talk.english_question(rng), "budget_tokens": BUDGET}
+        yield "POST", "/v1/context", json.dumps(query)
 
 
 def _over_http(to: tuple[int, str], chats: int, askers: int) -> list[Figure]:
@@ -128,12 +128,12 @@ def _over_http(to: tuple[int, str], chats: int, askers: int) -> list[Figure]:
                 times = senders.in_parallel(clients, to, calls, ROUND_SECONDS)
                 # the first round warms up
                 of_all += times if number >= 0 else []
-    one, many = took.values()
+    alone, many = took.values()
     seconds = ROUNDS * ROUND_SECONDS
     least = LEAST_GAIN if len(os.sched_getaffinity(0)) >= CORES else None
-    gain = len(many) / max(len(one), 1)
+    gain = len(many) / max(len(alone), 1)
     return [
-        Figure("one asker over HTTP", len(one) / seconds, "contexts/s"),
+        Figure("one asker over HTTP", len(alone) / seconds, "contexts/s"),
         Figure(f"{askers} askers over HTTP", len(many) / seconds, "contexts/s", ratio=gain, least=least),
-        *spread(f"{askers} askers over HTTP", [1000 * each for each in many]),
+        *spread(f"{askers} askers over HTTP", [1000 * duration for duration in many]),
     ]

@@ -38,19 +38,19 @@ def measure(say: Say) -> list[Figure]:
     """Embed some 10,000 chat messages, 69 characters in the mean."""
     with shipped.temporary(connection.configured(), durable=True) as backscroll:
         say("accepting and placing")
-        said = list(messages(CHATS * MESSAGES_PER_CHAT))
+        made = list(messages(CHATS * MESSAGES_PER_CHAT))
         for number in range(CHATS):
-            part = said[number * MESSAGES_PER_CHAT : (number + 1) * MESSAGES_PER_CHAT]
+            part = made[number * MESSAGES_PER_CHAT : (number + 1) * MESSAGES_PER_CHAT]
             backscroll.accept(ChatIn(chat_id=f"bench:{number}"), part)
         backscroll.run_all("ingest")
         backscroll.resources.embedder = model = NotingEmbedder(backscroll.resources.embedder)
         _embed_rows(backscroll, 256)
-        found = []
+        figures = []
         for name, least, beside in (("alone", ALONE, nullcontext), ("beside a busy process", BUSY, _busy)):
             say(name)
             with beside():
-                found += _compare(backscroll, model, name, least)
-        return found
+                figures += _compare(backscroll, model, name, least)
+        return figures
 
 
 class NotingEmbedder(WrappedEmbedder):
@@ -85,7 +85,7 @@ def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, least: float
 
 
 def _embed_rows(backscroll: Shipped, wanted: int) -> int:
-    """Let the shipped handler do `wanted` rows or some more; how many."""
+    """Let the shipped handler embed `wanted` rows or some more; return their number."""
     done = 0
     while done < wanted:
         outcome = backscroll.run("embed")
@@ -97,10 +97,10 @@ def _embed_rows(backscroll: Shipped, wanted: int) -> int:
 
 def messages(count: int) -> Iterator[MessageIn]:
     """Make messages of what is said in the sample chats, now and then of two such texts; no two alike."""
-    said = [message.content for sample in samples() for message in sample.messages if message.content]
+    texts = [message.content for sample in samples() for message in sample.messages if message.content]
     rng = random.Random(1)  # noqa: S311
     for number in range(count):
-        parts = rng.sample(said, 2 if rng.random() < 0.25 else 1)
+        parts = rng.sample(texts, 2 if rng.random() < 0.25 else 1)
         yield MessageIn(
             external_id=f"e{number}",
             sender_id=f"bench:{number % 5}",

@@ -88,7 +88,7 @@ _ASKED = """
 def _add_questions(superuser: psycopg.Connection) -> None:
     """Add the query log, and memories of a part of the answers."""
 
-    def asked(count: int) -> str:
+    def logged(count: int) -> str:
         return _ASKED.format(count=count, words=" ".join(VOCABULARY))
 
     superuser.execute("SELECT setseed(0.5)")
@@ -100,7 +100,7 @@ def _add_questions(superuser: psycopg.Connection) -> None:
             (SELECT jsonb_object_agg(item, 'history') FROM unnest(items) AS item), '{{}}', '{{}}', 100, 2000, 30,
             '{{}}',
             CASE WHEN n % 3 = 0 THEN 'Yes.' END, CASE WHEN n % 3 = 0 THEN now() END
-        FROM ({asked(QUESTIONS)}) AS asked
+        FROM ({logged(QUESTIONS)}) AS asked
         """  # noqa: S608
     )
     superuser.execute(
@@ -108,7 +108,7 @@ def _add_questions(superuser: psycopg.Connection) -> None:
         INSERT INTO memories (tenant_id, id, scope, type, user_id, learned_in, content, content_hash, metadata)
         SELECT 'bench', gen_random_uuid(), 'user', 'qa_turn', 'bench:1', 'bench:1', query || chr(10) || 'Yes.',
             sha256(id::bytea), jsonb_build_object('context_id', id, 'question_chars', length(query), 'recalled', items)
-        FROM ({asked(MEMORIES // 10)}) AS asked
+        FROM ({logged(MEMORIES // 10)}) AS asked
         """  # noqa: S608
     )
     superuser.execute("VACUUM ANALYZE")

@@ -41,13 +41,13 @@ def measure(settings: Settings, *, messages: int, chats: int, questions: int, sa
         before = _resident_mb()
         backscroll.fill_chats(conversation, messages, chats, say)
         say("asking")
-        asked = _ask(backscroll, messages, chats, questions)
+        figures = _ask(backscroll, messages, chats, questions)
         narrowed = _narrow(backscroll, chats, min(questions, 30)) if messages >= NARROWED_FROM else []
         with backscroll.superuser() as connection:
             tables = count(connection, _DATABASE_BYTES) / 1e6 * 10_000 / messages
         grown = (_resident_mb() - before) * 10_000 / max(messages, 10_000)
     return [
-        *asked,
+        *figures,
         *narrowed,
         Figure("embedding", per_second, "messages/s", least=100),
         Figure("tables and indexes of 10,000 messages", tables, "MB"),
@@ -68,8 +68,8 @@ def _ask(backscroll: Shipped, messages: int, chats: int, questions: int) -> list
     embedder, settings = backscroll.resources.embedder, backscroll.settings
     find = partial(search, backscroll.database, backscroll.tenant, embedder=embedder, settings=settings)
     for _ in range(questions + WARM_UP):
-        chat, asked = f"bench:{rng.randrange(chats)}", f"{question_words(rng)}?"
-        contexts.append(timed(backscroll.ask, chat, asked, 2000, explain=False, include_history=True)[0])
+        chat, question = f"bench:{rng.randrange(chats)}", f"{question_words(rng)}?"
+        contexts.append(timed(backscroll.ask, chat, question, 2000, explain=False, include_history=True)[0])
         searches.append(timed(find, SearchQuery(chat_id=chat, query=question_words(rng)))[0])
     return [
         *spread("context", contexts[WARM_UP:], most=context_limit_ms(messages, chats)),
@@ -78,7 +78,7 @@ def _ask(backscroll: Shipped, messages: int, chats: int, questions: int) -> list
 
 
 def _embedding_rate(backscroll: Shipped) -> float:
-    """Messages a second, the model warm."""
+    """Return the messages embedded a second by a warm model."""
     embedder, batch = backscroll.resources.embedder, backscroll.settings.embedding_batch_size
     embedder.embed_documents([" ".join(VOCABULARY[:400])] * batch)
     texts = [message.content for message in conversation(-1, 10 * batch)]
@@ -97,13 +97,13 @@ def _narrow(backscroll: Shipped, chats: int, questions: int) -> list[Figure]:
     times: dict[str, list[float]] = defaultdict(list)
     rows: dict[str, list[float]] = defaultdict(list)
     for _ in range(questions + WARM_UP):
-        chat, asked = f"bench:{rng.randrange(chats)}", f"{question_words(rng)}?"
+        chat, question = f"bench:{rng.randrange(chats)}", f"{question_words(rng)}?"
         for how, options in NARROWED.items():
-            context = backscroll.ask(chat, asked, 2000, **options)
+            context = backscroll.ask(chat, question, 2000, **options)
             if context.explain is None:
                 raise RuntimeError("a context without its explanation")
             spent = context.explain.timings_ms
-            times[how].append(sum(spent.get(each, 0.0) for each in ("narrow", "retrieve", "rank")))
+            times[how].append(sum(spent.get(stage, 0.0) for stage in ("narrow", "retrieve", "rank")))
             rows[how].append(context.explain.rows_compared)
     narrowed, of_all = ((median(times[how][WARM_UP:]), median(rows[how][WARM_UP:])) for how in NARROWED)
     return [

@@ -36,7 +36,7 @@ def measure(say: Say) -> list[Figure]:
 
 
 def _many_chats(backscroll: Shipped, say: Say) -> Figure:
-    """Place one message in each of many chats; the median of several rounds."""
+    """Place one message in each of many chats; return the median of several rounds."""
     rates = []
     for number in range(ROUNDS):
         say(f"one message in each of {CHATS} chats, {number + 1} of {ROUNDS}")

@@ -47,16 +47,16 @@ def clients(count: int) -> ProcessPoolExecutor:
 def in_parallel(
     pool: ProcessPoolExecutor, to: tuple[int, str], calls: Sequence[Call], seconds: float
 ) -> list[float]:
-    """Let a client do each of the calls for some seconds, all at once; how long each request took."""
+    """Let a client do each of the calls for some seconds, all at once; return the seconds of each request."""
     begin_at = time.time() + LEAD_SECONDS
-    running = [pool.submit(send_for, *to, make, given, begin_at, seconds) for make, given in calls]
-    return [took for each in running for took in each.result()]
+    running = [pool.submit(send_for, *to, make, arguments, begin_at, seconds) for make, arguments in calls]
+    return [took for future in running for took in future.result()]
 
 
 def posts(chat: str, start: int, size: int = 1, sentences: int = 1) -> Iterator[Request]:
-    """Ever new messages, `size` in a request."""
+    """Yield ever new messages, `size` in a request."""
     for first in itertools.count(start, size):
-        said = [
+        messages = [
             {
                 **_SAID,
                 "external_id": f"{chat}-{number}",
@@ -64,27 +64,27 @@ def posts(chat: str, start: int, size: int = 1, sentences: int = 1) -> Iterator[
             }
             for number in range(first, first + size)
         ]
-        yield "POST", "/v1/messages", json.dumps({"chat": chat, "messages": said}, ensure_ascii=False)
+        yield "POST", "/v1/messages", json.dumps({"chat": chat, "messages": messages}, ensure_ascii=False)
 
 
 def updates(chat: int, start: int) -> Iterator[Request]:
-    """Ever new messages of `posts`, as Telegram's Bot API tells them."""
+    """Yield ever new messages like those of `posts`, as updates of Telegram's Bot API."""
     group = {"id": chat, "type": "supergroup", "title": "Bench"}
     person = {"id": 11, "is_bot": False, "first_name": "Ann"}
     for number in itertools.count(start):
-        said = {"message_id": number, "date": 1772474400, "chat": group, "from": person}
-        update = {"update_id": number, "message": said | {"text": TEXT.format(number * 1000)}}
+        message = {"message_id": number, "date": 1772474400, "chat": group, "from": person}
+        update = {"update_id": number, "message": message | {"text": TEXT.format(number * 1000)}}
         yield "POST", "/v1/events/telegram", json.dumps(update, ensure_ascii=False)
 
 
 def deletions(chat: str) -> Iterator[Request]:
-    """Deletions of the messages that `posts` has made from 0 on."""
+    """Yield deletions of the messages that `posts` made, from 0 on."""
     for number in itertools.count():
         yield "DELETE", f"/v1/messages/{chat}/{chat}-{number}", None
 
 
 def send_all(port: int, key: str, requests: Sequence[Request], begin_at: float = 0) -> list[float]:
-    """Send requests one after the other by new connections, whatever is answered."""
+    """Send requests one after the other over new connections, whatever the answers."""
 
     def send(number: int) -> None:
         with _Line(port, key) as line:
@@ -107,13 +107,13 @@ def send_for(
     port: int,
     key: str,
     make: Callable[..., Iterator[Request]],
-    given: Sequence[Any],
+    arguments: Sequence[Any],
     begin_at: float,
     seconds: float,
     pause: float = 0,
 ) -> list[float]:
-    """Send what `make(*given)` yields over one connection for some seconds. Raises `RuntimeError` on a refusal."""
-    requests = make(*given)
+    """Send what `make(*arguments)` yields over one connection for some seconds. Raises `RuntimeError` on a refusal."""
+    requests = make(*arguments)
     with _Line(port, key) as line:
 
         def send(_number: int) -> None:
@@ -125,7 +125,7 @@ def send_for(
 
 
 def ask_health(port: int, begin_at: float, pause: float, goes_on: Callable[[], bool]) -> list[float]:
-    """Ask for `/healthz` by new connections, again and again."""
+    """Ask for `/healthz` over new connections, again and again; return the seconds of each answer."""
 
     def ask(_number: int) -> None:
         with _Line(port) as line:
@@ -166,9 +166,9 @@ class _Line:
 
     def send(self, method: str, path: str, body: str | None) -> tuple[int, bytes]:
         """Return the status and the body of the answer. Raises `RuntimeError` when the connection was closed."""
-        given = (body or "").encode()
-        head = f"{method} {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(given)}\r\n\r\n"
-        self._socket.sendall(head.encode() + given)
+        content = (body or "").encode()
+        head = f"{method} {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(content)}\r\n\r\n"
+        self._socket.sendall(head.encode() + content)
         lines = []
         while (line := self._answers.readline()) not in (b"\r\n", b""):
             lines.append(line)
@@ -186,7 +186,7 @@ def _repeated(
     seconds: float = math.inf,
     pause: float = 0,
 ) -> list[float]:
-    """Call with 0, 1, … from a moment on, for some seconds and while it goes on; how long each call took."""
+    """Call with 0, 1, … from a moment on, for some seconds and while it goes on; return the seconds of each call."""
     time.sleep(max(0.0, begin_at - time.time()))
     until = time.monotonic() + seconds
     took: list[float] = []

@@ -125,9 +125,9 @@ class _Switch:
     def fill(self) -> None:
         """Import the sample chats and the messages to be asked for, and wait until no job is due."""
         chats = [(sample.chat, sample.messages) for sample in samples()]
-        for chat, said in [*chats, (FILLED, self.known)]:
-            for start in range(0, len(said), 100):
-                accept.accept(self.database, API_TENANT, chat, said[start : start + 100])
+        for chat, messages in [*chats, (FILLED, self.known)]:
+            for start in range(0, len(messages), 100):
+                accept.accept(self.database, API_TENANT, chat, messages[start : start + 100])
         with make_app(self.deployment.settings) as app:
             queues.wake_up(app, "ingest", times=4)
         self.say("placing, summarizing and embedding")
@@ -196,16 +196,16 @@ class _Switch:
     def _ask(self) -> None:
         wanted = random.choice(self.known)  # noqa: S311
         query = SearchQuery(chat_id=FILLED.chat_id, query=wanted.content, mode="similar", limit=1)
-        found = self.api.post("/v1/search", query, SearchResult)
-        self.degraded += bool(found.degraded)
-        self.answers.append([hit.external_id for hit in found.hits] == [wanted.external_id])
+        result = self.api.post("/v1/search", query, SearchResult)
+        self.degraded += bool(result.degraded)
+        self.answers.append([hit.external_id for hit in result.hits] == [wanted.external_id])
 
     def _speak(self) -> None:
-        said = self.known[self.sent % len(self.known)]
-        said = said.model_copy(
-            update={"external_id": f"t{self.sent}", "content": f"{said.content} ({self.sent})"}
+        message = self.known[self.sent % len(self.known)]
+        message = message.model_copy(
+            update={"external_id": f"t{self.sent}", "content": f"{message.content} ({self.sent})"}
         )
-        accept.accept(self.database, API_TENANT, TALKING, [said])
+        accept.accept(self.database, API_TENANT, TALKING, [message])
         self.sent += 1
 
     @contextmanager

@@ -25,20 +25,20 @@ REPEATED = (*_REPEATED_IN_MESSAGES, *_REPEATED_IN_QUESTIONS)
 
 
 def messages() -> list[str]:
-    """Texts of messages, each as long as one may be."""
+    """Return texts of messages, each as long as one may be."""
     spaces = " " * (MAX_CONTENT_BYTES - 64)
     framed = [begin + spaces + end for begin, end in FRAMES]
     return framed + [repeated(piece, MAX_CONTENT_BYTES) for piece in _REPEATED_IN_MESSAGES]
 
 
 def questions() -> list[str]:
-    """Questions, each as long as one may be."""
+    """Return questions, each as long as one may be."""
     words = " ".join(f"w{number}" for number in range(1600))[:MAX_QUESTION_CHARS]
     return [words, *((piece * MAX_QUESTION_CHARS)[:MAX_QUESTION_CHARS] for piece in _REPEATED_IN_QUESTIONS)]
 
 
 def bodies(chat_id: str) -> Mapping[str, bytes]:
-    """Bodies of requests that are refused, by the path that they are sent to."""
+    """Return bodies of requests that are refused, by the path that they are sent to."""
     items = ",".join(["{}"] * EMPTY_ITEMS)
     chat = json.dumps(chat_id)
     return {

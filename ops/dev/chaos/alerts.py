@@ -73,23 +73,23 @@ class Monitored:
     def firing(self) -> set[str]:
         """Return the names of the alerts that fire now."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/api/v1/alerts", timeout=10) as answer:
-            found = json.load(answer)["data"]["alerts"]
-        return {each["labels"]["alertname"] for each in found if each["state"] == "firing"}
+            alerts = json.load(answer)["data"]["alerts"]
+        return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
 
     def cases(self) -> Iterator[Case]:
         """Yield what goes wrong, one after the other."""
-        each, sql, send, model = self._on.processes, self._sql, self._send, self._model
+        process, sql, send, model = self._on.processes, self._sql, self._send, self._model
         yield Case(
             "the worker of embed killed, its jobs dated back",
             ("QueueWithoutWorker", "JobsLate", "MessagesWait", "DoctorFindsErrors"),
-            (each["embed"].kill, partial(send, 1), self._until_due, partial(sql, _DATED_BACK)),
-            (each["embed"].start,),
+            (process["embed"].kill, partial(send, 1), self._until_due, partial(sql, _DATED_BACK)),
+            (process["embed"].start,),
         )
         yield Case(
             "the clock killed, its last sweep dated back",
             ("SweepStopped",),
-            (each["beat"].kill, partial(time.sleep, 6), self._date_back_sweep),
-            (each["beat"].start,),
+            (process["beat"].kill, partial(time.sleep, 6), self._date_back_sweep),
+            (process["beat"].start,),
         )
         redis, postgres = self._on.redis, self._on.postgres
         yield Case("Redis killed", ("RedisDown",), (redis.kill,), (redis.start,))
@@ -106,16 +106,16 @@ class Monitored:
         yield Case(
             "messages set aside",
             ("MessagesQuarantined",),
-            (each["ingest"].kill, partial(send, 1), partial(sql, aside)),
-            (partial(sql, back), each["ingest"].start),
+            (process["ingest"].kill, partial(send, 1), partial(sql, aside)),
+            (partial(sql, back), process["ingest"].start),
         )
         # as it is shipped, without moods
-        del each["summarize"].environment[providers.MOOD_FILE]
-        each["summarize"].environment.update(model.settings())
+        del process["summarize"].environment[providers.MOOD_FILE]
+        process["summarize"].environment.update(model.settings())
         yield Case(
             "a language model that does not answer",
             ("ProviderStopped", "ModelFails"),
-            (each["summarize"].restart, partial(send, 12)),
+            (process["summarize"].restart, partial(send, 12)),
             (partial(model.answer, tokens=1),),
         )
         yield Case(
@@ -154,7 +154,7 @@ class Monitored:
         with closing(Database.from_settings(self._on.settings)) as database:
             for _ in range(chats):
                 self._chats += 1
-                said = [
+                messages = [
                     MessageIn(
                         external_id=f"a{number}",
                         sender_id=f"chaos:{number % 2}",
@@ -164,7 +164,7 @@ class Monitored:
                     )
                     for number in range(8)
                 ]
-                accept.accept(database, API_TENANT, ChatIn(chat_id=f"alerts:{self._chats}"), said)
+                accept.accept(database, API_TENANT, ChatIn(chat_id=f"alerts:{self._chats}"), messages)
 
     def _send_rubbish(self) -> None:
         payload = json.dumps({"args": [], "kwargs": {"v": 1, "tenant": API_TENANT, "messages": "none"}})
@@ -178,7 +178,7 @@ class Monitored:
 
 
 def measure(say: Say) -> list[dict[str, Any]]:
-    """Provoke every alert that can be, one case after the other; the seconds until each fires, and clears.
+    """Provoke every alert that can be, one by one; return the seconds until each fires, and clears.
 
     Raises `NotFound` where there is no Prometheus.
     """
@@ -257,6 +257,6 @@ def _monitored(deployment: Deployment) -> Iterator[Monitored]:
             return False
 
         if wait(answers, deployments.READY_SECONDS) is None:
-            said = prometheus.log.read_text(errors="replace")[-1500:]
-            raise deployments.NotReady(f"Prometheus did not come up:\n{said}")
+            tail = prometheus.log.read_text(errors="replace")[-1500:]
+            raise deployments.NotReady(f"Prometheus did not come up:\n{tail}")
         yield monitored

@@ -124,12 +124,12 @@ class Driver:
             return False
         return True
 
-    def _ask(self, method: str, path: str, said: dict[str, Any] | None, expected: int) -> bool:
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None, expected: int) -> bool:
         """Ask the HTTP API, and return whether it took the request."""
         headers = {"Authorization": f"Bearer {self._deployment.key}", "Content-Type": "application/json"}
         api = http.client.HTTPConnection("127.0.0.1", self._deployment.port, timeout=API_SECONDS)
         try:
-            api.request(method, path, None if said is None else json.dumps(said), headers)
+            api.request(method, path, None if body is None else json.dumps(body), headers)
             response = api.getresponse()
             answer = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -141,6 +141,6 @@ class Driver:
             return True
         self.refusals[f"HTTP {response.status}"] += 1
         if response.status != 503 or not response.getheader("Retry-After"):
-            told = answer[:200].decode(errors="replace")
-            self.unexpected.append(f"the HTTP API answered {response.status} to {method}: {told}")
+            reason = answer[:200].decode(errors="replace")
+            self.unexpected.append(f"the HTTP API answered {response.status} to {method}: {reason}")
         return False

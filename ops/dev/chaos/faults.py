@@ -233,8 +233,8 @@ def draw(kills: int, seed: int, without: Collection[str] = ()) -> list[Fault]:
     45
     """
     rng = random.Random(seed)  # noqa: S311 - no secret
-    others = [kind for kind in OTHERS if kind not in without]
-    kinds = [*_deal(list(KILLS), kills, rng), *_deal(others, (kills + 1) // 2, rng)]
+    other_kinds = [kind for kind in OTHERS if kind not in without]
+    kinds = [*_deal(list(KILLS), kills, rng), *_deal(other_kinds, (kills + 1) // 2, rng)]
     rng.shuffle(kinds)
     return [
         Fault(

@@ -49,8 +49,8 @@ class JudgedRun:
         """Read the database of a deployment that is quiet, and note what is wrong."""
         rules = SessionPolicy.of(deployment.settings)
         with deployment.connect() as connection:
-            found = verdict.judge(connection, rules, made.originals, driver.accepted, gone)
+            judged = verdict.judge(connection, rules, made.originals, driver.accepted, gone)
         self.accepted = len(driver.accepted)
-        self.lost, self.doubled, self.stuck = found.lost, found.doubled, found.stuck
-        self.violations += found.violations + driver.unexpected[:5]
-        return found
+        self.lost, self.doubled, self.stuck = judged.lost, judged.doubled, judged.stuck
+        self.violations += judged.violations + driver.unexpected[:5]
+        return judged

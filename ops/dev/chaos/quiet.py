@@ -43,7 +43,7 @@ claimed: what `wait_recovered` asks by."""
 
 
 def mark(deployment: Deployment) -> Mark:
-    """This moment."""
+    """Mark this moment."""
     with deployment.connect() as connection:
         row = connection.execute(_MARK).fetchone()
         waiting = connection.execute(_WAITING).fetchall()
@@ -52,26 +52,26 @@ def mark(deployment: Deployment) -> Mark:
 
 
 def payloads_waiting(deployment: Deployment) -> int:
-    """Payload tasks that are queued, or taken and not acknowledged."""
+    """Count payload tasks that are queued, or taken and not acknowledged."""
     with deployment.redis_client() as client:
         taken = sum(ACCEPT.full_name.encode() in value for value in client.hvals("unacked"))
         return int(client.llen(ACCEPT.full_name)) + taken
 
 
 def left_to_do(deployment: Deployment) -> int:
-    """Work, arrivals, sessions without an end, and payloads; -1 while the servers do not answer."""
+    """Count due jobs, arrivals, sessions without an end, and payloads; -1 while the servers do not answer."""
     with contextlib.suppress(psycopg.OperationalError, RedisError), deployment.connect() as connection:
         return count(connection, _TO_DO) + payloads_waiting(deployment)
     return -1
 
 
 def wait_ready(deployment: Deployment) -> float | None:
-    """Wait until all processes have come up; how many seconds it took, or None if too long."""
+    """Wait until all processes have come up; return the seconds it took, or None if too long."""
     return wait(deployment.is_ready, READY_SECONDS, meanwhile=deployment.tend)
 
 
 def wait_recovered(deployment: Deployment, mark: Mark, seconds: float) -> tuple[float, float] | None:
-    """Wait until all that was due at the mark is taken up, then until it is done; the seconds until either.
+    """Wait until all that was due at the mark is taken up, then until it is done; return the seconds of both.
 
     Taken up: every kind that was due is being claimed again, and all that dead processes held, too. None if either
     takes longer than `seconds`.

@@ -83,9 +83,9 @@ class ChaosReport(JudgedRun):
     def as_dict(self) -> dict[str, Any]:
         """Return the report as one JSON object."""
         recovery: dict[str, Any] = {
-            what: {"median": round(median(times), 2), "longest": max(times)}
-            for what in ("starting", "taken", "done")
-            if (times := [one[what] for one in self.recovered])
+            step: {"median": round(median(times), 2), "longest": max(times)}
+            for step in ("starting", "taken", "done")
+            if (times := [recovered[step] for recovered in self.recovered])
         }
         bounds = {"bound": self.bound(outage=False), "bound_after_outage": self.bound(outage=True)}
         return asdict(self) | {"seconds_to_recover": recovery | bounds}
@@ -122,13 +122,13 @@ def _play(deployment: Deployment, drawn: list[Fault], report: ChaosReport, say: 
             deployment, lambda: driver.is_done() and not quiet.left_to_do(deployment), QUIET_SECONDS, looks=3
         )
     report.seconds = round(time.monotonic() - began, 1)
-    found = report.judge(deployment, driver, made, made.gone)
+    verdict = report.judge(deployment, driver, made, made.gone)
     report.gone = len(driver.accepted.intersection(made.gone))
-    report.stored = sum(key[0] != PAYLOAD_TENANT for key in found.stored)
-    report.dead, report.sessions = found.dead, found.sessions
+    report.stored = sum(key[0] != PAYLOAD_TENANT for key in verdict.stored)
+    report.dead, report.sessions = verdict.dead, verdict.sessions
     report.refusals, report.changed = dict(driver.refusals), driver.changed
     # taken by Redis, and stored: the rest went with Redis' data, or with a process that had just taken it
-    report.payloads = {"queued": len(driver.queued), "stored": len(found.stored) - report.stored}
+    report.payloads = {"queued": len(driver.queued), "stored": len(verdict.stored) - report.stored}
 
 
 def _afflict(
@@ -170,7 +170,7 @@ def _recover(deployment: Deployment, kind: str, report: ChaosReport, *, outage: 
         report.violations.append(f"no recovery within {RECOVERY_SECONDS:.0f} s of {kind}")
         return
     bound = report.bound(outage=outage)
-    taken, done = (round(each, 2) for each in took)
+    taken, done = (round(lag, 2) for lag in took)
     report.recovered.append(
         {"fault": kind, "starting": round(starting, 2), "taken": taken, "done": done, "bound": bound}
     )

@@ -79,26 +79,26 @@ def make(messages: int, seed: int) -> Traffic:
         tenant = PAYLOAD_TENANT if number % 3 == 2 else API_TENANT
         count = messages // chats + (number < messages % chats)
         chat = f"chaos:{number}"
-        said = [
+        talk = [
             message.model_copy(update={"content": message.content + _mark(chat, message)})
             for message in _conversation(rng, count, named=number % 4 == 1)
         ]
-        originals |= {(tenant, chat, message.external_id): message for message in said}
-        cut = list(_batches(rng, _disordered(rng, said)))
+        originals |= {(tenant, chat, message.external_id): message for message in talk}
+        cut = list(_batches(rng, _disordered(rng, talk)))
         placed += [
             ((place + rng.random()) / len(cut), Batch(tenant=tenant, chat=chat, messages=batch))
             for place, batch in enumerate(cut)
         ]
         duplicates += sum(map(len, cut)) - count
         if tenant == API_TENANT:
-            for change in _changes(rng, chat, said):
+            for change in _changes(rng, chat, talk):
                 key = (tenant, chat, change.external_id)
                 if change.content is None:
                     gone.add(key)
                 else:
                     originals[key] = originals[key].model_copy(update={"content": change.content})
                 placed.append((rng.random(), change))
-            gone |= {(tenant, chat, m.external_id) for m in said if _is_forgotten(chat, m)}
+            gone |= {(tenant, chat, m.external_id) for m in talk if _is_forgotten(chat, m)}
     return Traffic(
         sendings=[sending for _, sending in sorted(placed, key=lambda pair: pair[0])],
         originals=originals,
@@ -111,8 +111,8 @@ def _is_forgotten(chat: str, message: MessageIn) -> bool:
     return chat == FORGOTTEN_CHAT or message.sender_id == FORGOTTEN_SENDER
 
 
-def _changes(rng: random.Random, chat: str, said: Sequence[MessageIn]) -> Iterator[MessageChange]:
-    for message in said:
+def _changes(rng: random.Random, chat: str, messages: Sequence[MessageIn]) -> Iterator[MessageChange]:
+    for message in messages:
         drawn = rng.random()
         if drawn < EDITED + DELETED:
             yield MessageChange(
@@ -124,10 +124,10 @@ def _changes(rng: random.Random, chat: str, said: Sequence[MessageIn]) -> Iterat
 
 
 def _conversation(rng: random.Random, count: int, *, named: bool) -> list[MessageIn]:
-    """Sessions of some eight messages; in a `named` chat half of them have keys or threads, and some end early."""
+    """Make sessions of some eight messages; in a `named` chat half of them have keys or threads, and some end early."""
     at = START + timedelta(hours=rng.uniform(0, 1000))
     key, thread = "", None
-    said = []
+    messages = []
     for number in range(count):
         if rng.random() < 0.12:
             at += timedelta(minutes=rng.uniform(25, 400))
@@ -136,7 +136,7 @@ def _conversation(rng: random.Random, count: int, *, named: bool) -> list[Messag
         else:
             at += timedelta(seconds=rng.uniform(0, 240))
         speaker = FORGOTTEN if rng.random() < 0.01 else rng.choice(PEOPLE)
-        said.append(
+        messages.append(
             MessageIn(
                 external_id=f"m{number}",
                 sender_id=f"chaos:{speaker.lower()}",
@@ -149,7 +149,7 @@ def _conversation(rng: random.Random, count: int, *, named: bool) -> list[Messag
                 closes_session=bool(key) and rng.random() < 0.1,
             )
         )
-    return said
+    return messages
 
 
 def _mark(chat: str, message: MessageIn) -> str:
@@ -158,7 +158,7 @@ def _mark(chat: str, message: MessageIn) -> str:
 
 
 def _text(rng: random.Random) -> str:
-    """Mostly a sentence; sometimes nothing (a picture), what to be called, or what others have said word for word."""
+    """Return a sentence; sometimes nothing (a picture), what to be called, or what others have said word for word."""
     kind = rng.random()
     if kind < 0.03:
         return ""
@@ -169,11 +169,11 @@ def _text(rng: random.Random) -> str:
     return any_text(rng, _MOST_BYTES)
 
 
-def _disordered(rng: random.Random, said: Sequence[MessageIn]) -> list[MessageIn]:
+def _disordered(rng: random.Random, messages: Sequence[MessageIn]) -> list[MessageIn]:
     """Shuffle everything about where it belongs, and repeat a tenth of it."""
-    numbered = list(enumerate(said))
+    numbered = list(enumerate(messages))
     placed = [(place + rng.uniform(0, DISORDER), message) for place, message in numbered]
-    again = (each for each in numbered if rng.random() < DUPLICATES)
+    again = (pair for pair in numbered if rng.random() < DUPLICATES)
     placed += [(place + rng.uniform(0, 2 * DISORDER), message) for place, message in again]
     return [message for _, message in sorted(placed, key=lambda pair: pair[0])]
 

@@ -80,10 +80,10 @@ def _play(
             for change in made.sendings
             if isinstance(change, MessageChange) and change.content is None
         }
-        found = play.judge(deployment, driver, made, gone)
+        verdict = play.judge(deployment, driver, made, gone)
     play.accept_p50 = round(1000 * median(driver.accept_seconds), 1)
     play.payloads = len(driver.queued)
-    play.payloads_lost = sum(key not in found.stored for key in driver.queued)
+    play.payloads_lost = sum(key not in verdict.stored for key in driver.queued)
     return play
 
 
@@ -118,6 +118,6 @@ def _send_through_a_cut(
     driver.allow(total)
     took = quiet.wait_recovered(deployment, mark, QUIET_SECONDS)
     if took is not None:
-        play.taken_up, play.caught_up = (round(each, 1) for each in took)
+        play.taken_up, play.caught_up = (round(lag, 1) for lag in took)
     if play.settle(deployment, lambda: driver.is_done() and not quiet.left_to_do(deployment), QUIET_SECONDS):
         play.settled = round(time.monotonic() - restored, 1)

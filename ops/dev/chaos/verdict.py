@@ -156,13 +156,13 @@ def judge(
     `originals`: what was sent; `accepted`: what must be there, but for what is `gone`: deleted or forgotten.
     """
     rows = _rows(connection, _STORED)
-    found = {(row["tenant_id"], row["chat_id"], row["external_id"]): row for row in rows}
-    verdict = Verdict(stored=found.keys())
-    lost = [key for key in accepted if key not in found and key not in gone]
+    stored = {(row["tenant_id"], row["chat_id"], row["external_id"]): row for row in rows}
+    verdict = Verdict(stored=stored.keys())
+    lost = [key for key in accepted if key not in stored and key not in gone]
     verdict.lost = len(lost)
     _note(verdict, "messages accepted and not stored", (" ".join(key) for key in lost))
-    _note(verdict, "messages that are back", [" ".join(key) for key in gone if key in found])
-    changed = [" ".join(key) for key, row in found.items() if not _is_original(row, originals.get(key))]
+    _note(verdict, "messages that are back", [" ".join(key) for key in gone if key in stored])
+    changed = [" ".join(key) for key, row in stored.items() if not _is_original(row, originals.get(key))]
     _note(verdict, "messages that nobody sent so", changed)
     for what, statement in CHECKS.items():
         wrong = [str(row["what"]) for row in _rows(connection, statement)]
@@ -185,7 +185,7 @@ def _is_original(row: Mapping[str, Any], message: MessageIn | None) -> bool:
 
 
 def _differing(connection: psycopg.Connection, rules: SessionPolicy) -> list[str]:
-    """Sessions that are stored and should not be, and the other way round, according to `split`."""
+    """Return sessions that are stored and should not be, or the other way round, according to `split`."""
     closes: dict[tuple[str, str, str], list[datetime]] = {}
     for row in _rows(connection, "SELECT * FROM session_closes ORDER BY closed_at"):
         closes.setdefault((row["tenant_id"], row["chat_id"], row["session_key"]), []).append(row["closed_at"])
@@ -194,25 +194,25 @@ def _differing(connection: psycopg.Connection, rules: SessionPolicy) -> list[str
         tuple(tuple(value) if isinstance(value, list) else value for value in row.values())
         for row in _rows(connection, _SESSIONS)
     }
-    missing = [f"not stored: {one}" for one in sorted(expected - stored)]
-    return missing + [f"stored: {one}" for one in sorted(stored - expected)]
+    missing = [f"not stored: {session}" for session in sorted(expected - stored)]
+    return missing + [f"stored: {session}" for session in sorted(stored - expected)]
 
 
 def _expected(
     talk: list[dict[str, Any]], closes: Mapping[Key, list[datetime]], rules: SessionPolicy
 ) -> Iterator[tuple[Any, ...]]:
     for key, group in groupby(talk, lambda row: (row["tenant_id"], row["chat_id"], row["session_key"])):
-        said = list(group)
-        times = [row["sent_at"] for row in said]
+        rows = list(group)
+        times = [row["sent_at"] for row in rows]
         for part in sessionize.split(times, rules.gap_of(key[2]), closes.get(key, ())):
-            inside = [row for row in said if part.started_at <= row["sent_at"] <= part.ended_at]
+            inside = [row for row in rows if part.started_at <= row["sent_at"] <= part.ended_at]
             speakers = tuple(sorted({row["speaker"] for row in inside}))
             tokens = sum(row["token_count"] for row in inside)
             yield (*key, part.started_at, part.ended_at, part.count, tokens, speakers)
 
 
-def _note(verdict: Verdict, what: str, found: Collection[str] | Iterator[str]) -> None:
-    named = list(found)
+def _note(verdict: Verdict, what: str, wrong: Collection[str] | Iterator[str]) -> None:
+    named = list(wrong)
     if named:
         more = ", …" if len(named) > 3 else ""
         verdict.violations.append(f"{len(named)} {what}: {'; '.join(named[:3])}{more}")

@@ -87,13 +87,13 @@ class Deployment:
         return Redis.from_url(self.redis.url, socket_timeout=5, socket_connect_timeout=2)
 
     def set_mood(self, mood: str) -> None:
-        """Let the model provider behave so from now, as `providers` reads it."""
+        """Set how the model provider behaves from now on, as `providers` reads it."""
         written = self.folder / "mood.new"
         written.write_text(mood, encoding="utf-8")
         written.replace(self.folder / "mood")
 
     def tend(self) -> list[str]:
-        """Restart the processes that ended by themselves; their names."""
+        """Restart the processes that ended by themselves; return their names."""
         ended = [process for process in self.processes.values() if not process.is_running()]
         for process in ended:
             process.restart()
@@ -110,7 +110,7 @@ class Deployment:
         return all(process.is_ready() for process in self.processes.values())
 
     def keep_logs(self) -> str:
-        """Copy the logs to where they outlive the deployment; the folder's name."""
+        """Copy the logs to where they outlive the deployment; return the folder's name."""
         kept = tempfile.mkdtemp(prefix="backscroll-chaos-logs-")
         for log in self.folder.glob("*.log"):
             shutil.copy(log, kept)
@@ -160,13 +160,13 @@ def running(
             lease_seconds=lease_seconds,
             job_max_attempts=MAX_ATTEMPTS,
         )
-        every = _processes(settings, postgres, folder, hosts, visibility_seconds)
+        made = _processes(settings, postgres, folder, hosts, visibility_seconds)
         deployment = Deployment(
             settings=settings,
             folder=folder,
             postgres=postgres,
             redis=server,
-            processes={name: process for name, process in every.items() if not only or name in only},
+            processes={name: process for name, process in made.items() if not only or name in only},
             without_disk=without_disk,
         )
         deployment.set_mood(providers.WELL)
@@ -209,13 +209,13 @@ def _processes(
 
 
 def _environment(settings: Settings, folder: Path) -> dict[str, str]:
-    told = {PREFIX + name.upper() for name in processes.PASSED}
+    passed = {PREFIX + name.upper() for name in processes.PASSED}
     return {
         # nothing of the caller's own deployment
         **{
             name: value
             for name, value in processes.environment(settings).items()
-            if not name.startswith(PREFIX) or name in told
+            if not name.startswith(PREFIX) or name in passed
         },
         f"{PREFIX}LEASE_SECONDS": str(settings.lease_seconds),
         f"{PREFIX}JOB_MAX_ATTEMPTS": str(settings.job_max_attempts),

@@ -87,7 +87,7 @@ def require() -> None:
 
 @contextlib.contextmanager
 def joined() -> Iterator[Hosts]:
-    """Two hosts; this thread, and what it starts, stays on the near one afterwards. Raises `NoNamespace`."""
+    """Make two hosts; this thread, and what it starts, stays on the near one afterwards. Raises `NoNamespace`."""
     require()
     namespaces.unshare(namespaces.NEW_NETWORK)
     die = die_with_parent(signal.SIGKILL)

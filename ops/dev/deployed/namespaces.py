@@ -63,7 +63,7 @@ def mounted(folder: Path) -> Iterator[str | None]:
 
 @contextlib.contextmanager
 def filled(folder: Path) -> Iterator[None]:
-    """While this holds nothing more fits on the disk."""
+    """Fill the disk during a block."""
     filler = folder / "filler"
     with filler.open("wb") as file:
         try:

@@ -49,8 +49,8 @@ class Process:
 
     def is_ready(self) -> bool:
         """Return whether it has logged since its last start that it takes up its work."""
-        said = self.log.read_bytes()[self._begins_at :]
-        return any(word in said for word in READY_WORDS)
+        log = self.log.read_bytes()[self._begins_at :]
+        return any(word in log for word in READY_WORDS)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to it and all its children."""
@@ -72,7 +72,7 @@ class Process:
 
 @contextlib.contextmanager
 def _without_interruption() -> Iterator[None]:
-    """Ctrl-C waits: while a process is made, Python would print its exception and go on."""
+    """Hold Ctrl-C back: while a process is made, Python would print its exception and go on."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

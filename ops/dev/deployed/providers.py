@@ -55,7 +55,7 @@ class MoodyEmbedder(WrappedEmbedder):
 
 
 def _spoilt(vectors: list[Vector]) -> list[Vector]:
-    """Too few, too short, not numbers, or without a direction."""
+    """Return too few of them, or vectors too short, not numbers, or without a direction."""
     how = random.randrange(4)  # noqa: S311
     if how == 0:
         return vectors[:-1]

@@ -50,10 +50,10 @@ def asked_as_message(
     In a group it mentions the bot. Who asks is the one with the most messages whom the question does not name. The
     time is by default `AFTER` the last message.
     """
-    said = Counter((m.sender_id, m.sender_name) for m in messages if m.role == "user")
-    by_frequency = [person for person, _ in said.most_common()]
+    counts = Counter((m.sender_id, m.sender_name) for m in messages if m.role == "user")
+    by_frequency = [person for person, _ in counts.most_common()]
     folded = question.casefold()
-    asker = next((each for each in by_frequency if (each[1] or "").casefold() not in folded), by_frequency[0])
+    asker = next((who for who in by_frequency if (who[1] or "").casefold() not in folded), by_frequency[0])
     bot = next((m.sender_name for m in messages if m.role == "assistant" and m.sender_name), "bot")
     return MessageIn(
         # a new one each time: what was deleted is not taken again
@@ -77,25 +77,25 @@ class FilledChat:
         self._plain = None
         if asking.plain:
             progress(f"{sample.name}: plain search")
-            session_of = {one.external_id: one.session for one in self._placed().values()}
+            session_of = {message.external_id: message.session for message in self._placed().values()}
             self._plain = PlainSearch(backscroll, sample, session_of)
 
     def answers(self) -> list[Answered]:
         """Ask every question of the chat."""
-        found = []
+        answers = []
         for number, case in enumerate(self._sample.cases, start=1):
             self._progress(f"{self._sample.name}: question {number} of {len(self._sample.cases)}")
-            found.append(self.ask(case, self._sample.messages))
-        return found
+            answers.append(self.ask(case, self._sample.messages))
+        return answers
 
-    def ask(self, case: SampleQuestion, said: Sequence[MessageIn]) -> Answered:
+    def ask(self, case: SampleQuestion, messages: Sequence[MessageIn]) -> Answered:
         """Put a question to the bot, by one of those who said these messages, and measure what is found and shown."""
         at = case.asked_at or self._sample.messages[-1].sent_at + AFTER
-        message = asked_as_message(self._sample.chat, said, case.question, at)
+        message = asked_as_message(self._sample.chat, messages, case.question, at)
         with self._backscroll.put(self._sample.chat, message):
             placed = self._placed()
             contexts = self._contexts(case, message)
-        session_of = {one.external_id: one.session for one in placed.values()}
+        session_of = {row.external_id: row.session for row in placed.values()}
         by_way = {OURS: measured(case, session_of, _result(contexts))}
         return Answered(
             chat=self._sample.name,
@@ -103,7 +103,7 @@ class FilledChat:
             language=self._facts.language,
             kind=case.kind,
             question=case.question,
-            by_way=by_way | (self._plain.asked(case) if self._plain else {}),
+            by_way=by_way | (self._plain.rows(case) if self._plain else {}),
             shown={
                 f"{name} {budget}": value
                 for budget, context in contexts.items()

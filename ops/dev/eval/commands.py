@@ -34,17 +34,17 @@ OnlyOption = Annotated[
 ]
 
 
-def read_parameters(given: Sequence[str] | None) -> ContextParameters:
-    """Read `name=value` of each. Raises `InvalidInput`."""
-    found = {}
-    for each in given or ():
-        name, _, value = each.partition("=")
+def read_parameters(texts: Sequence[str] | None) -> ContextParameters:
+    """Read parameters from texts `name=value`. Raises `InvalidInput`."""
+    parameters = {}
+    for text in texts or ():
+        name, _, value = text.partition("=")
         try:
-            found[name] = json.loads(value)
+            parameters[name] = json.loads(value)
         except ValueError as error:
-            raise InvalidInput(f"--set {each}: say a number, such as messages=40", field="set") from error
+            raise InvalidInput(f"--set {text}: say a number, such as messages=40", field="set") from error
     # their errors name the field
-    return parse_payload(ContextQuery, {"chat_id": "eval", "query": "?", "parameters": found}).parameters
+    return parse_payload(ContextQuery, {"chat_id": "eval", "query": "?", "parameters": parameters}).parameters
 
 
 @command(app, epilog="**Example:** backscroll dev eval memories --json")
@@ -58,13 +58,13 @@ def memories(*, say: Say) -> Outcome:
     from ops.dev.eval import memories as judging
     from ops.dev.eval import report
 
-    found = judging.judge(connection.configured(), say)
+    figures = judging.judge(connection.configured(), say)
     wrong = [
-        f"{way}: {each['leaks']} shown where they may not be, {each['from_bots']} learned from bots"
-        for way, each in found.items()
-        if each["leaks"] or each["from_bots"]
+        f"{way}: {counts['leaks']} shown where they may not be, {counts['from_bots']} learned from bots"
+        for way, counts in figures.items()
+        if counts["leaks"] or counts["from_bots"]
     ]
-    return Outcome(found=found, tables=report.memories_tables(found), violations=wrong)
+    return Outcome(found=figures, tables=report.memories_tables(figures), violations=wrong)
 
 
 @command(app, epilog="**Example:** backscroll dev eval locomo ./locomo --only 26 --json")
@@ -90,8 +90,8 @@ def locomo(
     from ops.dev.eval import locomo as evaluation
     from ops.dev.eval import report
 
-    found = evaluation.evaluate(folder, connection.configured(), only or (), read_parameters(changed), say)
-    return Outcome(found=found, tables=report.chats_tables(found))
+    result = evaluation.evaluate(folder, connection.configured(), only or (), read_parameters(changed), say)
+    return Outcome(found=result, tables=report.chats_tables(result))
 
 
 @command(
@@ -135,10 +135,10 @@ def chats(
     asking = Asking(profile=profile, parameters=read_parameters(changed))
     options = run.Options(part=part, only=tuple(only or ()), foreign=foreign, asking=asking)
     if group:
-        found = run.in_group(connection.configured(), options, messages, say)
-        return Outcome(found=found, tables=report.group_tables(found))
-    found = run.chats(connection.configured(), options, say)
-    return Outcome(found=found, tables=report.chats_tables(found))
+        result = run.in_group(connection.configured(), options, messages, say)
+        return Outcome(found=result, tables=report.group_tables(result))
+    result = run.chats(connection.configured(), options, say)
+    return Outcome(found=result, tables=report.chats_tables(result))
 
 
 def fit(only: OnlyOption = None, *, say: Say) -> Outcome:
@@ -151,5 +151,5 @@ def fit(only: OnlyOption = None, *, say: Say) -> Outcome:
     from ops.dev.eval import fit as fitting
     from ops.dev.eval import report
 
-    found = fitting.fitted(connection.configured(), tuple(only or ()), say)
-    return Outcome(found=found, tables=report.fit_tables(found))
+    result = fitting.fitted(connection.configured(), tuple(only or ()), say)
+    return Outcome(found=result, tables=report.fit_tables(result))

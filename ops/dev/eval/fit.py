@@ -60,40 +60,40 @@ def choose(part: Part, held: Part, progress: Say, fixed: Collection[str] = BY_HA
     sizes = {chat: len(matrices) for chat, matrices in part.items()}
     everything = _joined(pairs, sizes)
     sharpness = sharpness_of(everything, start)
-    every, judged = ([one for matrices in each.values() for one in matrices] for each in (part, held))
+    seen, judged = ([matrix for matrices in chats.values() for matrix in matrices] for chats in (part, held))
     validated: dict[float, dict[str, float]] = {}
     for l2 in STRENGTHS:
         left_out = {}
         for chat, matrices in part.items():
             progress(f"L2 {l2:g}: without {chat}")
-            others = _joined({name: pairs[name] for name in pairs if name != chat}, sizes)
-            left_out[chat] = recalls(matrices, fit(others, start, free, l2, sharpness))
+            rest = _joined({name: pairs[name] for name in pairs if name != chat}, sizes)
+            left_out[chat] = recalls(matrices, fit(rest, start, free, l2, sharpness))
         validated[l2] = {
-            k: round(sum(left_out[chat][k] * sizes[chat] for chat in part) / len(every), 4)
+            k: round(sum(left_out[chat][k] * sizes[chat] for chat in part) / len(seen), 4)
             for k in next(iter(left_out.values()))
         }
-    l2 = max(STRENGTHS, key=lambda each: (fmean(validated[each].values()), each))
+    l2 = max(STRENGTHS, key=lambda strength: (fmean(validated[strength].values()), strength))
     best = fit(everything, start, free, l2, sharpness)
     rounded = np.round(best, 2)
 
     def worth(name: str, questions: Sequence[Matrix]) -> dict[str, Any]:
-        """How many questions have a feature, and what recall loses without it, all else refitted."""
+        """Return how many questions have a feature, and what recall loses without it, all else refitted."""
         progress(f"without {name}")
         nothing = np.where(np.array(NAMES) == name, 0.0, best)
-        without = fit(everything, nothing, [each for each in free if each != name], l2, sharpness)
+        without = fit(everything, nothing, [feature for feature in free if feature != name], l2, sharpness)
         whole, less = recalls(questions, best), recalls(questions, without)
         lost = {k: round(whole[k] - less[k], 4) for k in whole}
-        return {"questions": sum(one.fires(name) for one in questions), "lost": lost}
+        return {"questions": sum(matrix.fires(name) for matrix in questions), "lost": lost}
 
     return {
         "weights": dict(zip(NAMES, rounded.tolist(), strict=True)),
         "fixed": sorted(fixed),
         "l2": l2,
         "pairs": len(everything.counts),
-        "cross_validated": {f"{each:g}": shares for each, shares in validated.items()},
-        "fit": _beside(every, start, rounded),
+        "cross_validated": {f"{strength:g}": shares for strength, shares in validated.items()},
+        "fit": _beside(seen, start, rounded),
         "held": _beside(judged, start, rounded),
-        "features": {name: worth(name, judged or every) for name in NAMES},
+        "features": {name: worth(name, judged or seen) for name in NAMES},
     }
 
 
@@ -101,8 +101,8 @@ def _joined(pairs: Mapping[str, Pairs], sizes: Mapping[str, int]) -> Pairs:
     """Join the pairs of chats; each counts by its number of questions."""
     total = sum(sizes[chat] for chat in pairs)
     return Pairs(
-        differences=np.concatenate([each.differences for each in pairs.values()]),
-        counts=np.concatenate([each.counts * sizes[chat] / total for chat, each in pairs.items()]),
+        differences=np.concatenate([group.differences for group in pairs.values()]),
+        counts=np.concatenate([group.counts * sizes[chat] / total for chat, group in pairs.items()]),
     )
 
 
@@ -126,5 +126,5 @@ def gather(backscroll: Shipped, sample: SampleChat, progress: Say) -> Iterator[M
             prepared = prepare_query(database, tenant, parsed, embedder, stopwatch)
             retrieved = gather_ranked(database, tenant, prepared, stopwatch).retrieved
         if retrieved is not None:
-            found = features(prepared.question, retrieved.candidates, retrieved.statistics)
-            yield Matrix.of(found, case.evidence)
+            columns = features(prepared.question, retrieved.candidates, retrieved.statistics)
+            yield Matrix.of(columns, case.evidence)

@@ -55,14 +55,14 @@ def build(chats: Sequence[SampleChat], messages: int, seed: int = 1) -> Group:
     """
     names: dict[str, str] = {}
     parts = {sample.name: _moved(sample, names) for sample in chats}
-    said = sorted((m for part in parts.values() for m in part.messages), key=lambda m: m.sent_at)
-    last = said[-1].sent_at
-    times = [message.sent_at for message in said]
+    sampled = sorted((m for part in parts.values() for m in part.messages), key=lambda m: m.sent_at)
+    last = sampled[-1].sent_at
+    times = [message.sent_at for message in sampled]
     cases = [case for part in parts.values() for case in part.cases]
     talk = group_talk.talk(
         seed,
-        max(messages - len(said), 0),
-        _members(said),
+        max(messages - len(sampled), 0),
+        _members(sampled),
         min(last - YEAR, times[0]),
         last,
         without=sorted({piece for case in cases for piece in (*case.tokens, *case.unexpected)}),
@@ -71,7 +71,7 @@ def build(chats: Sequence[SampleChat], messages: int, seed: int = 1) -> Group:
     first = chats[0].chat
     return Group(
         chat=first.model_copy(update={"chat_id": "sample:group", "title": "Everybody"}),
-        messages=sorted([*said, *talk], key=lambda m: m.sent_at),
+        messages=sorted([*sampled, *talk], key=lambda m: m.sent_at),
         parts=parts,
     )
 
@@ -80,7 +80,7 @@ def _moved(sample: SampleChat, names: dict[str, str]) -> SampleChat:
     """Return a sample with ids and names of its own; `names` maps those taken to the id of who has them."""
     family = _SAME_PEOPLE.get(sample.name, sample.name)
 
-    def own(message: MessageIn) -> MessageIn:
+    def renamed(message: MessageIn) -> MessageIn:
         sender = f"{family}:{message.sender_id}"
         name = message.sender_name
         if names.setdefault(name.casefold(), sender) != sender:
@@ -94,10 +94,10 @@ def _moved(sample: SampleChat, names: dict[str, str]) -> SampleChat:
         return message.model_copy(update=changed)
 
     cases = [
-        case.model_copy(update={"evidence": tuple(own_id(sample.name, each) for each in case.evidence)})
+        case.model_copy(update={"evidence": tuple(own_id(sample.name, id_) for id_ in case.evidence)})
         for case in sample.cases
     ]
-    return replace(sample, messages=list(map(own, sample.messages)), cases=cases)
+    return replace(sample, messages=list(map(renamed, sample.messages)), cases=cases)
 
 
 def own_id(part: str, external_id: str) -> str:
@@ -105,7 +105,7 @@ def own_id(part: str, external_id: str) -> str:
     return f"{part}:{external_id}"
 
 
-def _members(said: Sequence[MessageIn]) -> list[Member]:
+def _members(messages: Sequence[MessageIn]) -> list[Member]:
     """Return everybody who talks, except for bots, by id."""
-    people = {message.sender_id: message.sender_name for message in said if message.role == "user"}
+    people = {message.sender_id: message.sender_name for message in messages if message.role == "user"}
     return [Member(sender, name) for sender, name in sorted(people.items()) if name]

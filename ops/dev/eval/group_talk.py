@@ -60,7 +60,7 @@ def talk(
     # some write much and most write little
     weights = [1 / rank for rank in range(1, len(members) + 1)]
     order = rng.sample(members, len(members))
-    unwanted = [each.casefold() for each in without]
+    unwanted = [piece.casefold() for piece in without]
     made: list[MessageIn] = []
     while len(made) < messages:
         length = min(rng.choice(_LENGTHS), messages - len(made))
@@ -99,20 +99,20 @@ def _burst(rng: random.Random, length: int, members: Sequence[Member], unwanted:
     """Make up what is said in one burst: somebody opens a subject, others answer and react."""
     data = _data()
     subject: Mapping[str, Any] = {}
-    said: set[str] = set()
-    while len(said) < length:
-        if not said or rng.random() < _NEXT_SUBJECT:
+    texts: set[str] = set()
+    while len(texts) < length:
+        if not texts or rng.random() < _NEXT_SUBJECT:
             subject = rng.choice(data["subjects"])
             line = rng.choice(subject["open"])
         elif rng.random() < _REACTIONS:
             line = rng.choice(data["reactions"])
         else:
-            line, other = rng.sample(subject["reply"], 2)
+            line, second = rng.sample(subject["reply"], 2)
             if rng.random() < _TWOFOLD:
-                line += rng.choice((", ", ". ", " and ", " but ", " – ")) + other
+                line += rng.choice((", ", ". ", " and ", " but ", " – ")) + second
         text = _filled(rng, line, members)
-        if text not in said and not any(each in text.casefold() for each in unwanted):
-            said.add(text)
+        if text not in texts and not any(piece in text.casefold() for piece in unwanted):
+            texts.add(text)
             yield text
 
 

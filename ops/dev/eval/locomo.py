@@ -37,7 +37,7 @@ def evaluate(
 
     Raises `InvalidInput` when the folder holds none, or none of those asked for.
     """
-    conversations = [(each, _FACTS) for each in read(folder) if not only or each.name in only]
+    conversations = [(sample, _FACTS) for sample in read(folder) if not only or sample.name in only]
     if not conversations:
         raise InvalidInput(f"{folder} holds none of these conversations", field="only")
     asking = Asking(parameters=parameters, as_bots_do=False, plain=False)
@@ -45,7 +45,7 @@ def evaluate(
 
 
 def read(path: Path) -> Iterator[SampleChat]:
-    """Every conversation of a file or of a folder's files: one in a file, or a list of them as the set is published.
+    """Read every conversation of a file or a folder's files: one in a file, or a list as the set is published.
 
     Raises `InvalidInput` when there is none, or one cannot be read.
     """
@@ -88,20 +88,20 @@ def _parse(name: str, data: Mapping[str, Any]) -> SampleChat:
     return SampleChat(name=name, chat=chat, messages=messages, cases=list(_cases(data["qa"], texts)))
 
 
-def _cases(asked: Sequence[Mapping[str, Any]], texts: Mapping[str, str]) -> Iterator[SampleQuestion]:
+def _cases(questions: Sequence[Mapping[str, Any]], texts: Mapping[str, str]) -> Iterator[SampleQuestion]:
     """Yield the questions that have evidence; its whole text is what a context has to hold."""
-    for each in asked:
+    for question in questions:
         named = {
             f"D{int(session)}:{int(turn)}"
-            for entry in each["evidence"]
+            for entry in question["evidence"]
             for session, turn in _ID.findall(entry)
         }
         if evidence := tuple(sorted(named & texts.keys())):
             yield SampleQuestion(
-                question=each["question"],
-                kind=CATEGORIES.get(each["category"], str(each["category"])),
+                question=question["question"],
+                kind=CATEGORIES.get(question["category"], str(question["category"])),
                 evidence=evidence,
                 tokens=tuple(texts[turn] for turn in evidence),
                 unexpected=(),
-                answer=str(each.get("answer", "")),
+                answer=str(question.get("answer", "")),
             )

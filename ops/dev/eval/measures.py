@@ -64,16 +64,16 @@ def share_found(evidence: Iterable[Hashable], ranked: Sequence[Hashable], k: int
     return len(wanted & set(ranked[:k])) / len(wanted)
 
 
-def measured(case: SampleQuestion, session_of: Mapping[str, int], found: WayResult) -> Row:
+def measured(case: SampleQuestion, session_of: Mapping[str, int], result: WayResult) -> Row:
     """Measure what a way gave for a question; one without an answer has no shares."""
-    wanted = {session_of[each] for each in case.evidence if each in session_of}
+    wanted = {session_of[id_] for id_ in case.evidence if id_ in session_of}
     pieces, astray = list(map(one_line, case.tokens)), list(map(one_line, case.unexpected))
     row: dict[str, float] = {"astray of": len(astray)}
     if case.evidence:
-        row |= {f"R@{k}": share_found(case.evidence, found.ranked, k) for k in TURN_KS}
+        row |= {f"R@{k}": share_found(case.evidence, result.ranked, k) for k in TURN_KS}
     if wanted:
-        row |= {f"S@{k}": share_found(wanted, found.sessions, k) for k in SESSION_KS}
-    for budget, shown in found.shown.items():
+        row |= {f"S@{k}": share_found(wanted, result.sessions, k) for k in SESSION_KS}
+    for budget, shown in result.shown.items():
         text = one_line(shown)
         row[f"astray {budget}"] = _held(astray, text)
         if pieces:
@@ -87,15 +87,15 @@ def _held(pieces: Collection[str], text: str) -> int:
 
 def means(rows: Sequence[Row]) -> Row:
     """Return the mean of each figure over the rows that have it; counts are summed, and `right X` is of `shown X`."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row[name] for row in rows if name in row]
-        found[name] = sum(values) if name.startswith(COUNTS) else round(fmean(values), 4)
+        figures[name] = sum(values) if name.startswith(COUNTS) else round(fmean(values), 4)
     for name in [
-        name.removeprefix("shown ") for name, count in found.items() if name[:6] == "shown " and count
+        name.removeprefix("shown ") for name, count in figures.items() if name[:6] == "shown " and count
     ]:
-        found[name] = round(found[f"right {name}"] / found[f"shown {name}"], 4)
-    return found
+        figures[name] = round(figures[f"right {name}"] / figures[f"shown {name}"], 4)
+    return figures
 
 
 def tables(answered: Sequence[Answered]) -> dict[str, Any]:
@@ -104,31 +104,31 @@ def tables(answered: Sequence[Answered]) -> dict[str, Any]:
     `intervals` are the 95 % confidence intervals of Backscroll's shares of all questions, `shown` is what its contexts
     show, for questions with an answer and without.
     """
-    having = [one for one in answered if one.kind != UNANSWERABLE]
-    without = [one for one in answered if one.kind == UNANSWERABLE]
+    having = [answer for answer in answered if answer.kind != UNANSWERABLE]
+    without = [answer for answer in answered if answer.kind == UNANSWERABLE]
     return {
         "questions": len(having),
-        "chats": list(dict.fromkeys(one.chat for one in answered)),
+        "chats": list(dict.fromkeys(answer.chat for answer in answered)),
         "all": _by_way(having),
-        "intervals": _intervals([one.by_way[OURS] for one in having]),
+        "intervals": _intervals([answer.by_way[OURS] for answer in having]),
         **{f"by_{name}": _grouped(having, name) for name in GROUPS},
         "shown": {
-            "with answer": means([one.shown for one in having]),
-            "without": means([one.shown for one in without]),
+            "with answer": means([answer.shown for answer in having]),
+            "without": means([answer.shown for answer in without]),
         },
     }
 
 
 def _by_way(answered: Sequence[Answered]) -> dict[str, Row]:
     ways = answered[0].by_way if answered else ()
-    return {way: means([one.by_way[way] for one in answered]) for way in ways}
+    return {way: means([answer.by_way[way] for answer in answered]) for way in ways}
 
 
 def _grouped(answered: Sequence[Answered], by: str) -> dict[str, Any]:
     """Return the figures of each group of questions, by its name."""
     groups: dict[str, list[Answered]] = {}
-    for one in answered:
-        groups.setdefault(getattr(one, by), []).append(one)
+    for answer in answered:
+        groups.setdefault(getattr(answer, by), []).append(answer)
     return {name: {"questions": len(group), **_by_way(group)} for name, group in groups.items()}
 
 

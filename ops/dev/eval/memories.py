@@ -119,24 +119,24 @@ def _judge_way(
 def _stored(backscroll: Shipped, sample: MemorySample) -> dict[str, Stored]:
     with backscroll.database.tenant(backscroll.tenant) as connection:
         rows = connection.execute(_STORED).all()
-    found = {}
+    stored = {}
     for row in rows:
-        said = frozenset((chat, external) for chat, external in row.said)
-        found[str(row.id)] = Stored(
+        sources = frozenset((chat, external) for chat, external in row.said)
+        stored[str(row.id)] = Stored(
             id=str(row.id),
             owner=f"{row.scope} {row.user_id or ''}",
             content=row.content,
             chats=frozenset({row.learned_in, *row.also_in}),
             said_at=row.said_at,
-            facts=frozenset(fact.id for fact in sample.facts.values() if fact.is_in(row.content, said)),
+            facts=frozenset(fact.id for fact in sample.facts.values() if fact.is_in(row.content, sources)),
             superseded_by=frozenset(map(str, row.newer)),
         )
-    return found
+    return stored
 
 
 def _from_bots(sample: MemorySample, stored: Iterable[Stored]) -> int:
     """Count what only the bot has said and was learned all the same."""
-    contents = [each.content.lower() for each in stored if not each.facts]
+    contents = [memory.content.lower() for memory in stored if not memory.facts]
     return sum(
         any(all(token.lower() in content for token in claim.tokens) for content in contents)
         for claim in sample.claims
@@ -146,14 +146,14 @@ def _from_bots(sample: MemorySample, stored: Iterable[Stored]) -> int:
 def _duplicates(stored: Iterable[Stored]) -> int:
     """Count pairs of current memories of one owner and chat that hold the same fact or say the same."""
     places: dict[tuple[str, str], list[Stored]] = defaultdict(list)
-    for each in stored:
-        for chat in each.chats if not each.superseded_by else ():
-            places[each.owner, chat].append(each)
+    for memory in stored:
+        for chat in memory.chats if not memory.superseded_by else ():
+            places[memory.owner, chat].append(memory)
     return sum(
         bool(one.facts & other.facts) or says_the_same(one.content, other.content)
-        for found in places.values()
-        for place, one in enumerate(found)
-        for other in found[:place]
+        for memories in places.values()
+        for place, one in enumerate(memories)
+        for other in memories[:place]
     )
 
 
@@ -161,15 +161,15 @@ def _ask(
     backscroll: Shipped, sample: MemorySample, question: MemoryQuestion, stored: Mapping[str, Stored]
 ) -> tuple[int, Row]:
     """Return how much is shown that may not be, and whether the answer stands in contexts with and without memories."""
-    given: dict[str, Any] = {"user_id": question.asker}
+    options: dict[str, Any] = {"user_id": question.asker}
     if question.as_of is not None:
-        given["as_of"] = question.as_of
-    context = backscroll.ask(question.chat, question.question, BUDGET, **given)
-    without = backscroll.ask(question.chat, question.question, BUDGET, **given, parameters={"memories": 0})
+        options["as_of"] = question.as_of
+    context = backscroll.ask(question.chat, question.question, BUDGET, **options)
+    without = backscroll.ask(question.chat, question.question, BUDGET, **options, parameters={"memories": 0})
     shown = [stored[item.id] for block in context.blocks for item in block.items if item.kind == "memory"]
-    forbidden = frozenset().union(*(each.facts for each in shown)).intersection(question.forbids)
+    forbidden = frozenset().union(*(memory.facts for memory in shown)).intersection(question.forbids)
     # memories of a chat that may not be shown here, or of what was forbidden as private
-    leaked = sum(not any(sample.may_show(c, question.chat) for c in each.chats) for each in shown)
+    leaked = sum(not any(sample.may_show(c, question.chat) for c in memory.chats) for memory in shown)
     leaked += len(forbidden) if question.kind == "leak" else 0
 
     def answers(context: Context) -> bool:
@@ -186,7 +186,7 @@ def _ask(
 def _fact(fact: PlantedFact, stored: Mapping[str, Stored]) -> Row:
     """Return whether a fact was learned, and what it replaces superseded, where both were."""
     newer, older = (
-        [each for each in stored.values() if held in each.facts] for held in (fact.id, fact.replaces)
+        [memory for memory in stored.values() if held in memory.facts] for held in (fact.id, fact.replaces)
     )
     learned = bool(newer)
     row = {"learned": learned, f"learned, {fact.how}": learned}
@@ -199,10 +199,10 @@ def _fact(fact: PlantedFact, stored: Mapping[str, Stored]) -> Row:
 
 def _is_superseded(older: Iterable[Stored], newer: Collection[Stored], stored: Mapping[str, Stored]) -> bool:
     """Tell whether each memory of the older fact is superseded by one of the newer, or by what came after that."""
-    by = {each.id for each in newer}
-    since = min(each.said_at for each in newer)
+    by = {memory.id for memory in newer}
+    since = min(memory.said_at for memory in newer)
     return all(
-        each.superseded_by & by or any(stored[other].said_at >= since for other in each.superseded_by)
-        for each in older
-        if not each.facts.intersection(*(one.facts for one in newer))
+        memory.superseded_by & by or any(stored[other].said_at >= since for other in memory.superseded_by)
+        for memory in older
+        if not memory.facts.intersection(*(one.facts for one in newer))
     )

@@ -52,9 +52,9 @@ class PlantedFact(_Read):
     how: Literal["first", "change", "contradiction"]
     part: Part
 
-    def is_in(self, content: str, said: frozenset[tuple[str, str]]) -> bool:
+    def is_in(self, content: str, sources: frozenset[tuple[str, str]]) -> bool:
         """Tell whether a memory that rests on messages `(chat, external id)` is of this fact."""
-        rests = any((self.chat, each) in said for each in (*self.evidence, *self.repeated))
+        rests = any((self.chat, id_) in sources for id_ in (*self.evidence, *self.repeated))
         return rests and all(token.lower() in content.lower() for token in self.tokens)
 
 
@@ -96,8 +96,8 @@ class MemorySample:
     def people(self) -> Mapping[str, frozenset[str]]:
         """The senders of each chat, without the bot."""
         return {
-            chat.chat_id: frozenset(each.sender_id for each in said if each.role == "user")
-            for chat, said in self.chats
+            chat.chat_id: frozenset(message.sender_id for message in messages if message.role == "user")
+            for chat, messages in self.chats
         }
 
     def may_show(self, learned_in: str, asked_in: str) -> bool:
@@ -117,7 +117,7 @@ def read() -> MemorySample:
         facts={fact.id: fact for fact in facts},
         questions=_read("questions.json", list[MemoryQuestion]),
         claims=_read("bot_claims.json", list[BotClaim]),
-        answers={(each["chat_id"], each["first"]): each["facts"] for each in recorded},
+        answers={(record["chat_id"], record["first"]): record["facts"] for record in recorded},
     )
 
 
@@ -135,8 +135,8 @@ class RecordedModel:
         # what was recorded by the words of a session's first message; its messages by their words
         self._answers: dict[str, list[dict[str, Any]]] = {}
         self._words: dict[str, str] = {}
-        for chat, said in sample.chats:
-            for message in said:
+        for chat, messages in sample.chats:
+            for message in messages:
                 words = one_line(message.content)
                 self._words[message.external_id] = words
                 if (recorded := sample.answers.get((chat.chat_id, message.external_id))) is not None:
@@ -155,9 +155,9 @@ class RecordedModel:
     def _answer(
         self, fact: Mapping[str, Any], numbers: Mapping[str, int], known: Mapping[str, str]
     ) -> dict[str, Any]:
-        said: Sequence[str] = fact["messages"]
+        ids: Sequence[str] = fact["messages"]
         return {
             **fact,
-            "messages": [numbers[self._words[each]] for each in said if self._words.get(each) in numbers],
+            "messages": [numbers[self._words[id_]] for id_ in ids if self._words.get(id_) in numbers],
             "replaces": [known[content] for content in fact["replaces"] if content in known],
         }

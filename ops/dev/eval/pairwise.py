@@ -34,13 +34,13 @@ class Matrix:
     evidence: int
 
     @classmethod
-    def of(cls, found: Features, evidence: Collection[str]) -> "Matrix":
+    def of(cls, features: Features, evidence: Collection[str]) -> "Matrix":
         """Make the matrix of a question's features; `evidence` are external ids."""
-        ordered = found.ordered
+        ordered = features.ordered
         nothing = np.zeros(len(ordered))
         by_time = sorted(range(len(ordered)), key=lambda i: (ordered[i].sent_at, ordered[i].id))
         return cls(
-            rows=np.column_stack([found.columns.get(name, nothing) for name in NAMES]),
+            rows=np.column_stack([features.columns.get(name, nothing) for name in NAMES]),
             relevant=np.array([c.external_id in evidence for c in ordered], dtype=np.bool_),
             aside=np.array([c.aside for c in ordered], dtype=np.bool_),
             place=np.argsort(np.array(by_time, dtype=np.int64)),
@@ -68,26 +68,26 @@ class Pairs:
     counts: Array
 
     @classmethod
-    def of(cls, matrices: Iterable[Matrix], weights: Array, seed: int = 0, others: int = OTHERS) -> "Pairs":
+    def of(cls, matrices: Iterable[Matrix], weights: Array, seed: int = 0, limit: int = OTHERS) -> "Pairs":
         """Pair each evidence with other candidates; every question counts the same. Asides are in no pair."""
         draw = np.random.default_rng(seed)
-        found = [each for each in (_differences(one, weights, others, draw) for one in matrices) if len(each)]
-        if not found:
+        pairs = [rows for rows in (_differences(m, weights, limit, draw) for m in matrices) if len(rows)]
+        if not pairs:
             return cls(differences=np.zeros((0, len(NAMES))), counts=np.zeros(0))
-        counts = [np.full(len(each), 1 / len(each) / len(found)) for each in found]
-        return cls(differences=np.concatenate(found), counts=np.concatenate(counts))
+        counts = [np.full(len(rows), 1 / len(rows) / len(pairs)) for rows in pairs]
+        return cls(differences=np.concatenate(pairs), counts=np.concatenate(counts))
 
     def loss(self, weights: Array, sharpness: float) -> float:
         """Return the mean logistic loss of the pairs."""
         return float(self.counts @ np.logaddexp(0.0, -sharpness * (self.differences @ weights)))
 
 
-def _differences(one: Matrix, weights: Array, others: int, draw: np.random.Generator) -> Array:
-    relevant = np.flatnonzero(one.relevant & ~one.aside)
-    order = [i for i in one.order(weights).tolist() if not one.relevant[i] and not one.aside[i]]
-    hardest, rest = order[: others // 2], order[others // 2 :]
-    chosen = [*hardest, *draw.permutation(np.array(rest, dtype=np.int64))[: others - len(hardest)].tolist()]
-    differences = one.rows[relevant][:, None, :] - one.rows[chosen][None, :, :]
+def _differences(matrix: Matrix, weights: Array, limit: int, draw: np.random.Generator) -> Array:
+    relevant = np.flatnonzero(matrix.relevant & ~matrix.aside)
+    order = [i for i in matrix.order(weights).tolist() if not matrix.relevant[i] and not matrix.aside[i]]
+    hardest, rest = order[: limit // 2], order[limit // 2 :]
+    chosen = [*hardest, *draw.permutation(np.array(rest, dtype=np.int64))[: limit - len(hardest)].tolist()]
+    differences = matrix.rows[relevant][:, None, :] - matrix.rows[chosen][None, :, :]
     return np.asarray(differences.reshape(-1, len(NAMES)))
 
 
@@ -107,20 +107,20 @@ def fit(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpness:
 
     So the strength of L2 does not change what the others count beside them.
     """
-    found = solve(pairs, start, free, l2, sharpness)
+    weights = solve(pairs, start, free, l2, sharpness)
     columns = [NAMES.index(name) for name in free]
-    total = found[columns].sum()
+    total = weights[columns].sum()
     if total > 0:
-        found[columns] *= start[columns].sum() / total
-    return found
+        weights[columns] *= start[columns].sum() / total
+    return weights
 
 
 def solve(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpness: float) -> Array:
     """Return the weights with the least `loss + l2 · |weights|²`, none below 0; those not `free` stay as they are."""
     columns = [i for i, name in enumerate(NAMES) if name in free]
-    found = start.copy()
+    weights = start.copy()
     if not columns or not len(pairs.differences):
-        return found
+        return weights
     inside = sharpness * pairs.differences[:, columns]
     fixed = np.where(np.isin(np.arange(len(NAMES)), columns), 0.0, start)
     offset = sharpness * (pairs.differences @ fixed)
@@ -133,12 +133,12 @@ def solve(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpnes
 
     bounds = [(0.0, None)] * len(columns)
     options = {"maxiter": 3000, "ftol": 1e-12, "gtol": 1e-8}
-    found[columns] = minimize(
+    weights[columns] = minimize(
         cost, np.maximum(start[columns], 0.0), jac=True, method="L-BFGS-B", bounds=bounds, options=options
     ).x
-    return found
+    return weights
 
 
 def recalls(matrices: Sequence[Matrix], weights: Array) -> dict[str, float]:
     """Return the mean recall over questions, by k."""
-    return {str(k): round(fmean(one.recall(weights, k) for one in matrices), 4) for k in KS if matrices}
+    return {str(k): round(fmean(matrix.recall(weights, k) for matrix in matrices), 4) for k in KS if matrices}

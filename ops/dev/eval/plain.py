@@ -40,23 +40,23 @@ class PlainSearch:
         self._words = self._split(texts)
         self._vectors = np.array(self._embedder.embed_documents(texts), dtype=np.float64)
 
-    def asked(self, case: SampleQuestion) -> dict[str, Row]:
+    def rows(self, case: SampleQuestion) -> dict[str, Row]:
         """Rank all messages for a question by each way, and measure it."""
         by_words = bm25(self._words, self._split([case.question])[0])
         cosines = self._vectors @ np.array(self._embedder.embed_query(case.question))
-        found = {
+        rankings = {
             # a message without a word of the question is not found by words
             "bm25": ranked(self._messages, by_words, above=0.0),
             "vectors": ranked(self._messages, cosines),
             "sum": ranked(self._messages, spread(by_words) + spread(cosines)),
         }
-        return {way: measured(case, self._session_of, self._result(best)) for way, best in found.items()}
+        return {way: measured(case, self._session_of, self._result(best)) for way, best in rankings.items()}
 
     def _result(self, best: Sequence[MessageIn]) -> WayResult:
         ids = [message.external_id for message in best]
         return WayResult(
             ranked=ids,
-            sessions=list(dict.fromkeys(self._session_of[each] for each in ids)),
+            sessions=list(dict.fromkeys(self._session_of[id_] for id_ in ids)),
             shown={budget: plain_context(best, budget) for budget in BUDGETS},
         )
 
@@ -82,8 +82,8 @@ def spread(scores: Array) -> Array:
 
 def ranked(messages: Sequence[MessageIn], scores: Array, *, above: float = -math.inf) -> list[MessageIn]:
     """Return the messages with a score `above` this, best first, of equal ones the later."""
-    found = [(score, m.sent_at, i) for i, (score, m) in enumerate(zip(scores, messages, strict=True))]
-    return [messages[i] for score, _, i in sorted(found, reverse=True) if score > above]
+    scored = [(score, m.sent_at, i) for i, (score, m) in enumerate(zip(scores, messages, strict=True))]
+    return [messages[i] for score, _, i in sorted(scored, reverse=True) if score > above]
 
 
 def plain_context(best: Sequence[MessageIn], budget: int) -> str:
@@ -100,15 +100,15 @@ def plain_context(best: Sequence[MessageIn], budget: int) -> str:
 
 
 def _words_of(backscroll: Shipped, language: str) -> Words:
-    """Return what takes texts apart as Postgres does for a language."""
+    """Return a function that splits texts into words as Postgres does for a language."""
 
     def words(texts: Sequence[str]) -> list[dict[str, int]]:
-        found: list[dict[str, int]] = [{} for _ in texts]
+        counts: list[dict[str, int]] = [{} for _ in texts]
         with backscroll.database.tenant(backscroll.tenant) as connection:
             configuration = connection.scalar(_CONFIGURATION, {"language": language})
-            given = {"texts": list(texts), "configuration": configuration}
-            for n, lexeme, times in connection.execute(_WORDS, given):
-                found[n][lexeme] = times
-        return found
+            parameters = {"texts": list(texts), "configuration": configuration}
+            for n, lexeme, times in connection.execute(_WORDS, parameters):
+                counts[n][lexeme] = times
+        return counts
 
     return words

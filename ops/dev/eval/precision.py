@@ -36,7 +36,7 @@ def near_evidence(evidence: Collection[str], placed: Mapping[str, PlacedMessage]
         if message.external_id in evidence
         for step in range(-NEAR, NEAR + 1)
     }
-    return frozenset(each for each, message in placed.items() if (message.session, message.place) in close)
+    return frozenset(id_ for id_, message in placed.items() if (message.session, message.place) in close)
 
 
 def figures(context: Context, evidence: Collection[str], placed: Mapping[str, PlacedMessage]) -> Row:

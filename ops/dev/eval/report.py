@@ -26,12 +26,12 @@ def chats_tables(tables: Mapping[str, Any], where: str = "") -> Iterator[Table]:
     )
     ways = {way: _cells(row) for way, row in tables["all"].items()}
     yield table(title, ways | {"95 % interval": _cells(tables["intervals"])}, _EXPLAINED)
-    others = [way for way in tables["all"] if way != OURS]
+    plain_ways = [way for way in tables["all"] if way != OURS]
     for group in GROUPS:
         if len(tables[f"by_{group}"]) > 1:
             rows = {
                 name: {"n": part["questions"], **_cells(part[OURS])}
-                | {way: percent(part[way].get("R@10")) for way in others}
+                | {way: percent(part[way].get("R@10")) for way in plain_ways}
                 for name, part in tables[f"by_{group}"].items()
             }
             yield table(f"{OURS} by {group.replace('_', ' ')}, and R@10 of plain search", rows)
@@ -39,42 +39,42 @@ def chats_tables(tables: Mapping[str, Any], where: str = "") -> Iterator[Table]:
     yield table("What contexts show; shares in %", shown, _SHOWN_EXPLAINED)
 
 
-def group_tables(found: Mapping[str, Any]) -> Iterator[Table]:
+def group_tables(result: Mapping[str, Any]) -> Iterator[Table]:
     """Show the questions of small chats by themselves, and in the large group."""
-    yield from chats_tables(found["alone"], ", each by itself")
-    size = f"{found['people']} people and {found['messages']:,} messages"
-    yield from chats_tables(found["group"], f", in a group of {size}")
+    yield from chats_tables(result["alone"], ", each by itself")
+    size = f"{result['people']} people and {result['messages']:,} messages"
+    yield from chats_tables(result["group"], f", in a group of {size}")
 
 
-def fit_tables(found: Mapping[str, Any]) -> Iterator[Table]:
+def fit_tables(result: Mapping[str, Any]) -> Iterator[Table]:
     """Show the weights with what each feature is worth, and how well they rank beside the shipped ones."""
     features = {
         name: {
-            "weight": found["weights"][name],
-            "by hand": "yes" if name in found["fixed"] else "",
+            "weight": result["weights"][name],
+            "by hand": "yes" if name in result["fixed"] else "",
             "n": part["questions"],
             **{f"R@{k}": f"{100 * points:+.1f}" for k, points in part["lost"].items()},
         }
-        for name, part in found["features"].items()
+        for name, part in result["features"].items()
     }
-    told = "n: questions in which the feature tells candidates apart. Without it all else is fitted anew."
-    yield table("Weights, and points lost without each on the held questions", features, told)
-    ranking = {f"L2 {l2}, one chat left out": shares for l2, shares in found["cross_validated"].items()}
+    caption = "n: questions in which the feature tells candidates apart. Without it all else is fitted anew."
+    yield table("Weights, and points lost without each on the held questions", features, caption)
+    ranking = {f"L2 {l2}, one chat left out": shares for l2, shares in result["cross_validated"].items()}
     ranking |= {
-        f"{part} ({found[part]['questions']}), {weights} weights": found[part][weights]
+        f"{part} ({result[part]['questions']}), {weights} weights": result[part][weights]
         for part in ("fit", "held")
         for weights in ("shipped", "fitted")
     }
     rows = {
         name: {f"R@{k}": percent(share) for k, share in shares.items()} for name, shares in ranking.items()
     }
-    yield table(f"L2 {found['l2']:g}, {found['pairs']:,} pairs; shares in %", rows)
+    yield table(f"L2 {result['l2']:g}, {result['pairs']:,} pairs; shares in %", rows)
 
 
-def memories_tables(found: Mapping[str, Any]) -> Iterator[Table]:
+def memories_tables(result: Mapping[str, Any]) -> Iterator[Table]:
     """Show what was learned, a column for each way to learn."""
     rows: dict[str, dict[str, Any]] = {}
-    for way, figures in found.items():
+    for way, figures in result.items():
         for name, value in _flat(figures):
             rows.setdefault(name, {})[way] = percent(value) if isinstance(value, float) else value
     yield table("What is learned from the sample of facts; shares in %", rows)

@@ -55,7 +55,7 @@ def evaluated(
     with shipped.temporary(settings) as backscroll:
         for sample, facts in chats:
             answered += FilledChat(backscroll, sample, facts, asking, progress).answers()
-    return _told(asking) | _tables(answered)
+    return _described(asking) | _tables(answered)
 
 
 def in_group(
@@ -71,7 +71,7 @@ def in_group(
     """
     profile_named(options.asking.profile)
     built = group.build([group.read(name, options.folder) for name in parts], messages)
-    asked = [part for name, part in built.parts.items() if not options.only or name in options.only]
+    chosen = [part for name, part in built.parts.items() if not options.only or name in options.only]
     with shipped.temporary(settings) as backscroll:
         backscroll.resources.embedder = RememberingEmbedder(backscroll.resources.embedder)
 
@@ -81,15 +81,15 @@ def in_group(
             return chat
 
         alone: list[Answered] = []
-        for part in asked:
+        for part in chosen:
             chat = part.chat.model_copy(update={"chat_id": f"sample:{part.name}"})
             alone += filled(replace(part, chat=chat)).answers()
         whole = filled(SampleChat(name=GROUP, chat=built.chat, messages=built.messages, cases=[]))
         together = []
-        for part in asked:
+        for part in chosen:
             progress(f"group: questions of {part.name}")
             together += [replace(whole.ask(case, part.messages), chat=part.name) for case in part.cases]
-    return _told(options.asking) | {
+    return _described(options.asking) | {
         "messages": len(built.messages),
         "people": built.people,
         ALONE: _tables(alone),
@@ -97,9 +97,9 @@ def in_group(
     }
 
 
-def _told(asking: Asking) -> dict[str, Any]:
+def _described(asking: Asking) -> dict[str, Any]:
     return {"profile": asking.profile, "parameters": asking.parameters.model_dump(exclude_none=True)}
 
 
 def _tables(answered: Sequence[Answered]) -> dict[str, Any]:
-    return measures.tables(answered) | {"details": [asdict(one) for one in answered]}
+    return measures.tables(answered) | {"details": [asdict(answer) for answer in answered]}

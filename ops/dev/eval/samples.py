@@ -72,7 +72,7 @@ _CASES = TypeAdapter(list[SampleQuestion])
 
 
 def samples() -> Iterator[SampleChat]:
-    """Every sample that ships, in the order of `NAMES`."""
+    """Read every sample that ships, in the order of `NAMES`."""
     for name in NAMES:
         yield read(name, SAMPLES)
 
@@ -119,15 +119,15 @@ def read(name: str, folder: Traversable, questions: str = "questions") -> Sample
 
 def read_talk(file: Traversable) -> list[tuple[ChatIn, list[MessageIn]]]:
     """Read the chats of a file in JSON Lines, each with the messages behind it. Raises `ValueError`."""
-    found: list[tuple[ChatIn, list[MessageIn]]] = []
+    chats: list[tuple[ChatIn, list[MessageIn]]] = []
     for parsed in jsonlines.parse(file.read_text("utf-8").splitlines(), ImportOptions()):
         match parsed:
             case ChatIn():
-                found.append((parsed, []))
+                chats.append((parsed, []))
             case Record():
-                found[-1][1].append(parsed.message)
+                chats[-1][1].append(parsed.message)
             case Times():
                 pass
             case broken:
                 raise ValueError(f"{file.name}: {broken}")
-    return found
+    return chats

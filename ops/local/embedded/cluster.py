@@ -101,8 +101,8 @@ def initialize(
     command += ["--data-checksums", "--auth=scram-sha-256", "--pwfile=/dev/stdin"]
     run = _run(command, fresh, maker, password)
     if run.returncode:
-        said = (run.stdout + run.stderr)[-3000:]
-        raise ServerFailed(f"The embedded Postgres could not be set up in {cluster}:\n{said}")
+        output = (run.stdout + run.stderr)[-3000:]
+        raise ServerFailed(f"The embedded Postgres could not be set up in {cluster}:\n{output}")
     if account:
         give_away(fresh, account)
     fresh.rename(cluster)

@@ -195,8 +195,8 @@ def _private_folder(remembered: Path | None, account: Account | None) -> Path:
     if remembered and remembered.parent == TEMPORARY:
         with contextlib.suppress(FileExistsError):
             remembered.mkdir(mode=0o700)
-        found = remembered.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid in (owner.uid, os.geteuid()):
+        info = remembered.lstat()
+        if stat.S_ISDIR(info.st_mode) and info.st_uid in (owner.uid, os.geteuid()):
             sockets = remembered
             _forget_last_run(sockets)
     sockets = sockets or Path(tempfile.mkdtemp(prefix="backscroll-", dir=TEMPORARY))

@@ -96,14 +96,14 @@ def exists(pid: int) -> bool:
 
 def children() -> dict[int, list[int]]:
     """List the children of each process, if the system has /proc."""
-    found: dict[int, list[int]] = defaultdict(list)
+    by_parent: dict[int, list[int]] = defaultdict(list)
     for path in Path("/proc").glob("[0-9]*/stat"):
         # a process may end while we look
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             # "pid (name) state parent …", where the name may hold any character
             parent = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
-            found[parent].append(int(path.parent.name))
-    return found
+            by_parent[parent].append(int(path.parent.name))
+    return by_parent
 
 
 def die_with_parent(request: signal.Signals) -> Callable[[], None]:

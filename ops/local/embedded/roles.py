@@ -168,8 +168,8 @@ def _plain(server: psycopg.Connection) -> str:
     (mine,) = (dict(zip(DENIED, has, strict=True)) for _, is_me, *has in rows if is_me)
     stated = {attribute for attribute in DENIED if mine[attribute] or mine["SUPERUSER"]}
     for name, is_me, *has in rows:
-        for attribute, given in zip(DENIED, has, strict=True):
-            if given and not is_me and attribute not in stated:
+        for attribute, held in zip(DENIED, has, strict=True):
+            if held and not is_me and attribute not in stated:
                 raise ProvisioningFailed(
                     f"{name} has {attribute}, which {server.info.user} may not take away."
                 )

@@ -226,8 +226,8 @@ class EmbeddedServer(ABC):
         """Make the error of a start, with the reason and the log since then."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_start)
-            said = log.read()[-2000:].decode(errors="replace").strip()
-        tail = f"The end of {self.log_path}:\n{said}" if said else f"Its log is {self.log_path}."
+            logged = log.read()[-2000:].decode(errors="replace").strip()
+        tail = f"The end of {self.log_path}:\n{logged}" if logged else f"Its log is {self.log_path}."
         return ServerFailed(f"The embedded {self.name} did not start: {reason}.\n{tail}")
 
     def _require_same_port(self) -> None:

@@ -83,7 +83,7 @@ def get_session(
         session = lookup.find_session(connection, session_id)
         chat = lookup.find_chat(connection, session.chat_id)
         first = next(iter(messages.by_id(connection, [at] if at else [])), None)
-        said = messages.in_range(
+        transcript = messages.in_range(
             connection,
             session.chat_id,
             session.session_key,
@@ -92,20 +92,20 @@ def get_session(
             limit=MESSAGES + 1,
             after=None if first is None else first.stamp._replace(id=first.id - 1),
         )
-        ids = [message.id for message in said[:MESSAGES]]
-        keys = [f"session:{session.id}", *(f"message:{each}" for each in ids)]
+        ids = [message.id for message in transcript[:MESSAGES]]
+        keys = [f"session:{session.id}", *(f"message:{message_id}" for message_id in ids)]
         return page(
             request,
             "session",
             session=session,
             chat=chat,
             first=first,
-            said=said[:MESSAGES],
-            following=said[MESSAGES].id if len(said) > MESSAGES else None,
+            messages=transcript[:MESSAGES],
+            following=transcript[MESSAGES].id if len(transcript) > MESSAGES else None,
             spaces=[
-                each
-                for each in (spaces.listing(connection) if vectors.exist(connection) else [])
-                if each.status != "retired"
+                space
+                for space in (spaces.listing(connection) if vectors.exist(connection) else [])
+                if space.status != "retired"
             ],
             having=inspection.spaces_of(connection, ids),
             summary_spaces=inspection.spaces_of_session(connection, session.id),
@@ -125,13 +125,13 @@ def get_message(request: Request, api: Api, tenant: Tenant, message_id: Number) 
 
 
 @router.get("/said")
-def get_said(request: Request, api: Api, tenant: Tenant, chat_id: Id, external_id: Id) -> Response:
+def get_by_external_id(request: Request, api: Api, tenant: Tenant, chat_id: Id, external_id: Id) -> Response:
     """Go to a message by its id on the platform."""
     with api.database.tenant(tenant) as connection:
-        found = edits.find(connection, *chat_moves.address(connection, chat_id, external_id), locked=False)
-    if found is None:
+        row = edits.find(connection, *chat_moves.address(connection, chat_id, external_id), locked=False)
+    if row is None:
         raise NotFound("the message is not there any more")
-    return get_message(request, api, tenant, found.id)
+    return get_message(request, api, tenant, row.id)
 
 
 @router.get("/memories/{memory_id}")

@@ -29,7 +29,7 @@ def view(
     why = context.explain
     if why is None:
         raise ValueError("the context was built without `explain`")
-    every = {
+    hits_by_title = {
         "Sessions found": why.sessions,
         "Messages found": why.messages,
         "Memories found": why.memories,
@@ -40,7 +40,7 @@ def view(
         for name, value in hit.components.items()
         if value
     )
-    reasons = {(each.kind, each.id): each.in_words() for each in why.dropped}
+    reasons = {(dropped.kind, dropped.id): dropped.in_words() for dropped in why.dropped}
     return {
         "context": context,
         "why": why,
@@ -54,17 +54,17 @@ def view(
                 "parts": [name for name in names if any(hit.components.get(name) for hit in hits)],
                 "most": max(sum(map(abs, hit.components.values())) for hit in hits) or 1.0,
             }
-            for title, hits in every.items()
+            for title, hits in hits_by_title.items()
             if hits
         ],
         "timeline": _timeline(context, why, sessions) if sessions else None,
-        "counted": Counter((each.kind, each.in_words()) for each in why.dropped).most_common(),
+        "counted": Counter((dropped.kind, dropped.in_words()) for dropped in why.dropped).most_common(),
         "shown": [(block.kind, item) for block in context.blocks for item in block.items],
         "fates": {
             (hit.kind, hit.id): f"shown in {hit.shown_in}"
             if hit.shown_in
             else reasons.get((hit.kind, hit.id), "")
-            for _, hits in every.items()
+            for _, hits in hits_by_title.items()
             for hit in hits
         },
     }
@@ -77,12 +77,12 @@ def _timeline(context: Context, why: Explanation, sessions: Sequence[SessionSpan
     whole = max((last - first).total_seconds(), 1.0)
     most = max(span.message_count for span in spans) or 1
     best: list[Hit] = [*why.sessions, *why.messages[:BEST_MESSAGES]]
-    found = {hit.session_id for hit in best}
+    best_sessions = {hit.session_id for hit in best}
     picked = {hit.session_id for hit in (*why.sessions, *why.messages) if hit.shown_in}
     bars = []
     for span in spans:
         height = 4 + 76 * span.message_count / most
-        kind = "picked" if span.id in picked else "found" if span.id in found else None
+        kind = "picked" if span.id in picked else "found" if span.id in best_sessions else None
         bars.append(
             {
                 "span": span,

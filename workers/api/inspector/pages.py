@@ -31,7 +31,7 @@ HEADERS = {
     # with `no-referrer` browsers would not say where a form comes from
     "Referrer-Policy": "same-origin",
 }
-ASSETS = {each.name: each.read_bytes() for each in files(__package__).joinpath("assets").iterdir()}
+ASSETS = {asset.name: asset.read_bytes() for asset in files(__package__).joinpath("assets").iterdir()}
 TABS = {
     "Chats": "chats",
     "Ask and why": "ask",
@@ -97,7 +97,7 @@ class PageRoute(ApiRoute):
     """A page, for whoever has logged in with a key that may see it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what admits a request by its cookie, answers it, and makes a page of any error."""
+        """Return a handler that admits a request by its cookie, answers it, and renders any error as a page."""
         handler = self.get_inner_handler()
 
         async def answered(request: Request) -> Response:
@@ -119,7 +119,7 @@ class PageRoute(ApiRoute):
         return answered
 
     async def _admit(self, request: Request) -> Response | None:
-        """Note who makes the request; return the way to the login if nobody has logged in."""
+        """Note the caller of the request; return a redirect to the login if nobody has logged in."""
         api = request.app.state.api
         digest = api.seal.open(request.cookies.get(cookie.NAME, ""))
         key = None if digest is None else await api.keyring.find_digest(digest)

@@ -41,18 +41,18 @@ class Question(Closed):
 
 
 @router.get("/ask")
-def get_ask(request: Request, asked: Annotated[Question, Query()]) -> Response:
+def get_ask(request: Request, form: Annotated[Question, Query()]) -> Response:
     """Offer the form."""
-    return page(request, "ask", asked=asked, profiles=PURPOSES)
+    return page(request, "ask", form=form, profiles=PURPOSES)
 
 
 @router.post("/ask")
-def post_ask(request: Request, api: Api, tenant: Tenant, asked: Form[Question]) -> Response:
+def post_ask(request: Request, api: Api, tenant: Tenant, form: Form[Question]) -> Response:
     """Build a context as a bot would get it, without recording it, and explain it."""
     with api.database.tenant(tenant) as connection:
-        chat = lookup.find_chat(connection, asked.chat_id)
-    values = _explained(api, tenant, chat, asked)
-    return page(request, "ask", asked=asked, profiles=PURPOSES, chat=chat, **values)
+        chat = lookup.find_chat(connection, form.chat_id)
+    values = _explained(api, tenant, chat, form)
+    return page(request, "ask", form=form, profiles=PURPOSES, chat=chat, **values)
 
 
 @router.get("/queries")
@@ -76,7 +76,7 @@ def get_query(request: Request, api: Api, tenant: Tenant, context_id: Id) -> Res
             )
         chat = lookup.find_chat(connection, row.chat_id)
     logged = LoggedContext.model_validate(row._mapping)
-    asked = Question(
+    form = Question(
         chat_id=logged.chat_id,
         query=logged.query or "",
         user_id=logged.user_id,
@@ -84,24 +84,24 @@ def get_query(request: Request, api: Api, tenant: Tenant, context_id: Id) -> Res
         budget_tokens=logged.budget,
         as_of=logged.asked_at,
     )
-    values = {} if logged.query is None else _explained(api, tenant, chat, asked, logged)
-    return page(request, "query", logged=logged, chat=chat, asked=asked, **values)
+    values = {} if logged.query is None else _explained(api, tenant, chat, form, logged)
+    return page(request, "query", logged=logged, chat=chat, form=form, **values)
 
 
 def _explained(
-    api: Api, tenant: str, chat: Chat, asked: Question, logged: LoggedContext | None = None
+    api: Api, tenant: str, chat: Chat, form: Question, logged: LoggedContext | None = None
 ) -> dict[str, Any]:
-    as_of = asked.as_of
+    as_of = form.as_of
     if as_of is not None and as_of.tzinfo is None:
         as_of = as_of.replace(tzinfo=ZoneInfo(chat.time_zone))
-    given = asked.model_dump(exclude_none=True) | {"chat_id": chat.chat_id, "explain": True}
-    given |= {"as_of": as_of} if as_of is not None else {}
+    fields = form.model_dump(exclude_none=True) | {"chat_id": chat.chat_id, "explain": True}
+    fields |= {"as_of": as_of} if as_of is not None else {}
     if logged is not None:
-        given |= {"agent_id": logged.agent_id, "session_key": logged.session_key}
+        fields |= {"agent_id": logged.agent_id, "session_key": logged.session_key}
     context = build_context(
         api.database,
         tenant,
-        parse_payload(ContextQuery, given),
+        parse_payload(ContextQuery, fields),
         embedder=api.embedders,
         settings=api.settings,
         reranker=api.reranker,
@@ -109,4 +109,4 @@ def _explained(
     )
     spans = lookup.session_spans(api.database, tenant, chat.chat_id, SPANS)
     progress = status.progress(api.database, tenant, [chat.chat_id], LATEST)
-    return view(context, asked.query, lookup.summary(chat), spans) | {"progress": progress}
+    return view(context, form.query, lookup.summary(chat), spans) | {"progress": progress}

@@ -60,8 +60,8 @@ class NewState(Closed):
 @router.get("/jobs")
 def get_jobs(request: Request, api: Api, tenant: Tenant, wanted: Annotated[JobSearch, Query()]) -> Response:
     """List jobs in a state, longest there first, and count them by kind."""
-    asked = JobFilter(state=wanted.state, kind=wanted.kind or None, error=wanted.error or None)
-    rows, total = dead_letters.listing(api.database, tenant, asked, LISTED)
+    filters = JobFilter(state=wanted.state, kind=wanted.kind or None, error=wanted.error or None)
+    rows, total = dead_letters.listing(api.database, tenant, filters, LISTED)
     with api.database.tenant(tenant) as connection:
         counts = status.job_counts(connection)
     droppable = dead_letters.DROPPABLE
@@ -89,8 +89,8 @@ def post_drop(request: Request, api: Api, tenant: Tenant, wanted: Form[JobChange
 
 def _chosen(api: Api, tenant: str, wanted: JobChange) -> list[ListedJob]:
     state = None if wanted.key else "dead"
-    asked = JobFilter(state=state, kind=wanted.kind, key=wanted.key)
-    items, _ = dead_letters.listing(api.database, tenant, asked)
+    filters = JobFilter(state=state, kind=wanted.kind, key=wanted.key)
+    items, _ = dead_letters.listing(api.database, tenant, filters)
     if not items:
         raise NotFound(f"no job {wanted.kind} {wanted.key or ''} is pending or dead: it was done meanwhile")
     return items
@@ -109,10 +109,10 @@ def post_backfill(request: Request, api: Api, tenant: Tenant, wanted: Form[Backf
     """Start a backfill, as `backscroll backfills start` does."""
     with api.database.tenant(tenant) as connection:
         chat = lookup.find_chat(connection, wanted.chat_id) if wanted.chat_id else None
-    asked = BackfillRequest(
+    backfill_request = BackfillRequest(
         kind=wanted.kind, chat_id=chat.chat_id if chat else None, missing_only=not wanted.everything
     )
-    backfill.start(api.database, tenant, asked, Current.of(api.settings))
+    backfill.start(api.database, tenant, backfill_request, Current.of(api.settings))
     api.waker.wake_up("backfill")
     return go_to("backfills")
 

@@ -85,17 +85,17 @@ def get_documents(api: Api, tenant: Tenant, wanted: Annotated[DocumentFilter, Qu
 
 @router.get(ADDRESS, summary="Read a document", responses=responses(404))
 def get_document(
-    api: Api, tenant: Tenant, document_id: Id, of: Annotated[DocumentOwner, Query()]
+    api: Api, tenant: Tenant, document_id: Id, owner: Annotated[DocumentOwner, Query()]
 ) -> DocumentText:
     """Return the chunks of a document of the organization, or with `user_id` of a user, such as a context has cited."""
-    chunks = documents.passages(api.database, tenant, document_id, of.user_id)
+    chunks = documents.passages(api.database, tenant, document_id, owner.user_id)
     return DocumentText(document_id=document_id, chunks=chunks)
 
 
 @router.delete(ADDRESS, summary="Remove a document", responses=responses(404))
 def delete_document(
-    api: Api, tenant: Tenant, document_id: Id, of: Annotated[DocumentOwner, Query()]
+    api: Api, tenant: Tenant, document_id: Id, owner: Annotated[DocumentOwner, Query()]
 ) -> DocumentReceipt:
     """Remove a document of the organization, or with `user_id` of a user, with its vectors. It may be sent again."""
-    chunks = documents.remove(api.database, tenant, document_id, of.user_id)
+    chunks = documents.remove(api.database, tenant, document_id, owner.user_id)
     return DocumentReceipt(outcome="removed", document_id=document_id, chunks=chunks, request_id=request_id())

@@ -62,7 +62,7 @@ async def post_events(request: Request, platform: Platform) -> Response:
     events = await in_thread_if_large(request, body, lambda: platform_events.parse(platform, value_of(body)))
     broken = [event for event in events if isinstance(event, Broken)]
     if broken and all(isinstance(event, Broken | ChatIn) for event in events):
-        reason = "; ".join(f"{each.where}: {each.reason}" for each in broken[:MAX_NAMED])
+        reason = "; ".join(f"{event.where}: {event.reason}" for event in broken[:MAX_NAMED])
         raise InvalidInput(reason, field=broken[0].where)
     if named := _chats_of(events):
         caller.require_chats(named)
@@ -116,11 +116,11 @@ async def post_hook(request: Request, platform: Platform, source_id: str) -> Res
 async def get_hook(request: Request, platform: Platform, source_id: str) -> Response:
     """Answer WhatsApp's handshake."""
     source = await _source(request, platform, source_id)
-    asked = request.query_params
+    parameters = request.query_params
     wanted = proofs.verify_token(source.secret)
-    if platform != "whatsapp" or not proofs.equal(asked.get("hub.verify_token", ""), wanted):
+    if platform != "whatsapp" or not proofs.equal(parameters.get("hub.verify_token", ""), wanted):
         raise HttpError(401, "unproven", "hub.verify_token is missing or wrong.")
-    return PlainTextResponse(asked.get("hub.challenge", ""))
+    return PlainTextResponse(parameters.get("hub.challenge", ""))
 
 
 @router.put(

@@ -25,13 +25,13 @@ async def get_current_key(caller: ByCaller) -> CurrentKey:
 
 
 @router.post("/v1/keys", status_code=201, summary="Create a key")
-def post_key(api: Api, caller: ByCaller, given: Body[KeyIn], response: Response) -> NewKey:
+def post_key(api: Api, caller: ByCaller, new_key: Body[KeyIn], response: Response) -> NewKey:
     """Create a key of the same tenant; its secret, `key`, is shown this once.
 
     A key can give no scope that it has not itself, and none of its limits can be left out. It works at once.
     """
     response.headers.update(_SECRET)
-    return api_keys.create(api.database, caller.tenant, given, caller.key)
+    return api_keys.create(api.database, caller.tenant, new_key, caller.key)
 
 
 @router.get("/v1/keys", summary="List keys")
@@ -42,14 +42,14 @@ def get_keys(api: Api, tenant: Tenant) -> KeyList:
 
 @router.post("/v1/keys/{key_id}/rotate", summary="Give a key a new secret", responses=responses(404, 409))
 def post_rotation(
-    api: Api, caller: ByCaller, key_id: KeyId, given: Body[Rotation], response: Response
+    api: Api, caller: ByCaller, key_id: KeyId, rotation: Body[Rotation], response: Response
 ) -> NewKey:
     """Give a key a new secret, which is shown this once; the one until now works for `keep_hours` more.
 
     At most two secrets are valid at once: an earlier one ends with the next rotation.
     """
     response.headers.update(_SECRET)
-    return api_keys.rotate(api.database, caller.tenant, key_id, given, caller.key)
+    return api_keys.rotate(api.database, caller.tenant, key_id, rotation, caller.key)
 
 
 @router.delete("/v1/keys/{key_id}", summary="Revoke a key", responses=responses(404))

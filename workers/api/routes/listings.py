@@ -97,8 +97,8 @@ def get_queries(api: Api, tenant: Tenant, wanted: Annotated[QueryFilter, Query()
 
     `after` is the last `context_id` of the previous page.
     """
-    found = query_log.listing(api.database, tenant, wanted.chat_id, wanted.limit, wanted.after)
-    return QueryList(queries=found)
+    queries = query_log.listing(api.database, tenant, wanted.chat_id, wanted.limit, wanted.after)
+    return QueryList(queries=queries)
 
 
 @router.get("/v1/status", summary="Show how the deployment is doing")

@@ -64,13 +64,13 @@ def delete_sender(api: Api, tenant: Tenant, user_id: Id, sender_id: Id) -> LinkC
 
 
 @router.post("/v1/users/{user_id}/merge", summary="Merge a user into another")
-def post_merge(api: Api, tenant: Tenant, user_id: Id, other: Body[MergePayload]) -> LinkChange:
+def post_merge(api: Api, tenant: Tenant, user_id: Id, target: Body[MergePayload]) -> LinkChange:
     """Merge a user, with all their senders, into another one; either id then names the person.
 
     Sending the same again is harmless.
     """
-    seen = lookup.seen_users(api.database, tenant, user_id, other.into)
-    return _change(identities.merge(api.database, tenant, user_id, other.into), seen)
+    seen = lookup.seen_users(api.database, tenant, user_id, target.into)
+    return _change(identities.merge(api.database, tenant, user_id, target.into), seen)
 
 
 @router.get(MEMBERS, summary="Show who is in a chat", tags=["chats"], responses=responses(404))
