@@ -276,11 +276,6 @@ def test_questions_and_texts_have_the_prefixes_that_the_model_was_trained_with(
     assert multilingual.embed_documents(["darum 🙂"]) == bare.embed_documents(["passage: darum 🙂"])
 
 
-def test_a_text_has_the_same_vector_whatever_is_beside_it(multilingual: OnnxEmbedder) -> None:
-    said = ["好", "Ок " * 300, "नमस्ते, कैसे हो?", "👩‍👩‍👧 ja"]
-    assert multilingual.embed_documents(said) == [multilingual.embed_documents([text])[0] for text in said]
-
-
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"BACKSCROLL_EMBEDDING_MODEL=.*backscroll model export"):
         OnnxEmbedder(str(tmp_path))

@@ -78,10 +78,3 @@ def test_nothing_runs_and_nothing_is_configured(
     refused = run("chats", "list", "--data-dir", tmp_path / "empty")
     assert refused.code == 1
     assert "backscroll up" in refused.err
-
-
-@pytest.mark.usefixtures("running")
-def test_without_any_chat_it_says_how_to_begin(run: Run) -> None:
-    missed = run("search", "boiler")
-    assert missed.code == 3
-    assert "backscroll import" in missed.err

@@ -130,11 +130,6 @@ def test_a_bots_lines_are_marked() -> None:
     assert "[5] 2026-03-02 23:34 Harbour (bot): You live" in prompt.turns[0]
 
 
-def test_the_same_messages_make_the_same_prompt() -> None:
-    assert prompt_of(talk()) == prompt_of(talk())
-    assert fence_of(prompt_of(talk())) != fence_of(prompt_of(talk(), []))
-
-
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
 def test_no_attack_leaves_the_fence(attack: dict[str, Any]) -> None:
     says = attack["says"].replace("{fence}", fence_of(prompt_of(talk())))
@@ -143,12 +138,6 @@ def test_no_attack_leaves_the_fence(attack: dict[str, Any]) -> None:
     assert is_fenced(prompt_of(talk((says, "hello"))), len(SAID) + 1)
     assert is_fenced(prompt_of(talk(), [replace(KNOWN[0], content=says), KNOWN[1]]), len(SAID))
     assert is_fenced(prompt_of(talk(), people=replace(PEOPLE, agent=says)), len(SAID))
-
-
-@given(st.lists(st.tuples(st.text(max_size=80), st.text(max_size=300)), min_size=1, max_size=8))
-def test_no_text_leaves_the_fence(said: list[tuple[str, str]]) -> None:
-    messages = [message(n, speaker or "x", content) for n, (speaker, content) in enumerate(said)]
-    assert is_fenced(prompt_of(messages), len(messages))
 
 
 # The answer

@@ -106,11 +106,6 @@ def test_neither_a_bot_nor_who_forwards_a_message_asks_for_anything() -> None:
     assert RequestExtractor().extract([passed_on], people=DIRECT) == []
 
 
-def test_what_is_said_after_a_copied_message_is_kept() -> None:
-    (fact,) = kept("Боб: запомни, что я в Порту\n\nRemember that I'm vegan")
-    assert fact.content == "Ann: I'm vegan"
-
-
 def test_in_a_group_only_what_is_said_to_the_bot_is_kept() -> None:
     assert kept("remember that the bins go out on Monday", people=GROUP) == []
     for said in ("Pip, remember that I'm vegan", "@garden_bot remember that I'm vegan"):

@@ -111,15 +111,6 @@ def test_edits_and_the_message_give_the_same_in_every_order(
     ) == [(True, True, 1)]
 
 
-def test_an_edit_sent_again_does_nothing(remembered: Database, rules: SessionPolicy, policy: Policy) -> None:
-    edit(remembered, rules, "m4", "Carlota it is", 60)
-    work(remembered, rules, policy)
-    revision = rows(remembered, "SELECT revision FROM conversation_sessions")
-    assert edit(remembered, rules, "m4", "Carlota it is", 60).outcome == "unchanged"
-    assert rows(remembered, "SELECT revision FROM conversation_sessions") == revision
-    assert rows(remembered, "SELECT count(*) FROM jobs WHERE due_at IS NOT NULL") == [(0,)]
-
-
 def test_an_edit_from_a_clock_that_runs_ahead_does_not_win_for_ever(
     remembered: Database, rules: SessionPolicy
 ) -> None:
@@ -182,13 +173,6 @@ def test_a_deleted_message_is_gone_with_all_that_was_made_of_it(
         """SELECT c.message_count, c.lexeme_count = (SELECT sum(length(tsv)) FROM messages), s.message_count, s.status
         FROM chats c JOIN conversation_sessions s USING (chat_id)""",
     ) == [(8, True, 8, "summarized")]
-
-
-def test_deleting_twice_is_deleting_once(remembered: Database, rules: SessionPolicy, policy: Policy) -> None:
-    delete(remembered, rules, "m4")
-    work(remembered, rules, policy)
-    assert delete(remembered, rules, "m4").follows == frozenset()
-    assert rows(remembered, "SELECT count(*) FROM jobs WHERE due_at IS NOT NULL") == [(0,)]
 
 
 def test_a_session_whose_last_message_is_deleted_goes(

@@ -3,7 +3,6 @@
 import copy
 import json
 import random
-from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -16,7 +15,6 @@ from telegram import Bot, Update
 
 from pipeline.platforms import events
 from pipeline.store.connections.database import Database
-from schemas.errors import InvalidInput
 from tests.api.conftest import problem_of
 from tests.conftest import TENANT
 from tests.events.conftest import PAYLOADS, cases
@@ -190,15 +188,6 @@ def mutated(value: Any, chance: random.Random) -> Any:
 
 
 SENT = [(platform, payload) for platform in PLATFORMS for case in cases(platform) for payload in case["send"]]
-
-
-@examples(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 2**32))
-def test_no_event_that_was_changed_at_random_breaks_a_parser(seed: int) -> None:
-    chance = random.Random(seed)
-    platform, payload = chance.choice(SENT)
-    with suppress(InvalidInput):
-        events.parse(platform, mutated(payload, chance))
 
 
 @examples(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -10,14 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.ingest import accept
 from pipeline.recall.ask.weights import Weights
-from pipeline.store.connections.database import Database
 from schemas.context import Block, ChatMessage, Context, ContextItem, Dropped, Explanation, Hit
 from schemas.listing import ChatSummary, SessionSpan
-from schemas.messages import ChatIn
-from tests.commands.conftest import CHAT, Run, Workers
-from tests.conftest import EPOCH, TENANT, message
+from tests.commands.conftest import CHAT, Run
+from tests.conftest import EPOCH
 from tests.platforms.reading import FIXTURES
 from workers.api.inspector.context_view import standalone
 
@@ -138,10 +135,6 @@ def test_every_part_of_a_score_has_a_colour_of_its_own_and_empty_ones_have_none(
     assert "nothing" not in page.text
 
 
-def test_the_times_that_were_preferred_are_told() -> None:
-    assert "Times preferred: before the trip: 3 May 2026, said by Ana" in read(page_of("plain")).text
-
-
 @pytest.mark.usefixtures("house", "running")
 def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "why.html"
@@ -173,20 +166,6 @@ def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -
     assert {"picked", "found", None} <= set(kinds)
     policy = [a["content"] for name, a in reader.elements if name == "meta" and "http-equiv" in a]
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
-
-
-@pytest.mark.usefixtures("house", "running")
-def test_a_recalled_script_is_no_script(
-    run: Run, database: Database, workers: Workers, tmp_path: Path
-) -> None:
-    accept.accept(database, TENANT, ChatIn(chat_id=CHAT), [message(0, f"boiler {HOSTILE}", id="hostile")])
-    workers.finish()
-    file = tmp_path / "why.html"
-    assert run("context", "boiler script alert", "--chat", CHAT, "--html", file).code == 0
-    written = file.read_text(encoding="utf-8")
-    assert_harmless(read(written))
-    assert "<script" not in written
-    assert "&lt;script&gt;alert(1)" in written
 
 
 @pytest.mark.usefixtures("house", "running")

@@ -137,12 +137,6 @@ def test_a_new_version_takes_the_place_of_the_old_and_what_stayed_keeps_its_vect
     assert owed == 1
 
 
-def test_equal_chunks_of_one_document_are_all_there(database: Database) -> None:
-    chunks = ["the same words", "others", "the same words"]
-    documents.keep(database, TENANT, DocumentIn(document_id="echo", content="…"), chunks)
-    assert contents(database, "echo") == chunks
-
-
 def test_two_versions_sent_at_once_are_not_mixed(database: Database) -> None:
     versions = [[f"{name} {n}" for n in range(30)] for name in ("red", "blue", "green", "white")]
     given = DocumentIn(document_id="handbook", content="…")
