@@ -149,7 +149,7 @@ ANYTHING = st.recursive(
 NAMES = st.sampled_from([*said(1), "position", "agent_id", "session_key", "closes_session", "metadata"])
 
 
-@examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.dictionaries(NAMES, ANYTHING, min_size=1, max_size=3))
 def test_whatever_stands_in_a_field_it_is_accepted_or_refused(
     standing_client: httpx.Client, changes: dict[str, Any]

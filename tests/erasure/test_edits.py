@@ -200,7 +200,7 @@ def test_a_message_deleted_before_it_comes_never_comes(
 def test_deletions_in_any_order_leave_the_sessions_of_the_pure_function(
     database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
-    for seed in range(12):
+    for seed in range(6):
         chance = random.Random(seed)
         chat = ChatIn(chat_id=f"test:{seed}")
         said = [message(chance.randrange(0, 400), id=f"m{n}") for n in range(25)]
