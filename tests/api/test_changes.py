@@ -32,7 +32,7 @@ def test_a_message_is_edited_and_deleted_by_its_platforms_id(
     assert (again["accepted"], again["duplicates"], again["kept_out"]) == (0, 0, 1)
 
 
-@pytest.mark.parametrize("external_id", ["99", "пустое", "消息/7", "رسالة 🕊"])
+@pytest.mark.parametrize("external_id", ["99", "消息/7"])
 def test_a_deletion_says_whether_there_was_a_message(
     client: httpx.Client, database: Database, external_id: str
 ) -> None:
