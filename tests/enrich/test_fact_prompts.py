@@ -203,10 +203,8 @@ def test_what_is_wrong_with_one_fact_drops_that_fact(wrong: dict[str, Any]) -> N
         ({"category": " Fact "}, {"category": "fact"}),
         ({"messages": ["1", "[1]", 1]}, {"message_ids": (100,)}),
         ({"confidence": 7, "importance": 70}, {"confidence": 1, "importance": 10}),
-        ({"confidence": -1, "importance": 0}, {"confidence": 0, "importance": 1}),
         ({"confidence": float("nan"), "importance": "high"}, {"confidence": 0.5, "importance": 5}),
         ({"attribute": "Home", "value": " PORTO\n"}, {"attribute": "home", "value": "porto"}),
-        ({"attribute": "likes tea", "value": True}, {"attribute": "likes tea", "value": "yes"}),
         ({"attribute": "home", "value": None}, {"attribute": "", "value": ""}),
         ({"holds_from": "soon", "holds_until": "9999-01-01"}, {"holds_from": None, "holds_until": None}),
         (
@@ -214,7 +212,6 @@ def test_what_is_wrong_with_one_fact_drops_that_fact(wrong: dict[str, Any]) -> N
             {"holds_from": datetime(2026, 4, 30, 23, tzinfo=UTC), "holds_until": None},
         ),
         ({"replaces": ["k1", "k2", "k7", "k0", 1, None]}, {"replaces": (UUID(int=1),)}),
-        ({"replaces": "k1"}, {"replaces": ()}),
     ],
     ids=lambda given: str(given)[:50],
 )
@@ -299,11 +296,9 @@ def test_facts_of_all_kinds_are_recognized_as_said(said: str, content: str) -> N
     ("answer", "problem"),
     [
         ("", "no JSON object"),
-        ("There are no facts.", "no JSON object"),
         (json.dumps({"facts": [GOOD, GOOD]})[:-30], "broken or incomplete"),
         ('{"summary": "hello"}', 'no "facts"'),
         ('{"facts": "none"}', '"facts" must be a list'),
-        ('{"facts": ["Ann lives in Porto."]}', 'each of "facts" must be an object'),
         (
             '{"facts": [{"text": "Ann lives in Porto.", "messages": [1]}]}',
             'each of "facts" must be an object',

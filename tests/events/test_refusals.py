@@ -39,12 +39,10 @@ def test_an_unknown_platform_is_named_with_the_nearest_known(standing_client: ht
     ("body", "detail"),
     [
         (b"", "not JSON"),
-        (b'{"update_id": 1, "mess', "not JSON"),
         (b"\xff\xfe", "not UTF-8"),
         (b"[" * 1000 + b"]" * 1000, ""),
         (b'{"messages":' * 100_000 + b"1" + b"}" * 100_000, "nested too deeply"),
         (b"[]", ""),
-        (b"null", ""),
         (b'"hello"', ""),
         (b"{}", ""),
         (b'{"a": 1e999}', "not finite"),
@@ -73,13 +71,10 @@ def test_a_body_of_ten_megabytes_is_refused(standing_client: httpx.Client) -> No
     [
         ({"message_id": None}, "message_id is missing"),
         ({"message_id": {"a": 1}}, "message_id"),
-        ({"message_id": True}, "message_id"),
         ({"message_id": "x" * 256}, "255"),
         ({"chat": {"id": [1], "type": "group"}}, "chat.id"),
-        ({"chat": 5}, "chat is no JSON object"),
         ({"from": {"id": 1.5, "is_bot": False}}, "from.id"),
         ({"date": 10**18}, "not a time that a calendar knows"),
-        ({"date": None}, "sent_at"),
         ({"text": "я" * 40_000}, "65536"),
     ],
 )

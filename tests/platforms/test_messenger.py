@@ -111,10 +111,8 @@ def test_what_is_sent_with_a_text_is_named(tmp_path: Path) -> None:
     [
         ({"content": "X", "is_unsent": True}, [], ["deleted message"], []),
         ({"content": "Ben called you.", "call_duration": 60}, [], ["service message"], []),
-        ({"content": "Ben called you.", "type": "Call"}, [], ["service message"], []),
         ({"is_taken_down": True}, [], ["kind that Messenger does not export"], []),
         ({"content": "да", "is_unsent": False, "is_geoblocked_for_viewer": False}, ["да"], [], []),
-        ({"content": "да", "type": "Generic", "ip": "10.0.0.1"}, ["да"], [], []),
         ({"content": "да", "hologram": {"uri": "x"}}, ["да"], [], ["hologram"]),
         ({"content": "да", "type": "Hologram"}, ["да"], [], ["Hologram"]),
         ({"hologram": 1}, [], [], ["hologram"]),
