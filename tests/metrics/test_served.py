@@ -24,7 +24,7 @@ from schemas.errors import ProviderUnavailable
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
-from tests.conftest import TENANT, copied, message, refusing
+from tests.conftest import TENANT, copied, message, refusing, settings_of
 from tests.llm.chat_models import ScriptedModel, asking
 from tests.metrics.conftest import Shown, read, serving
 from tests.ops.running import until
@@ -41,16 +41,8 @@ def settings(
 ) -> Iterator[Settings]:
     """The settings of a database of this module's own."""
     with copied(postgres, "watched") as name:
-        yield Settings(
-            _env_file=None,
-            database_url=postgres.dsn("app", database=name),
-            maintenance_database_url=postgres.dsn("maintenance", database=name),
-            redis_url=redis.url,
-            data_dir=tmp_path_factory.mktemp("watched"),
-            embedding_provider="deterministic",
-            api_key="test-key",
-            summarize_debounce_seconds=0,
-        )
+        folder = tmp_path_factory.mktemp("watched")
+        yield settings_of(postgres, name, redis_url=redis.url, data_dir=folder, owner_database_url=None)
 
 
 @pytest.fixture(scope="module")

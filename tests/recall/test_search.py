@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
-import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +11,6 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.people.identities import link
 from pipeline.recall import build_context, more, search
 from pipeline.recall import search_modes as modes
@@ -24,7 +21,7 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery, parse_payload
 from schemas.search import MoreQuery, SearchQuery, SearchResult
 from schemas.settings import Settings
-from tests.conftest import EPOCH, TENANT, message
+from tests.conftest import EPOCH, POLICY, TENANT, copied, message, settings_of
 from tests.recall.test_context import CHAT, DAY, do_all, house
 
 OTHER = ChatIn(chat_id="test:elsewhere")
@@ -66,26 +63,17 @@ def boilers() -> list[MessageIn]:
 @pytest.fixture(scope="module")
 def stage(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """The settings of one database for all tests of the module, which only read: two tenants, two chats."""
-    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as server:
-        server.execute("CREATE DATABASE searches TEMPLATE backscroll OWNER backscroll_owner")
-        settings = Settings(
-            _env_file=None,
-            database_url=postgres.dsn("app", database="searches"),
-            maintenance_database_url=postgres.dsn("maintenance", database="searches"),
-            owner_database_url=postgres.dsn("owner", database="searches"),
-            data_dir=Path(tmp_path_factory.mktemp("data")),
-            summarize_debounce_seconds=0,
-        )
+    with copied(postgres, "searches") as name:
+        settings = settings_of(postgres, name, data_dir=tmp_path_factory.mktemp("data"))
         database = Database.from_settings(settings)
         accept.accept(database, TENANT, CHAT, [*house(), *boilers()])
         secret = [message(n, f"the boiler of somebody else {n}", id=f"s{n}") for n in range(5)]
         accept.accept(database, TENANT, OTHER, secret)
         accept.accept(database, "stranger", CHAT, secret)
         link(database, TENANT, "test:Bob", "bob")
-        do_all(database, SessionPolicy.of(settings), Policy(batch=1000, lease_seconds=60, max_attempts=3))
+        do_all(database, SessionPolicy.of(settings), POLICY)
         database.close()
         yield settings
-        server.execute("DROP DATABASE searches WITH (FORCE)")
 
 
 @pytest.fixture
