@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ops.dev.eval.samples import samples
@@ -17,7 +16,7 @@ from pipeline.clients.factory import make_embedder
 from pipeline.clients.onnx import onnx_folder
 from pipeline.clients.onnx.onnx import BATCH_PIECES, OnnxEmbedder, _batches, is_installed
 from pipeline.clients.onnx.onnx_bundled import ENGLISH, MULTILINGUAL, Bundled
-from pipeline.clients.onnx.onnx_folder import DESCRIPTION, GRAPH, TOKENIZER, WEIGHTS, About
+from pipeline.clients.onnx.onnx_folder import DESCRIPTION, GRAPH, TOKENIZER, WEIGHTS
 from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.settings import Settings
 
@@ -212,17 +211,6 @@ def test_a_folder_says_how_its_model_is_used(folder: Path, embedder: OnnxEmbedde
     assert own.max_tokens == 16
 
 
-def test_the_first_word_piece_stands_for_the_text_where_the_folder_says_so(
-    folder: Path, embedder: OnnxEmbedder
-) -> None:
-    about = About.read(folder)
-    (folder / DESCRIPTION).write_text(about.model_copy(update={"pooling": "cls"}).model_dump_json())
-    found = OnnxEmbedder(str(folder)).embed_query("a boiler")
-
-    assert np.linalg.norm(found) == pytest.approx(1)
-    assert found != embedder.embed_query("a boiler")
-
-
 # Of many languages
 
 # the same question and its answer in languages of many scripts, beside an answer to another question
@@ -307,12 +295,3 @@ def test_a_model_that_fails_may_do_so_because_of_the_text_and_one_without_memory
     monkeypatch.setattr(own, "_session", lambda threads: Failing())
     with pytest.raises(expected, match="all-MiniLM-L6-v2"):
         own.embed_documents(["a text that breaks it"])
-
-
-def test_what_the_graph_itself_refuses_is_a_failure(
-    embedder: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = OnnxEmbedder(ENGLISH.model)
-    monkeypatch.setattr(own, "_pieces", lambda prefix, text: [999_999])
-    with pytest.raises(ProviderFailed, match="all-MiniLM-L6-v2"):
-        own.embed_documents(["a piece that no vocabulary has"])

@@ -11,8 +11,8 @@ from pipeline.enrich.summaries import rollups, summarize
 from pipeline.enrich.summaries.language_model import LanguageModelSummarizer
 from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summaries.summary_policy import SummaryPolicy
-from pipeline.erasure import edits, forget
-from pipeline.ingest import accept, chat_moves
+from pipeline.erasure import edits
+from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Handler, Policy
 from pipeline.operations import backfill
@@ -278,13 +278,3 @@ def test_a_deleted_message_clears_its_week_which_is_made_again_without_it(
     work()
     assert rows(two_weeks, WEEKS)[0] == ("2026-03-02", 2, MODEL)
     assert rows(two_weeks, "SELECT count(*) FROM rollups WHERE summary_text LIKE '%marina%'") == [(0,)]
-
-
-def test_a_moved_chat_has_its_weeks_rolled_up_again(
-    two_weeks: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    chat_moves.start(two_weeks, TENANT, CHAT.chat_id, "test:moved")
-    run(two_weeks, "forget", forget.forgetter(two_weeks, rules), policy)
-    run(two_weeks, "rollup", roller(two_weeks), policy)
-    assert [count for _, count, _ in rows(two_weeks, WEEKS)] == [2, 2]
-    assert rows(two_weeks, "SELECT DISTINCT chat_id FROM rollups") == [("test:moved",)]

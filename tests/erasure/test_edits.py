@@ -21,7 +21,7 @@ from schemas.messages import ChatIn
 from schemas.vectors import Vector
 from tests.conftest import EPOCH, TENANT, message
 from tests.ingest.test_sessions_stored import expected, stored
-from tests.test_pipeline import CHAT, learns, place, rows, run, summarizer, talk
+from tests.test_pipeline import CHAT, learns, place, rows, run, summarizer
 
 
 def at(minute: float) -> datetime:
@@ -78,15 +78,6 @@ def test_a_late_edit_is_searched_summarized_and_embedded_in_place_of_the_old_tex
     assert "Carlota" in str(rows(remembered, "SELECT summary_text FROM conversation_sessions"))
     assert rows(remembered, "SELECT count(*) FROM message_vectors") == [(9,)]
     assert rows(remembered, "SELECT count(*) FROM session_vectors") == [(1,)]
-
-
-def test_an_edit_leaves_a_message_where_it_was(remembered: Database, rules: SessionPolicy) -> None:
-    before = rows(remembered, "SELECT sent_at FROM messages WHERE external_id = 'm4'")
-    edit(remembered, rules, "m4", "something else", 60)
-    assert rows(remembered, "SELECT sent_at FROM messages WHERE external_id = 'm4'") == before
-    assert rows(remembered, "SELECT edited_at, revision FROM messages WHERE external_id = 'm4'") == [
-        (at(60), 2)
-    ]
 
 
 def test_edits_and_the_message_give_the_same_in_every_order(
@@ -173,16 +164,6 @@ def test_a_deleted_message_is_gone_with_all_that_was_made_of_it(
         """SELECT c.message_count, c.lexeme_count = (SELECT sum(length(tsv)) FROM messages), s.message_count, s.status
         FROM chats c JOIN conversation_sessions s USING (chat_id)""",
     ) == [(8, True, 8, "summarized")]
-
-
-def test_a_session_whose_last_message_is_deleted_goes(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    accept.accept(database, TENANT, CHAT, [*talk(5), message(100, "alone", id="alone")])  # type: ignore[list-item]
-    work(database, rules, policy)
-    delete(database, rules, "alone")
-    assert rows(database, "SELECT message_count FROM conversation_sessions") == [(5,)]
-    assert rows(database, "SELECT count(*) FROM jobs WHERE key LIKE 'session:2'") == [(0,)]
 
 
 def test_a_message_deleted_before_it_comes_never_comes(

@@ -182,13 +182,6 @@ def test_a_whole_download_is_one_import_of_all_its_chats(
     assert not download.broken
 
 
-def test_people_of_one_name_in_two_chats_are_two(tmp_path: Path) -> None:
-    both = [
-        read(tmp_path, thread({"content": "привет"}, thread_path=f"inbox/a_{n}")).messages[0] for n in (1, 2)
-    ]
-    assert len({message.sender_id for message in both}) == 2
-
-
 def test_a_chat_that_the_file_does_not_name_is_asked_for(tmp_path: Path) -> None:
     nameless = thread({"content": "你好"}, title="", thread_path="")
     assert "--chat" in read(tmp_path, nameless).broken[0].reason
