@@ -42,7 +42,7 @@ def fill(database: Database) -> None:
 
 @pytest.fixture
 def template(templates: Templates) -> str:
-    return templates("right", fill)
+    return templates("all_done", fill)
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ def test_a_database_is_upgraded_under_the_current_program(
     early: Deployment, postgres: EmbeddedPostgres, tmp_path: Path
 ) -> None:
     # Given workers, clock and door of the current program on tables that are too old for them
-    early.start_workers(names=("accept", "ingest", "embed", "summarize", "sweep"))
+    early.start_workers()
     with clock(early), door(early) as url:
         unready = httpx.get(f"{url}/readyz")
         assert unready.status_code == 503
