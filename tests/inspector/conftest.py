@@ -11,6 +11,7 @@ from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
+from schemas.settings import Settings
 from tests.api.conftest import served
 from tests.commands.conftest import (  # noqa: F401
     Workers,
@@ -22,7 +23,7 @@ from tests.commands.conftest import (  # noqa: F401
     template,
     workers,
 )
-from tests.conftest import TENANT, copied, message, settings_of
+from tests.conftest import TENANT, copied, message
 
 EVIL = "evil:/é?#1"
 SCRIPT = (
@@ -57,7 +58,14 @@ def standing(
 ) -> Iterator[tuple[httpx.Client, Database]]:
     """An HTTP API with a sample chat and a hostile one, all of both in memory, for a whole module."""
     with copied(postgres, "inspected", house_template) as name:
-        settings = settings_of(postgres, name, redis_url=redis.url)
+        settings = Settings(
+            _env_file=None,
+            database_url=postgres.dsn("app", database=name),
+            maintenance_database_url=postgres.dsn("maintenance", database=name),
+            redis_url=redis.url,
+            api_key="test-key",
+            embedding_provider="deterministic",
+        )
         database = Database.from_settings(settings)
         hostile = [
             message(minute, text, id=str(minute), sender_name=f"{SCRIPT[:40]}{minute}")
