@@ -265,22 +265,22 @@ def database_name(postgres: EmbeddedPostgres, template: str) -> Iterator[str]:
         yield name
 
 
+def settings_of(postgres: EmbeddedPostgres, name: str, **changes: object) -> Settings:
+    """Settings for the database of this name, on the deterministic embedder."""
+    roles = {"": "app", "maintenance_": "maintenance", "owner_": "owner"}
+    given: dict[str, Any] = {
+        f"{begin}database_url": postgres.dsn(role, database=name) for begin, role in roles.items()
+    }
+    given |= {"embedding_provider": "deterministic", "api_key": "test-key", "summarize_debounce_seconds": 0}
+    return Settings(_env_file=None, **(given | changes))
+
+
 @pytest.fixture
 def settings(
     postgres: EmbeddedPostgres, redis: EmbeddedRedis, database_name: str, tmp_path: Path
 ) -> Settings:
-    """Settings for this test's database and the broker, on the deterministic embedder."""
-    return Settings(
-        _env_file=None,
-        database_url=postgres.dsn("app", database=database_name),
-        maintenance_database_url=postgres.dsn("maintenance", database=database_name),
-        owner_database_url=postgres.dsn("owner", database=database_name),
-        redis_url=redis.url,
-        data_dir=tmp_path / "data",
-        embedding_provider="deterministic",
-        api_key="test-key",
-        summarize_debounce_seconds=0,
-    )
+    """Settings for this test's database and the broker."""
+    return settings_of(postgres, database_name, redis_url=redis.url, data_dir=tmp_path / "data")
 
 
 @pytest.fixture
@@ -294,14 +294,10 @@ def database(settings: Settings) -> Iterator[Database]:
 @pytest.fixture(scope="module")
 def shared(postgres: EmbeddedPostgres) -> Iterator[Database]:
     """A database for a module whose tests have tenants of their own."""
-    name = f"shared_{next(_numbers)}"
-    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE backscroll OWNER backscroll_owner")
-        app, maintenance = (postgres.dsn(role, database=name) for role in ("app", "maintenance"))
-        database = Database(app, maintenance)
+    with copied(postgres, f"shared_{next(_numbers)}") as name:
+        database = Database(*(postgres.dsn(role, database=name) for role in ("app", "maintenance")))
         yield database
         database.close()
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from pipeline.operations.sweep import sweep
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import backfills, jobs
 from schemas.backfills import BackfillRequest
-from schemas.errors import InvalidInput, NotFound, Permanent, ProviderRejected, ProviderUnavailable
+from schemas.errors import Permanent, ProviderUnavailable
 from schemas.messages import ChatIn
 from schemas.sessions import Message, Summary
 from schemas.settings import Settings
@@ -121,37 +121,6 @@ def test_a_late_message_makes_its_session_summarized_again(
     assert found == [("summarized", 6, 2)]
 
 
-class Changing(ExtractiveSummarizer):
-    """While it works somebody writes into the session."""
-
-    def __init__(self, database: Database, rules: SessionPolicy, policy: Policy) -> None:
-        self.between = (database, rules, policy)
-        self.calls = 0
-
-    def summarize(
-        self, messages: Sequence[Message], previous: Summary | None = None, **options: object
-    ) -> Summary:
-        self.calls += 1
-        if self.calls == 1:
-            database, rules, policy = self.between
-            accept.accept(database, TENANT, CHAT, [message(1.5, "wait, it was the fan", id="meanwhile")])
-            place(database, rules, policy)
-        return super().summarize(messages, previous, **options)  # type: ignore[arg-type]
-
-
-def test_a_summary_of_what_has_changed_meanwhile_is_not_saved(
-    two_sessions: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    client = Changing(two_sessions, rules, policy)
-    run(two_sessions, "summarize", summarizer(two_sessions, client=client), policy)
-    assert client.calls == 2
-    found = rows(
-        two_sessions,
-        "SELECT summary_revision = revision, summary_message_count FROM conversation_sessions WHERE id = 1",
-    )
-    assert found == [(True, 6)]
-
-
 class Refusing(ExtractiveSummarizer):
     """A model that will not have it."""
 
@@ -193,37 +162,11 @@ def test_every_message_and_summary_gets_one_vector_and_equal_text_is_embedded_on
     assert len(client.texts) == before
 
 
-class Choosy(DeterministicEmbedder):
-    """Refuses long texts, and whole batches that hold one."""
-
-    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        if any(len(one) > 1000 for one in texts):
-            raise ProviderRejected("too long")
-        return super().embed_documents(texts)
-
-
-def test_a_text_that_the_model_refuses_does_not_take_its_batch_with_it(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    accept.accept(database, TENANT, CHAT, [message(0, "short"), message(1, "long " * 1000)])
-    place(database, rules, policy)
-    run(database, "embed", embed.embedder(database, Choosy()), policy)
-    assert rows(database, "SELECT count(DISTINCT message_id) FROM message_vectors") == [(2,)]
-
-
 class Away(DeterministicEmbedder):
     """A provider that is down."""
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         raise ProviderUnavailable("does not answer")
-
-
-def test_a_provider_that_is_away_leaves_vectors_owed(two_sessions: Database, policy: Policy) -> None:
-    outcome = runner.run(two_sessions, "embed", embed.embedder(two_sessions, Away()), policy)
-    assert (outcome.finished, outcome.failed) == (0, 7)
-    assert rows(two_sessions, "SELECT max(attempts), count(due_at) FROM jobs WHERE kind = 'embed'") == [
-        (0, 7)
-    ]
 
 
 def test_a_quiet_chats_last_session_is_closed_by_the_sweep(
@@ -401,26 +344,6 @@ def test_after_the_gap_changed_sessions_are_cut_again_and_ids_kept(
         "SELECT message_count FROM conversation_sessions WHERE status <> 'merged' ORDER BY started_at",
     )
     assert counts == [(5,), (2,)]
-
-
-def test_a_backfill_is_paused_resumed_and_cancelled(
-    two_sessions: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    made = backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", batch_size=1), current(rules))
-    backfiller = backfill.backfiller(two_sessions, current(rules))
-    run_once(two_sessions, "backfill", backfiller, policy)
-    backfill.change_state(two_sessions, TENANT, made.id, "paused")
-    seen = state(two_sessions)[2]
-    run_once(two_sessions, "backfill", backfiller, policy)
-    assert run_once(two_sessions, "backfill", backfiller, policy) == 0
-    assert state(two_sessions)[2] == seen
-    backfill.change_state(two_sessions, TENANT, made.id, "running")
-    finish(two_sessions, rules, policy)
-    assert state(two_sessions)[0] == "completed"
-    with pytest.raises(InvalidInput, match="is completed and cannot be changed"):
-        backfill.change_state(two_sessions, TENANT, made.id, "cancelled")
-    with pytest.raises(NotFound):
-        backfill.change_state(two_sessions, TENANT, 999, "cancelled")
 
 
 def test_a_chat_that_cannot_be_cut_anew_is_given_up_and_the_others_are_done(

@@ -15,7 +15,7 @@ import uvicorn
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from schemas.settings import Settings
-from tests.conftest import HELLO, copied
+from tests.conftest import HELLO, copied, settings_of
 from workers.api.app import make_web_app
 from workers.api.protocol import Protocol
 from workers.queues import INGEST
@@ -55,12 +55,6 @@ def served(settings: Settings) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """The settings of an HTTP API whose model is loaded at once."""
-    return settings.model_copy(update={"embedding_provider": "deterministic"})
-
-
-@pytest.fixture
 def serve() -> Iterator[Callable[[Settings], httpx.Client]]:
     """Serves an HTTP API with settings of the test's own until it ends."""
     with ExitStack() as stack:
@@ -70,15 +64,11 @@ def serve() -> Iterator[Callable[[Settings], httpx.Client]]:
 @pytest.fixture(scope="module")
 def standing_client(postgres: EmbeddedPostgres, redis: EmbeddedRedis) -> Iterator[httpx.Client]:
     """A client of one HTTP API for a whole module, for what leaves nothing behind that another test sees."""
-    with copied(postgres, "standing") as database:
-        settings = Settings(
-            _env_file=None,
-            database_url=postgres.dsn("app", database=database),
-            redis_url=redis.url,
-            api_key="test-key",
-        )
-        with served(settings.model_copy(update={"embedding_provider": "deterministic"})) as client:
-            yield client
+    with (
+        copied(postgres, "standing") as name,
+        served(settings_of(postgres, name, redis_url=redis.url)) as client,
+    ):
+        yield client
 
 
 @pytest.fixture

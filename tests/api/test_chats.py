@@ -49,15 +49,3 @@ def test_what_must_end_first_is_told(client: httpx.Client) -> None:
     assert problem_of(client.post(f"/v1/chats/{CHAT}/rename", json={"to": CHAT}), 422)["field"] == "to"
     assert problem_of(client.post(f"/v1/chats/{CHAT}/rename", json={"too": CHAT}), 422)
     problem_of(client.post("/v1/chats/test:nowhere/rename", json={"to": SUPER}), 404)
-
-
-def test_a_removed_chat_may_be_sent_again(
-    client: httpx.Client, database: Database, settings: Settings
-) -> None:
-    client.post("/v1/messages", json=body(said(1), said(2)))
-    receipt = client.delete(f"/v1/chats/{CHAT}")
-    assert (receipt.status_code, receipt.json()["kind"]) == (202, "removal")
-    do_forget(database, settings)
-    asked = {"chat_id": CHAT, "query": "hello"}
-    problem_of(client.post("/v1/context", json=asked), 404)
-    assert client.post("/v1/messages", json=body(said(1), said(2))).json()["accepted"] == 2

@@ -135,20 +135,3 @@ def test_a_question_changes_what_the_description_lists_and_no_weight(house: http
         assert problem["field"] == "parameters"
         told = f"parameters: a question cannot change {closed!r}, only {', '.join(listed)}"
         assert problem["detail"] == told
-
-
-def test_other_wordings_find_what_the_question_does_not_and_a_missing_model_is_named(
-    house: httpx.Client,
-) -> None:
-    found = ask(house, "Wer frisst?", queries=["cat food"], hyde=True, include_history=False, explain=True)
-    best = found.json()["explain"]["messages"][0]
-    assert (best["preview"], best["queries"]["keywords"]) == ("And Sardinha needs cat food.", 1)
-    assert any("BACKSCROLL_HYDE_MODEL" in problem for problem in found.json()["degraded"])
-
-
-def test_characters_that_postgres_cannot_take_do_no_harm_in_a_question(house: httpx.Client) -> None:
-    answer = house.post(
-        "/v1/context",
-        content=b'{"chat_id": "test:house\\u0000", "query": "boiler\\u0000\\ud800?", "user_id": "\\u0000"}',
-    )
-    assert answer.status_code == 200, answer.text

@@ -7,8 +7,7 @@ import pytest
 import redis as redis_client
 
 from schemas.memory.documents import MAX_DOCUMENT_BYTES
-from schemas.settings import Settings
-from tests.api.conftest import CHAT, body, problem_of
+from tests.api.conftest import body, problem_of
 from tests.ops.running import until
 from workers.queues import OF_KIND
 
@@ -59,15 +58,3 @@ def test_what_is_wrong_with_a_document_is_named(
     problem = problem_of(standing_client.post("/v1/documents", json=RULES | change), 422)
     assert problem["field"] == field
     assert limit in problem["detail"]
-
-
-def test_without_session_memory_documents_are_kept_and_shown(serve: Any, settings: Settings) -> None:
-    client = serve(settings.model_copy(update={"session_memory_enabled": False}))
-    answer = client.post("/v1/documents", json=RULES)
-    assert (answer.status_code, answer.json()["outcome"]) == (201, "new")
-    client.post("/v1/messages", json=body())
-    asked = {"chat_id": CHAT, "query": RULES["content"][:200]}
-    shown = client.post("/v1/context", json=asked).json()
-    assert "documents" in {block["kind"] for block in shown["blocks"]}
-    none = client.post("/v1/context", json=asked | {"top_k_documents": 0}).json()
-    assert "documents" not in {block["kind"] for block in none["blocks"]}

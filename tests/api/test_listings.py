@@ -127,8 +127,3 @@ def test_what_cannot_be_listed_is_named(
     standing_client: httpx.Client, path: str, given: dict[str, str], field: str
 ) -> None:
     assert problem_of(standing_client.get(path, params=given), 422)["field"] == field
-
-
-def test_a_cursor_that_leads_nowhere_ends_the_list(house: httpx.Client) -> None:
-    assert house.get("/v1/sessions", params={"after": 10**12}).json() == {"sessions": []}
-    assert house.get("/v1/queries", params={"after": "ctx_nothing"}).json() == {"queries": []}

@@ -49,14 +49,6 @@ def test_an_accepted_message_is_found_by_keyword_when_the_answer_comes(
         assert list(found) == ["m1"]
 
 
-def test_sending_again_stores_nothing_twice(client: httpx.Client, database: Database) -> None:
-    client.post("/v1/messages", json=body(said(1), said(2)))
-    again = client.post("/v1/messages", json=body(said(1), said(2), said(3)))
-    assert again.status_code == 202
-    assert (again.json()["accepted"], again.json()["duplicates"]) == (1, 2)
-    assert stored(database) == ["m1", "m2", "m3"]
-
-
 def test_many_senders_of_the_same_messages_store_each_once(client: httpx.Client, database: Database) -> None:
     def send(shift: int) -> int:
         answer = client.post("/v1/messages", json=body(*(said(n) for n in range(shift, shift + 20))))

@@ -61,15 +61,6 @@ def test_a_wrong_search_is_told_what_is_wrong(
         assert "100" in problem["detail"]
 
 
-def test_chats_and_sessions_that_are_not_there_are_not_found(house: httpx.Client) -> None:
-    assert "test:elsewhere" in problem_of(search(house, chat_id="test:elsewhere"), 404)["detail"]
-    problem_of(search(house, session_id=1_000_000), 404)
-    more = house.post("/v1/more", json={"chat_id": CHAT, "session_id": 1_000_000})
-    problem_of(more, 404)
-    refused = house.post("/v1/search", json={"chat_id": CHAT, "query": "x"}, headers={"Authorization": "no"})
-    problem_of(refused, 401)
-
-
 @pytest.mark.parametrize("word", ["Donau.dampf.schiff", "авто.мо.биль", "ανα.βολή", "ká.ve.ház"])
 def test_a_soft_hyphen_parts_no_word(standing_client: httpx.Client, word: str) -> None:
     whole, hyphened = word.replace(".", ""), word.replace(".", "\u00ad")

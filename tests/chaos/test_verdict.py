@@ -11,11 +11,10 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.vectors import embed
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import POLICY, TENANT, Templates, message
 from tests.recall.test_context import do_all
 from tests.test_pipeline import learns, run
 
@@ -32,16 +31,23 @@ WORK = (
 ORIGINALS = {(TENANT, "test:1", m.external_id): m for m in SAID}
 
 
-@pytest.fixture
-def right(
-    postgres: EmbeddedPostgres, database_name: str, database: Database, settings: Settings, policy: Policy
-) -> Iterator[psycopg.Connection]:
-    """A database in which everything was done, as the superuser sees it."""
+def fill(database: Database) -> None:
+    """Do everything."""
     accept.accept(database, TENANT, ChatIn(chat_id="test:1"), SAID)
-    do_all(database, SessionPolicy.of(settings), policy)
+    do_all(database, SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0)), POLICY)
     for _ in range(2):
-        run(database, "extract", learns(database), policy)
-        run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+        run(database, "extract", learns(database), POLICY)
+        run(database, "embed", embed.embedder(database, DeterministicEmbedder()), POLICY)
+
+
+@pytest.fixture
+def template(templates: Templates) -> str:
+    return templates("all_done", fill)
+
+
+@pytest.fixture
+def right(postgres: EmbeddedPostgres, database_name: str) -> Iterator[psycopg.Connection]:
+    """A database in which everything was done, as the superuser sees it."""
     with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as connection:
         yield connection
 

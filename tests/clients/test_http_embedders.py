@@ -244,27 +244,6 @@ def test_a_key_is_sent_to_openai_only_and_a_key_alone_chooses_nothing(server: Em
     assert sent_elsewhere(settings_of("ollama", server.url)) == []
 
 
-@pytest.mark.parametrize("name", ["deterministic", "sentence-transformers"])
-@pytest.mark.model
-def test_local_models_have_prefixes_by_settings_too(name: str) -> None:
-    chosen = Settings(
-        _env_file=None,
-        embedding_provider=name,  # type: ignore[arg-type]
-        embedding_query_prefix="query: ",
-        embedding_document_prefix="passage: ",
-    )
-    plain = make_embedder(
-        chosen.model_copy(update={"embedding_query_prefix": "", "embedding_document_prefix": ""})
-    )
-    client = make_embedder(chosen)
-    assert (client.space.query_prefix, client.space.document_prefix) == ("query: ", "passage: ")
-    for made, wanted in (
-        (client.embed_documents(["the boiler"])[0], plain.embed_documents(["passage: the boiler"])[0]),
-        (client.embed_query("the boiler"), plain.embed_query("query: the boiler")),
-    ):
-        assert made == pytest.approx(wanted, abs=0.01)
-
-
 @pytest.mark.model
 def test_a_local_models_pooling_is_a_setting_and_makes_another_space() -> None:
     plain = Settings(_env_file=None, embedding_provider="sentence-transformers")

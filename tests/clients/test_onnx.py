@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ops.dev.eval.samples import samples
@@ -17,7 +16,7 @@ from pipeline.clients.factory import make_embedder
 from pipeline.clients.onnx import onnx_folder
 from pipeline.clients.onnx.onnx import BATCH_PIECES, OnnxEmbedder, _batches, is_installed
 from pipeline.clients.onnx.onnx_bundled import ENGLISH, MULTILINGUAL, Bundled
-from pipeline.clients.onnx.onnx_folder import DESCRIPTION, GRAPH, TOKENIZER, WEIGHTS, About
+from pipeline.clients.onnx.onnx_folder import DESCRIPTION, GRAPH, TOKENIZER, WEIGHTS
 from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.settings import Settings
 
@@ -161,25 +160,23 @@ def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path, bun
 
 @pytest.mark.parametrize("name", [GRAPH, DESCRIPTION])
 def test_a_broken_file_in_the_cache_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bundled: Bundled, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    made = bundled.folder()
+    made = ENGLISH.folder()
     before = (made / GRAPH).read_bytes()
     (made / name).write_bytes((made / name).read_bytes()[:-1000])
 
-    assert OnnxEmbedder(bundled.model).embed_query("あ") == OnnxEmbedder(bundled.model).embed_query("あ")
+    assert OnnxEmbedder(ENGLISH.model).embed_query("あ") == OnnxEmbedder(ENGLISH.model).embed_query("あ")
     assert (made / GRAPH).read_bytes() == before
 
 
-def test_a_maker_that_was_killed_leaves_nothing_that_is_taken_for_a_model(
-    tmp_path: Path, bundled: Bundled
-) -> None:
+def test_a_maker_that_was_killed_leaves_nothing_that_is_taken_for_a_model(tmp_path: Path) -> None:
     env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
     make = [
         *(sys.executable, "-c"),
         "import sys; from pipeline.clients.onnx.onnx_bundled import MODELS; MODELS[sys.argv[1]].folder()",
-        bundled.model,
+        ENGLISH.model,
     ]
     maker = subprocess.Popen(make, env=env)
     cache = tmp_path / "backscroll"
@@ -189,7 +186,7 @@ def test_a_maker_that_was_killed_leaves_nothing_that_is_taken_for_a_model(
     maker.wait()
 
     subprocess.run(make, env=env, check=True)
-    assert onnx_folder.is_whole(cache / f"{bundled.model}-{bundled.version}")
+    assert onnx_folder.is_whole(cache / f"{ENGLISH.model}-{ENGLISH.version}")
 
 
 def test_a_cache_that_cannot_be_written_to_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,26 +211,13 @@ def test_a_folder_says_how_its_model_is_used(folder: Path, embedder: OnnxEmbedde
     assert own.max_tokens == 16
 
 
-def test_the_first_word_piece_stands_for_the_text_where_the_folder_says_so(
-    folder: Path, embedder: OnnxEmbedder
-) -> None:
-    about = About.read(folder)
-    (folder / DESCRIPTION).write_text(about.model_copy(update={"pooling": "cls"}).model_dump_json())
-    found = OnnxEmbedder(str(folder)).embed_query("a boiler")
-
-    assert np.linalg.norm(found) == pytest.approx(1)
-    assert found != embedder.embed_query("a boiler")
-
-
 # Of many languages
 
-# the same question and its answer in languages of eight scripts, beside an answer to another question
+# the same question and its answer in languages of many scripts, beside an answer to another question
 ANSWERS = {
     "wo liegt der ersatzschlüssel?": ("Der Schlüssel hängt hinter der Kellertür.", "Der Zug fährt um acht."),
     "где лежит запасной ключ?": ("Ключ висит за дверью подвала.", "Поезд отходит в восемь."),
     "备用钥匙在哪里？": ("钥匙挂在地下室门后面。", "火车八点出发。"),
-    "スペアキーはどこ？": ("鍵は地下室のドアの裏にかかっているよ。", "電車は八時に出るよ。"),
-    "여분 열쇠는 어디에 있어?": ("열쇠는 지하실 문 뒤에 걸려 있어.", "기차는 여덟 시에 출발해."),
     "أين المفتاح الاحتياطي؟": ("المفتاح معلق خلف باب القبو.", "القطار يغادر في الثامنة."),
     "अतिरिक्त चाबी कहाँ है?": ("चाबी तहखाने के दरवाज़े के पीछे लटकी है।", "ट्रेन आठ बजे निकलती है।"),
     "where is the spare key?": ("Der Schlüssel hängt hinter der Kellertür.", "The meeting is on Monday."),
@@ -280,11 +264,6 @@ def test_questions_and_texts_have_the_prefixes_that_the_model_was_trained_with(
     assert multilingual.embed_documents(["darum 🙂"]) == bare.embed_documents(["passage: darum 🙂"])
 
 
-def test_a_text_has_the_same_vector_whatever_is_beside_it(multilingual: OnnxEmbedder) -> None:
-    said = ["好", "Ок " * 300, "नमस्ते, कैसे हो?", "👩‍👩‍👧 ja"]
-    assert multilingual.embed_documents(said) == [multilingual.embed_documents([text])[0] for text in said]
-
-
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"BACKSCROLL_EMBEDDING_MODEL=.*backscroll model export"):
         OnnxEmbedder(str(tmp_path))
@@ -316,12 +295,3 @@ def test_a_model_that_fails_may_do_so_because_of_the_text_and_one_without_memory
     monkeypatch.setattr(own, "_session", lambda threads: Failing())
     with pytest.raises(expected, match="all-MiniLM-L6-v2"):
         own.embed_documents(["a text that breaks it"])
-
-
-def test_what_the_graph_itself_refuses_is_a_failure(
-    embedder: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = OnnxEmbedder(ENGLISH.model)
-    monkeypatch.setattr(own, "_pieces", lambda prefix, text: [999_999])
-    with pytest.raises(ProviderFailed, match="all-MiniLM-L6-v2"):
-        own.embed_documents(["a piece that no vocabulary has"])

@@ -58,17 +58,6 @@ def test_a_backfill_goes_through_all_its_states(run: Run, workers: Workers) -> N
     assert "cancelled" in refused.err
 
 
-def test_watching_ends_with_the_backfill(run: Run, workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ops.console.rendering.WATCH_SECONDS", 0.2)
-    run("backfills", "start", "sessionize")
-    with workers.busy():
-        watched = run("backfills", "status", 1, "--watch")
-    assert watched.code == 0
-    assert "completed" in watched.out
-    # a shell's prompt begins on a line of its own
-    assert watched.out.endswith("\n")
-
-
 def test_a_backfill_with_work_given_up_ends_with_code_5(
     run: Run, workers: Workers, database: Database
 ) -> None:
@@ -80,12 +69,6 @@ def test_a_backfill_with_work_given_up_ends_with_code_5(
     watched = run("backfills", "status", 1, "--watch")
     assert watched.code == 5
     assert "rows were given up" in watched.out
-
-
-def test_times_without_an_offset_are_utc_and_nonsense_is_refused(run: Run) -> None:
-    run("backfills", "start", "summarize", "--since", "2026-03-01", "--until", "2026-04-01T12:00+02:00")
-    request = run("backfills", "status", 1, "--json").json["request"]
-    assert (request["since"], request["until"]) == ("2026-03-01T00:00:00Z", "2026-04-01T10:00:00Z")
 
 
 def test_what_is_not_there_is_not_found(run: Run) -> None:

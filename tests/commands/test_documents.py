@@ -32,21 +32,6 @@ def test_a_file_becomes_a_document_that_is_listed_shown_replaced_and_removed(
     assert run("documents", "remove", "handbook.md").code == 3
 
 
-def test_a_document_may_be_a_users_own(run: Run, tmp_path: Path, running: object) -> None:
-    file = tmp_path / "lease"
-    file.write_text("The rent is due on the third.")
-    of_ann = ["--user", "telegram:11"]
-    assert run("documents", "add", file, *of_ann).code == 3
-    assert run("documents", "add", file, *of_ann, "--unseen").out == "lease: new, 1 chunks\n"
-    assert run("documents", "list", "--json").json == {"documents": []}
-    (listed,) = run("documents", "list", *of_ann, "--json").json["documents"]
-    assert (listed["document_id"], listed["user_id"]) == ("lease", "telegram:11")
-    assert "The rent" in run("documents", "show", "lease", *of_ann).out
-    assert run("documents", "show", "lease").code == 3
-    assert run("documents", "remove", "lease").code == 3
-    assert run("documents", "remove", "lease", *of_ann).out == "lease: removed, 1 chunks\n"
-
-
 def test_standard_input_needs_a_name(run: Run, monkeypatch: pytest.MonkeyPatch, running: object) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("Die Fähre fährt um acht.".encode())))
     assert "--id" in run("documents", "add", "-").err

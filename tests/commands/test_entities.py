@@ -29,12 +29,6 @@ def test_entities_are_listed_and_shown_with_what_they_are_related_to(
     assert run("entities", "show", "test:lena", "--json").json["entities"][0]["name"] == "Lena"
 
 
-def test_a_name_that_no_memory_names_and_a_kind_that_is_none_are_refused(run: Run) -> None:
-    missed = run("entities", "show", "Nobody At All")
-    assert (missed.code, "no memory names Nobody At All" in missed.err) == (3, True)
-    assert run("entities", "list", "--chat", "telegram:nowhere").code == 3
-
-
 def test_the_topics_of_a_chat_are_counted_by_week_and_by_month(run: Run) -> None:
     by_month = run("topics", CHAT, "--json").json
     by_week = run("topics", CHAT, "--by", "week", "--periods", 100, "--json").json

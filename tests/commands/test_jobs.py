@@ -85,19 +85,6 @@ def test_what_is_replayed_is_done_by_the_workers(
     assert run("jobs", "show", "summarize", dead_summary).code == 3
 
 
-def test_a_chat_whose_placing_was_given_up_goes_on_by_a_replay_alone(
-    run: Run, workers: Workers, database: Database
-) -> None:
-    talk(database, count=3)
-    kill(database, "ingest")
-    talk(database, count=6)
-    workers.finish()
-    assert statuses(database) == []
-    assert run("jobs", "replay", "ingest", CHAT).code == 0
-    workers.finish()
-    assert statuses(database) == [("summarized", None)]
-
-
 def test_a_message_that_stands_aside_is_listed_and_placed_once_it_is_released(
     run: Run, workers: Workers, database: Database, settings: Settings
 ) -> None:

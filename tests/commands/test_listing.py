@@ -50,9 +50,3 @@ def test_a_session_is_shown_with_summary_and_transcript(run: Run) -> None:
     as_json = run("sessions", "show", 1, "--json").json
     assert as_json["message_count"] == len(as_json["messages"]) == 17
     assert as_json["summary_text"]
-
-
-def test_a_session_that_is_summarized_by_quotations_is_listed_by_its_topics(run: Run) -> None:
-    listed = run("sessions", "list", "--chat", CHAT, "--json").json["sessions"]
-    told = next(each for each in listed if len(each["topic_tags"]) > 1)
-    assert ", ".join(told["topic_tags"][:2]) in " ".join(run("sessions", "list", "--chat", CHAT).out.split())

@@ -9,7 +9,6 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, Run, Workers
 from tests.conftest import TENANT, message
-from tests.memories.learned import change, day, learned
 
 
 @pytest.fixture
@@ -38,29 +37,6 @@ def test_a_statement_is_remembered_listed_shown_in_contexts_and_removed(
     assert run("memories", "rm", tea["id"]).out == f"{tea['id']}: removed\n"
     assert run("memories", "rm", tea["id"]).code == 3
     assert run("memories", "list", "--json").json == {"memories": []}
-
-
-def test_a_statement_is_edited_corrected_and_given_to_everybody(run: Run, chat: str) -> None:
-    porto = run("memories", "add", "Ann lives in Porto.", "--user", "telegram:11", "--unseen", "--json").json[
-        "id"
-    ]
-    edited = run(
-        "memories", "edit", porto, "Ann lives in Lisbon.", "--importance", 8, "--expires", "2100-01-01T00:00Z"
-    )
-    assert edited.out == f"{porto}: edited\n"
-    assert run("memories", "edit", porto, "--expires", "never").code == 0
-    (listed,) = run("memories", "list", "--json").json["memories"]
-    assert (listed["content"], listed["importance"], listed["expires_at"]) == (
-        "Ann lives in Lisbon.",
-        8,
-        None,
-    )
-    right = run("memories", "correct", porto, "Ann lives in Braga.", "--chat", chat, "--json").json
-    assert right["outcome"] == "corrected"
-    assert run("memories", "promote", right["id"]).out == f"{right['id']}: promoted\n"
-    (shared,) = run("memories", "list", "--scope", "organization", "--json").json["memories"]
-    assert (shared["content"], shared["learned_in"]) == ("Ann lives in Braga.", chat)
-    assert run("memories", "correct", right["id"]).out == f"{right['id']}: retracted\n"
 
 
 def test_whose_it_is_is_said_by_the_options(run: Run, chat: str) -> None:
@@ -106,24 +82,6 @@ def test_memories_are_searched_with_reasons_and_filters(
         assert run("memories", "search", "tea", *nothing).out == "No memory matches.\n"
     for nowhere in (["--user", "test:nobody"], ["--chat", "test:nowhere"]):
         assert run("memories", "search", "tea", *nowhere).code == 3
-
-
-def test_a_list_shows_what_is_believed_and_marks_what_is_not(run: Run, database: Database, chat: str) -> None:
-    fields = {"user_id": "test:ann", "learned_in": chat}
-    porto = learned(database, "Ann lives in Porto.", said_at=day(3, 3), source="form", **fields)
-    learned(database, "Ann lives in Faro.", said_at=day(5, 3), supersedes=porto, type="event", **fields)
-    wrong = learned(database, "Ann lives in Braga.", said_at=day(4, 3), **fields)
-    change(database, wrong, retracted_at=day(4, 20))
-
-    def listed(*options: object) -> list[str]:
-        return [each["content"] for each in run("memories", "list", *options, "--json").json["memories"]]
-
-    assert listed() == listed("--type", "event") == ["Ann lives in Faro."]
-    assert listed("--as-of", "2026-04-25") == ["Ann lives in Porto."]
-    assert listed("--superseded", "--source", "form") == ["Ann lives in Porto."]
-    everything = run("memories", "list", "--superseded").out
-    assert "Ann lives in Porto. (superseded since 2026-05-03 12:00)" in everything
-    assert "Ann lives in Braga. (wrong since 2026-04-20 12:00)" in everything
 
 
 def test_what_is_learned_where_memory_is_off_is_kept_out(run: Run, chat: str) -> None:

@@ -16,18 +16,15 @@ def sender(run: Run) -> str:
 
 
 MISSPELT = (
-    "remember user {user}",
     "remember user {user} off",
     "users link {user} ann",
     "users show {user}",
-    "users merge {user} {there}",
     "users merge {there} {user}",
     "forget user {user} --yes",
     "forget user {user} --dry-run",
     "forget chat {chat} --yes",
     "forget message {chat} 1 --yes",
     "memories add Tea. --user {user}",
-    "memories list --user {user}",
     "memories list --chat {chat}",
     "chats members {known} --set {there} --set {user}",
     "queries list --chat {chat} --json",

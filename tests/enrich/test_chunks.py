@@ -92,17 +92,6 @@ def test_chunks_are_read_whole_leave_nothing_out_and_say_where_they_come_from(
     assert len(cut) == MAX_CHUNKS or not body[at:].strip()
 
 
-def test_a_text_has_a_bounded_number_of_chunks_and_of_characters() -> None:
-    whole = OwnedText(owner="message", id="1", text="word " * 20_000)
-    assert len(whole.chunks(max_tokens=100, count=len, max_chars=100_000)) == MAX_CHUNKS
-    assert sum(map(len, whole.chunks(max_tokens=100, count=len, max_chars=500))) < 700
-    # a header that takes most of what is read stands only at the beginning
-    headed = OwnedText(owner="session", id="1", text="header " * 10 + "body " * 100, header="header " * 10)
-    assert [each.count("header") for each in headed.chunks(max_tokens=100, count=len, max_chars=10_000)][
-        1:
-    ] == [0] * (len(headed.chunks(max_tokens=100, count=len, max_chars=10_000)) - 1)
-
-
 def test_a_long_message_is_found_by_its_end(
     database: Database, rules: SessionPolicy, policy: Policy, settings: Settings
 ) -> None:

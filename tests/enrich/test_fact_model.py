@@ -98,12 +98,6 @@ def test_half_a_sign_in_an_answer_is_left_out(database: Database) -> None:
     assert (fact.content, fact.value) == ("Ann is allergic to nuts.", "nuts")
 
 
-def test_where_only_a_bot_speaks_nobody_is_asked(database: Database) -> None:
-    model = ScriptedModel()
-    assert extract(database, model, talk(("Harbour", "assistant", "Ann, you live in Porto."))) == []
-    assert model.calls == 0
-
-
 @pytest.mark.parametrize(
     ("bad", "error", "calls"),
     [

@@ -130,11 +130,6 @@ def test_a_bots_lines_are_marked() -> None:
     assert "[5] 2026-03-02 23:34 Harbour (bot): You live" in prompt.turns[0]
 
 
-def test_the_same_messages_make_the_same_prompt() -> None:
-    assert prompt_of(talk()) == prompt_of(talk())
-    assert fence_of(prompt_of(talk())) != fence_of(prompt_of(talk(), []))
-
-
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
 def test_no_attack_leaves_the_fence(attack: dict[str, Any]) -> None:
     says = attack["says"].replace("{fence}", fence_of(prompt_of(talk())))
@@ -143,12 +138,6 @@ def test_no_attack_leaves_the_fence(attack: dict[str, Any]) -> None:
     assert is_fenced(prompt_of(talk((says, "hello"))), len(SAID) + 1)
     assert is_fenced(prompt_of(talk(), [replace(KNOWN[0], content=says), KNOWN[1]]), len(SAID))
     assert is_fenced(prompt_of(talk(), people=replace(PEOPLE, agent=says)), len(SAID))
-
-
-@given(st.lists(st.tuples(st.text(max_size=80), st.text(max_size=300)), min_size=1, max_size=8))
-def test_no_text_leaves_the_fence(said: list[tuple[str, str]]) -> None:
-    messages = [message(n, speaker or "x", content) for n, (speaker, content) in enumerate(said)]
-    assert is_fenced(prompt_of(messages), len(messages))
 
 
 # The answer
@@ -214,10 +203,8 @@ def test_what_is_wrong_with_one_fact_drops_that_fact(wrong: dict[str, Any]) -> N
         ({"category": " Fact "}, {"category": "fact"}),
         ({"messages": ["1", "[1]", 1]}, {"message_ids": (100,)}),
         ({"confidence": 7, "importance": 70}, {"confidence": 1, "importance": 10}),
-        ({"confidence": -1, "importance": 0}, {"confidence": 0, "importance": 1}),
         ({"confidence": float("nan"), "importance": "high"}, {"confidence": 0.5, "importance": 5}),
         ({"attribute": "Home", "value": " PORTO\n"}, {"attribute": "home", "value": "porto"}),
-        ({"attribute": "likes tea", "value": True}, {"attribute": "likes tea", "value": "yes"}),
         ({"attribute": "home", "value": None}, {"attribute": "", "value": ""}),
         ({"holds_from": "soon", "holds_until": "9999-01-01"}, {"holds_from": None, "holds_until": None}),
         (
@@ -225,7 +212,6 @@ def test_what_is_wrong_with_one_fact_drops_that_fact(wrong: dict[str, Any]) -> N
             {"holds_from": datetime(2026, 4, 30, 23, tzinfo=UTC), "holds_until": None},
         ),
         ({"replaces": ["k1", "k2", "k7", "k0", 1, None]}, {"replaces": (UUID(int=1),)}),
-        ({"replaces": "k1"}, {"replaces": ()}),
     ],
     ids=lambda given: str(given)[:50],
 )
@@ -310,11 +296,9 @@ def test_facts_of_all_kinds_are_recognized_as_said(said: str, content: str) -> N
     ("answer", "problem"),
     [
         ("", "no JSON object"),
-        ("There are no facts.", "no JSON object"),
         (json.dumps({"facts": [GOOD, GOOD]})[:-30], "broken or incomplete"),
         ('{"summary": "hello"}', 'no "facts"'),
         ('{"facts": "none"}', '"facts" must be a list'),
-        ('{"facts": ["Ann lives in Porto."]}', 'each of "facts" must be an object'),
         (
             '{"facts": [{"text": "Ann lives in Porto.", "messages": [1]}]}',
             'each of "facts" must be an object',

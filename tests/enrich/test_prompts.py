@@ -84,11 +84,6 @@ def test_a_transcript_has_speakers_and_times_of_the_chats_own_clock() -> None:
     assert "Europe/Lisbon" in prompt.system
 
 
-def test_the_same_messages_make_the_same_prompt() -> None:
-    assert prompt_of(talk()) == prompt_of(talk())
-    assert fence_of(prompt_of(talk())) != fence_of(prompt_of(talk(("Ann", "ok"))))
-
-
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
 def test_no_attack_leaves_the_fence(attack: dict[str, str]) -> None:
     fence = fence_of(prompt_of(talk()))
@@ -129,13 +124,6 @@ def test_an_answer_that_obeyed_an_attack_is_refused(attack: dict[str, str]) -> N
     messages = talk(("Mallory", attack["says"]))
     with pytest.raises(InvalidAnswer):
         answers.read(attack["obeyed"], texts(messages))
-
-
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
-def test_an_answer_that_reports_an_attack_is_a_summary(attack: dict[str, str]) -> None:
-    messages = talk(("Mallory", attack["says"]))
-    reported = GOOD | {"summary": f"{GOOD['summary']} Mallory wrote an order to whoever summarizes this."}
-    assert answers.read(json.dumps(reported), texts(messages)).decisions
 
 
 @pytest.mark.parametrize(
@@ -194,14 +182,11 @@ def test_a_cut_answer_has_more_room_within_the_window(answer: str, window: int, 
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        ("", "no JSON object"),
         ("I cannot help with that.", "no JSON object"),
         (json.dumps(GOOD)[:150], "broken or incomplete"),
         ('{"text": "hello"}', 'no "summary"'),
         ('{"summary": 5}', '"summary" must be a text'),
-        ('{"summary": "   "}', '"summary" must be a text'),
         (json.dumps(GOOD | {"topics": [{"name": "x"}]}), '"topics" must be a list of strings'),
-        (json.dumps(GOOD | {"entities": 7}), '"entities" must be a list of strings'),
         (json.dumps(GOOD | {"summary": "Ann has a boiler. " * 20}), "20 sentences"),
         (json.dumps({"summary": "Ann and Ben talk."}), "too short"),
     ],

@@ -11,8 +11,8 @@ from pipeline.enrich.summaries import rollups, summarize
 from pipeline.enrich.summaries.language_model import LanguageModelSummarizer
 from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summaries.summary_policy import SummaryPolicy
-from pipeline.erasure import edits, forget
-from pipeline.ingest import accept, chat_moves
+from pipeline.erasure import edits
+from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Handler, Policy
 from pipeline.operations import backfill
@@ -24,7 +24,6 @@ from schemas.context import AnswerIn, Context
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
-from schemas.people.forgetting import Subject
 from schemas.sessions import Summary
 from schemas.settings import Settings
 from tests.conftest import EPOCH, MIGRATED, POLICY, TENANT, Templates, message
@@ -155,12 +154,6 @@ def test_a_session_that_comes_late_changes_its_week_and_no_other(
     assert work() == 0
 
 
-def test_a_week_of_one_session_needs_no_rollup(database: Database, work: Callable[..., int]) -> None:
-    accept.accept(database, TENANT, CHAT, session(0, "boiler"))
-    assert work() == 1
-    assert rows(database, WEEKS) == []
-
-
 def test_without_a_language_model_nothing_is_rolled_up(
     database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
@@ -285,26 +278,3 @@ def test_a_deleted_message_clears_its_week_which_is_made_again_without_it(
     work()
     assert rows(two_weeks, WEEKS)[0] == ("2026-03-02", 2, MODEL)
     assert rows(two_weeks, "SELECT count(*) FROM rollups WHERE summary_text LIKE '%marina%'") == [(0,)]
-
-
-def test_forgetting_a_chat_leaves_no_week_and_no_job_of_one(
-    two_weeks: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    accept.accept(two_weeks, TENANT, CHAT, session(4, "garden"))
-    place(two_weeks, rules, policy)
-    run(two_weeks, "summarize", summarizer(two_weeks), policy)
-    forget.start(two_weeks, TENANT, Subject(kind="chat", chat_id=CHAT.chat_id))
-    run(two_weeks, "forget", forget.forgetter(two_weeks, rules), policy)
-    run(two_weeks, "rollup", roller(two_weeks), policy)
-    assert rows(two_weeks, WEEKS) == []
-    assert rows(two_weeks, "SELECT key FROM jobs WHERE kind = 'rollup'") == []
-
-
-def test_a_moved_chat_has_its_weeks_rolled_up_again(
-    two_weeks: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    chat_moves.start(two_weeks, TENANT, CHAT.chat_id, "test:moved")
-    run(two_weeks, "forget", forget.forgetter(two_weeks, rules), policy)
-    run(two_weeks, "rollup", roller(two_weeks), policy)
-    assert [count for _, count, _ in rows(two_weeks, WEEKS)] == [2, 2]
-    assert rows(two_weeks, "SELECT DISTINCT chat_id FROM rollups") == [("test:moved",)]

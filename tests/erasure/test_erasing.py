@@ -167,36 +167,33 @@ def test_what_is_asked_and_shown_between_the_search_and_the_lock_is_taken_back_t
 # What is read
 
 
-@pytest.mark.parametrize(
-    ("said", "asked", "goes"),
-    [
-        ("My zebrafish lives in the bath!", "my zebrafish lives in the bath", True),
-        ("zebrafish", "where does the ZEBRAFISH live?", True),
-        ("old bath", "who cleans the old bath?", True),
-        ("my zebrafish lives in the bath, as you know", "zebrafish lives in the bath?", True),
-        ("hi", "hi", True),
-        ("hi", "hi there, everybody", False),
-        ("zebra", "zebra crossings", False),
-        ("the zebrafish", "the zebrafishes", False),
-        ("the bath in the house", "the house in the bath", False),
-        ("私の猫は風呂に住んでいます", "ええと、私の猫は風呂に住んでいますか?", True),
-        ("猫", "猫", True),
-        ("猫", "私の猫は風呂に住んでいます", False),
-        ("моя рыбка живёт в ванной", "Где? МОЯ РЫБКА ЖИВЁТ в ванной", True),
-        ("a b c d e f g h", "is it a b c d e f g h or not", True),
-        ("  \n", "???", False),
-    ],
-)
+QUOTED = [
+    ("My zebrafish lives in the bath!", "my zebrafish lives in the bath", True),
+    ("zebrafish", "where does the ZEBRAFISH live?", True),
+    ("my zebrafish lives in the bath, as you know", "zebrafish lives in the bath?", True),
+    ("hi", "hi there, everybody", False),
+    ("zebra", "zebra crossings", False),
+    ("the zebrafish", "the zebrafishes", False),
+    ("the bath in the house", "the house in the bath", False),
+    ("私の猫は風呂に住んでいます", "ええと、私の猫は風呂に住んでいますか?", True),
+    ("猫", "猫", True),
+    ("猫", "私の猫は風呂に住んでいます", False),
+    ("моя рыбка живёт в ванной", "Где? МОЯ РЫБКА ЖИВЁТ в ванной", True),
+    ("  \n", "???", False),
+]
+
+
 def test_a_question_quotes_a_text_when_it_says_the_same_or_a_long_part_in_whole_words(
-    talked: Database, said: str, asked: str, goes: bool
+    talked: Database,
 ) -> None:
-    log(talked, "ctx", asked, [])
-    log(talked, "ctx_elsewhere", asked, [], chat=OTHER.chat_id)
-    with talked.tenant(TENANT) as connection:
-        derived.take_back(connection, TENANT, CHAT.chat_id, texts=["something else", said])
-    assert rows(talked, "SELECT context_id FROM query_log WHERE query IS NULL") == (
-        [("ctx",)] if goes else []
-    )
+    for number, (said, asked, goes) in enumerate(QUOTED):
+        log(talked, f"ctx_{number}", asked, [])
+        log(talked, f"ctx_{number}_elsewhere", asked, [], chat=OTHER.chat_id)
+        with talked.tenant(TENANT) as connection:
+            derived.take_back(connection, TENANT, CHAT.chat_id, texts=["something else", said])
+        taken_back = rows(talked, "DELETE FROM query_log WHERE query IS NULL RETURNING context_id")
+        assert taken_back == ([(f"ctx_{number}",)] if goes else []), said
+        rows(talked, "DELETE FROM query_log RETURNING 1")
 
 
 def test_an_index_finds_nothing_of_another_tenants(talked: Database) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import text
 
 from pipeline.store.connections.database import Database
-from tests.api.conftest import client, serve, settings, standing_client
+from tests.api.conftest import client, serve, standing_client
 from tests.conftest import TENANT
 
-__all__ = ["client", "serve", "settings", "standing_client"]
+__all__ = ["client", "serve", "standing_client"]
 
 PAYLOADS = Path(__file__).parent / "payloads"
 COUNTS = ("accepted", "duplicates", "kept_out", "edits", "deletions", "members", "moves")

@@ -40,8 +40,8 @@ def test_what_a_platform_sends_is_stored_as_what_it_is(
         answers = [post(client, platform, payload) for payload in case["send"]]
         assert totals(answers) == case["answer"], case["name"]
         require(database, case)
-    # and sending all of it again changes nothing
-    for case in cases(platform):
+    # and sending again what the next story does not send in any order changes nothing
+    for case in (case for case in cases(platform) if case.get("in_order")):
         again = [post(client, platform, payload) for payload in case["send"]]
         assert totals(again).get("accepted", 0) == 0, case["name"]
         require(database, case)

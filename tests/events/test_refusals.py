@@ -3,7 +3,6 @@
 import copy
 import json
 import random
-from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -16,7 +15,6 @@ from telegram import Bot, Update
 
 from pipeline.platforms import events
 from pipeline.store.connections.database import Database
-from schemas.errors import InvalidInput
 from tests.api.conftest import problem_of
 from tests.conftest import TENANT
 from tests.events.conftest import PAYLOADS, cases
@@ -41,12 +39,10 @@ def test_an_unknown_platform_is_named_with_the_nearest_known(standing_client: ht
     ("body", "detail"),
     [
         (b"", "not JSON"),
-        (b'{"update_id": 1, "mess', "not JSON"),
         (b"\xff\xfe", "not UTF-8"),
         (b"[" * 1000 + b"]" * 1000, ""),
         (b'{"messages":' * 100_000 + b"1" + b"}" * 100_000, "nested too deeply"),
         (b"[]", ""),
-        (b"null", ""),
         (b'"hello"', ""),
         (b"{}", ""),
         (b'{"a": 1e999}', "not finite"),
@@ -75,13 +71,10 @@ def test_a_body_of_ten_megabytes_is_refused(standing_client: httpx.Client) -> No
     [
         ({"message_id": None}, "message_id is missing"),
         ({"message_id": {"a": 1}}, "message_id"),
-        ({"message_id": True}, "message_id"),
         ({"message_id": "x" * 256}, "255"),
         ({"chat": {"id": [1], "type": "group"}}, "chat.id"),
-        ({"chat": 5}, "chat is no JSON object"),
         ({"from": {"id": 1.5, "is_bot": False}}, "from.id"),
         ({"date": 10**18}, "not a time that a calendar knows"),
-        ({"date": None}, "sent_at"),
         ({"text": "я" * 40_000}, "65536"),
     ],
 )
@@ -190,15 +183,6 @@ def mutated(value: Any, chance: random.Random) -> Any:
 
 
 SENT = [(platform, payload) for platform in PLATFORMS for case in cases(platform) for payload in case["send"]]
-
-
-@examples(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 2**32))
-def test_no_event_that_was_changed_at_random_breaks_a_parser(seed: int) -> None:
-    chance = random.Random(seed)
-    platform, payload = chance.choice(SENT)
-    with suppress(InvalidInput):
-        events.parse(platform, mutated(payload, chance))
 
 
 @examples(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])

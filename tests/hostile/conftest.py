@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-import psycopg
 import pytest
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
+from tests.conftest import POLICY, copied, settings_of
 from tests.hostile import victims
 from tests.hostile.victims import MALLORY, SECRET, VICTIM, Known
 
@@ -42,23 +42,16 @@ def stage(
     postgres: EmbeddedPostgres, redis: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:
     """Two tenants with something in every table; the victim's secrets planted."""
-    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {NAME} TEMPLATE backscroll OWNER backscroll_owner")
-    settings = Settings(
-        _env_file=None,
-        database_url=postgres.dsn("app", database=NAME),
-        maintenance_database_url=postgres.dsn("maintenance", database=NAME),
-        owner_database_url=postgres.dsn("owner", database=NAME),
-        redis_url=redis.url,
-        data_dir=tmp_path_factory.mktemp("hostile"),
-        embedding_provider="deterministic",
-        api_key="mallory-key",
-        tenant=MALLORY,
-        summarize_debounce_seconds=0,
+    with copied(postgres, NAME):
+        yield from _staged(postgres, redis, tmp_path_factory.mktemp("hostile"))
+
+
+def _staged(postgres: EmbeddedPostgres, redis: EmbeddedRedis, folder: Path) -> Iterator[Stage]:
+    settings = settings_of(
+        postgres, NAME, redis_url=redis.url, data_dir=folder, api_key="mallory-key", tenant=MALLORY
     )
     database = Database.from_settings(settings, ready=2)
-    policy = Policy(batch=1000, lease_seconds=60, max_attempts=3)
-    victims.fill(database, {VICTIM: SECRET, MALLORY: "grue"}, SessionPolicy.of(settings), policy)
+    victims.fill(database, {VICTIM: SECRET, MALLORY: "grue"}, SessionPolicy.of(settings), POLICY)
     url = postgres.superuser_dsn(NAME)
     victims.plant(url)
     victims.put_off(url)
@@ -70,5 +63,3 @@ def stage(
         before=victims.state(url),
     )
     database.close()
-    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as server:
-        server.execute(f"DROP DATABASE {NAME} WITH (FORCE)")

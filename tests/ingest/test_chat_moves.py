@@ -24,7 +24,7 @@ from pipeline.recall import build_context, search
 from pipeline.store.connections.database import Database
 from pipeline.store.messages import messages
 from schemas.bots.keys import KeyIn
-from schemas.errors import Busy, InvalidInput, NotFound
+from schemas.errors import Busy, NotFound
 from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
@@ -406,16 +406,3 @@ def test_a_chat_that_is_forgotten_does_not_come_back_under_an_id_that_it_had(
     finish(database, rules, policy)
     assert rows(database, "SELECT chat_id FROM chats") == []
     assert accept(database, OLD, *talk(0)).kept_out == 6
-
-
-def test_what_leads_nowhere_is_refused(database: Database, rules: SessionPolicy, policy: Policy) -> None:
-    with pytest.raises(NotFound):
-        chat_moves.start(database, TENANT, "test:nowhere", NEW.chat_id)
-    accept(database, OLD, message(0))
-    with pytest.raises(InvalidInput):
-        chat_moves.start(database, TENANT, OLD.chat_id, OLD.chat_id)
-    first = chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
-    # a bot is told twice that a group has become a supergroup
-    assert chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id).id == first.id
-    finish(database, rules, policy)
-    assert chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id).finished_at is not None

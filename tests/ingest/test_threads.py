@@ -138,14 +138,6 @@ def test_what_was_answered_is_named_no_more_when_it_is_deleted(
     ]
 
 
-def test_a_reply_to_what_is_not_there_is_a_message_like_any_other(
-    database: Database, rules: SessionPolicy, policy: Policy, settings: Settings
-) -> None:
-    accept(database, message(0, "yes, that one", id="3", sender_name="Ben", reply_to="gone"))
-    work(database, rules, policy)
-    assert "Ben: yes, that one" in block(ask(database, settings, "which one?"), "history")
-
-
 # One second's order
 
 
@@ -162,12 +154,6 @@ def test_other_ids_keep_the_order_in_which_they_were_handed_over(database: Datab
     # the same again changes nothing
     accept(database, message(0, id="m"), message(0, id="z"))
     assert order(database) == ["z", "a", "m"]
-
-
-def test_other_ids_that_come_one_by_one_stand_as_they_came(database: Database) -> None:
-    for each in ("question", "answer", "Thanks"):
-        accept(database, message(0, id=each))
-    assert order(database) == ["question", "answer", "Thanks"]
 
 
 def test_a_position_that_is_given_goes_first(database: Database) -> None:

@@ -45,15 +45,14 @@ def test_every_page_fits_runs_nothing_that_was_said_and_breaks_no_rule(
     tab.call("Network.setCookie", **cookie, httpOnly=True)
     tab.problems.clear()
     for path in sorted(found):
-        for width in (1280, 390):
-            for dark in (False, True):
-                tab.show(width, dark=dark)
-                tab.open(f"{str(api.base_url).rstrip('/')}{path}")
-                assert tab.value("document.documentElement.scrollWidth") <= width, path
-                assert tab.value("document.title") != "owned"
-                assert not tab.problems, path
-                back = tab.value("getComputedStyle(document.body).backgroundColor")
-                assert (back == "rgb(20, 23, 26)") == dark
+        for width, dark in ((1280, False), (390, True)):
+            tab.show(width, dark=dark)
+            tab.open(f"{str(api.base_url).rstrip('/')}{path}")
+            assert tab.value("document.documentElement.scrollWidth") <= width, path
+            assert tab.value("document.title") != "owned"
+            assert not tab.problems, path
+            back = tab.value("getComputedStyle(document.body).backgroundColor")
+            assert (back == "rgb(20, 23, 26)") == dark
 
 
 def test_it_is_used_by_keyboard_alone(tab: Browser, standing: Standing) -> None:

@@ -10,14 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.ingest import accept
 from pipeline.recall.ask.weights import Weights
-from pipeline.store.connections.database import Database
 from schemas.context import Block, ChatMessage, Context, ContextItem, Dropped, Explanation, Hit
 from schemas.listing import ChatSummary, SessionSpan
-from schemas.messages import ChatIn
-from tests.commands.conftest import CHAT, Run, Workers
-from tests.conftest import EPOCH, TENANT, message
+from tests.commands.conftest import CHAT, Run
+from tests.conftest import EPOCH
 from tests.platforms.reading import FIXTURES
 from workers.api.inspector.context_view import standalone
 
@@ -106,12 +103,17 @@ def page_of(text: str, components: Mapping[str, float] | None = None) -> str:
     return standalone(context, text, chat, spans)
 
 
-@given(st.text() | st.just(HOSTILE))
-@settings(max_examples=40)
-def test_whatever_was_said_stays_text(text: str) -> None:
+@pytest.fixture(scope="module")
+def plain() -> set[str]:
+    return read(page_of("plain")).names
+
+
+@given(text=st.text() | st.just(HOSTILE))
+@settings(max_examples=20)
+def test_whatever_was_said_stays_text(plain: set[str], text: str) -> None:
     reader = read(page_of(text))
     assert_harmless(reader)
-    assert reader.names <= read(page_of("plain")).names
+    assert reader.names <= plain
 
 
 def test_hostile_text_is_shown_as_it_was_said() -> None:
@@ -131,10 +133,6 @@ def test_every_part_of_a_score_has_a_colour_of_its_own_and_empty_ones_have_none(
     colours = [each for each in keys if each is not None and each.startswith("c")]
     assert len(set(colours)) == len(colours) == len(parts)
     assert "nothing" not in page.text
-
-
-def test_the_times_that_were_preferred_are_told() -> None:
-    assert "Times preferred: before the trip: 3 May 2026, said by Ana" in read(page_of("plain")).text
 
 
 @pytest.mark.usefixtures("house", "running")
@@ -168,20 +166,6 @@ def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -
     assert {"picked", "found", None} <= set(kinds)
     policy = [a["content"] for name, a in reader.elements if name == "meta" and "http-equiv" in a]
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
-
-
-@pytest.mark.usefixtures("house", "running")
-def test_a_recalled_script_is_no_script(
-    run: Run, database: Database, workers: Workers, tmp_path: Path
-) -> None:
-    accept.accept(database, TENANT, ChatIn(chat_id=CHAT), [message(0, f"boiler {HOSTILE}", id="hostile")])
-    workers.finish()
-    file = tmp_path / "why.html"
-    assert run("context", "boiler script alert", "--chat", CHAT, "--html", file).code == 0
-    written = file.read_text(encoding="utf-8")
-    assert_harmless(read(written))
-    assert "<script" not in written
-    assert "&lt;script&gt;alert(1)" in written
 
 
 @pytest.mark.usefixtures("house", "running")

@@ -9,16 +9,12 @@ import httpx
 import pytest
 
 from pipeline.ingest import accept
-from pipeline.jobs import runner
-from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
 from pipeline.store.models import llm_limits
-from schemas.errors import ProviderUnavailable
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT
 from tests.conftest import TENANT, message
 from tests.inspector.conftest import EVIL, HOSTILE, SCRIPT, logged_in
-from tests.jobs.test_runner import failing
 
 Standing = tuple[httpx.Client, Database]
 
@@ -134,20 +130,6 @@ def test_a_dead_letter_is_replayed_and_dropped_once(standing: Standing, dead: No
         assert "1 jobs are dropped" in client.post("/inspect/jobs/drop", data=job).text
         assert client.post("/inspect/jobs/drop", data=job).status_code == 404
         assert client.post("/inspect/jobs/drop", data={"kind": "summarize"}).status_code == 422
-
-
-def test_what_an_outage_holds_up_says_why_and_when_it_is_tried_again(standing: Standing) -> None:
-    api, database = standing
-    accept.accept(database, TENANT, ChatIn(chat_id="held:up"), [message(0, "ждём")])
-    away = failing(ProviderUnavailable("модель.example answered 503"))
-    runner.run(database, "ingest", away, Policy(batch=1000, lease_seconds=60, max_attempts=3))
-    with logged_in(api) as client:
-        by_kind = "?state=retrying&kind=ingest"
-        assert by_kind in {href for href, _ in Page(client.get("/inspect/jobs").text).links}
-        shown = Page(client.get(f"/inspect/jobs{by_kind}").text).text
-        assert "held:up" in shown
-        assert "модель.example answered 503" in shown
-        assert f"due {datetime.now(UTC):%Y-%m-%d}" in shown
 
 
 def test_a_backfill_is_started_paused_resumed_and_cancelled(standing: Standing) -> None:

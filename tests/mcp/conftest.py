@@ -22,7 +22,7 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.api.conftest import served
-from tests.conftest import CHECKOUT, POLICY, TENANT, copied, message
+from tests.conftest import CHECKOUT, POLICY, TENANT, copied, message, settings_of
 from tests.ops.running import clean_environment
 from tests.test_pipeline import place
 
@@ -96,15 +96,8 @@ def settings(
 ) -> Iterator[Settings]:
     """The settings of a module's HTTP API, whose database holds two chats with a session each."""
     with copied(postgres, "tools") as name:
-        settings = Settings(
-            _env_file=None,
-            database_url=postgres.dsn("app", database=name),
-            maintenance_database_url=postgres.dsn("maintenance", database=name),
-            redis_url=redis.url,
-            data_dir=tmp_path_factory.mktemp("tools"),
-            embedding_provider="deterministic",
-            api_key="test-key",
-        )
+        folder = tmp_path_factory.mktemp("tools")
+        settings = settings_of(postgres, name, redis_url=redis.url, data_dir=folder)
         database = Database.from_settings(settings)
         for chat_id, title in ((HOUSE, "Дом"), (OFFICE, "Office")):
             messages = [

@@ -12,7 +12,7 @@ from pipeline.store.connections.database import Database
 from schemas.bots.keys import KeyIn
 from schemas.settings import Settings
 from tests.api.conftest import problem_of, served
-from tests.mcp.conftest import HOUSE, OFFICE, Opens, listed, over_http, over_stdio, talk, text_of, url_of
+from tests.mcp.conftest import HOUSE, OFFICE, listed, over_http, over_stdio, talk, text_of, url_of
 
 BY_SCOPE = {
     "ingest": [],
@@ -71,10 +71,9 @@ def test_without_a_key_that_is_known_nothing_is_answered(house: httpx.Client) ->
     assert "unknown here, has expired or was revoked" in text_of(refused)
 
 
-@pytest.mark.parametrize("transport", [over_http, over_stdio])
-def test_a_key_for_some_chats_is_told_which_and_reaches_no_other(house: httpx.Client, transport: Any) -> None:
+def test_a_key_for_some_chats_is_told_which_and_reaches_no_other(house: httpx.Client) -> None:
     # Given a key with every scope, for one chat
-    opens: Opens = transport(url_of(house), key=key(house, *BY_SCOPE, chats=[HOUSE]))
+    opens = over_http(url_of(house), key=key(house, *BY_SCOPE, chats=[HOUSE]))
     # Then the tools are those that are about a chat, and name it
     tools = {tool.name: tool.input_schema["properties"]["chat_id"] for tool in listed(opens)}
     assert tools == {name: {"enum": [HOUSE]} for name in ("recall", "search", "read")}

@@ -68,11 +68,9 @@ def test_odd_arguments_are_answered_in_words(house: httpx.Client, name: str) -> 
     [
         b"",
         b"{",
-        b"[]",
         b"null",
         b"\xff",
         b"[" * 5000,
-        b'{"a":' * 2000,
         b'{"jsonrpc":"2.0"}',
         b'"' + b"x" * 10**6,
     ],

@@ -61,15 +61,6 @@ def history(found: list[Believed]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def test_somebody_who_moves_and_moves_back_lives_where_they_said_last() -> None:
-    found = believed([lives(0, "lisbon"), lives(90, "lisbon"), lives(60, "porto")])
-    assert history(found) == [
-        ("Ann lives in Lisbon.", ["Ann lives in Porto.", "Ann lives in Lisbon."]),
-        ("Ann lives in Porto.", ["Ann lives in Lisbon."]),
-        ("Ann lives in Lisbon.", []),
-    ]
-
-
 def test_what_is_said_again_is_one_memory() -> None:
     again = [lives(0, "porto"), lives(5, "porto"), lives(9, "porto")]
     assert [len(each.statements) for each in believed(again)] == [3]

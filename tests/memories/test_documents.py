@@ -22,7 +22,7 @@ from pipeline.store.connections.database import Database
 from pipeline.text.tokens import estimate
 from schemas.errors import NotFound
 from schemas.memory.documents import DocumentFilter, DocumentIn
-from schemas.memory.memories import MemoryFilter, MemoryIn
+from schemas.memory.memories import MemoryFilter
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
@@ -106,16 +106,6 @@ def test_a_document_is_found_by_words_at_once_and_by_meaning_when_it_is_embedded
     assert vectors == kept.chunks
 
 
-def test_a_thick_document_leaves_room_for_what_else_is_known(asked_in: Database, settings: Settings) -> None:
-    keep(asked_in, handbook(60), "thick")
-    statements.remember(
-        asked_in, TENANT, MemoryIn(scope="organization", content="The chimney is swept by Rui.")
-    )
-    context = ask(asked_in, settings, "what is the rule of the chimney?")
-    assert any("swept by Rui" in item for item in shown(context, "memories"))
-    assert shown(context, "documents")
-
-
 def test_a_new_version_takes_the_place_of_the_old_and_what_stayed_keeps_its_vectors(
     asked_in: Database, policy: Policy
 ) -> None:
@@ -135,12 +125,6 @@ def test_a_new_version_takes_the_place_of_the_old_and_what_stayed_keeps_its_vect
             text("SELECT count(*) FROM jobs WHERE kind = 'embed' AND key LIKE 'memory:%'")
         )
     assert owed == 1
-
-
-def test_equal_chunks_of_one_document_are_all_there(database: Database) -> None:
-    chunks = ["the same words", "others", "the same words"]
-    documents.keep(database, TENANT, DocumentIn(document_id="echo", content="…"), chunks)
-    assert contents(database, "echo") == chunks
 
 
 def test_two_versions_sent_at_once_are_not_mixed(database: Database) -> None:
@@ -229,13 +213,3 @@ def test_the_same_id_of_the_organization_and_of_a_user_are_two_documents(databas
     assert contents(database) == ["Ours."]
     suppression.remember_user(database, TENANT, "test:ann", remembered=False)
     assert keep(database, "Ann's.", "handbook", user_id="slack:U1").outcome == "kept_out"
-
-
-def test_documents_are_listed_page_by_page(database: Database) -> None:
-    for name in ("b", "a", "Z", "c"):
-        keep(database, f"about {name}", name)
-    first = documents.listing(database, TENANT, DocumentFilter(limit=3))
-    assert [each.document_id for each in first] == ["Z", "a", "b"]
-    rest = documents.listing(database, TENANT, DocumentFilter(after=first[-1].document_id))
-    assert [each.document_id for each in rest] == ["c"]
-    assert documents.listing(database, "another", DocumentFilter()) == []

@@ -1,7 +1,6 @@
 """An operator watches a deployment by `/metrics`: what waits, what was made, what is away."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -25,7 +24,7 @@ from schemas.errors import ProviderUnavailable
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
-from tests.conftest import TENANT, message, refusing
+from tests.conftest import TENANT, copied, message, refusing, settings_of
 from tests.llm.chat_models import ScriptedModel, asking
 from tests.metrics.conftest import Shown, read, serving
 from tests.ops.running import until
@@ -36,10 +35,28 @@ CHATS = ("app:сад", "app:客厅", "app:الحديقة", 'app:"quoted"\n\\{cha
 NAMES = ("Δήμητρα", "小明", "Боб")
 
 
-@pytest.fixture
-def ask(settings: Settings, tmp_path: Path) -> Iterator[Callable[[], str]]:
-    """Asks the process of `/metrics`."""
-    with serving(settings, tmp_path) as asking:
+@pytest.fixture(scope="module")
+def settings(
+    postgres: EmbeddedPostgres, redis: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Settings]:
+    """The settings of a database of this module's own."""
+    with copied(postgres, "watched") as name:
+        folder = tmp_path_factory.mktemp("watched")
+        yield settings_of(postgres, name, redis_url=redis.url, data_dir=folder, owner_database_url=None)
+
+
+@pytest.fixture(scope="module")
+def database(settings: Settings) -> Iterator[Database]:
+    database = Database.from_settings(settings)
+    yield database
+    database.close()
+
+
+@pytest.fixture(scope="module")
+def ask(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+    """Asks the process of `/metrics`, which has watched since before the first story."""
+    folder = tmp_path_factory.mktemp("metrics")
+    with serving(settings, folder, BACKSCROLL_LLM_DAILY_TOKENS="1000") as asking:
         yield asking
 
 
@@ -62,7 +79,7 @@ def hand_over(database: Database, chat: str, count: int = 6) -> None:
 
 
 def test_what_waits_is_shown_until_it_is_done_and_what_was_made_is_counted(
-    ask: Callable[[], str], database: Database, rules: SessionPolicy, policy: Policy, settings: Settings
+    ask: Callable[[], str], database: Database, settings: Settings, policy: Policy
 ) -> None:
     # Given a process that watches, when messages come, and one of them again
     hand_over(database, CHATS[0])
@@ -75,7 +92,7 @@ def test_what_waits_is_shown_until_it_is_done_and_what_was_made_is_counted(
     stated = status.collect(database, TENANT, all_tenants=True)
     assert [(jobs.kind, jobs.pending) for jobs in stated.jobs] == [("ingest", 1)]
     # When they are placed and embedded
-    place(database, rules, policy)
+    place(database, SessionPolicy.of(settings), policy)
     run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
     space = 'embedded_total space="deterministic/deterministic-hash-v1/256"'
     shown = fresh(ask, lambda shown: shown[space] == 6)
@@ -102,35 +119,18 @@ def test_what_waits_is_shown_until_it_is_done_and_what_was_made_is_counted(
 def test_more_chats_make_no_more_series_and_no_name_is_told(
     ask: Callable[[], str], database: Database
 ) -> None:
-    hand_over(database, CHATS[0])
-    before = fresh(ask, lambda shown: shown['messages_total outcome="accepted"'] == 6)
+    accepted = 'messages_total outcome="accepted"'
+    earlier = read(ask()).get(accepted, 0)
+    hand_over(database, f"{CHATS[0]}:first")
+    before = fresh(ask, lambda shown: shown[accepted] == earlier + 6)
     for number in range(40):
         hand_over(database, f"{CHATS[number % len(CHATS)]}:{number}")
-    after = fresh(ask, lambda shown: shown['messages_total outcome="accepted"'] == 41 * 6)
+    after = fresh(ask, lambda shown: shown[accepted] == earlier + 41 * 6)
     assert after.keys() == before.keys()
     assert len(after) < 300
     text = ask()
     for name in ("app:", *NAMES, f'"{TENANT}"', "boiler", "test:ann"):
         assert name not in text
-
-
-def test_while_postgres_is_away_it_says_so_and_shows_nothing_old(
-    ask: Callable[[], str], database: Database, postgres: EmbeddedPostgres, database_name: str
-) -> None:
-    assert read(ask())["postgres_up"] == 1
-    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
-        connection.execute(f"ALTER DATABASE {database_name} WITH ALLOW_CONNECTIONS false")
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database_name]
-        )
-        shown = fresh(ask, lambda shown: shown["postgres_up"] == 0)
-        assert not any(name.startswith(("jobs ", "messages_total", "table_bytes")) for name in shown)
-        # Redis' figures are there, and the doctor finds it, too
-        assert shown["redis_up"] == 1
-        assert shown['queue_tasks queue="embed"'] >= 0
-        fresh(ask, lambda shown: shown.get('doctor_findings severity="error"', 0) >= 2)
-        connection.execute(f"ALTER DATABASE {database_name} WITH ALLOW_CONNECTIONS true")
-    fresh(ask, lambda shown: shown["postgres_up"] == 1 and 'jobs kind="embed" state="dead"' in shown)
 
 
 def test_a_redis_that_takes_no_tasks_is_down(ask: Callable[[], str], redis: EmbeddedRedis) -> None:
@@ -140,21 +140,35 @@ def test_a_redis_that_takes_no_tasks_is_down(ask: Callable[[], str], redis: Embe
     fresh(ask, lambda shown: shown["redis_up"] == 1)
 
 
-def test_a_model_that_does_not_answer_is_seen(database: Database, settings: Settings, tmp_path: Path) -> None:
+def test_a_model_that_does_not_answer_is_seen(ask: Callable[[], str], database: Database) -> None:
     hand_over(database, CHATS[1])
-    with serving(settings, tmp_path, BACKSCROLL_LLM_DAILY_TOKENS="1000") as ask:
-        gateway = Gateway(database, ScriptedModel(ProviderUnavailable("no answer")))
-        for number in range(limits.FAILURES):
-            with pytest.raises(ProviderUnavailable):
-                gateway.complete(
-                    Call(tenant_id=TENANT, chat_id=CHATS[1], purpose="hyde"),
-                    asking(f"{number}"),
-                    timeout_seconds=10,
-                )
-        shown = fresh(ask, lambda shown: shown["model_failures_total"] == limits.FAILURES)
-        assert shown["model_calls_total"] == limits.FAILURES
-        assert [value for name, value in shown.items() if name.startswith("provider_stopped")] == [1]
-        assert shown['budget_spent_ratio limit="tokens"'] == 0
+    gateway = Gateway(database, ScriptedModel(ProviderUnavailable("no answer")))
+    call = Call(tenant_id=TENANT, chat_id=CHATS[1], purpose="hyde")
+    for number in range(limits.FAILURES):
+        with pytest.raises(ProviderUnavailable):
+            gateway.complete(call, asking(f"{number}"), timeout_seconds=10)
+    shown = fresh(ask, lambda shown: shown.get("model_failures_total") == limits.FAILURES)
+    assert shown["model_calls_total"] == limits.FAILURES
+    assert [value for name, value in shown.items() if name.startswith("provider_stopped")] == [1]
+    assert shown['budget_spent_ratio limit="tokens"'] == 0
+
+
+def test_while_postgres_is_away_it_says_so_and_shows_nothing_old(
+    ask: Callable[[], str], postgres: EmbeddedPostgres
+) -> None:
+    assert read(ask())["postgres_up"] == 1
+    allow = "ALTER DATABASE watched WITH ALLOW_CONNECTIONS "
+    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
+        connection.execute(allow + "false")
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'watched'")
+        shown = fresh(ask, lambda shown: shown["postgres_up"] == 0)
+        assert not any(name.startswith(("jobs ", "messages_total", "table_bytes")) for name in shown)
+        # Redis' figures are there, and the doctor finds it, too
+        assert shown["redis_up"] == 1
+        assert shown['queue_tasks queue="embed"'] >= 0
+        fresh(ask, lambda shown: shown.get('doctor_findings severity="error"', 0) >= 2)
+        connection.execute(allow + "true")
+    fresh(ask, lambda shown: shown["postgres_up"] == 1 and 'jobs kind="embed" state="dead"' in shown)
 
 
 @given(

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from ops.local import processes
-from ops.local.processes import PYTHON
 from schemas.settings import Settings
 
 SETTINGS = Settings(_env_file=None, redis_url="redis://127.0.0.1:1/0")
@@ -16,7 +15,6 @@ COMMANDS = {
     "backscroll.sweep": [*BEAT[: BEAT.index("beat")], "report"],
     # the HTTP API ends at once, with a reason of ours
     "BACKSCROLL_API_KEY is not set": processes.api_command(SETTINGS),
-    "backscroll up --demo": [*PYTHON, "ops.cli", "--help"],
 }
 
 

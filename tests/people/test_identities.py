@@ -14,14 +14,13 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
 from pipeline.operations.retention import prune, retention_of
 from pipeline.people import identities, suppression
-from pipeline.recall import build_context, search
+from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
 from schemas.errors import InvalidInput
 from schemas.memory.memories import MemoryFilter, MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.people.forgetting import Subject
-from schemas.search import SearchQuery
 from schemas.settings import Settings
 from tests.conftest import message
 from tests.test_pipeline import run
@@ -146,14 +145,6 @@ def test_an_export_holds_all_senders_of_the_person(shared: Database, ann: str) -
     assert {r["content"] for r in records if r["record"] == "message"} == {"I like tea", "I like ink"}
     assert {r["content"] for r in records if r["record"] == "memory"} == {"likes tea", "likes ink"}
     assert {r["chat_id"] for r in records if r["record"] == "chat"} == {PHONE.chat_id, WORK.chat_id}
-
-
-def test_a_search_by_user_finds_what_any_of_their_senders_said(shared: Database, ann: str) -> None:
-    speaks(shared, ann, PHONE, "telegram:annie", "I like tea, too", 1)
-    identities.link(shared, ann, "telegram:annie", "telegram:ann")
-    for user, among, count in (("telegram:annie", None, 2), ("telegram:ann", ["telegram:annie"], 1)):
-        query = SearchQuery(chat_id=PHONE.chat_id, query="tea", mode="exact", user_id=user, sender_ids=among)
-        assert len(search(shared, ann, query, embedder=None, settings=DEFAULTS).hits) == count
 
 
 def test_forgetting_takes_the_whole_person_and_keeps_all_their_senders_out(

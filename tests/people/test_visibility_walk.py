@@ -5,7 +5,6 @@ What is expected is written down by hand, chat by chat, and not worked out by th
 
 import itertools
 from collections.abc import Iterator
-from typing import get_args
 
 import pytest
 
@@ -16,13 +15,12 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
 from pipeline.people import identities, membership, suppression
-from pipeline.recall import build_context, more, search
+from pipeline.recall import build_context
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
-from schemas.search import MoreQuery, SearchMode, SearchQuery
 from schemas.settings import Settings
 from tests.conftest import message
 from tests.test_pipeline import place, run
@@ -204,20 +202,6 @@ def test_what_is_hidden_does_not_tell_what_it_is_about(walked: Database) -> None
         found = build_context(walked, TENANT, query, embedder=EMBEDDER, settings=DEFAULTS)
         answers.append([each for each in found.explain.dropped if each.reason == "audience"])
     assert answers[0] == answers[1] != []
-
-
-def test_searches_and_follow_ups_never_leave_their_chat(walked: Database) -> None:
-    for name, mode in itertools.product(CHATS, get_args(SearchMode)):
-        asker = {"user_id": "slack:ann"} if mode == "similar" else {}
-        given = {"chat_id": chat_id(name), "query": "pineapple", "mode": mode, "limit": 100} | asker
-        query = SearchQuery.model_validate(given)
-        found = search(walked, TENANT, query, embedder=EMBEDDER, settings=DEFAULTS)
-        answers = [found.model_dump_json()]
-        for session_id in {hit.session_id for hit in found.hits if hit.session_id}:
-            follow_up = MoreQuery(chat_id=chat_id(name), session_id=session_id)
-            answers.append(more(walked, TENANT, follow_up, settings=DEFAULTS).model_dump_json())
-        for answer in answers:
-            assert (leaked_talk(answer, name), mentioned(answer)) == ([], set()), (name, mode)
 
 
 @pytest.fixture

@@ -51,7 +51,6 @@ def test_the_chat_can_be_said_where_the_file_does_not_tell() -> None:
     [
         ("{", "is not JSON"),
         ("[1]", "no JSON object"),
-        ("[" * 100_000, "recursion"),
         (said(sender_id=""), "sender_id"),
         (said(content=None), "content"),
         (said(sent_at="2024-05-01T09:00:00"), "no time zone"),
@@ -59,8 +58,6 @@ def test_the_chat_can_be_said_where_the_file_does_not_tell() -> None:
         (said(sent_at="9999-12-31T23:59:59-23:59"), "sent_at: is not a time that a calendar knows"),
         (said(sent_at="9999-12-31T23:59:59Z"), "sent_at: must be in the years 2 to 9998"),
         (said(colour="red"), "colour is not known"),
-        (said(type="memory"), "neither 'chat' nor 'message'"),
-        (said(chat_id=["a"]), "chat_id is missing"),
         (said(content="x" * 70_000), "at most 65536"),
         (json.dumps({"type": "chat", "chat_id": "a:y", "time_zone": "Mars"}), "time_zone: 'Mars'"),
         (said(content="caf").replace("caf", b"caf\xe9".decode("utf-8", "surrogateescape")), "0xE9"),

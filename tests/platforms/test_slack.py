@@ -341,13 +341,11 @@ def test_dates_and_colours_in_blocks_are_text() -> None:
     ("message", "content", "skipped", "unread"),
     [
         ({"subtype": "slackbot_response", "user": "USLACKBOT"}, "密码在冰箱上", [], []),
-        ({"subtype": "document_comment_root"}, "密码在冰箱上", [], []),
         ({"subtype": "huddle_thread", "user": "USLACKBOT"}, None, ["service message"], []),
         ({"subtype": "tombstone", "hidden": True}, None, ["deleted message"], []),
         ({"hidden": True}, None, ["service message"], []),
         ({"subtype": "ekm_access_denied"}, None, ["kind that Slack does not export"], []),
         ({"subtype": "hologram"}, "密码在冰箱上", [], ["hologram"]),
-        ({"type": "hologram"}, "密码在冰箱上", [], ["hologram"]),
     ],
 )
 def test_what_becomes_of_a_message_depends_on_its_kind(

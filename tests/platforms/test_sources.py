@@ -99,7 +99,6 @@ def refusal(path: Path, **options: str) -> str:
     ("name", "content", "said"),
     [
         ("empty.txt", b"", "is empty"),
-        ("blank.txt", b" \n\n", "is empty"),
         ("notes.txt", b"Dear diary,\nnothing happened.", "none of the formats known"),
         ("messages.html", b"<!DOCTYPE html><html>", "export again as JSON"),
         ("day.json", b'[{"type": "message"}]', "Slack export"),
@@ -107,11 +106,9 @@ def refusal(path: Path, **options: str) -> str:
         ("photo.jpg", b"\xff\xd8\xff\xe0\x00", "is no text"),
         ("wide.txt", "hällo".encode("utf-16-le"), "is no text"),
         ("latin.txt", "Grüße aus Köln".encode("latin-1"), "is not UTF-8"),
-        ("tar.txt", b"abc\x00\x00", "no text"),
         ("C1.json", '{"channel_id": "C1", "name": "порт", "messages": [{"ts": "1"}]}', "slackdump export"),
         ("C1.json", b'{\n  "channel_id": "C1",\n  "messages": [\n', "slackdump export"),
         ("got.json", '{"envelope": {"dataMessage": {"message": "да"}}}', "signal-cli"),
-        ("rpc.json", b'{"jsonrpc": "2.0", "method": "receive", "params": {"envelope": {}}}', "signal-cli"),
         ("log.json", '{"messages": [{"type": "message", "text": "好"}]}', "JSON Lines"),
         (
             "log.json",
@@ -315,13 +312,9 @@ SAID = '{"id": 1, "type": "message", "date_unixtime": "1788256860", "from": "Ё�
     ("begin", "again", "reason"),
     [
         ('{"id": 2, "text": ', "[", "inside each other"),
-        ('{"id": 2, "rich_message": ', '{"text":', "inside each other"),
         ('{"id": 2, "text": [', "{},", "more than 200000 values"),
-        ('{"id": 2, "text": [', '"вода", ', "more than 200000 values"),
         ('{"id": 2, "text": "', "長い話", "longer than"),
-        ('{"id": 2, "text": "', '\\"🐟', "longer than"),
         ('{"id": 2, "', "مفتاح", "longer than"),
-        ('{"id": 2, ', " \n", "longer than"),
     ],
 )
 def test_a_message_of_endless_size_takes_no_memory_and_costs_no_message_before_it(

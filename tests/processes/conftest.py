@@ -24,7 +24,7 @@ from pipeline.store.connections.database import Database
 from pipeline.store.jobs import outdated
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
-from tests.conftest import EPOCH, TENANT, copied
+from tests.conftest import EPOCH, TENANT, copied, settings_of
 from tests.ops.running import until
 from tests.processes.nodes import Process, RedisProcess
 from workers.app import REDIS_TRANSPORT, make_app
@@ -257,18 +257,8 @@ def deployed(postgres: EmbeddedPostgres, folder: Path, name: str) -> Iterator[De
 
 def _deployed(postgres: EmbeddedPostgres, folder: Path, name: str) -> Iterator[Deployment]:
     server = RedisProcess(folder)
-    settings = Settings(
-        _env_file=None,
-        database_url=postgres.dsn("app", database=name),
-        maintenance_database_url=postgres.dsn("maintenance", database=name),
-        redis_url=server.url,
-        data_dir=folder,
-        embedding_provider="deterministic",
-        api_key="test-key",
-        summarize_debounce_seconds=0,
-        lease_seconds=LEASE_SECONDS,
-        sweep_seconds=SWEEP_SECONDS,
-    )
+    changes = {"lease_seconds": LEASE_SECONDS, "sweep_seconds": SWEEP_SECONDS, "owner_database_url": None}
+    settings = settings_of(postgres, name, redis_url=server.url, data_dir=folder, **changes)
     told = processes.environment(settings) | {
         "BACKSCROLL_LEASE_SECONDS": str(LEASE_SECONDS),
         "OMP_NUM_THREADS": "1",

@@ -290,7 +290,7 @@ def events(deployment: Deployment) -> Iterator[list[dict[str, Any]]]:
             listening.join()
 
 
-@pytest.mark.parametrize("script", ["cyrillic", "chinese", "emoji"])
+@pytest.mark.parametrize("script", ["chinese", "emoji"])
 def test_large_payloads_of_any_script_hold_up_no_other_bot(deployment: Deployment, script: str) -> None:
     kilobyte = 1024
     for size in (200 * kilobyte, 1000 * kilobyte):

@@ -49,7 +49,7 @@ def app(broker: RedisProcess, settings: Settings, monkeypatch: pytest.MonkeyPatc
     held.database.close()
 
 
-@hypothesis_settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(owed=amounts, hinted=amounts, sweeps=st.integers(1, 3))
 def test_no_queue_gets_more_hints_than_twice_its_workers(
     app: Celery,
@@ -83,14 +83,7 @@ def test_no_queue_gets_more_hints_than_twice_its_workers(
             assert after >= min(needed, 2 * queue.concurrency)
 
 
-@pytest.mark.parametrize(
-    "foreign",
-    [
-        b"not JSON",
-        b'{"headers": ["task"]}',
-        b"[" * 10**5,
-    ],
-)
+@pytest.mark.parametrize("foreign", [b'{"headers": ["task"]}', b"[" * 10**5])
 def test_what_somebody_else_put_into_the_queue_stops_no_sweep(
     app: Celery, broker: RedisProcess, database: Database, foreign: bytes
 ) -> None:

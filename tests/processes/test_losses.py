@@ -109,18 +109,6 @@ def test_a_payload_whose_worker_was_killed_while_it_was_being_stored_is_stored_o
     assert deployment.progress("test:on-its-way").messages == 10
 
 
-def test_a_worker_told_to_end_finishes_the_payload_that_it_holds(deployment: Deployment) -> None:
-    worker = deployment.workers["accept"]
-    with deployment.locked("messages"):
-        deployment.send("test:ending", talk(10))
-        deployment.wait_until_stuck("messages")
-        worker.kill("SIGTERM")
-    until(lambda: deployment.progress("test:ending").messages == 10, "stored", SECONDS)
-    until(lambda: not worker.runs, "ended", SECONDS)
-    worker.restart()
-    deployment.wait_for("test:ending", 10)
-
-
 def test_a_worker_told_to_end_gives_back_what_it_cannot_finish(deployment: Deployment) -> None:
     chat, worker = "test:returned", deployment.workers["embed"]
     deployment.accept_and_place(chat, talk(10))
@@ -179,15 +167,6 @@ def test_while_postgres_takes_no_writes_payloads_wait(deployment: Deployment) ->
     deployment.wait_for(chat, 10)
     until(lambda: deployment.dead_letters() != [], "the one that is refused is kept", SECONDS)
     deployment.query("DELETE FROM refused_payloads RETURNING 1")
-
-
-def test_workers_go_on_when_redis_comes_back_and_what_was_enqueued_is_there(deployment: Deployment) -> None:
-    deployment.workers["accept"].kill()
-    deployment.send("test:restarted", talk(10))
-    deployment.server.kill()
-    deployment.server.restart()
-    deployment.workers["accept"].restart()
-    deployment.wait_for("test:restarted", 10)
 
 
 def test_a_task_in_hand_while_redis_goes_and_comes_back_does_not_end_its_worker(

@@ -12,7 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Request = dict[str, Any]
-JSON_TYPES = ("json_schema", "json_object")
 
 
 @dataclass(kw_only=True)

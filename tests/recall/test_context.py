@@ -20,7 +20,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.store.connections.database import Database
 from pipeline.text import fencing
-from schemas.errors import InvalidInput, NotFound, ProviderUnavailable
+from schemas.errors import InvalidInput, ProviderUnavailable
 from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
@@ -294,12 +294,6 @@ def test_memories_of_the_user_and_documents_are_shown_with_their_citation(
     assert [row.access_count for row in used] == [1, 0, 1]
 
 
-def test_the_same_statement_is_remembered_once(database: Database) -> None:
-    first = remember(database, TENANT, MemoryIn(scope="organization", content="We meet on Mondays"))
-    again = remember(database, TENANT, MemoryIn(scope="organization", content="we meet  on mondays"))
-    assert (first.id, first.outcome, again.outcome) == (again.id, "new", "known")
-
-
 def test_an_ask_without_history_and_memories_has_neither(filled: Database, settings: Settings) -> None:
     found = ask(filled, settings, "plumber", profile="ask", include_history=False, parameters={"memories": 0})
     assert not {"history", "memories"} & {block.kind for block in found.blocks}
@@ -319,11 +313,6 @@ def test_a_question_above_its_budget_is_refused_before_it_is_embedded(
     with pytest.raises(InvalidInput, match="the question itself takes") as refused:
         ask(filled, settings, "in May " * 1140, budget_tokens=200, embedder=Counting())
     assert (refused.value.field, Counting.asked) == ("budget_tokens", 0)
-
-
-def test_an_unknown_chat_is_not_found(database: Database, settings: Settings) -> None:
-    with pytest.raises(NotFound, match="there is no chat test:house"):
-        ask(database, settings, "x")
 
 
 class Other(DeterministicEmbedder):
@@ -392,12 +381,6 @@ def test_a_time_counted_from_an_event_is_found_in_the_talk_and_told(
     assert "event" in why.timings_ms
     # a preference, not a filter
     assert len(fits) == len(house())
-
-
-def test_an_event_that_nobody_spoke_of_changes_nothing(filled: Database, settings: Settings) -> None:
-    asked = ask(filled, settings, "Who is the plumber since the wedding?", include_history=False).explain
-    assert asked.times == ["since the wedding: no preference, as it was not found clearly"]
-    assert not any(hit.components.get("date") for hit in asked.messages)
 
 
 def test_dates_of_a_question_are_told_by_its_explanation(filled: Database, settings: Settings) -> None:

@@ -30,8 +30,6 @@ TIMES = st.integers(0, 50_000_000).map(
     ("text", "relation", "event", "days", "rest"),
     [
         ("What did we buy before the trip?", "before", "the trip", None, "What did we buy?"),
-        ("Before the trip, what did Ana buy?", "before", "the trip", None, "what did Ana buy?"),
-        ("who came after the wedding", "after", "the wedding", None, "who came"),
         ("What has changed since we moved?", "since", "we moved", None, "What has changed?"),
         ("What did Ana do during the holidays?", "during", "the holidays", None, "What did Ana do?"),
         ("What did Tom do while Ana was away?", "during", "Ana was away", None, "What did Tom do?"),
@@ -47,7 +45,6 @@ TIMES = st.integers(0, 50_000_000).map(
         ),
         ("What did we do after the drive to relax?", "after", "the drive", None, "What did we do to relax?"),
         ("What broke after the move to Porto?", "after", "the move to Porto", None, "What broke?"),
-        ("What broke since release 2.4.0?", "since", "release 2.4.0", None, "What broke?"),
     ],
 )
 def test_an_event_that_a_question_counts_from_is_read(

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.protocols import Completion, Prompt
+from pipeline.clients.protocols import Completion
 from pipeline.llm.gateway import Gateway
 from pipeline.recall import hyde, search
 from pipeline.store.connections.database import Database
@@ -25,12 +24,6 @@ from tests.recall.test_context import CHAT, fill
 
 QUESTION = "Was kostet der Ausflug?"
 ANSWER = "It is so much for half a day, up to 8 people."
-
-
-OPEN_TRANSACTIONS = text("""
-    SELECT count(*) FROM pg_stat_activity
-    WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
-""")
 
 
 def says(answer: str) -> ScriptedModel:
@@ -195,15 +188,3 @@ def test_an_answer_without_a_vector_is_searched_by_its_words(database: Database,
     assert found.degraded == [
         "hyde: the embedder is away: of the hypothetical answer only keywords are searched"
     ]
-
-
-def test_no_transaction_is_open_while_the_model_thinks(database: Database, settings: Settings) -> None:
-    used: list[int | None] = []
-
-    def answer(_: Prompt) -> Completion:
-        with database.tenant(TENANT) as connection:
-            used.append(connection.scalar(OPEN_TRANSACTIONS))
-        return Completion(text=ANSWER)
-
-    ask(database, settings, QUESTION, ScriptedModel(answer))
-    assert used == [0]

@@ -68,22 +68,6 @@ def test_what_the_question_finds_itself_stays_among_the_best(filled: Database, s
     assert {"h9", "h5"} <= set(widened)
 
 
-def test_the_question_said_twice_or_no_other_wording_changes_nothing(
-    filled: Database, settings: Settings
-) -> None:
-    question = "what did we decide about the plumber?"
-
-    def told(**fields: object) -> object:
-        found = ask(filled, settings, question, **fields)
-        # the question says what minute it is
-        return found.blocks[:-1], found.explain.messages, found.explain.sessions
-
-    assert told() == told(queries=[]) == told(queries=[question])
-    for mode in ("hybrid", "similar", "contextual", "topic"):
-        alone = find(filled, settings, question, mode=mode)
-        assert alone == find(filled, settings, question, mode=mode, queries=[question])
-
-
 def test_times_and_names_are_read_off_the_question_only(filled: Database, settings: Settings) -> None:
     found = ask(filled, settings, "which boat?", queries=["what did Bob say on 2 March 2026?"])
     assert found.explain.times == []

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
-import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +11,6 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.people.identities import link
 from pipeline.recall import build_context, more, search
 from pipeline.recall import search_modes as modes
@@ -24,7 +21,7 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery, parse_payload
 from schemas.search import MoreQuery, SearchQuery, SearchResult
 from schemas.settings import Settings
-from tests.conftest import EPOCH, TENANT, message
+from tests.conftest import EPOCH, POLICY, TENANT, copied, message, settings_of
 from tests.recall.test_context import CHAT, DAY, do_all, house
 
 OTHER = ChatIn(chat_id="test:elsewhere")
@@ -66,26 +63,17 @@ def boilers() -> list[MessageIn]:
 @pytest.fixture(scope="module")
 def stage(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """The settings of one database for all tests of the module, which only read: two tenants, two chats."""
-    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as server:
-        server.execute("CREATE DATABASE searches TEMPLATE backscroll OWNER backscroll_owner")
-        settings = Settings(
-            _env_file=None,
-            database_url=postgres.dsn("app", database="searches"),
-            maintenance_database_url=postgres.dsn("maintenance", database="searches"),
-            owner_database_url=postgres.dsn("owner", database="searches"),
-            data_dir=Path(tmp_path_factory.mktemp("data")),
-            summarize_debounce_seconds=0,
-        )
+    with copied(postgres, "searches") as name:
+        settings = settings_of(postgres, name, data_dir=tmp_path_factory.mktemp("data"))
         database = Database.from_settings(settings)
         accept.accept(database, TENANT, CHAT, [*house(), *boilers()])
         secret = [message(n, f"the boiler of somebody else {n}", id=f"s{n}") for n in range(5)]
         accept.accept(database, TENANT, OTHER, secret)
         accept.accept(database, "stranger", CHAT, secret)
         link(database, TENANT, "test:Bob", "bob")
-        do_all(database, SessionPolicy.of(settings), Policy(batch=1000, lease_seconds=60, max_attempts=3))
+        do_all(database, SessionPolicy.of(settings), POLICY)
         database.close()
         yield settings
-        server.execute("DROP DATABASE searches WITH (FORCE)")
 
 
 @pytest.fixture
@@ -126,7 +114,6 @@ def test_hybrid_lists_the_best_messages_whole_and_with_the_parts_of_their_scores
     assert not found.degraded
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "similar", "exact"])
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -146,13 +133,12 @@ def test_hybrid_lists_the_best_messages_whole_and_with_the_parts_of_their_scores
     ids=str,
 )
 def test_filters_let_through_what_they_say_and_an_empty_one_nothing(
-    database: Database, settings: Settings, mode: str, fields: dict[str, object], expected: str
+    database: Database, settings: Settings, fields: dict[str, object], expected: str
 ) -> None:
-    found = find(database, settings, "a", mode=mode, limit=100, **fields)
     of_these = set(expected.split())
-    if mode == "exact":
-        of_these &= {m.external_id for m in [*house(), *boilers()] if "a" in m.content}
-    assert set(ids(found)) == of_these
+    with_an_a = {m.external_id for m in [*house(), *boilers()] if "a" in m.content}
+    for mode, hits in (("hybrid", of_these), ("similar", of_these), ("exact", of_these & with_an_a)):
+        assert set(ids(find(database, settings, "a", mode=mode, limit=100, **fields))) == hits, mode
 
 
 def test_similar_finds_by_meaning_alone_above_the_similarity_that_is_asked_for(
@@ -334,8 +320,7 @@ def test_more_tells_what_was_said_around_what_was_shown_and_nothing_twice(
     assert (second.remaining, second.next) == (0, None)
 
 
-@pytest.mark.parametrize("shown", [[], [2], [0, 3]])
-@pytest.mark.parametrize("limit", [1, 3, 100])
+@pytest.mark.parametrize(("shown", "limit"), [([], 3), ([2], 1), ([0, 3], 100)])
 def test_pages_tell_all_of_a_session_once(
     database: Database, settings: Settings, shown: list[int], limit: int
 ) -> None:

@@ -152,12 +152,9 @@ REMEMBERED = {"scope": "organization", "content": "x"}
     [
         (MessageIn, said(), "sent_at"),
         (SearchQuery, ASKED, "since"),
-        (SearchQuery, ASKED, "until"),
         (MemoryIn, REMEMBERED, "expires_at"),
-        (MemoryIn, REMEMBERED, "said_at"),
         (EditPayload, {"content": "x"}, "edited_at"),
         (BackfillRequest, {"kind": "embed"}, "since"),
-        (BackfillRequest, {"kind": "embed"}, "until"),
     ],
 )
 def test_a_time_beyond_the_calendar_is_refused_by_the_name_of_its_field(

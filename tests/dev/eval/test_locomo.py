@@ -89,16 +89,6 @@ def test_a_file_of_something_else_is_named(tmp_path: Path, text: str) -> None:
         list(locomo.read(tmp_path / "nothing.json"))
 
 
-def test_pictures_are_on_a_line_of_their_own_and_evidence_is_shown_as_a_whole(tmp_path: Path) -> None:
-    talk = conversation("Ann", "Bob")
-    talk["session_1"][2]["blip_caption"] = "a parrot on a swing"
-    (tmp_path / "one.json").write_text(json.dumps(talk))
-    (only,) = locomo.read(tmp_path)
-    said = f"{TALK[2]}\n[picture: a parrot on a swing]"
-    assert only.messages[2].content == said
-    assert only.cases[0].tokens == (said,)
-
-
 def test_every_question_is_counted_by_its_category(folder: Path) -> None:
     found = evaluate(folder)
     assert found["chats"] == ["one", "two"]
@@ -107,8 +97,3 @@ def test_every_question_is_counted_by_its_category(folder: Path) -> None:
     ours = found["all"][OURS]
     assert ours["R@10"] == ours["S@3"] == 1
     assert ours["C 2000"] > 0.8
-
-
-def test_a_conversation_that_is_not_there_is_refused(folder: Path) -> None:
-    with pytest.raises(InvalidInput, match="none of these conversations"):
-        evaluate(folder, "three")

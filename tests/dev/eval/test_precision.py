@@ -2,11 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ops.dev.eval.measures import Row, means
-from ops.dev.eval.precision import NEAR, PlacedMessage, figures, near_evidence
+from ops.dev.eval.precision import PlacedMessage, figures, near_evidence
 from schemas.context import Block, BlockKind, Context, ContextItem, ItemKind
 
 # Ten messages of one session and three of the next, by id; the external ids are letters.
@@ -52,13 +49,6 @@ def test_tokens_of_lines_count_wherever_they_stand_but_for_what_nobody_recalled(
     assert shown["about"] == (6 + 6) / (3 + 6 + 3 + 6 + 2)
 
 
-def test_a_session_is_opened_once_however_many_of_its_messages_are_shown() -> None:
-    shown = counted(
-        {"exchanges": [line(IDS["a"]), line(IDS["b"]), line(IDS["l"])], "history": [line(IDS["m"])]}, "k"
-    )
-    assert (shown["right sessions"], shown["shown sessions"]) == (1, 2)
-
-
 def test_tokens_are_means_over_contexts_and_sessions_are_counted_together() -> None:
     # Given a context with one line in five about the question, one that shows two sessions in vain, and an empty one
     some = counted({"exchanges": [line(IDS["e"]), *(line(str(n), kind="session") for n in range(4))]}, "e")
@@ -68,15 +58,3 @@ def test_tokens_are_means_over_contexts_and_sessions_are_counted_together() -> N
     found = means([some, vain, empty])
     assert (found["used"], found["about"], found["sessions"]) == (300, 0.1, round(1 / 3, 4))
     assert "sessions" not in means([empty])
-
-
-LETTERS = st.sampled_from("abcdefghijklm")
-
-
-@given(st.sets(LETTERS), st.sets(LETTERS))
-def test_more_evidence_never_makes_less_of_a_context_about_the_question(
-    some: set[str], more: set[str]
-) -> None:
-    near = near_evidence(some, PLACED)
-    assert {IDS[each] for each in some} <= near <= near_evidence(some | more, PLACED)
-    assert len(near) <= len(some) * (2 * NEAR + 1)

@@ -50,14 +50,6 @@ def test_the_catalogue_names_every_chat_and_no_other() -> None:
     assert all(FACTS[name].part == "fit" for name in NAMES)
 
 
-def test_the_catalogue_says_what_the_chats_are() -> None:
-    for sample in EVERY:
-        facts = FACTS[sample.name]
-        assert (sample.chat.language or "english") == facts.language, sample.name
-        if sample.name not in NAMES:
-            assert sample.name.startswith(f"{facts.part}_")
-
-
 def test_a_translation_has_the_messages_and_questions_of_its_original_in_their_order() -> None:
     by_name = {sample.name: sample for sample in EVERY}
     for sample in EVERY:

@@ -47,13 +47,10 @@ def test_yesterday_is_known_in_any_language_in_any_chat(chat: str, language: str
     [
         ("english", "Wann kommt der Klempner?", {"when"}),
         ("english", "Wie viele Leute waren im März da?", {"number"}),
-        ("english", "Quantas pessoas vieram em março?", {"number"}),
         ("english", "Где мы были в марте?", {"where"}),
         ("english", "三月谁来了？", {"who"}),
         ("german", "Who was there in March?", {"who"}),
-        ("portuguese", "Where were we in March?", {"where"}),
         ("russian", "How many people came in March?", {"number"}),
-        ("chinese", "Wer war im März da?", {"who"}),
         ("japanese", "Кто был там в марте?", {"who"}),
     ],
 )
@@ -71,17 +68,13 @@ def test_what_it_asks_for_and_when_are_read_in_its_own_language(
         # Spanish for March, Turkish for ten, Italian for Tuesday and Thursday, German for Monday
         ("english", "What did Mar say?"),
         ("english", "what is on the table?"),
-        ("english", "Do you mi amigo know so much?"),
         ("english", "Is the ferry to Mar de Plata late?"),
-        ("english", "where is the die for the hat?"),
         # words of Spanish and Portuguese, of Dutch and German
         ("portuguese", "quando chega a carta do banco?"),
         ("spanish", "cuando llega la carta del banco?"),
         ("german", "Was war in der Tasche?"),
-        ("dutch", "wat was er in de tas?"),
         # names and words of nobody's
         ("english", "Porto Santo?"),
-        ("english", "Fibralonga"),
         ("english", "E41 502 ???"),
         ("japanese", "東京駅の天気"),
         # no language that is known better than the chat's

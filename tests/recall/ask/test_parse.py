@@ -116,18 +116,12 @@ def test_of_a_month_in_a_chat_of_many_years_the_last_years_count() -> None:
     ("language", "text", "asks"),
     [
         ("spanish", "¿qué pasó en la última semana?", ()),
-        ("spanish", "¿qué dijo Ann el sábado pasado?", ()),
-        ("french", "qu'est-ce qu'on a décidé hier ?", ()),
         ("french", "qui était là en février ?", ("who",)),
         ("portuguese", "qual é a última decisão de março?", ()),
-        ("portuguese", "quem está lá amanhã?", ("who",)),
         ("italian", "cosa abbiamo deciso martedì?", ()),
         ("german", "wer war in den letzten fünf Tagen da?", ("who",)),
-        ("german", "was war im März?", ()),
         ("polish", "ile osób przyjdzie w październiku?", ("number",)),
-        ("polish", "co ustaliliśmy w środę?", ()),
         ("turkish", "geçen çarşamba kaç kişi vardı?", ("number",)),
-        ("turkish", "şubatta ne kararlaştırdık?", ()),
     ],
 )
 def test_a_question_is_read_with_and_without_its_accents(

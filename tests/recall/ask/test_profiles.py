@@ -3,7 +3,6 @@
 import itertools
 import math
 import re
-import statistics
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -294,15 +293,3 @@ def test_a_group_bot_is_configured_by_its_settings_and_other_profiles_are_not(
 
 
 # What an explanation says of scores
-
-
-def test_parts_make_the_score_as_the_explanation_says(filled: Database, settings: Settings) -> None:
-    combine = {"sum": sum, "mean": statistics.fmean, "product": math.prod}
-    for profile in PROFILES:
-        why = ask(filled, settings, "who takes the boat?", profile=profile).explain
-        assert why.constants["k1"] == 1.2
-        for hit in (*why.messages, *why.sessions, *why.memories):
-            whole = combine[why.combined_by[hit.kind]](hit.components.values())
-            assert whole == pytest.approx(hit.score, abs=1e-4), (profile, hit)
-        for kind in (why.messages, why.sessions, why.memories):
-            assert [hit.rank for hit in kind] == list(range(1, len(kind) + 1))

@@ -103,13 +103,6 @@ def filled(before: str, answer: str, after: str) -> str:
             "Ключ у соседа. Он пьёт чай.",
         ),
         (
-            "german",
-            "bis wann darf ich waschen?",
-            "Die Waschmaschine läuft bis 20 Uhr.",
-            "Müll geht mittwochs.",
-        ),
-        ("turkish", "feribot ne zaman?", "Feribotlar sekizde kalkıyor.", "Anahtar komşuda. Çay içiyor."),
-        (
             "japanese",
             "フェリーは何時ですか",
             "フェリーは八時に出ます。",

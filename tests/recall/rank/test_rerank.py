@@ -102,12 +102,6 @@ def test_nothing_is_lost_and_every_score_is_the_sum_of_its_parts(
 ask = partial(asking.ask, chat_id=CHAT.chat_id, question="the boat trip in May", explain=True)
 
 
-def test_what_gave_way_says_so(filled: Database, settings: Settings) -> None:
-    parameters = {"mmr_lambda": 0.1, "messages": 2, "neighbours": 0}
-    found = ask(filled, settings, parameters=parameters, include_history=False).explain
-    assert {"mmr"} <= {dropped.reason for dropped in found.dropped}
-
-
 def test_an_ask_says_how_many_memories_and_passages_it_wants(filled: Database, settings: Settings) -> None:
     found = ask(filled, settings, profile="ask", top_k_memories=0, top_k_documents=2)
     assert (found.explain.parameters["memories"], found.explain.parameters["documents"]) == (0, 2)
