@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
-from urllib.parse import quote
+from urllib.parse import quote, urldefrag, urljoin
 
 import httpx
 import pytest
@@ -48,6 +48,23 @@ class Page(HTMLParser):
         if self.links and self.lasttag in {"a", "bdi"}:
             href, text = self.links[-1]
             self.links[-1] = (href, text + data)
+
+
+def test_every_link_of_every_page_leads_to_a_page(standing: Standing) -> None:
+    api, _ = standing
+    api.post("/v1/context", json={"chat_id": CHAT, "query": "Wer hat Gerald gefüttert? 谁?"})
+    with logged_in(api) as client:
+        waiting, known = ["/inspect/chats"], {"/inspect/chats"}
+        while waiting:
+            path = waiting.pop()
+            answered = client.get(path, follow_redirects=True)
+            assert answered.status_code == 200, path
+            if answered.headers["content-type"].startswith("text/html"):
+                links = {urldefrag(urljoin(path, href))[0] for href, _ in Page(answered.text).links}
+                links = {link for link in links if link.startswith("/inspect") and "/messages/" not in link}
+                waiting += links - known
+                known |= links
+    assert len(known) > 20
 
 
 def test_what_people_wrote_is_text_on_every_page(standing: Standing) -> None:
