@@ -159,7 +159,8 @@ class _Switch:
         yield Figure("messages that came in meanwhile", self.sent)
         yield Figure("questions asked meanwhile", len(self.answers))
         yield Figure("of them answered without vectors", self.degraded, most=0)
-        yield Figure("of them that found their message first", fmean(self.answers), least=0.95)
+        # few would by vectors of another model; among many that are alike a model may find another first
+        yield Figure("of them that found their message first", fmean(self.answers), least=0.8)
         for what, statement in (("missing", _MISSING), ("doubled", _DOUBLED), ("of the wrong model", _MIXED)):
             yield Figure(f"vectors {what} in either space", count(self.connection, statement), most=0)
 
