@@ -18,7 +18,7 @@ from pipeline.memories.belief_revision import revise
 from pipeline.memories.fact_owners import FactOwner
 from pipeline.people import identities, suppression
 from pipeline.platforms.identity import PREFIX
-from pipeline.platforms.whatsapp import export as whatsapp
+from pipeline.platforms.whatsapp.whatsapp_ids import sender_id
 from pipeline.store.chats import chat_moves, chats
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import persistently
@@ -80,7 +80,7 @@ def to_tell_apart(database: Database, tenant_id: str) -> list[OneByName]:
 
 def _chats(members: list[store.Member], there: set[tuple[str, str]]) -> Iterator[NameInChat]:
     """Yield the chats in which an id is only a name."""
-    news = {m.chat_id: whatsapp.sender_id(m.chat_id, m.sender_id.removeprefix(store.BEFORE)) for m in members}
+    news = {m.chat_id: sender_id(m.chat_id, m.sender_id.removeprefix(store.BEFORE)) for m in members}
     # the new id is there where a run was broken off
     named = [m for m in members if m.by_name or (not m.others and (m.chat_id, news[m.chat_id]) in there)]
     for member in members if named else ():

@@ -9,11 +9,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio.to_thread
-import httpx2
 import structlog
 from fastapi import FastAPI
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from starlette.types import Receive, Scope, Send
 
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.factory import make_embedder, make_embedder_for, make_reranker
@@ -28,11 +25,10 @@ from schemas.vectors import EmbeddingSpace
 # its handlers put the request's id into the headers of what is published
 from workers import signals, tracing  # noqa: F401
 from workers.api import errors, openapi
-from workers.api.access import HEADER, Access
-from workers.api.admission import COUNTED, RequestRates
+from workers.api.access import Access
+from workers.api.admission import RequestRates
 from workers.api.backlog import BacklogLimit
-from workers.api.bodies import LARGE_AT_ONCE, MAX_BODY_BYTES
-from workers.api.errors import request_id
+from workers.api.bodies import LARGE_AT_ONCE
 from workers.api.inspector.cookie import Seal
 from workers.api.keyring import Keyring
 from workers.api.linger import Linger
@@ -43,7 +39,7 @@ from workers.api.wake_ups import Waker
 from workers.app import make_app
 from workers.connection import probe
 from workers.logging import configure_logging
-from workers.mcp.server import make_server
+from workers.mcp.mounted import Tools
 
 log = structlog.get_logger(__name__)
 
@@ -107,22 +103,8 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     openapi.install(app)
-    app.state.mcp = _tools_of(app)
+    app.state.tools = Tools(app)
     return app
-
-
-def _tools_of(app: FastAPI) -> StreamableHTTPSessionManager:
-    """Make the tools for language models, which call the application itself."""
-
-    async def call(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [*scope["headers"], (HEADER.lower().encode(), request_id().encode())]
-        await app({**scope, "headers": headers, COUNTED: True}, receive, send)
-
-    client = httpx2.AsyncClient(transport=httpx2.ASGITransport(call), base_url="http://backscroll")
-    # Host is not checked, as deployments have names of their own: a page that rebinds one has no key to send
-    return StreamableHTTPSessionManager(
-        make_server(client), stateless=True, json_response=True, max_request_body_size=MAX_BODY_BYTES
-    )
 
 
 def create(processes: int = 1) -> FastAPI:
@@ -150,7 +132,7 @@ async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
         await anyio.to_thread.run_sync(_check, api.database)
         following.start()
         api.keyring.start()
-        async with app.state.mcp.run():
+        async with app.state.tools.running():
             yield
     finally:
         ended.set()

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from pydantic import ValidationError
 
 from pipeline.platforms import fields
-from pipeline.platforms.identity import ImportIds, Positions, sender_by_name
+from pipeline.platforms.identity import ImportIds, Positions
 from pipeline.platforms.records import (
     Ambiguous,
     Broken,
@@ -31,6 +31,7 @@ from pipeline.platforms.records import (
     Times,
 )
 from pipeline.platforms.whatsapp import whatsapp_text, whatsapp_time
+from pipeline.platforms.whatsapp.whatsapp_ids import number_id, sender_id
 from schemas.messages import MAX_CONTENT_BYTES, ChatIn, ChatKind
 
 # The dates are read from the first lines, so that a file of any size needs little memory; from more of them when these
@@ -41,15 +42,6 @@ _HEAD_CHARS = 4_000_000
 # browsers number what is downloaded twice
 _SUFFIX = re.compile(r"\.(?:txt|zip)$", re.IGNORECASE)
 _COPY = re.compile(r"\s?\(\d{1,2}\)$")
-
-
-def sender_id(chat_id: str, name: str) -> str:
-    """Return the id of who has this name in an export of a chat: a phone number is a person everywhere.
-
-    >>> sender_id("whatsapp:Trip", "+49 170 1234567"), sender_id("whatsapp:Trip", "Ana Lima")
-    ('whatsapp:491701234567', 'whatsapp:Ana Lima@Trip')
-    """
-    return whatsapp_text.number_id(name) or sender_by_name("whatsapp", chat_id, name)
 
 
 def title_from_name(file_name: str, speakers: Collection[str] = ()) -> str | None:
@@ -274,7 +266,7 @@ class _WhatsAppReader:
         text = f"[media] {body.text}" if body.media else body.text
         # the chat is no part of it: what was imported before names were told apart by chat is there by this id
         by_name = f"whatsapp:{sender}"
-        number = whatsapp_text.number_id(sender)
+        number = number_id(sender)
         # nor was every spelling of a number known for one then
         external_id, *aliases = self._ids.names(
             number or by_name, local.isoformat(), text, other_times, also=[by_name] if number else []

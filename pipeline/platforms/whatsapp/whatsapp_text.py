@@ -69,8 +69,6 @@ _TITLES = [re.compile(form.replace(" ", r"[\s-]+"), re.IGNORECASE) for form in P
 _LONGEST_PHRASE = 400
 _LONGEST_PLACEHOLDER = 80
 
-# With any blanks, dashes, brackets and marks between the figures: phones differ, and so do their versions.
-_PHONE = re.compile(r"[+\uff0b]\W*(?:\d\W*){6,15}")
 _COLON = re.compile(rf":(?:\s|[{_EDGE_MARKS}]*$)")
 # neither of a time or an address nor in a quoted name
 _COLON_WITHOUT_SPACE = re.compile(r"[^:\"“„«「]{1,60}:(?![\d/\s])")
@@ -137,17 +135,6 @@ def same_name(one: str, other: str) -> bool:
 def sender_name(raw: str) -> str:
     """Strip marks from a name, and the `~` before people who are no contacts."""
     return trim(trim(raw).removeprefix("~"))
-
-
-def number_id(name: str) -> str | None:
-    """Return `whatsapp:` and the digits of a phone number, as WhatsApp's own id; None for any other name.
-
-    >>> number_id("+49 170 1234567"), number_id("Ana Lima")
-    ('whatsapp:491701234567', None)
-    """
-    if not _PHONE.fullmatch(name):
-        return None
-    return "whatsapp:" + "".join(str(int(character)) for character in name if character.isdecimal())
 
 
 def read_text(raw: str, *, iphone: bool, sender: str = "") -> Content:
