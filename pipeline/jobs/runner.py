@@ -57,7 +57,8 @@ class Outcome:
     reasons: Mapping[str, int] = field(default_factory=dict)
     # nothing was claimed, as something is away: the log says what
     waits: bool = False
-    # there may be more: the batch was full, or somebody had a lock on what was due
+    # there may be more: the batch was full, somebody had a lock on what was due, or what was done is due again: the
+    # wake-up for that may have come while it was held
     more: bool = False
     # kinds of jobs that are due now
     follows: frozenset[str] = frozenset()
@@ -148,7 +149,7 @@ def _do_all(
         passed_over=passed_over,
         failed=failed,
         reasons=dict(reasons.most_common()),
-        more=bool(left),
+        more=bool(left) or any(claim.wanted_anew for claim in claims),
         follows=frozenset(follows),
     )
 

@@ -56,6 +56,23 @@ def done(database: Database) -> runner.Handler:
     return handle
 
 
+def test_what_is_wanted_anew_while_it_is_done_is_looked_for_at_once(database: Database) -> None:
+    # Given a job that is wanted once more, and whose wake-up finds it held
+    owe(database, "привет")
+
+    def handle(tenant: str, claims: Sequence[Claim]) -> Set[str]:
+        if claims[0].trace_id is None:
+            with database.tenant(tenant) as connection:
+                jobs.enqueue(connection, tenant, "embed", ["привет"], trace_id="meanwhile")
+            assert runner.run(database, "embed", handle, POLICY).claimed == 0
+        return done(database)(tenant, claims)
+
+    # Then whoever held it wakes the next, until all is done
+    assert runner.run(database, "embed", handle, POLICY).more
+    assert not runner.run(database, "embed", handle, POLICY).more
+    assert rows(database, "привет") == []
+
+
 def failing(error: BaseException) -> runner.Handler:
     def handle(_tenant: str, _claims: Sequence[Claim]) -> Set[str]:
         raise error

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, TextClause, text
 
-from pipeline.store.connections.statements import arrays, column, holds, number, run
+from pipeline.store.connections.statements import arrays, column, holds, run
 from schemas.errors import LeaseLost
 from schemas.kinds import INGEST
 
@@ -47,7 +47,7 @@ _ENQUEUE = text(f"""
 _FINISH = text(f"""
     WITH mine AS MATERIALIZED (
         SELECT jobs.key, jobs.kind = '{INGEST}' OR jobs.wanted > jobs.claimed
-            OR CAST(:again AS float8) IS NOT NULL AS stays
+            OR CAST(:again AS float8) IS NOT NULL AS stays, jobs.wanted > jobs.claimed AS anew
         FROM unnest(CAST(:keys AS text[]), CAST(:tokens AS bigint[])) AS claim (key, token)
         JOIN jobs ON jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = claim.key
             AND jobs.token = claim.token
@@ -66,7 +66,7 @@ _FINISH = text(f"""
         FROM mine WHERE jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = mine.key AND mine.stays
             AND jobs.key = ANY(CAST(:keys AS text[]))
     )
-    SELECT count(*) FROM mine
+    SELECT count(*) AS held, array_agg(key) FILTER (WHERE anew) AS anew FROM mine
 """)
 _HELD = "tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL"
 _LOCK_CLAIM = text(f"SELECT 1 FROM jobs WHERE {_HELD} FOR NO KEY UPDATE")
@@ -163,6 +163,8 @@ class Claim:
     failures: list[str] = field(default_factory=list, compare=False)
     # not empty: nothing was made of it, and nothing is wrong: `runner.pass_over`
     passed_over: list[None] = field(default_factory=list, compare=False)
+    # not empty: something newer was wanted meanwhile, and it is due again
+    wanted_anew: list[None] = field(default_factory=list, compare=False)
 
 
 def finish(
@@ -182,9 +184,15 @@ def finish(
         return
     tenant_id, kind = claims[0].tenant_id, claims[0].kind
     values = {"keys": [claim.key for claim in claims], "tokens": [claim.token for claim in claims]}
-    held = number(connection, _FINISH, tenant=tenant_id, kind=kind, again=again_in, error=error, **values)
-    if held != len(claims):
-        raise LeaseLost(f"{len(claims) - held} of {len(claims)} rows of {kind} were claimed by somebody else")
+    done = run(connection, _FINISH, tenant=tenant_id, kind=kind, again=again_in, error=error, **values).one()
+    if done.held != len(claims):
+        raise LeaseLost(
+            f"{len(claims) - done.held} of {len(claims)} rows of {kind} were claimed by somebody else"
+        )
+    anew = frozenset(done.anew or ())
+    for claim in claims:
+        if claim.key in anew:
+            claim.wanted_anew.append(None)
 
 
 def holds_claim(connection: Connection, claim: Claim) -> bool:
