@@ -1,6 +1,5 @@
 """`backscroll dev`: evaluations, benchmarks and chaos runs, on databases and deployments of their own."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -15,9 +14,6 @@ app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 app.add_typer(evaluations.app, name="eval")
 app.add_typer(benchmarks.app, name="bench")
 command(app, epilog="**Example:** backscroll dev fit --json")(evaluations.fit)
-LeaseOption = Annotated[
-    float, typer.Option(min=2, max=120, help="Seconds of a lease; sweeps come twice in it, or every 5 s.")
-]
 
 
 @app.callback(
@@ -53,7 +49,9 @@ def chaos(
     messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 2000,
     kills: Annotated[int, typer.Option(min=1, max=1000, help="Half as many other faults come on top.")] = 12,
     seed: Annotated[int, typer.Option(help="The same one makes the same messages and faults.")] = 1,
-    lease: LeaseOption = 10,
+    lease: Annotated[
+        float, typer.Option(min=2, max=120, help="Seconds of a lease; sweeps come twice in it, or every 5 s.")
+    ] = 10,
     *,
     say: Say,
 ) -> Outcome:
@@ -78,32 +76,6 @@ def chaos(
         if name not in {"recovered", "violations"}
     }
     return Outcome(found=result, tables=[table("Chaos", shown)], violations=report.violations)
-
-
-@command(app, "two-hosts", epilog="**Example:** backscroll dev two-hosts --cut 60 --json")
-def two_hosts(
-    messages: Annotated[int, typer.Option(min=100, max=100_000, help="By each deployment.")] = 2000,
-    cut: Annotated[float, typer.Option(min=1, max=600, help="Seconds without a network.")] = 60,
-    lease: LeaseOption = 10,
-    *,
-    say: Say,
-) -> Outcome:
-    """Run workers on another host than Postgres, Redis and the HTTP API, and cut the network between the two.
-
-    The hosts are network namespaces of this machine (Linux, as root, with `ip`); nothing else sees them. The same
-    messages go through a deployment on one host, on two, and on two that are cut apart under load; each ends with
-    the verdict of `backscroll dev chaos`. Ends with 5 when something was lost, doubled or stuck.
-    """
-    from ops.dev.chaos import two_hosts as hosts
-
-    plays = hosts.measure(messages, cut, lease, say)
-    figures = [asdict(play) for play in plays]
-    rows = {name.replace("_", " "): {play["name"]: play[name] for play in figures} for name in figures[0]}
-    return Outcome(
-        found={"plays": figures},
-        tables=[table("Workers on another host", rows)],
-        violations=[f"{play.name}: {violation}" for play in plays for violation in play.violations],
-    )
 
 
 @command(app, epilog="**Examples:** backscroll dev alerts · backscroll dev alerts --json")

@@ -14,14 +14,11 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="Measure Backscroll: search, embedding and memory without a name, else what is named.",
     epilog="**Examples:** backscroll dev bench · backscroll dev bench --messages 100000 --chats 50 · "
-    "backscroll dev bench claims --json",
+    "backscroll dev bench jobs --json",
 )
 MEASURED = {
-    "claims": "Measure a claim with many jobs due, many tenants, and a live message beside an import.",
-    "placing": "Measure how fast messages are placed: in many chats, and by two workers.",
-    "erasing": "Measure editing and forgetting beside many logged questions, and how long the chat is locked.",
+    "jobs": "Measure claiming jobs beside a backlog and an import, placing messages, and forgetting a user.",
     "accepting": "Measure accepting over HTTP beside the bare insert and commit, and beside slow requests.",
-    "batches": "Measure batches in three scripts, of 0.2 to 8 MB, over HTTP and as tasks, with /healthz meanwhile.",
     "embed": "Measure embedding from rows to rows beside the bare model, and beside a busy process.",
 }
 """By name the help of each module of `ops.dev.bench` with a `measure` of figures."""
@@ -78,7 +75,7 @@ def contexts(
     *,
     say: Say,
 ) -> Outcome:
-    """Measure what a context costs one asker and eight: time, statements and throughput, on a database of its own.
+    """Measure what a context costs one asker and eight: time and throughput, on a database of its own.
 
     The talk is in English, with names and dates. One asker calls the pipeline; several are processes that ask the HTTP
     API, which has two. Above 10,000 messages vectors are the means of the model's vectors of their words. Ends with 5
@@ -90,27 +87,3 @@ def contexts(
         connection.configured(), messages=messages, chats=chats, questions=questions, askers=askers, say=say
     )
     return benchmark(f"contexts: {messages:,} messages in {chats} chats", figures)
-
-
-@command(app, epilog="**Example:** backscroll dev bench switching --messages 20000 --start all-MiniLM-L6-v2")
-def switching(
-    start: Annotated[
-        str | None, "The model of the same provider that it begins with; hashed words by default."
-    ] = None,
-    messages: Annotated[int, typer.Option(min=100, max=100_000, help="Beside the sample chats.")] = 2000,
-    kill: Annotated[
-        float, typer.Option(min=5, max=600, help="Seconds that the worker works until it is killed.")
-    ] = 20,
-    *,
-    say: Say,
-) -> Outcome:
-    """Switch the embedding model under load, on a deployment of its own, to the settings' model.
-
-    Messages come in, questions are asked all the time, and the worker that embeds is killed. Shows the recall on
-    the sample chats before, while the space is filled, after the switch and after the rollback. Ends with 5 when a
-    question was answered without vectors, or a vector is missing or in the wrong space. No data of yours is touched.
-    """
-    from ops.dev.bench import switching as measuring
-
-    figures = measuring.measure(connection.configured(), start, messages, kill, say)
-    return benchmark("switching", figures)

@@ -56,11 +56,6 @@ def measure(settings: Settings, *, messages: int, chats: int, questions: int, sa
     ]
 
 
-def context_limit_ms(messages: int, chats: int) -> float:
-    """Return the most that 95 of 100 contexts may take: 60 ms where a chat has up to 2,000 messages, else 150 ms."""
-    return 60.0 if messages <= 2000 * chats else 150.0
-
-
 def _ask(backscroll: Shipped, messages: int, chats: int, questions: int) -> list[Figure]:
     """Ask for contexts and searches, each with a new question, so that nothing of its answer can be cached."""
     rng = random.Random(1)  # noqa: S311
@@ -72,7 +67,7 @@ def _ask(backscroll: Shipped, messages: int, chats: int, questions: int) -> list
         contexts.append(timed(backscroll.ask, chat, question, 2000, explain=False, include_history=True)[0])
         searches.append(timed(find, SearchQuery(chat_id=chat, query=question_words(rng)))[0])
     return [
-        *spread("context", contexts[WARM_UP:], most=context_limit_ms(messages, chats)),
+        *spread("context", contexts[WARM_UP:], most=60 if messages <= 2000 * chats else 150),
         *spread("top-10 search", searches[WARM_UP:], most=100),
     ]
 

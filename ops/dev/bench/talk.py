@@ -103,18 +103,11 @@ def english(seed: int, messages: int) -> Iterator[MessageIn]:
     return _talk(seed, messages, ENGLISH_PEOPLE, text)
 
 
-def numbered(numbers: range, keys: int = 0, people: int = 5) -> list[MessageIn]:
-    """Return short messages, no two alike; with `keys` under as many session keys in turn."""
-    return [
-        MessageIn(
-            external_id=f"b{n}",
-            sender_id=f"bench:{n % people}",
-            content=f"Message {n} tells of the harbour, the lamp and {n * 7919 % 10007} other things.",
-            sent_at=START + timedelta(minutes=n, hours=n // 20),
-            session_key=f"key-{n % keys}" if keys else "",
-        )
-        for n in numbers
-    ]
+def numbered(number: int) -> list[MessageIn]:
+    """Return a short message that is like no other."""
+    content = f"Message {number} tells of the harbour, the lamp and {number * 7919 % 10007} other things."
+    sent_at = START + timedelta(minutes=number)
+    return [MessageIn(external_id=f"b{number}", sender_id="bench:0", content=content, sent_at=sent_at)]
 
 
 def _filled(rng: random.Random, sentence: str) -> str:

@@ -21,7 +21,7 @@ from ops.dev.chaos import traffic
 from ops.dev.chaos.faults import Fault, Faults
 from ops.dev.chaos.model_server import ModelServer
 from ops.dev.deployed import deployment as deployments
-from ops.dev.deployed import namespaces, providers
+from ops.dev.deployed import disk, providers
 from ops.dev.deployed.deployment import API_TENANT, Deployment
 from ops.dev.deployed.process import Process
 from ops.dev.observe import Say, count, wait
@@ -131,7 +131,7 @@ class Monitored:
         )
         yield Case("contexts without room", ("ContextsDegraded",), (self._ask,), repeats=True)
         if self._on.without_disk is None:
-            fill = partial(self._filled.enter_context, namespaces.filled(self._on.folder))
+            fill = partial(self._filled.enter_context, disk.filled(self._on.folder))
             empty = (self._filled.close, self._on.revive_servers)
             yield Case("a full disk", ("DiskNearlyFull",), (fill,), empty)
         metrics = self._metrics
@@ -245,7 +245,7 @@ def _monitored(deployment: Deployment) -> Iterator[Monitored]:
     command = ["prometheus", *files, f"--web.listen-address=127.0.0.1:{port}"]
     prometheus = Process("prometheus", command, folder, environment)
     with contextlib.ExitStack() as cleanup:
-        monitored = Monitored(deployment, metrics, port, cleanup.enter_context(closing(ModelServer())))
+        monitored = Monitored(deployment, metrics, port, ModelServer())
         for process in (metrics, prometheus):
             cleanup.callback(process.kill)
             process.start()

@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 from redis.exceptions import RedisError
 
-from ops.dev.deployed import namespaces, providers, skewed
+from ops.dev.deployed import disk, providers, skewed
 from ops.dev.deployed.deployment import Deployment
 from ops.dev.observe import count, wait
 from ops.local.embedded.roles import DATABASE
@@ -50,11 +50,10 @@ class Fault:
 
 
 class Faults:
-    """Maker of faults; `midway` counts the processes that were caught in the middle of their work."""
+    """Maker of faults."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._on = deployment
-        self.midway = 0
 
     def make(self, fault: Fault) -> None:
         """Make a fault; to be called by the main thread. Raises what starting something again raises."""
@@ -68,7 +67,7 @@ class Faults:
         mode = "ACCESS EXCLUSIVE" if table == "conversation_sessions" else "EXCLUSIVE"
         with self._on.connect() as holder, self._on.connect() as watcher, holder.transaction():
             holder.execute(f"LOCK TABLE {table} IN {mode} MODE")
-            self._catch(lambda: count(watcher, WAITING, [table]) > 0)
+            wait(lambda: count(watcher, WAITING, [table]) > 0, CATCH_SECONDS, pause=0.02)
             self._on.processes[name].kill()
         self._on.processes[name].start()
 
@@ -76,7 +75,7 @@ class Faults:
         """SIGKILL a worker while it waits for a model, with rows claimed."""
         kind = fault.kind.removeprefix("kill-")
         with self._mood(f"{providers.HANG} {kind}"), self._on.connect() as connection:
-            self._catch(lambda: count(connection, CLAIMED, [kind]) > 0)
+            wait(lambda: count(connection, CLAIMED, [kind]) > 0, CATCH_SECONDS, pause=0.02)
             self._on.processes[kind].kill()
         self._on.processes[kind].start()
 
@@ -105,7 +104,7 @@ class Faults:
 
     def fill_disk(self, fault: Fault) -> None:
         """Fill the data folder for a while, of which Postgres may die."""
-        with namespaces.filled(self._on.folder):
+        with disk.filled(self._on.folder):
             time.sleep(fault.seconds)
         self._on.revive_servers()
 
@@ -188,10 +187,6 @@ class Faults:
             yield
         finally:
             self._on.set_mood(providers.WELL)
-
-    def _catch(self, condition: Callable[[], bool]) -> None:
-        """Wait some seconds until a worker is in the middle of its work."""
-        self.midway += wait(condition, CATCH_SECONDS, pause=0.02) is not None
 
 
 KILLS: dict[str, Callable[[Faults, Fault], None]] = {

@@ -8,15 +8,15 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from ops.dev.chaos import faults, quiet, traffic
+from ops.dev.chaos import faults, quiet, traffic, verdict
 from ops.dev.chaos.driver import Driver
 from ops.dev.chaos.faults import Fault, Faults
-from ops.dev.chaos.judged import JudgedRun
 from ops.dev.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER
 from ops.dev.deployed import deployment as deployments
 from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT, Deployment
 from ops.dev.observe import Say, wait
 from pipeline.erasure import forget
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.failures import OUTAGE_SECONDS
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
@@ -30,14 +30,14 @@ from schemas.settings import Settings
 SHARE_SECONDS = 20.0
 RECOVERY_SECONDS = 60.0
 # After the last fault: until everything is done, or counts as stuck.
-QUIET_SECONDS = 180.0
+QUIET_SECONDS, LOOKS = 180.0, 3
 # Of backfills: slow enough to go on through many faults.
 ROWS_PER_SECOND = 100.0
 ERRAND_SECONDS = 30.0
 
 
 @dataclass(kw_only=True)
-class ChaosReport(JudgedRun):
+class ChaosReport:
     """A chaos run's figures."""
 
     seed: int
@@ -49,26 +49,26 @@ class ChaosReport(JudgedRun):
     # how often each kind was made
     kills: dict[str, int] = field(default_factory=dict)
     faults: dict[str, int] = field(default_factory=dict)
-    # kills that caught a process in the middle of work
-    midway: int = 0
-    # of what was accepted: stored; deleted or forgotten since
-    stored: int = 0
-    gone: int = 0
-    # work given up with a reason
-    dead: int = 0
-    sessions: dict[str, int] = field(default_factory=dict)
-    # payload tasks, which are as durable as their Redis: messages by what became of them
-    payloads: dict[str, int] = field(default_factory=dict)
-    # how often a sender was sent away, by reason
-    refusals: dict[str, int] = field(default_factory=dict)
-    # edits and deletions that the HTTP API took
-    changed: int = 0
     # faults that could not be made here, with the reason
     skipped: dict[str, str] = field(default_factory=dict)
+    # over HTTP: answered 202; of these stored, and deleted or forgotten since
+    accepted: int = 0
+    stored: int = 0
+    gone: int = 0
+    lost: int = 0
+    doubled: int = 0
+    stuck: int = 0
+    # work given up with a reason
+    dead: int = 0
+    # payload tasks, which are as durable as their Redis: messages by what became of them
+    payloads: dict[str, int] = field(default_factory=dict)
+    # processes that ended without being killed
+    ended_by_themselves: list[str] = field(default_factory=list)
     # for each recovery its `fault`; seconds until the killed had started again (`starting`), from then on until all
     # that had been due was taken up (`taken`) and done (`done`), and the most that `taken` may be (`bound`)
     recovered: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
+    violations: list[str] = field(default_factory=list)
     # where the logs are, if something was found
     logs: str | None = None
 
@@ -112,30 +112,47 @@ def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) ->
 def _play(deployment: Deployment, drawn: list[Fault], report: ChaosReport, say: Say) -> None:
     made = traffic.make(report.messages, report.seed)
     report.duplicates = made.duplicates
-    total = report.messages + made.duplicates
     began = time.monotonic()
     with Driver(deployment, made) as driver:
-        _afflict(deployment, driver, drawn, total, report, say)
-        driver.allow(total)
+        _afflict(deployment, driver, drawn, report, say)
+        driver.allow(report.messages + made.duplicates)
         say("waiting until all is done")
-        report.settle(
-            deployment, lambda: driver.is_done() and not quiet.left_to_do(deployment), QUIET_SECONDS, looks=3
-        )
+        _settle(deployment, driver, report)
     report.seconds = round(time.monotonic() - began, 1)
-    verdict = report.judge(deployment, driver, made, made.gone)
+    with deployment.connect() as connection:
+        rules = SessionPolicy.of(deployment.settings)
+        judged = verdict.judge(connection, rules, made.originals, driver.accepted, made.gone)
+    report.accepted = len(driver.accepted)
     report.gone = len(driver.accepted.intersection(made.gone))
-    report.stored = sum(key[0] != PAYLOAD_TENANT for key in verdict.stored)
-    report.dead, report.sessions = verdict.dead, verdict.sessions
-    report.refusals, report.changed = dict(driver.refusals), driver.changed
+    report.stored = sum(key[0] != PAYLOAD_TENANT for key in judged.stored)
+    report.lost, report.doubled = judged.lost, judged.doubled
+    report.stuck, report.dead = judged.stuck, judged.dead
+    report.violations += judged.violations + driver.unexpected[:5]
     # taken by Redis, and stored: the rest went with Redis' data, or with a process that had just taken it
-    report.payloads = {"queued": len(driver.queued), "stored": len(verdict.stored) - report.stored}
+    report.payloads = {"queued": len(driver.queued), "stored": len(judged.stored) - report.stored}
+
+
+def _settle(deployment: Deployment, driver: Driver, report: ChaosReport) -> None:
+    """Wait until everything was sent and is done, at three looks in a row."""
+    calm = 0
+
+    def is_calm() -> bool:
+        nonlocal calm
+        report.ended_by_themselves += deployment.tend()
+        calm = calm + 1 if driver.is_done() and not quiet.left_to_do(deployment) else 0
+        return calm == LOOKS
+
+    if wait(is_calm, QUIET_SECONDS, pause=0.1) is None:
+        left = quiet.left_to_do(deployment)
+        report.violations.append(f"not quiet within {QUIET_SECONDS:.0f} s: {left} left to do")
 
 
 def _afflict(
-    deployment: Deployment, driver: Driver, drawn: list[Fault], total: int, report: ChaosReport, say: Say
+    deployment: Deployment, driver: Driver, drawn: list[Fault], report: ChaosReport, say: Say
 ) -> None:
     """Make the faults while messages come in."""
     maker = Faults(deployment)
+    total = report.messages + report.duplicates
     share = total / (len(drawn) + 1)
     errands = list(ERRANDS)
     outage = False
@@ -159,7 +176,6 @@ def _afflict(
     # where there were few faults some have not had their turn
     for _, errand in errands:
         _run_errand(deployment.settings, errand)
-    report.midway = maker.midway
 
 
 def _recover(deployment: Deployment, kind: str, report: ChaosReport, *, outage: bool) -> None:

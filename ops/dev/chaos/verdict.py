@@ -138,8 +138,6 @@ class Verdict:
     stuck: int = 0
     # rows of work given up, with a reason
     dead: int = 0
-    # sessions by status
-    sessions: dict[str, int] = field(default_factory=dict)
     # a sentence each, at most a few of a kind
     violations: list[str] = field(default_factory=list)
 
@@ -171,8 +169,6 @@ def judge(
         verdict.stuck += len(wrong) if what in STUCK else 0
     _note(verdict, "sessions that differ from the pure function", _differing(connection, rules))
     verdict.dead = len(_rows(connection, "SELECT 1 FROM jobs WHERE dead_at IS NOT NULL"))
-    counted = "SELECT status, count(*) AS n FROM conversation_sessions GROUP BY 1 ORDER BY 1"
-    verdict.sessions = {row["status"]: row["n"] for row in _rows(connection, counted)}
     return verdict
 
 

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
-from pydantic import SecretStr
 from redis import Redis
 
-from ops.dev.deployed import namespaces, providers, skewed
-from ops.dev.deployed.hosts import Hosts, NetworkPostgres, NetworkRedis, as_seen_from_afar
+from ops.dev.deployed import disk, providers, skewed
 from ops.dev.deployed.process import Process
 from ops.dev.observe import wait
 from ops.local import migrate, processes
@@ -123,26 +121,20 @@ def running(
     lease_seconds: float = 30,
     only: Collection[str] = (),
     space: EmbeddingSpace = HASHED_WORDS,
-    hosts: Hosts | None = None,
     own_disk: bool = False,
     durable: bool = True,
-    visibility_seconds: int = VISIBILITY_SECONDS,
 ) -> Iterator[Deployment]:
     """Run all processes, or those of these names, and wait until they are ready; kill them at the end.
 
-    The database begins with `space`. A task that takes longer than `visibility_seconds` comes back. With `hosts` the
-    workers and the clock are on the far one, the servers and the HTTP API on the near one. With `own_disk` the folder
-    is a file system that may be filled, where one can be made.
-    To be called by the main thread. Raises `NotReady` and what the embedded servers raise.
+    The database begins with `space`. With `own_disk` the folder is a file system that may be filled, where one can be
+    made. To be called by the main thread. Raises `NotReady` and what the embedded servers raise.
     """
     with contextlib.ExitStack() as cleanup:
         temporary = tempfile.TemporaryDirectory(prefix="backscroll-chaos-", ignore_cleanup_errors=True)
         folder = Path(cleanup.enter_context(temporary))
-        without_disk = cleanup.enter_context(namespaces.mounted(folder)) if own_disk else None
-        postgres = cleanup.enter_context(
-            NetworkPostgres(folder) if hosts else EmbeddedPostgres(folder, durable=durable)
-        )
-        server = cleanup.enter_context(NetworkRedis(folder) if hosts else EmbeddedRedis(folder))
+        without_disk = cleanup.enter_context(disk.mounted(folder)) if own_disk else None
+        postgres = cleanup.enter_context(EmbeddedPostgres(folder, durable=durable))
+        server = cleanup.enter_context(EmbeddedRedis(folder))
         migrate.upgrade(postgres.dsn("owner"), space)
         settings = load_settings(
             data_dir=folder,
@@ -160,7 +152,7 @@ def running(
             lease_seconds=lease_seconds,
             job_max_attempts=MAX_ATTEMPTS,
         )
-        made = _processes(settings, postgres, folder, hosts, visibility_seconds)
+        made = _processes(settings, folder)
         deployment = Deployment(
             settings=settings,
             folder=folder,
@@ -180,32 +172,13 @@ def running(
         yield deployment
 
 
-def _processes(
-    settings: Settings,
-    postgres: EmbeddedPostgres,
-    folder: Path,
-    hosts: Hosts | None,
-    visibility_seconds: int,
-) -> dict[str, Process]:
-    commands = {name: _worker(name, visibility_seconds) for name in QUEUES} | {
+def _processes(settings: Settings, folder: Path) -> dict[str, Process]:
+    commands = {name: _worker(name) for name in QUEUES} | {
         "api": processes.api_command(settings),
         "beat": _skewed(processes.beat_command(folder)),
     }
-    near = far = _environment(settings, folder)
-    if hosts is not None:
-        urls = {
-            "database_url": postgres.dsn("app", tcp=True),
-            "maintenance_database_url": postgres.dsn("maintenance", tcp=True),
-            "redis_url": settings.redis_url.get_secret_value() if settings.redis_url else "",
-        }
-        seen = {name: SecretStr(as_seen_from_afar(url)) for name, url in urls.items()}
-        far = _environment(settings.model_copy(update=seen), folder)
-    return {
-        name: Process(name, command, folder, near)
-        if hosts is None or name == "api"
-        else Process(name, hosts.command(command), folder, far)
-        for name, command in commands.items()
-    }
+    environment = _environment(settings, folder)
+    return {name: Process(name, command, folder, environment) for name, command in commands.items()}
 
 
 def _environment(settings: Settings, folder: Path) -> dict[str, str]:
@@ -227,11 +200,11 @@ def _environment(settings: Settings, folder: Path) -> dict[str, str]:
     }
 
 
-def _worker(name: str, visibility_seconds: int) -> list[str]:
+def _worker(name: str) -> list[str]:
     """Return the shipped command, with models that have moods and payloads that come back soon."""
     command = _skewed(processes.worker_command([name], concurrency=CONCURRENCY.get(name), shutdown_seconds=1))
     at = command.index("worker") + 1
-    transport = REDIS_TRANSPORT | {"visibility_timeout": visibility_seconds, "unacked_restore_interval": 1}
+    transport = REDIS_TRANSPORT | {"visibility_timeout": VISIBILITY_SECONDS, "unacked_restore_interval": 1}
     return [
         *command[:at],
         *("-I", providers.__name__),
