@@ -17,11 +17,11 @@ app = typer.Typer(
     "backscroll dev bench jobs --json",
 )
 MEASURED = {
-    "jobs": "Measure claiming jobs beside a backlog and an import, placing messages, and forgetting a user.",
+    "jobs": "Measure how fast messages are placed, and jobs claimed beside a backlog and beside an import.",
     "accepting": "Measure accepting over HTTP beside the bare insert and commit, and beside slow requests.",
     "embed": "Measure embedding from rows to rows beside the bare model, and beside a busy process.",
 }
-"""By name the help of each module of `ops.dev.bench` with a `measure` of figures."""
+"""By name the help of each module of `ops.dev.bench` with a `measure` of figures and no options."""
 
 MessagesOption = Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")]
 ChatsOption = Annotated[int, typer.Option(min=1, max=1000, help="Chats that share the messages.")]
@@ -47,20 +47,10 @@ def messages(
         return
     from ops.dev.bench import messages as measuring
 
+    sizes = {"messages": messages, "chats": chats, "questions": questions}
     with shown() as say:
-        settings = connection.configured()
-        figures = measuring.measure(settings, messages=messages, chats=chats, questions=questions, say=say)
-    end(benchmark(f"{messages:,} messages in {chats} chats", figures), as_json=as_json)
-
-
-def _add(name: str, purpose: str) -> None:
-    @command(app, name, help=purpose, epilog=f"**Example:** backscroll dev bench {name} --json")
-    def measure(*, say: Say) -> Outcome:
-        return benchmark(name, importlib.import_module(f"ops.dev.bench.{name}").measure(say))
-
-
-for _name, _purpose in MEASURED.items():
-    _add(_name, _purpose)
+        outcome = benchmark("messages", measuring.measure(connection.configured(), **sizes, say=say))
+    end(outcome, as_json=as_json)
 
 
 @command(
@@ -83,7 +73,15 @@ def contexts(
     """
     from ops.dev.bench import contexts as measuring
 
-    figures = measuring.measure(
-        connection.configured(), messages=messages, chats=chats, questions=questions, askers=askers, say=say
-    )
-    return benchmark(f"contexts: {messages:,} messages in {chats} chats", figures)
+    sizes = {"messages": messages, "chats": chats, "questions": questions, "askers": askers}
+    return benchmark("contexts", measuring.measure(connection.configured(), **sizes, say=say))
+
+
+def _add(name: str, purpose: str) -> None:
+    @command(app, name, help=purpose, epilog=f"**Example:** backscroll dev bench {name} --json")
+    def measure(*, say: Say) -> Outcome:
+        return benchmark(name, importlib.import_module(f"ops.dev.bench.{name}").measure(say))
+
+
+for _name, _purpose in MEASURED.items():
+    _add(_name, _purpose)

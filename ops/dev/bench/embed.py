@@ -34,25 +34,6 @@ SECONDS = 40.0
 ALONE, BUSY = 0.85, 0.70
 
 
-def measure(say: Say) -> list[Figure]:
-    """Embed some 10,000 chat messages, 69 characters in the mean."""
-    with shipped.temporary(connection.configured(), durable=True) as backscroll:
-        say("accepting and placing")
-        made = list(messages(CHATS * MESSAGES_PER_CHAT))
-        for number in range(CHATS):
-            part = made[number * MESSAGES_PER_CHAT : (number + 1) * MESSAGES_PER_CHAT]
-            backscroll.accept(ChatIn(chat_id=f"bench:{number}"), part)
-        backscroll.run_all("ingest")
-        backscroll.resources.embedder = model = NotingEmbedder(backscroll.resources.embedder)
-        _embed_rows(backscroll, 256)
-        figures = []
-        for name, least, beside in (("alone", ALONE, nullcontext), ("beside a busy process", BUSY, _busy)):
-            say(name)
-            with beside():
-                figures += _compare(backscroll, model, name, least)
-        return figures
-
-
 class NotingEmbedder(WrappedEmbedder):
     """The model, with the texts that it was asked to embed."""
 
@@ -65,7 +46,24 @@ class NotingEmbedder(WrappedEmbedder):
         return self.inner.embed_documents(texts)
 
 
-def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, least: float) -> list[Figure]:
+def measure(say: Say) -> Iterator[Figure]:
+    """Embed some 10,000 chat messages, 69 characters in the mean."""
+    with shipped.temporary(connection.configured(), durable=True) as backscroll:
+        say("accepting and placing")
+        made = list(messages(CHATS * MESSAGES_PER_CHAT))
+        for number in range(CHATS):
+            part = made[number * MESSAGES_PER_CHAT : (number + 1) * MESSAGES_PER_CHAT]
+            backscroll.accept(ChatIn(chat_id=f"bench:{number}"), part)
+        backscroll.run_all("ingest")
+        backscroll.resources.embedder = model = NotingEmbedder(backscroll.resources.embedder)
+        _embed_rows(backscroll, 256)
+        for name, least, beside in (("alone", ALONE, nullcontext), ("beside a busy process", BUSY, _busy)):
+            say(name)
+            with beside():
+                yield from _compare(backscroll, model, name, least)
+
+
+def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, least: float) -> Iterator[Figure]:
     """Embed from rows to rows and with the bare model, in turn."""
     deadline = time.monotonic() + SECONDS
     count, rows_ms, bare_ms = 0, 0.0, 0.0
@@ -78,10 +76,8 @@ def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, least: float
         texts = random.Random(count).sample(model.texts, len(model.texts))  # noqa: S311
         bare_ms += timed(model.inner.embed_documents, texts)[0]
     case = f"{name}: {count:,} texts, rows to rows, claims of {queues.EMBED.batch}"
-    return [
-        Figure(f"{name}: the bare model, {ROWS:,} at once", 1000 * count / bare_ms, "/s"),
-        Figure(case, 1000 * count / rows_ms, "/s", ratio=bare_ms / rows_ms, least=least),
-    ]
+    yield Figure(f"{name}: the bare model, {ROWS:,} at once", 1000 * count / bare_ms, "/s")
+    yield Figure(case, 1000 * count / rows_ms, "/s", ratio=bare_ms / rows_ms, least=least)
 
 
 def _embed_rows(backscroll: Shipped, wanted: int) -> int:

@@ -1,23 +1,20 @@
-"""How fast jobs are claimed and done: beside a backlog, beside an import, placing messages, and forgetting a user.
+"""How fast messages are placed, and jobs claimed beside a backlog and beside an import.
 
 The server does not wait for the disk, which would hide in every claim alike what a claim itself costs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from statistics import median
 
 from ops.dev import shipped
-from ops.dev.bench.talk import conversation, numbered
+from ops.dev.bench.talk import numbered
 from ops.dev.figures import Figure
 from ops.dev.observe import Say, timed
 from ops.dev.shipped import Shipped
-from pipeline.erasure import forget
 from pipeline.store.jobs import jobs
 from pipeline.store.jobs.claims import Turn, claim
 from pipeline.store.jobs.jobs import Claim, NewJob
 from schemas.messages import ChatIn
-from schemas.people.forgetting import Subject
 from workers.queues import EMBED
 
 BACKLOGS = (200_000, 1_000_000)
@@ -27,8 +24,6 @@ CLAIMS, MOST_TIMES = 100, 1.5
 IMPORTED, MOST_BATCHES = 100_000, 2
 """Imported messages that are due, and the batches until a live one is claimed."""
 CHATS, ROUNDS, LEAST_CHATS_PER_SECOND = 200, 5, 400
-USERS, TALKS, MESSAGES_PER_TALK, IN_SESSION = 50, 10, 5_000, 5
-"""For forgetting one of many; `IN_SESSION` of them talk in one session."""
 _DUE = """
     INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at)
     SELECT %(tenant)s, 'embed', 'message:' || row, row %% %(chats)s, %(priority)s, now()
@@ -39,9 +34,7 @@ _DUE = """
 def measure(say: Say) -> list[Figure]:
     """Measure everything, each on rows of its own."""
     with shipped.temporary() as backscroll:
-        figures = [_placed(backscroll, say), *_claimed(backscroll, say), _live(backscroll, say)]
-    with shipped.temporary() as backscroll:
-        return [*figures, *_forgotten(backscroll, say)]
+        return [_placed(backscroll, say), *_claimed(backscroll, say), _live(backscroll, say)]
 
 
 def _placed(backscroll: Shipped, say: Say) -> Figure:
@@ -127,21 +120,3 @@ def _live(backscroll: Shipped, say: Say) -> Figure:
         most = max(most, batches)
     case = f"batches until a live message is claimed beside {IMPORTED:,} imported ones of another chat"
     return Figure(case, most, "batches", most=MOST_BATCHES)
-
-
-def _forgotten(backscroll: Shipped, say: Say) -> Iterator[Figure]:
-    """Forget one user of many, verified, and make again what then is missing."""
-    people = [f"User{number}" for number in range(USERS)]
-    talk = partial(conversation, people=people, in_session=IN_SESSION)
-    backscroll.fill_chats(talk, TALKS * MESSAGES_PER_TALK, TALKS, say)
-    say("forgetting one user")
-    subject = Subject(kind="user", sender_id=f"bench:{people[1]}")
-    receipt = forget.start(backscroll.database, backscroll.tenant, subject)
-    ms, _ = timed(backscroll.run_all, "forget")
-    counts = forget.get(backscroll.database, backscroll.tenant, receipt.id).counts
-    if counts["found_again_texts"]:
-        raise AssertionError(counts)
-    case = f"one user of {USERS} in {TALKS * MESSAGES_PER_TALK:,} messages"
-    yield Figure(f"{case}: {counts['messages']} messages forgotten and verified", ms / 1000, "s")
-    ms, _ = timed(backscroll.run_all, "summarize", "embed")
-    yield Figure(f"{case}: the rest summarized and embedded again", ms / 1000, "s")

@@ -82,16 +82,14 @@ def english_question(rng: random.Random) -> str:
     return _filled(rng, rng.choice(_ASKED))
 
 
-def conversation(
-    seed: int, messages: int, people: Sequence[str] = PEOPLE, in_session: int | None = None
-) -> Iterator[MessageIn]:
-    """Talk in words as frequent as in real talk, in each session `in_session` of the people, or all of them."""
+def conversation(seed: int, messages: int) -> Iterator[MessageIn]:
+    """Talk in words as frequent as in real talk."""
 
     def text(rng: random.Random) -> str:
         words = rng.choices(VOCABULARY, WEIGHTS, k=min(40, 3 + int(rng.expovariate(0.12))))
         return " ".join(words) + rng.choice((".", "?", "", "!"))
 
-    return _talk(seed, messages, people, text, in_session)
+    return _talk(seed, messages, PEOPLE, text)
 
 
 def english(seed: int, messages: int) -> Iterator[MessageIn]:
@@ -115,21 +113,14 @@ def _filled(rng: random.Random, sentence: str) -> str:
 
 
 def _talk(
-    seed: int,
-    messages: int,
-    people: Sequence[str],
-    text: Callable[[random.Random], str],
-    in_session: int | None = None,
+    seed: int, messages: int, people: Sequence[str], text: Callable[[random.Random], str]
 ) -> Iterator[MessageIn]:
     rng = random.Random(seed)  # noqa: S311
-    at, talking = START, people if in_session is None else rng.sample(people, in_session)
+    at = START
     for number in range(messages):
-        if rng.random() < 0.05:
-            at += timedelta(hours=rng.uniform(1, 30))
-            talking = people if in_session is None else rng.sample(people, in_session)
-        else:
-            at += timedelta(seconds=rng.uniform(5, 240))
-        speaker = rng.choice(talking)
+        new_session = rng.random() < 0.05
+        at += timedelta(hours=rng.uniform(1, 30)) if new_session else timedelta(seconds=rng.uniform(5, 240))
+        speaker = rng.choice(people)
         yield MessageIn(
             external_id=f"b{number}",
             sender_id=f"bench:{speaker}",

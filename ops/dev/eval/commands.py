@@ -71,26 +71,25 @@ def memories(*, say: Say) -> Outcome:
 def locomo(
     folder: Annotated[
         Path,
-        typer.Argument(
-            metavar="DIR",
-            help="A folder of LoCoMo conversations (*.json), or the one file of the set as published.",
-        ),
+        typer.Argument(metavar="DIR", help="Conversations (*.json), or the one file of the published set."),
     ],
     only: OnlyOption = None,
     changed: SetOption = None,
     *,
     say: Say,
 ) -> Outcome:
-    """Fill a fresh database with each conversation through the shipped path and ask its questions.
+    """Fill a fresh database with LoCoMo's conversations and ask their questions.
 
     Each question is first stored as a message, as bots do, and must not be in the way. No weight is chosen on these.
     Counts, over all questions with evidence: the mean share of the evidence among the first messages and sessions, and
     the share whose text is in the context assembled under 800 and 2,000 tokens. No data of yours is touched.
     """
-    from ops.dev.eval import locomo as evaluation
+    from ops.dev.eval import locomo as published
     from ops.dev.eval import report
+    from ops.dev.eval.asking import Asking, evaluated
 
-    result = evaluation.evaluate(folder, connection.configured(), only or (), read_parameters(changed), say)
+    asking = Asking(parameters=read_parameters(changed), as_bots_do=False, plain=False)
+    result = evaluated(connection.configured(), published.conversations(folder, only or ()), asking, say)
     return Outcome(found=result, tables=report.chats_tables(result))
 
 
@@ -98,7 +97,6 @@ def locomo(
     app,
     epilog="**Examples:** backscroll dev eval chats --part held · "
     "backscroll dev eval chats --only held_band_en --only held_band_de · "
-    "backscroll dev eval chats --group --messages 3000 · "
     "backscroll dev eval chats --profile rag --set daily_decay=1 --json",
 )
 def chats(
@@ -110,12 +108,6 @@ def chats(
     foreign: Annotated[
         bool, typer.Option("--foreign", help="Questions in another language than their chat, of some chats.")
     ] = False,
-    group: Annotated[
-        bool, typer.Option("--group", help="Put the English group chats into one large group, too.")
-    ] = False,
-    messages: Annotated[
-        int, typer.Option(min=1000, max=200_000, help="With --group: of the group, most of them made up.")
-    ] = 30_000,
     profile: Annotated[str, typer.Option(metavar="NAME", help="The profile of the contexts.")] = "balanced",
     changed: SetOption = None,
     *,
@@ -126,18 +118,14 @@ def chats(
     Each question is first stored as a message of somebody in the chat, and must not be in the way. Counts by chat, kind
     and language: the evidence among the first messages and sessions, the answer's pieces in contexts of 800 and 2,000
     tokens, pieces that lead astray, and how much of what is shown is about the question; beside BM25, vectors and their
-    sum over the same messages. With `--group` the same questions are asked of small chats and of one large group that
-    holds them, within talk that is made up. No data of yours is touched.
+    sum over the same messages. No data of yours is touched.
     """
-    from ops.dev.eval import report, run
-    from ops.dev.eval.asking import Asking
+    from ops.dev.eval import report, samples
+    from ops.dev.eval.asking import Asking, evaluated
 
     asking = Asking(profile=profile, parameters=read_parameters(changed))
-    options = run.Options(part=part, only=tuple(only or ()), foreign=foreign, asking=asking)
-    if group:
-        result = run.in_group(connection.configured(), options, messages, say)
-        return Outcome(found=result, tables=report.group_tables(result))
-    result = run.chats(connection.configured(), options, say)
+    chosen = list(samples.chosen(part, only or (), foreign=foreign))
+    result = evaluated(connection.configured(), chosen, asking, say)
     return Outcome(found=result, tables=report.chats_tables(result))
 
 

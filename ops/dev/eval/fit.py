@@ -40,15 +40,14 @@ def fitted(
 
     Raises `InvalidInput` for an unknown chat, or without two chats to fit on.
     """
-    chosen = samples.chosen("all", only, folder)
-    if sum(facts.part == "fit" for facts in chosen.values()) < 2:
+    chosen = list(samples.chosen("all", only, folder))
+    if sum(facts.part == "fit" for _, facts in chosen) < 2:
         raise InvalidInput("weights are fitted on two chats of the part `fit` or more", field="only")
     parts: dict[str, dict[str, Sequence[Matrix]]] = {"fit": {}, "held": {}}
     with shipped.temporary(settings) as backscroll:
-        for name, facts in chosen.items():
-            sample = samples.read_chat(name, folder)
+        for sample, facts in chosen:
             backscroll.fill(sample.chat, sample.messages, progress)
-            parts[facts.part][name] = list(gather(backscroll, sample, progress))
+            parts[facts.part][sample.name] = list(gather(backscroll, sample, progress))
     return choose(parts["fit"], parts["held"], progress)
 
 

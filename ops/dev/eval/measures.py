@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from ops.dev.eval.samples import UNANSWERABLE, SampleQuestion
 from pipeline.text.truncate import one_line
 
@@ -21,8 +19,6 @@ SESSION_KS = (3, 5, 10)
 OURS = "backscroll"
 # Figures whose names begin so are counts, of which sums are shown; all others are shares or sizes.
 COUNTS = ("astray", "right", "shown")
-# Bootstrap resamples of a confidence interval.
-_RESAMPLES = 2000
 
 Row = Mapping[str, float]
 """Figures of one question, or the means of many."""
@@ -101,8 +97,7 @@ def means(rows: Sequence[Row]) -> Row:
 def tables(answered: Sequence[Answered]) -> dict[str, Any]:
     """Return what `--json` prints: by way the figures of all questions, and by chat, kind and language.
 
-    `intervals` are the 95 % confidence intervals of Backscroll's shares of all questions, `shown` is what its contexts
-    show, for questions with an answer and without.
+    `shown` is what Backscroll's contexts show, for questions with an answer and without.
     """
     having = [answer for answer in answered if answer.kind != UNANSWERABLE]
     without = [answer for answer in answered if answer.kind == UNANSWERABLE]
@@ -110,7 +105,6 @@ def tables(answered: Sequence[Answered]) -> dict[str, Any]:
         "questions": len(having),
         "chats": list(dict.fromkeys(answer.chat for answer in answered)),
         "all": _by_way(having),
-        "intervals": _intervals([answer.by_way[OURS] for answer in having]),
         **{f"by_{name}": _grouped(having, name) for name in GROUPS},
         "shown": {
             "with answer": means([answer.shown for answer in having]),
@@ -130,18 +124,3 @@ def _grouped(answered: Sequence[Answered], by: str) -> dict[str, Any]:
     for answer in answered:
         groups.setdefault(getattr(answer, by), []).append(answer)
     return {name: {"questions": len(group), **_by_way(group)} for name, group in groups.items()}
-
-
-def _intervals(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
-    names = [name for name in means(rows) if not name.startswith(COUNTS)]
-    return {name: confidence_interval([row[name] for row in rows if name in row]) for name in names}
-
-
-def confidence_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % confidence interval of the mean of values, by the percentile bootstrap.
-
-    Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
-    """
-    resampled = np.random.default_rng(0).choice(np.array(values), (_RESAMPLES, len(values)))
-    low, high = np.quantile(resampled.mean(axis=1), (0.025, 0.975))
-    return round(float(low), 4), round(float(high), 4)

@@ -19,13 +19,10 @@ _SHOWN_EXPLAINED = (
 )
 
 
-def chats_tables(tables: Mapping[str, Any], where: str = "") -> Iterator[Table]:
+def chats_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
     """Show the ways of searching side by side, Backscroll by groups of questions, and what contexts show."""
-    title = (
-        f"{tables['questions']} questions with an answer on {len(tables['chats'])} chats{where}; shares in %"
-    )
-    ways = {way: _cells(row) for way, row in tables["all"].items()}
-    yield table(title, ways | {"95 % interval": _cells(tables["intervals"])}, _EXPLAINED)
+    title = f"{tables['questions']} questions with an answer on {len(tables['chats'])} chats; shares in %"
+    yield table(title, {way: _cells(row) for way, row in tables["all"].items()}, _EXPLAINED)
     plain_ways = [way for way in tables["all"] if way != OURS]
     for group in GROUPS:
         if len(tables[f"by_{group}"]) > 1:
@@ -37,13 +34,6 @@ def chats_tables(tables: Mapping[str, Any], where: str = "") -> Iterator[Table]:
             yield table(f"{OURS} by {group.replace('_', ' ')}, and R@10 of plain search", rows)
     shown = {name: _cells(row) for name, row in tables["shown"].items()}
     yield table("What contexts show; shares in %", shown, _SHOWN_EXPLAINED)
-
-
-def group_tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    """Show the questions of small chats by themselves, and in the large group."""
-    yield from chats_tables(result["alone"], ", each by itself")
-    size = f"{result['people']} people and {result['messages']:,} messages"
-    yield from chats_tables(result["group"], f", in a group of {size}")
 
 
 def fit_tables(result: Mapping[str, Any]) -> Iterator[Table]:
@@ -90,10 +80,8 @@ def _flat(figures: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, An
             yield label, value
 
 
-def percent(share: float | tuple[float, float] | None) -> str:
-    """Return a share, or an interval, in per cent."""
-    if isinstance(share, tuple):
-        return "–".join(f"{100 * end:.0f}" for end in share)
+def percent(share: float | None) -> str:
+    """Return a share in per cent."""
     return "–" if share is None else f"{100 * share:.1f}"
 
 
