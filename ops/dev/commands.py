@@ -4,10 +4,9 @@ from typing import Annotated
 
 import typer
 
-from ops.console import rendering
 from ops.dev.bench import commands as benchmarks
 from ops.dev.eval import commands as evaluations
-from ops.dev.figures import Outcome, command, table
+from ops.dev.figures import Outcome, command
 from ops.dev.observe import Say
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
@@ -66,16 +65,7 @@ def chaos(
     """
     from ops.dev.chaos import run
 
-    report = run.run(messages, kills, seed, lease, say)
-    if report.logs:
-        rendering.err().print(f"Logs are in {report.logs}.")
-    result = report.as_dict()
-    shown = {
-        name.replace("_", " "): {"chaos": value}
-        for name, value in result.items()
-        if name not in {"recovered", "violations"}
-    }
-    return Outcome(found=result, tables=[table("Chaos", shown)], violations=report.violations)
+    return run.run(messages, kills, seed, lease, say)
 
 
 @command(app, epilog="**Examples:** backscroll dev alerts · backscroll dev alerts --json")
@@ -88,15 +78,4 @@ def alerts(*, say: Say) -> Outcome:
     """
     from ops.dev.chaos import alerts as provoked
 
-    cases = provoked.measure(say)
-    rows = {case["alert"]: {name: case[name] for name in ("by", "fired", "cleared")} for case in cases}
-    rows |= {alert: {"by": f"nothing: it {why}"} for alert, why in provoked.UNPROVOKED.items()}
-    return Outcome(
-        found={"alerts": cases},
-        tables=[table("Alerts, seconds", rows)],
-        violations=[
-            f"{case['alert']} did not {'fire' if case['fired'] is None else 'clear'}"
-            for case in cases
-            if case["fired"] is None or case["cleared"] is None
-        ],
-    )
+    return provoked.measure(say)

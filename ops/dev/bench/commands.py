@@ -13,11 +13,9 @@ from ops.dev.observe import Say
 app = typer.Typer(
     rich_markup_mode="markdown",
     help="Measure Backscroll: search, embedding and memory without a name, else what is named.",
-    epilog="**Examples:** backscroll dev bench · backscroll dev bench --messages 100000 --chats 50 · "
-    "backscroll dev bench jobs --json",
+    epilog="**Examples:** backscroll dev bench · backscroll dev bench --messages 100000 --chats 50",
 )
 MEASURED = {
-    "jobs": "Measure how fast messages are placed, and jobs claimed beside a backlog and beside an import.",
     "accepting": "Measure accepting over HTTP beside the bare insert and commit, and beside slow requests.",
     "embed": "Measure embedding from rows to rows beside the bare model, and beside a busy process.",
 }

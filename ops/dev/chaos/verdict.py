@@ -1,9 +1,11 @@
 """What is wrong in a database after a run, found by SQL."""
 
+import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,99 +19,8 @@ from schemas.sessions import key_of
 Key = tuple[str, str, str]
 """(tenant, chat, external id)"""
 
-# Each finds rows that must not be there; `what` names one of them.
-CHECKS = {
-    "jobs still due or leased": """
-        SELECT tenant_id || ' ' || kind || ' ' || key || ' attempts ' || attempts || ' '
-            || coalesce(last_error, '') AS what
-        FROM jobs WHERE due_at IS NOT NULL OR claimed IS NOT NULL
-    """,
-    "arrivals not placed": "SELECT chat_id || ' ' || message_id AS what FROM arrivals",
-    "placing given up": "SELECT key || ': ' || coalesce(last_error, '') AS what FROM jobs "
-    "WHERE dead_at IS NOT NULL AND kind = 'ingest'",
-    "dead without a reason": "SELECT kind || ' ' || key AS what FROM jobs WHERE dead_at IS NOT NULL "
-    "AND coalesce(last_error, '') = ''",
-    "messages stored twice": """
-        SELECT chat_id || ' ' || external_id AS what FROM messages
-        GROUP BY tenant_id, chat_id, external_id HAVING count(*) > 1
-    """,
-    "sessions without an end": """
-        SELECT s.id || ' ' || s.status AS what FROM conversation_sessions s
-        WHERE s.status = 'open' OR s.status = 'closed' AND NOT EXISTS (SELECT 1 FROM jobs w
-            WHERE w.tenant_id = s.tenant_id AND w.kind = 'summarize' AND w.key = 'session:' || s.id
-                AND w.dead_at IS NOT NULL)
-    """,
-    "summaries of an earlier revision": """
-        SELECT id || ' of ' || coalesce(summary_revision, 0) || ' at ' || revision AS what
-        FROM conversation_sessions WHERE status = 'summarized' AND summary_revision IS DISTINCT FROM revision
-    """,
-    "failed without a reason": "SELECT id::text AS what FROM conversation_sessions WHERE status = 'failed' "
-    "AND coalesce(failure_reason, '') = ''",
-    "messages without exactly one vector": """
-        SELECT m.chat_id || ' ' || m.external_id AS what FROM messages m
-        CROSS JOIN embedding_spaces space WHERE space.status = 'active' AND m.content <> ''
-            AND (SELECT count(*) FROM message_vectors v WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id
-                AND v.space_id = space.id AND v.chunk_index = 0) <> 1
-            AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = m.tenant_id AND w.kind = 'embed'
-                AND w.key = 'message:' || m.id AND w.dead_at IS NOT NULL)
-    """,
-    "sessions without exactly one vector": """
-        SELECT s.id::text AS what FROM conversation_sessions s
-        CROSS JOIN embedding_spaces space WHERE space.status = 'active' AND s.status IN ('summarized', 'merged')
-            AND (SELECT count(*) FROM session_vectors v WHERE v.tenant_id = s.tenant_id AND v.session_id = s.id
-                AND v.space_id = space.id AND v.chunk_index = 0) <> CASE s.status WHEN 'merged' THEN 0 ELSE 1 END
-            AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = s.tenant_id AND w.kind = 'embed'
-                AND w.key = 'session:' || s.id AND w.dead_at IS NOT NULL)
-    """,
-    "vectors that are none": """
-        SELECT v.id || ' has ' || vector_dims(v.embedding) || ' dimensions and length '
-            || l2_norm(v.embedding) AS what
-        FROM (SELECT 'message ' || message_id AS id, space_id, embedding FROM message_vectors
-            UNION ALL SELECT 'session ' || session_id, space_id, embedding FROM session_vectors) v
-        JOIN embedding_spaces space ON space.id = v.space_id
-        WHERE vector_dims(v.embedding) <> space.dimensions OR abs(l2_norm(v.embedding) - 1) > 0.01
-    """,
-    "chats whose counters drifted": """
-        SELECT c.chat_id || ' counts ' || c.message_count || ' and holds ' || count(m.id) AS what
-        FROM chats c LEFT JOIN messages m USING (tenant_id, chat_id)
-        GROUP BY c.tenant_id, c.chat_id
-        HAVING c.message_count <> count(m.id) OR c.lexeme_count <> coalesce(sum(length(m.tsv)), 0)
-    """,
-    "tenants whose count of accepted messages drifted": """
-        SELECT t.tenant_id || ' counts ' || counted || ' and holds ' || held AS what FROM (SELECT tenant_id,
-            (SELECT coalesce(sum(value), 0) FROM daily_counters d
-                WHERE d.tenant_id = tenants.tenant_id AND d.name = 'messages_accepted') AS counted,
-            (SELECT count(*) FROM messages m WHERE m.tenant_id = tenants.tenant_id) AS held
-            FROM tenants) t WHERE counted < held OR counted > held AND NOT EXISTS (
-                SELECT 1 FROM suppression_list s WHERE s.tenant_id = t.tenant_id)
-    """,
-    "sessions learned from at an earlier revision": """
-        SELECT s.id || ' of ' || coalesce(s.facts_revision, 0) || ' at ' || s.revision AS what
-        FROM conversation_sessions s
-        WHERE s.status IN ('summarized', 'skipped') AND s.facts_revision IS DISTINCT FROM s.revision
-            AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = s.tenant_id AND w.kind = 'extract'
-                AND w.key = 'session:' || s.id AND w.dead_at IS NOT NULL)
-    """,
-    "learned memories without any evidence": """
-        SELECT m.id::text AS what FROM memories m WHERE m.learned_by <> '' AND NOT EXISTS (
-            SELECT 1 FROM memory_evidence e WHERE e.tenant_id = m.tenant_id AND e.memory_id = m.id)
-    """,
-    "pieces of evidence of a message that is gone": """
-        SELECT e.memory_id || ' of message ' || e.message_id AS what FROM memory_evidence e
-        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = e.tenant_id AND m.id = e.message_id)
-    """,
-    # a backfill may fail where a provider's rubbish has made dead letters
-    "backfills not completed": """
-        SELECT id || ' is ' || state || coalesce(': ' || error, '') AS what FROM backfills b
-        WHERE state <> 'completed' AND NOT (state = 'failed' AND EXISTS (SELECT 1 FROM jobs w
-            WHERE w.tenant_id = b.tenant_id AND w.kind = b.kind AND w.dead_at IS NOT NULL))
-    """,
-    "forgetting not finished, or something found again": """
-        SELECT id || ' ' || kind || ' ' || counts::text AS what FROM forget_receipts
-        WHERE finished_at IS NULL OR EXISTS (SELECT 1 FROM jsonb_each_text(counts::jsonb) c
-            WHERE c.key LIKE 'found_again%' AND c.value <> '0')
-    """,
-}
+CHECKS: Mapping[str, str] = tomllib.loads((Path(__file__).parent / "checks.toml").read_text("utf-8"))
+"""Statements by what they find: rows that must not be there."""
 DOUBLED = "messages stored twice"
 STUCK = ("jobs still due or leased", "arrivals not placed", "sessions without an end")
 _STORED = "SELECT tenant_id, chat_id, external_id, content, sent_at, session_key FROM messages"

@@ -130,7 +130,7 @@ def chats(
 
 
 def fit(only: OnlyOption = None, *, say: Say) -> Outcome:
-    """Fit the ranking's weights on the chats of the part `fit`, and judge them and each feature on the part `held`.
+    """Fit the ranking's weights on the chats of the part `fit`.
 
     The candidates of every question are those of the shipped path. Evidence is compared with other candidates in pairs
     (logistic loss, no weight below 0); the strength of L2 is chosen by leaving out one chat at a time. Gathering the
@@ -139,5 +139,5 @@ def fit(only: OnlyOption = None, *, say: Say) -> Outcome:
     from ops.dev.eval import fit as fitting
     from ops.dev.eval import report
 
-    result = fitting.fitted(connection.configured(), tuple(only or ()), say)
+    result = fitting.fitted(connection.configured(), only or (), say)
     return Outcome(found=result, tables=report.fit_tables(result))

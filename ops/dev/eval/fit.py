@@ -1,4 +1,4 @@
-"""Fit the ranking's weights on the chats of the part `fit`, grouped by chat, and say what each feature is worth."""
+"""Fit the ranking's weights on the chats of the part `fit`, grouped by chat."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.resources.abc import Traversable
@@ -10,7 +10,7 @@ import numpy as np
 from ops.dev import shipped
 from ops.dev.eval import samples
 from ops.dev.eval.asking import asked_as_message
-from ops.dev.eval.pairwise import NAMES, Array, Matrix, Pairs, as_array, fit, recalls, sharpness_of
+from ops.dev.eval.pairwise import NAMES, Matrix, Pairs, as_array, fit, recalls, sharpness_of
 from ops.dev.eval.samples import UNANSWERABLE, SampleChat
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
@@ -29,70 +29,58 @@ BY_HAND = ("latest", "affinity", "date", "phrase", "exact")
 STRENGTHS = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 """Of L2, from which cross-validation chooses."""
 
-Part = Mapping[str, Sequence[Matrix]]
-"""The questions of each chat."""
-
 
 def fitted(
-    settings: Settings, only: tuple[str, ...], progress: Say, folder: Traversable = samples.CHATS
+    settings: Settings, only: Collection[str], progress: Say, folder: Traversable = samples.CHATS
 ) -> dict[str, Any]:
-    """Return the weights, how well they rank, and what each feature is worth; of the chats of these names, or all.
+    """Return the weights and how well they rank, of the chats to fit on, or those of these names.
 
     Raises `InvalidInput` for an unknown chat, or without two chats to fit on.
     """
-    chosen = list(samples.chosen("all", only, folder))
-    if sum(facts.part == "fit" for _, facts in chosen) < 2:
+    chosen = [
+        sample for sample, facts in samples.chosen("fit", only, folder) if not only or facts.part == "fit"
+    ]
+    if len(chosen) < 2:
         raise InvalidInput("weights are fitted on two chats of the part `fit` or more", field="only")
-    parts: dict[str, dict[str, Sequence[Matrix]]] = {"fit": {}, "held": {}}
+    questions: dict[str, Sequence[Matrix]] = {}
     with shipped.temporary(settings) as backscroll:
-        for sample, facts in chosen:
+        for sample in chosen:
             backscroll.fill(sample.chat, sample.messages, progress)
-            parts[facts.part][sample.name] = list(gather(backscroll, sample, progress))
-    return choose(parts["fit"], parts["held"], progress)
+            questions[sample.name] = list(gather(backscroll, sample, progress))
+    return choose(questions, progress)
 
 
-def choose(part: Part, held: Part, progress: Say, fixed: Collection[str] = BY_HAND) -> dict[str, Any]:
-    """Choose the strength of L2 by leaving out one chat at a time, fit on all, and refit without each feature."""
+def choose(questions: Mapping[str, Sequence[Matrix]], progress: Say) -> dict[str, Any]:
+    """Choose the strength of L2 by leaving out one chat at a time, then fit on all; `questions` are each chat's."""
     start = as_array(Weights())
-    free = [name for name in NAMES if name not in fixed]
-    pairs = {chat: Pairs.of(matrices, start) for chat, matrices in part.items()}
-    sizes = {chat: len(matrices) for chat, matrices in part.items()}
+    free = [name for name in NAMES if name not in BY_HAND]
+    pairs = {chat: Pairs.of(matrices, start) for chat, matrices in questions.items()}
+    sizes = {chat: len(matrices) for chat, matrices in questions.items()}
     everything = _joined(pairs, sizes)
     sharpness = sharpness_of(everything, start)
-    seen, judged = ([matrix for matrices in chats.values() for matrix in matrices] for chats in (part, held))
+    asked = [matrix for matrices in questions.values() for matrix in matrices]
     validated: dict[float, dict[str, float]] = {}
     for l2 in STRENGTHS:
         left_out = {}
-        for chat, matrices in part.items():
+        for chat, matrices in questions.items():
             progress(f"L2 {l2:g}: without {chat}")
             rest = _joined({name: pairs[name] for name in pairs if name != chat}, sizes)
             left_out[chat] = recalls(matrices, fit(rest, start, free, l2, sharpness))
         validated[l2] = {
-            k: round(sum(left_out[chat][k] * sizes[chat] for chat in part) / len(seen), 4)
+            k: round(sum(left_out[chat][k] * sizes[chat] for chat in questions) / len(asked), 4)
             for k in next(iter(left_out.values()))
         }
     l2 = max(STRENGTHS, key=lambda strength: (fmean(validated[strength].values()), strength))
-    best = fit(everything, start, free, l2, sharpness)
-    rounded = np.round(best, 2)
-
-    def worth(name: str, questions: Sequence[Matrix]) -> dict[str, Any]:
-        """Return how many questions have a feature, and what recall loses without it, all else refitted."""
-        progress(f"without {name}")
-        nothing = np.where(np.array(NAMES) == name, 0.0, best)
-        without = fit(everything, nothing, [feature for feature in free if feature != name], l2, sharpness)
-        whole, less = recalls(questions, best), recalls(questions, without)
-        lost = {k: round(whole[k] - less[k], 4) for k in whole}
-        return {"questions": sum(matrix.fires(name) for matrix in questions), "lost": lost}
-
+    weights = np.round(fit(everything, start, free, l2, sharpness), 2)
     return {
-        "weights": dict(zip(NAMES, rounded.tolist(), strict=True)),
-        "fixed": sorted(fixed),
+        "weights": dict(zip(NAMES, weights.tolist(), strict=True)),
+        "by_hand": sorted(BY_HAND),
         "l2": l2,
         "pairs": len(everything.counts),
+        "questions": len(asked),
         "cross_validated": {f"{strength:g}": shares for strength, shares in validated.items()},
-        "fit": _beside(seen, start, rounded),
-        "held": _beside(judged, start, rounded),
-        "features": {name: worth(name, judged or seen) for name in NAMES},
+        "shipped": recalls(asked, start),
+        "fitted": recalls(asked, weights),
     }
 
 
@@ -103,10 +91,6 @@ def _joined(pairs: Mapping[str, Pairs], sizes: Mapping[str, int]) -> Pairs:
         differences=np.concatenate([group.differences for group in pairs.values()]),
         counts=np.concatenate([group.counts * sizes[chat] / total for chat, group in pairs.items()]),
     )
-
-
-def _beside(matrices: Sequence[Matrix], start: Array, new: Array) -> dict[str, Any]:
-    return {"questions": len(matrices), "shipped": recalls(matrices, start), "fitted": recalls(matrices, new)}
 
 
 def gather(backscroll: Shipped, sample: SampleChat, progress: Say) -> Iterator[Matrix]:

@@ -55,10 +55,6 @@ class Matrix:
         """Return the share of the evidence among the first `k`."""
         return float(self.relevant[self.order(weights)[:k]].sum()) / self.evidence
 
-    def fires(self, feature: str) -> bool:
-        """Return whether a feature tells any candidates apart."""
-        return bool(np.ptp(self.rows[:, NAMES.index(feature)]) > 0) if len(self.rows) else False
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pairs:
@@ -68,10 +64,10 @@ class Pairs:
     counts: Array
 
     @classmethod
-    def of(cls, matrices: Iterable[Matrix], weights: Array, seed: int = 0, limit: int = OTHERS) -> "Pairs":
+    def of(cls, matrices: Iterable[Matrix], weights: Array) -> "Pairs":
         """Pair each evidence with other candidates; every question counts the same. Asides are in no pair."""
-        draw = np.random.default_rng(seed)
-        pairs = [rows for rows in (_differences(m, weights, limit, draw) for m in matrices) if len(rows)]
+        draw = np.random.default_rng(0)
+        pairs = [rows for rows in (_differences(m, weights, draw) for m in matrices) if len(rows)]
         if not pairs:
             return cls(differences=np.zeros((0, len(NAMES))), counts=np.zeros(0))
         counts = [np.full(len(rows), 1 / len(rows) / len(pairs)) for rows in pairs]
@@ -82,11 +78,11 @@ class Pairs:
         return float(self.counts @ np.logaddexp(0.0, -sharpness * (self.differences @ weights)))
 
 
-def _differences(matrix: Matrix, weights: Array, limit: int, draw: np.random.Generator) -> Array:
+def _differences(matrix: Matrix, weights: Array, draw: np.random.Generator) -> Array:
     relevant = np.flatnonzero(matrix.relevant & ~matrix.aside)
     order = [i for i in matrix.order(weights).tolist() if not matrix.relevant[i] and not matrix.aside[i]]
-    hardest, rest = order[: limit // 2], order[limit // 2 :]
-    chosen = [*hardest, *draw.permutation(np.array(rest, dtype=np.int64))[: limit - len(hardest)].tolist()]
+    hardest, rest = order[: OTHERS // 2], order[OTHERS // 2 :]
+    chosen = [*hardest, *draw.permutation(np.array(rest, dtype=np.int64))[: OTHERS - len(hardest)].tolist()]
     differences = matrix.rows[relevant][:, None, :] - matrix.rows[chosen][None, :, :]
     return np.asarray(differences.reshape(-1, len(NAMES)))
 
@@ -103,20 +99,11 @@ def sharpness_of(pairs: Pairs, weights: Array) -> float:
 
 
 def fit(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpness: float) -> Array:
-    """Return the weights of `solve`, the `free` ones scaled to the sum that they have at the start.
+    """Return the weights with the least `loss + l2 · |weights|²`, none below 0; those not `free` stay as they are.
 
-    So the strength of L2 does not change what the others count beside them.
+    The `free` ones are scaled to the sum that they have at the start, so that the strength of L2 does not change what
+    the others count beside them.
     """
-    weights = solve(pairs, start, free, l2, sharpness)
-    columns = [NAMES.index(name) for name in free]
-    total = weights[columns].sum()
-    if total > 0:
-        weights[columns] *= start[columns].sum() / total
-    return weights
-
-
-def solve(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpness: float) -> Array:
-    """Return the weights with the least `loss + l2 · |weights|²`, none below 0; those not `free` stay as they are."""
     columns = [i for i, name in enumerate(NAMES) if name in free]
     weights = start.copy()
     if not columns or not len(pairs.differences):
@@ -133,9 +120,9 @@ def solve(pairs: Pairs, start: Array, free: Collection[str], l2: float, sharpnes
 
     bounds = [(0.0, None)] * len(columns)
     options = {"maxiter": 3000, "ftol": 1e-12, "gtol": 1e-8}
-    weights[columns] = minimize(
-        cost, np.maximum(start[columns], 0.0), jac=True, method="L-BFGS-B", bounds=bounds, options=options
-    ).x
+    begin = np.maximum(start[columns], 0.0)
+    best = minimize(cost, begin, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+    weights[columns] = best * start[columns].sum() / best.sum() if best.sum() > 0 else best
     return weights
 
 

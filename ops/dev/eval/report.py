@@ -37,28 +37,19 @@ def chats_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def fit_tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    """Show the weights with what each feature is worth, and how well they rank beside the shipped ones."""
-    features = {
-        name: {
-            "weight": result["weights"][name],
-            "by hand": "yes" if name in result["fixed"] else "",
-            "n": part["questions"],
-            **{f"R@{k}": f"{100 * points:+.1f}" for k, points in part["lost"].items()},
-        }
-        for name, part in result["features"].items()
+    """Show the weights, and how well they rank beside the shipped ones."""
+    weights = {
+        name: {"weight": weight, "by hand": "yes" if name in result["by_hand"] else ""}
+        for name, weight in result["weights"].items()
     }
-    caption = "n: questions in which the feature tells candidates apart. Without it all else is fitted anew."
-    yield table("Weights, and points lost without each on the held questions", features, caption)
+    yield table("Weights", weights)
     ranking = {f"L2 {l2}, one chat left out": shares for l2, shares in result["cross_validated"].items()}
-    ranking |= {
-        f"{part} ({result[part]['questions']}), {weights} weights": result[part][weights]
-        for part in ("fit", "held")
-        for weights in ("shipped", "fitted")
-    }
+    ranking |= {f"{which} weights": result[which] for which in ("shipped", "fitted")}
     rows = {
         name: {f"R@{k}": percent(share) for k, share in shares.items()} for name, shares in ranking.items()
     }
-    yield table(f"L2 {result['l2']:g}, {result['pairs']:,} pairs; shares in %", rows)
+    title = f"{result['questions']} questions, {result['pairs']:,} pairs, L2 {result['l2']:g}; shares in %"
+    yield table(title, rows)
 
 
 def memories_tables(result: Mapping[str, Any]) -> Iterator[Table]:
