@@ -30,21 +30,18 @@ AT_LEAST = 0.4
 """Of the bare insert and commit: what an HTTP API may cost."""
 
 
-def measure(say: Say) -> list[Figure]:
+def measure(say: Say) -> Iterator[Figure]:
     """Measure all of it, in under two minutes. To be called by the main thread."""
     say("starting Postgres, Redis and the HTTP API")
     with deployments.running(only=("api",)) as deployment, senders.clients(max(CLIENTS)) as clients:
-        to = (deployment.port, deployment.key)
-        return [
-            *_beside_bare(deployment, clients, to, say),
-            _beside_large(clients, to, say),
-            _beside_worst(clients, to, say),
-        ]
+        yield from _beside_bare(deployment, clients, say)
+        yield _beside_large(clients, deployment.api, say)
+        yield _beside_worst(clients, deployment.api, say)
 
 
-def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, to: To, say: Say) -> Iterator[Figure]:
+def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, say: Say) -> Iterator[Figure]:
     """Compare single messages over HTTP with the bare insert and commit, in turns."""
-    dsn, tenant = deployment.postgres.dsn("app"), deployment.settings.tenant
+    dsn, tenant, to = deployment.postgres.dsn("app"), deployment.settings.tenant, deployment.api
     bare_chats = [f"bench:bare-{client}" for client in range(max(CLIENTS))]
     with psycopg.connect(dsn) as connection:
         connection.execute("SELECT set_config('app.tenant_id', %s, true)", [tenant])

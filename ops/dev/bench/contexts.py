@@ -49,7 +49,7 @@ def measure(
         say("one asker")
         figures = _one_asker(backscroll, messages, chats, questions)
         say(f"one asker and {askers} over HTTP")
-        return [*figures, *_over_http((deployment.port, deployment.key), chats, askers)]
+        return [*figures, *_over_http(deployment.api, chats, askers)]
 
 
 def _one_asker(backscroll: Shipped, messages: int, chats: int, questions: int) -> list[Figure]:

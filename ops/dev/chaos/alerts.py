@@ -178,7 +178,8 @@ class Monitored:
             queues.enqueue_payload(app, payload, None)
 
     def _ask(self) -> None:
-        api = Api(url=f"http://127.0.0.1:{self._on.port}", api_key=self._on.key)
+        port, key = self._on.api
+        api = Api(url=f"http://127.0.0.1:{port}", api_key=key)
         query = ContextQuery(chat_id="alerts:1", query="Who has the key?", budget_tokens=50)
         api.post("/v1/context", query, Context)
 

@@ -114,8 +114,9 @@ class Driver:
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None, expected: int) -> bool:
         """Ask the HTTP API, and return whether it took the request."""
-        headers = {"Authorization": f"Bearer {self._deployment.key}", "Content-Type": "application/json"}
-        api = http.client.HTTPConnection("127.0.0.1", self._deployment.port, timeout=API_SECONDS)
+        port, key = self._deployment.api
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        api = http.client.HTTPConnection("127.0.0.1", port, timeout=API_SECONDS)
         try:
             api.request(method, path, None if body is None else json.dumps(body), headers)
             response = api.getresponse()

@@ -6,9 +6,8 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import psycopg
 from redis.exceptions import RedisError
@@ -16,6 +15,7 @@ from redis.exceptions import RedisError
 from ops.dev.deployed import disk, providers, skewed
 from ops.dev.deployed.deployment import Deployment
 from ops.dev.observe import count, wait
+from ops.local.embedded.process import children
 from ops.local.embedded.roles import DATABASE
 
 # In which a worker gets into the middle of its work, or is killed wherever it is.
@@ -149,19 +149,14 @@ class Faults:
         pid = self._on.postgres.pid
         if pid is None:
             return
-        stopped = [pid]
         os.kill(pid, signal.SIGSTOP)
+        # it starts no more of them
+        members = (pid, *children()[pid])
         try:
-            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-                # a child may end while we look
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(child), signal.SIGSTOP)
-                    stopped.append(int(child))
+            _signal(members, signal.SIGSTOP)
             time.sleep(fault.seconds)
         finally:
-            for process in reversed(stopped):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGCONT)
+            _signal(reversed(members), signal.SIGCONT)
 
     def refuse(self, fault: Fault) -> None:
         """Refuse connections to the database for a while, and end those that are open."""
@@ -187,6 +182,13 @@ class Faults:
             yield
         finally:
             self._on.set_mood(providers.WELL)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        # it may have ended
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 KILLS: dict[str, Callable[[Faults, Fault], None]] = {

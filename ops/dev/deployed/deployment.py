@@ -49,7 +49,7 @@ class NotReady(Permanent):
     """A process of the deployment did not come up; the message holds the end of its log."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Deployment:
     """What runs, and how it is reached."""
 
@@ -59,17 +59,13 @@ class Deployment:
     redis: EmbeddedRedis
     processes: Mapping[str, Process]
     # why its folder is no disk of its own, where one was wanted
-    without_disk: str | None = None
+    without_disk: str | None
 
     @property
-    def port(self) -> int:
-        """Where the HTTP API listens."""
-        return self.settings.port
-
-    @property
-    def key(self) -> str:
-        """The key of the HTTP API."""
-        return self.settings.api_key.get_secret_value() if self.settings.api_key else ""
+    def api(self) -> tuple[int, str]:
+        """Port and key of the HTTP API."""
+        key = self.settings.api_key
+        return self.settings.port, key.get_secret_value() if key else ""
 
     def connect(self) -> psycopg.Connection:
         """Connect as the role that sees every tenant; no statement takes longer than 30 s."""
@@ -153,14 +149,8 @@ def running(
             job_max_attempts=MAX_ATTEMPTS,
         )
         made = _processes(settings, folder)
-        deployment = Deployment(
-            settings=settings,
-            folder=folder,
-            postgres=postgres,
-            redis=server,
-            processes={name: process for name, process in made.items() if not only or name in only},
-            without_disk=without_disk,
-        )
+        chosen = {name: process for name, process in made.items() if not only or name in only}
+        deployment = Deployment(settings, folder, postgres, server, chosen, without_disk)
         deployment.set_mood(providers.WELL)
         for process in deployment.processes.values():
             cleanup.callback(process.kill)
@@ -177,19 +167,11 @@ def _processes(settings: Settings, folder: Path) -> dict[str, Process]:
         "api": processes.api_command(settings),
         "beat": _skewed(processes.beat_command(folder)),
     }
-    environment = _environment(settings, folder)
-    return {name: Process(name, command, folder, environment) for name, command in commands.items()}
-
-
-def _environment(settings: Settings, folder: Path) -> dict[str, str]:
     passed = {PREFIX + name.upper() for name in processes.PASSED}
-    return {
+    inherited = processes.environment(settings).items()
+    environment = {
         # nothing of the caller's own deployment
-        **{
-            name: value
-            for name, value in processes.environment(settings).items()
-            if not name.startswith(PREFIX) or name in passed
-        },
+        **{name: value for name, value in inherited if not name.startswith(PREFIX) or name in passed},
         f"{PREFIX}LEASE_SECONDS": str(settings.lease_seconds),
         f"{PREFIX}JOB_MAX_ATTEMPTS": str(settings.job_max_attempts),
         "OMP_NUM_THREADS": "1",
@@ -198,6 +180,7 @@ def _environment(settings: Settings, folder: Path) -> dict[str, str]:
         "PYTHONPATH": str(processes.ROOT),
         providers.MOOD_FILE: str(folder / "mood"),
     }
+    return {name: Process(name, command, folder, environment) for name, command in commands.items()}
 
 
 def _worker(name: str) -> list[str]:
@@ -205,12 +188,8 @@ def _worker(name: str) -> list[str]:
     command = _skewed(processes.worker_command([name], concurrency=CONCURRENCY.get(name), shutdown_seconds=1))
     at = command.index("worker") + 1
     transport = REDIS_TRANSPORT | {"visibility_timeout": VISIBILITY_SECONDS, "unacked_restore_interval": 1}
-    return [
-        *command[:at],
-        *("-I", providers.__name__),
-        *command[at:],
-        f"broker.transport_options=(json){json.dumps(transport)}",
-    ]
+    options = f"broker.transport_options=(json){json.dumps(transport)}"
+    return [*command[:at], "-I", providers.__name__, *command[at:], options]
 
 
 def _skewed(command: list[str]) -> list[str]:
