@@ -17,7 +17,7 @@ app = typer.Typer(
 )
 MEASURED = {
     "accepting": "Measure accepting over HTTP beside the bare insert and commit, and beside slow requests.",
-    "embed": "Measure embedding from rows to rows beside the bare model, and beside a busy process.",
+    "embed": "Measure embedding from rows to rows beside the bare model.",
 }
 """By name the help of each module of `ops.dev.bench` with a `measure` of figures and no options."""
 

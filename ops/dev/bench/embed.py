@@ -1,16 +1,13 @@
-"""How fast texts become vectors, from rows to rows, beside the bare model; alone, and beside a process that is busy.
+"""How fast texts become vectors, from rows to rows, beside the bare model.
 
 Both embed the same texts in turn with the same model: the shipped handler claims, loads, embeds, saves and finishes on
-a durable Postgres, the bare model is given all of them at once. The ratios are judged, as the rates are one machine's
-at one hour.
+a durable Postgres, the bare model is given all of them at once. The ratio is judged, as the rates are one machine's at
+one hour.
 """
 
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 
 from ops import connection
@@ -27,11 +24,11 @@ from schemas.vectors import Vector
 from workers import queues
 
 CHATS, MESSAGES_PER_CHAT = 20, 600
-# Rounds and their rows, in turn with the bare model; as many without and with a busy process beside them.
+# Rounds and their rows, in turn with the bare model.
 ROUNDS, ROWS = 4, 1024
 SECONDS = 40.0
-"""After which no round begins, alone or beside the busy process: a slow machine counts fewer."""
-ALONE, BUSY = 0.85, 0.70
+"""After which no round begins: a slow machine counts fewer."""
+LEAST = 0.85
 
 
 class NotingEmbedder(WrappedEmbedder):
@@ -57,13 +54,11 @@ def measure(say: Say) -> Iterator[Figure]:
         backscroll.run_all("ingest")
         backscroll.resources.embedder = model = NotingEmbedder(backscroll.resources.embedder)
         _embed_rows(backscroll, 256)
-        for name, least, beside in (("alone", ALONE, nullcontext), ("beside a busy process", BUSY, _busy)):
-            say(name)
-            with beside():
-                yield from _compare(backscroll, model, name, least)
+        say("embedding")
+        yield from _compare(backscroll, model)
 
 
-def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, least: float) -> Iterator[Figure]:
+def _compare(backscroll: Shipped, model: NotingEmbedder) -> Iterator[Figure]:
     """Embed from rows to rows and with the bare model, in turn."""
     deadline = time.monotonic() + SECONDS
     count, rows_ms, bare_ms = 0, 0.0, 0.0
@@ -75,9 +70,9 @@ def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, least: float
         # not in the order in which the handler has sorted them
         texts = random.Random(count).sample(model.texts, len(model.texts))  # noqa: S311
         bare_ms += timed(model.inner.embed_documents, texts)[0]
-    case = f"{name}: {count:,} texts, rows to rows, claims of {queues.EMBED.batch}"
-    yield Figure(f"{name}: the bare model, {ROWS:,} at once", 1000 * count / bare_ms, "/s")
-    yield Figure(case, 1000 * count / rows_ms, "/s", ratio=bare_ms / rows_ms, least=least)
+    yield Figure(f"the bare model, {ROWS:,} at once", 1000 * count / bare_ms, "/s")
+    case = f"{count:,} texts, rows to rows, claims of {queues.EMBED.batch}"
+    yield Figure(case, 1000 * count / rows_ms, "/s", ratio=bare_ms / rows_ms, least=LEAST)
 
 
 def _embed_rows(backscroll: Shipped, wanted: int) -> int:
@@ -105,14 +100,3 @@ def messages(count: int) -> Iterator[MessageIn]:
             # in sessions of twenty
             sent_at=START + timedelta(minutes=number + 60 * (number // 20)),
         )
-
-
-@contextmanager
-def _busy() -> Iterator[None]:
-    """Keep a core full with a process of its own."""
-    loop = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        yield
-    finally:
-        loop.kill()
-        loop.wait()

@@ -1,6 +1,7 @@
 """Provoke each alert of `ops/monitoring`, and see a real Prometheus fire it, and clear it after the remedy.
 
-Times that nobody waits for are written into the database (a job due for hours); `for:` and ranges are shortened.
+What nobody waits for is written into the database (a job due for hours, a budget spent); `for:` and ranges are
+shortened.
 """
 
 import contextlib
@@ -19,7 +20,6 @@ from typing import Any
 from ops.client import Api
 from ops.dev.chaos import traffic
 from ops.dev.chaos.faults import Fault, Faults
-from ops.dev.chaos.model_server import ModelServer
 from ops.dev.deployed import deployment as deployments
 from ops.dev.deployed import disk, providers
 from ops.dev.deployed.deployment import API_TENANT, Deployment
@@ -48,6 +48,16 @@ _DATED_BACK = f"UPDATE jobs SET due_at = {_LATE}, pending_since = {_LATE} WHERE 
 _DUE = "SELECT count(*) FROM jobs WHERE kind = 'embed' AND due_at IS NOT NULL"
 _GIVEN_UP = f"""INSERT INTO jobs (tenant_id, kind, key, due_at, dead_at)
     VALUES ('{API_TENANT}', 'summarize', 'session:0', NULL, now())"""  # noqa: S608 - our own words
+_SPENT = f"""INSERT INTO daily_counters (tenant_id, day, name, slot, value)
+    VALUES ('{API_TENANT}', (now() AT TIME ZONE 'UTC')::date, 'model_tokens', 0, {0.95 * TOKENS_A_DAY})"""  # noqa: S608
+UNREACHABLE = {
+    "BACKSCROLL_SESSION_SUMMARY_MODEL": "gpt-4.1-mini",
+    # the port of `discard`, on which nothing listens
+    "BACKSCROLL_OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+    "BACKSCROLL_OPENAI_API_KEY": "of-no-use",
+    # less than a lease
+    "BACKSCROLL_SESSION_SUMMARY_TIMEOUT_SECONDS": "10",
+}
 Steps = tuple[Callable[[], object], ...]
 
 
@@ -64,10 +74,10 @@ class Case:
 
 
 class Monitored:
-    """A deployment with the process of the metrics, a model's server and Prometheus."""
+    """A deployment with the process of the metrics and Prometheus."""
 
     def __init__(self, deployment: Deployment, metrics: Process, port: int) -> None:
-        self._on, self._metrics, self._port, self._model = deployment, metrics, port, ModelServer()
+        self._on, self._metrics, self._port = deployment, metrics, port
         self._chats = 0
         self._filled = contextlib.ExitStack()
 
@@ -86,7 +96,7 @@ class Monitored:
 
     def cases(self) -> Iterator[Case]:
         """Yield what goes wrong, one after the other."""
-        process, sql, send, model = self._on.processes, self._sql, self._send, self._model
+        process, sql, send = self._on.processes, self._sql, self._send
         yield Case(
             "the worker of embed killed, its jobs dated back",
             {"QueueWithoutWorker", "JobsLate", "MessagesWait", "DoctorFindsErrors"},
@@ -117,23 +127,17 @@ class Monitored:
             (process["ingest"].kill, partial(send, 1), partial(sql, aside)),
             (partial(sql, back), process["ingest"].start),
         )
+        summarizer, well = process["summarize"], process["summarize"].environment
         # as it is shipped, without moods
-        del process["summarize"].environment[providers.MOOD_FILE]
-        process["summarize"].environment.update(model.settings())
+        asking = {name: value for name, value in well.items() if name != providers.MOOD_FILE} | UNREACHABLE
         yield Case(
             "a language model that does not answer",
             {"ProviderStopped", "ModelFails"},
-            (process["summarize"].restart, partial(send, 12)),
-            (partial(model.answer, tokens=1),),
+            (partial(_restart, summarizer, asking), partial(send, 12)),
+            (partial(_restart, summarizer, well),),
         )
-        yesterday = partial(sql, "UPDATE daily_counters SET day = day - 1")
-        yield Case(
-            "a budget, and a model that answers at length",
-            {"BudgetNearlySpent"},
-            (partial(model.answer, tokens=TOKENS_A_DAY // 4), partial(send, 6)),
-            # calls that are being made end first
-            (partial(model.answer, tokens=1), partial(time.sleep, 5), yesterday),
-        )
+        unspent = partial(sql, "DELETE FROM daily_counters WHERE name = 'model_tokens'")
+        yield Case("a budget spent", {"BudgetNearlySpent"}, (partial(sql, _SPENT),), (unspent,))
         yield Case("contexts without room", {"ContextsDegraded"}, (self._ask,), repeats=True)
         if self._on.without_disk is None:
             fill = partial(self._filled.enter_context, disk.filled(self._on.folder))
@@ -182,6 +186,11 @@ class Monitored:
         api = Api(url=f"http://127.0.0.1:{port}", api_key=key)
         query = ContextQuery(chat_id="alerts:1", query="Who has the key?", budget_tokens=50)
         api.post("/v1/context", query, Context)
+
+
+def _restart(process: Process, environment: dict[str, str]) -> None:
+    process.environment = environment
+    process.restart()
 
 
 def measure(say: Say) -> Outcome:

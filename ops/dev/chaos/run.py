@@ -107,9 +107,9 @@ class ChaosRun:
             "accepted": len(driver.accepted),
             "stored": stored,
             "gone": len(driver.accepted.intersection(made.gone)),
-            "lost": judged.lost,
-            "doubled": judged.doubled,
-            "stuck": judged.stuck,
+            "lost": judged.count(verdict.LOST),
+            "doubled": judged.count(verdict.DOUBLED),
+            "stuck": judged.count(*verdict.STUCK),
             # work given up with a reason
             "dead": judged.dead,
             # taken by Redis, and stored: the rest went with Redis' data, or with a process that had just taken it

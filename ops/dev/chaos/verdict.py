@@ -1,8 +1,8 @@
 """What is wrong in a database after a run, found by SQL."""
 
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +21,7 @@ Key = tuple[str, str, str]
 
 CHECKS: Mapping[str, str] = tomllib.loads((Path(__file__).parent / "checks.toml").read_text("utf-8"))
 """Statements by what they find: rows that must not be there."""
-DOUBLED = "messages stored twice"
+LOST, DOUBLED = "messages accepted and not stored", "messages stored twice"
 STUCK = ("jobs still due or leased", "arrivals not placed", "sessions without an end")
 _STORED = "SELECT tenant_id, chat_id, external_id, content, sent_at, session_key FROM messages"
 _TALK = """
@@ -35,22 +35,28 @@ _SESSIONS = """
 """
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True)
 class Verdict:
-    """What was found; without violations everything is as it must be."""
+    """What was found; where nothing is `wrong` everything is as it must be."""
 
     # keys that are stored
     stored: Collection[Key]
-    # accepted and not there
-    lost: int = 0
-    # stored or summarized more than once
-    doubled: int = 0
-    # due, leased or unplaced for good
-    stuck: int = 0
-    # rows of work given up, with a reason
-    dead: int = 0
-    # a sentence each, at most a few of a kind
-    violations: list[str] = field(default_factory=list)
+    # the names of rows by what is wrong with them
+    wrong: Mapping[str, Sequence[str]]
+    # work given up, with a reason
+    dead: int
+
+    def count(self, *kinds: str) -> int:
+        """Count the rows that are wrong in one of these ways."""
+        return sum(len(self.wrong.get(kind, ())) for kind in kinds)
+
+    @property
+    def violations(self) -> list[str]:
+        """A sentence for each way, with at most three rows."""
+        return [
+            f"{len(rows)} {what}: {'; '.join(rows[:3])}{', …' if len(rows) > 3 else ''}"
+            for what, rows in self.wrong.items()
+        ]
 
 
 def judge(
@@ -66,21 +72,17 @@ def judge(
     """
     rows = _rows(connection, _STORED)
     stored = {(row["tenant_id"], row["chat_id"], row["external_id"]): row for row in rows}
-    verdict = Verdict(stored=stored.keys())
-    lost = [key for key in accepted if key not in stored and key not in gone]
-    verdict.lost = len(lost)
-    _note(verdict, "messages accepted and not stored", (" ".join(key) for key in lost))
-    _note(verdict, "messages that are back", [" ".join(key) for key in gone if key in stored])
-    changed = [" ".join(key) for key, row in stored.items() if not _is_original(row, originals.get(key))]
-    _note(verdict, "messages that nobody sent so", changed)
-    for what, statement in CHECKS.items():
-        wrong = [str(row["what"]) for row in _rows(connection, statement)]
-        _note(verdict, what, wrong)
-        verdict.doubled += len(wrong) if what == DOUBLED else 0
-        verdict.stuck += len(wrong) if what in STUCK else 0
-    _note(verdict, "sessions that differ from the pure function", _differing(connection, rules))
-    verdict.dead = len(_rows(connection, "SELECT 1 FROM jobs WHERE dead_at IS NOT NULL"))
-    return verdict
+    wrong = {
+        LOST: [" ".join(key) for key in accepted if key not in stored and key not in gone],
+        "messages that are back": [" ".join(key) for key in gone if key in stored],
+        "messages that nobody sent so": [
+            " ".join(key) for key, row in stored.items() if not _is_original(row, originals.get(key))
+        ],
+        **{what: [str(row["what"]) for row in _rows(connection, check)] for what, check in CHECKS.items()},
+        "sessions that differ from the pure function": _differing(connection, rules),
+    }
+    dead = len(_rows(connection, "SELECT 1 FROM jobs WHERE dead_at IS NOT NULL"))
+    return Verdict(stored.keys(), {what: rows for what, rows in wrong.items() if rows}, dead)
 
 
 def _is_original(row: Mapping[str, Any], message: MessageIn | None) -> bool:
@@ -116,13 +118,6 @@ def _expected(
             speakers = tuple(sorted({row["speaker"] for row in inside}))
             tokens = sum(row["token_count"] for row in inside)
             yield (*key, part.started_at, part.ended_at, part.count, tokens, speakers)
-
-
-def _note(verdict: Verdict, what: str, wrong: Collection[str] | Iterator[str]) -> None:
-    named = list(wrong)
-    if named:
-        more = ", …" if len(named) > 3 else ""
-        verdict.violations.append(f"{len(named)} {what}: {'; '.join(named[:3])}{more}")
 
 
 def _rows(connection: psycopg.Connection, statement: str) -> list[dict[str, Any]]:

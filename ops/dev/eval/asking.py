@@ -103,7 +103,6 @@ def _answers(
             contexts = _contexts(backscroll, asking, sample, case, message)
         yield Answered(
             chat=sample.name,
-            chat_kind=facts.kind,
             language=facts.language,
             kind=case.kind,
             question=case.question,

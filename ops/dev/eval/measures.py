@@ -41,7 +41,6 @@ class Answered:
     """One question of a chat, and how it went by each way."""
 
     chat: str
-    chat_kind: str
     language: str
     kind: str
     question: str
@@ -50,7 +49,7 @@ class Answered:
     shown: Row = field(default_factory=dict)
 
 
-GROUPS = ("chat_kind", "language", "kind", "chat")
+GROUPS = ("language", "kind", "chat")
 """What questions are grouped by."""
 
 
