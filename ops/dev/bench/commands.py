@@ -1,6 +1,5 @@
 """`backscroll dev bench`: measurements, each on a database or a deployment of its own."""
 
-import importlib
 from typing import Annotated
 
 import typer
@@ -15,15 +14,8 @@ app = typer.Typer(
     help="Measure Backscroll: search, embedding and memory without a name, else what is named.",
     epilog="**Examples:** backscroll dev bench · backscroll dev bench --messages 100000 --chats 50",
 )
-MEASURED = {
-    "accepting": "Measure accepting over HTTP beside the bare insert and commit, and beside slow requests.",
-    "embed": "Measure embedding from rows to rows beside the bare model.",
-}
-"""By name the help of each module of `ops.dev.bench` with a `measure` of figures and no options."""
-
 MessagesOption = Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")]
 ChatsOption = Annotated[int, typer.Option(min=1, max=1000, help="Chats that share the messages.")]
-QuestionsOption = Annotated[int, typer.Option(min=20, max=10_000, help="Asked after some to warm up.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -31,7 +23,7 @@ def messages(
     context: typer.Context,
     messages: MessagesOption = 10_000,
     chats: ChatsOption = 1,
-    questions: QuestionsOption = 100,
+    questions: Annotated[int, typer.Option(min=20, max=10_000, help="Asked after some to warm up.")] = 100,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how long contexts and searches take and how much memory messages take, on a database of its own.
@@ -51,35 +43,36 @@ def messages(
     end(outcome, as_json=as_json)
 
 
-@command(
-    app,
-    epilog="**Examples:** backscroll dev bench contexts · backscroll dev bench contexts --messages 100000 --chats 50",
-)
+@command(app, epilog="**Example:** backscroll dev bench contexts --messages 100000 --chats 50")
 def contexts(
     messages: MessagesOption = 1000,
     chats: ChatsOption = 1,
-    questions: QuestionsOption = 100,
-    askers: Annotated[int, typer.Option(min=2, max=64, help="Beside one, over HTTP.")] = 8,
+    askers: Annotated[int, typer.Option(min=2, max=64, help="Beside one.")] = 8,
     *,
     say: Say,
 ) -> Outcome:
-    """Measure what a context costs one asker and eight: time and throughput, on a database of its own.
+    """Measure how many contexts one asker and eight get over HTTP, on a database of its own.
 
-    The talk is in English, with names and dates. One asker calls the pipeline; several are processes that ask the HTTP
-    API, which has two. Above 10,000 messages vectors are the means of the model's vectors of their words. Ends with 5
-    when a limit is not kept.
+    The talk is in English, with names and dates. Askers are processes that ask the HTTP API, which has two. Above
+    10,000 messages vectors are the means of the model's vectors of their words. Ends with 5 when a limit is not kept.
     """
     from ops.dev.bench import contexts as measuring
 
-    sizes = {"messages": messages, "chats": chats, "questions": questions, "askers": askers}
+    sizes = {"messages": messages, "chats": chats, "askers": askers}
     return benchmark("contexts", measuring.measure(connection.configured(), **sizes, say=say))
 
 
-def _add(name: str, purpose: str) -> None:
-    @command(app, name, help=purpose, epilog=f"**Example:** backscroll dev bench {name} --json")
-    def measure(*, say: Say) -> Outcome:
-        return benchmark(name, importlib.import_module(f"ops.dev.bench.{name}").measure(say))
+@command(app, epilog="**Example:** backscroll dev bench accepting --json")
+def accepting(*, say: Say) -> Outcome:
+    """Measure accepting over HTTP beside the bare insert and commit, and beside slow requests."""
+    from ops.dev.bench import accepting as measuring
+
+    return benchmark("accepting", measuring.measure(say))
 
 
-for _name, _purpose in MEASURED.items():
-    _add(_name, _purpose)
+@command(app, epilog="**Example:** backscroll dev bench embed --json")
+def embed(*, say: Say) -> Outcome:
+    """Measure embedding from rows to rows beside the bare model."""
+    from ops.dev.bench import embed as measuring
+
+    return benchmark("embed", measuring.measure(connection.configured(), say))

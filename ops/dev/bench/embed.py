@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from ops import connection
 from ops.dev import shipped
 from ops.dev.bench.talk import START
 from ops.dev.embedders import WrappedEmbedder
@@ -20,6 +19,7 @@ from ops.dev.observe import Say, timed
 from ops.dev.shipped import Shipped
 from pipeline.clients.protocols import Embedder
 from schemas.messages import ChatIn, MessageIn
+from schemas.settings import Settings
 from schemas.vectors import Vector
 from workers import queues
 
@@ -43,9 +43,9 @@ class NotingEmbedder(WrappedEmbedder):
         return self.inner.embed_documents(texts)
 
 
-def measure(say: Say) -> Iterator[Figure]:
+def measure(settings: Settings, say: Say) -> Iterator[Figure]:
     """Embed some 10,000 chat messages, 69 characters in the mean."""
-    with shipped.temporary(connection.configured(), durable=True) as backscroll:
+    with shipped.temporary(settings, durable=True) as backscroll:
         say("accepting and placing")
         made = list(messages(CHATS * MESSAGES_PER_CHAT))
         for number in range(CHATS):
@@ -55,21 +55,16 @@ def measure(say: Say) -> Iterator[Figure]:
         backscroll.resources.embedder = model = NotingEmbedder(backscroll.resources.embedder)
         _embed_rows(backscroll, 256)
         say("embedding")
-        yield from _compare(backscroll, model)
-
-
-def _compare(backscroll: Shipped, model: NotingEmbedder) -> Iterator[Figure]:
-    """Embed from rows to rows and with the bare model, in turn."""
-    deadline = time.monotonic() + SECONDS
-    count, rows_ms, bare_ms = 0, 0.0, 0.0
-    while not count or (count < ROUNDS * ROWS and time.monotonic() < deadline):
-        model.texts.clear()
-        ms, done = timed(_embed_rows, backscroll, ROWS)
-        count += done
-        rows_ms += ms
-        # not in the order in which the handler has sorted them
-        texts = random.Random(count).sample(model.texts, len(model.texts))  # noqa: S311
-        bare_ms += timed(model.inner.embed_documents, texts)[0]
+        deadline = time.monotonic() + SECONDS
+        count, rows_ms, bare_ms = 0, 0.0, 0.0
+        while not count or (count < ROUNDS * ROWS and time.monotonic() < deadline):
+            model.texts.clear()
+            ms, done = timed(_embed_rows, backscroll, ROWS)
+            count += done
+            rows_ms += ms
+            # not in the order in which the handler has sorted them
+            texts = random.Random(count).sample(model.texts, len(model.texts))  # noqa: S311
+            bare_ms += timed(model.inner.embed_documents, texts)[0]
     yield Figure(f"the bare model, {ROWS:,} at once", 1000 * count / bare_ms, "/s")
     case = f"{count:,} texts, rows to rows, claims of {queues.EMBED.batch}"
     yield Figure(case, 1000 * count / rows_ms, "/s", ratio=bare_ms / rows_ms, least=LEAST)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from ops.dev.eval import measures, precision
 from ops.dev.eval.measures import BUDGETS, OURS, Answered, WayResult, measured
 from ops.dev.eval.plain import PlainSearch
 from ops.dev.eval.precision import PlacedMessage, recalled_text
-from ops.dev.eval.samples import ChatFacts, SampleChat, SampleQuestion
+from ops.dev.eval.samples import ChatFacts, SampleChat
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
 from pipeline.recall.ask.profiles import profile_named
@@ -100,7 +101,8 @@ def _answers(
         message = asked_as_message(sample.chat, sample.messages, case.question, case.asked_at)
         with backscroll.put(sample.chat, message):
             placed = _placed(backscroll, sample)
-            contexts = _contexts(backscroll, asking, sample, case, message)
+            asked = partial(backscroll.ask, sample.chat.chat_id, case.question)
+            contexts = {budget: asked(budget, **_options(asking, message)) for budget in BUDGETS}
         yield Answered(
             chat=sample.name,
             language=facts.language,
@@ -116,14 +118,9 @@ def _answers(
         )
 
 
-def _contexts(
-    backscroll: Shipped, asking: Asking, sample: SampleChat, case: SampleQuestion, message: MessageIn
-) -> dict[int, Context]:
-    options: dict[str, Any] = {"profile": asking.profile, "parameters": asking.parameters}
-    if asking.as_bots_do:
-        options |= {"user_id": message.sender_id, "include_history": True}
-    chat_id = sample.chat.chat_id
-    return {budget: backscroll.ask(chat_id, case.question, budget, **options) for budget in BUDGETS}
+def _options(asking: Asking, message: MessageIn) -> dict[str, Any]:
+    as_bots_do = {"user_id": message.sender_id, "include_history": True} if asking.as_bots_do else {}
+    return {"profile": asking.profile, "parameters": asking.parameters, **as_bots_do}
 
 
 def _placed(backscroll: Shipped, sample: SampleChat) -> dict[str, PlacedMessage]:
