@@ -1,4 +1,4 @@
-"""Accepting over HTTP: beside the bare insert and commit, beside what is slow, and while the worst is sent.
+"""Accepting over HTTP: beside the bare insert and commit, and while the worst is sent.
 
 On a deployment of its own, durable as it is shipped, without workers, so that only accepting is measured. What is
 compared takes turns in one run.
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from statistics import median
 
-import numpy as np
 import psycopg
 
 from ops.dev.bench import senders, worst
@@ -23,9 +22,7 @@ from ops.dev.observe import Say
 
 CLIENTS = (1, 4)
 ROUNDS, ROUND_SECONDS = 5, 2.0
-BESIDE_SECONDS = 12.0
-SMALL_PAUSE, DELETE_PAUSE, HEALTH_PAUSE = 0.01, 0.02, 0.01
-SMALL_P99_MS, HEALTH_MS = 50.0, 100.0
+HEALTH_PAUSE, HEALTH_MS = 0.01, 100.0
 AT_LEAST = 0.4
 """Of the bare insert and commit: what an HTTP API may cost."""
 
@@ -35,7 +32,6 @@ def measure(say: Say) -> Iterator[Figure]:
     say("starting Postgres, Redis and the HTTP API")
     with deployments.running(only=("api",)) as deployment, senders.clients(max(CLIENTS)) as clients:
         yield from _beside_bare(deployment, clients, say)
-        yield _beside_large(clients, deployment.api, say)
         yield _beside_worst(clients, deployment.api, say)
 
 
@@ -62,7 +58,7 @@ def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, say: Say)
     def over_http(count: int) -> float:
         first = next(firsts)
         calls: list[Call] = [(senders.posts, (f"bench:http-{client}", first)) for client in range(count)]
-        return sum(map(len, senders.in_parallel(clients, to, calls, ROUND_SECONDS))) / ROUND_SECONDS
+        return len(senders.in_parallel(clients, to, calls, ROUND_SECONDS)) / ROUND_SECONDS
 
     say("warming up")
     bare(max(CLIENTS))
@@ -77,25 +73,10 @@ def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, say: Say)
         yield Figure(f"accepted over HTTP, {named}", through, "messages/s", ratio=ratio, least=AT_LEAST)
 
 
-def _beside_large(clients: ProcessPoolExecutor, to: To, say: Say) -> Figure:
-    """Measure small requests while an 8 MB one and deletions in another chat are in flight."""
-    say("filling the chat that messages are deleted from")
-    _post(to, "bench:deleted", int(BESIDE_SECONDS / DELETE_PAUSE))
-    say("small requests beside an 8 MB one and deletions")
-    calls: list[Call] = [
-        (senders.posts, ("bench:large", 0, *senders.LARGE)),
-        (senders.deletions, ("bench:deleted",)),
-        (senders.posts, ("bench:small", 0)),
-    ]
-    *_, took = senders.in_parallel(clients, to, calls, BESIDE_SECONDS, (0, DELETE_PAUSE, SMALL_PAUSE))
-    slow = 1000 * float(np.percentile(took, 99))
-    return Figure("small request beside 8 MB ones and deletions, p99", slow, "ms", most=SMALL_P99_MS)
-
-
 def _beside_worst(clients: ProcessPoolExecutor, to: To, say: Say) -> Figure:
     """Measure `/healthz` while the worst known questions and messages are sent."""
     chat = "bench:worst"
-    _post(to, chat, 200)
+    senders.send_all(to, list(itertools.islice(senders.posts(chat, 0, 200), 1)))
     common = {"sender_id": "bench:eve", "sent_at": "2026-03-02T18:00:00Z"}
     bodies = [
         ("/v1/messages", {"chat": chat, "messages": {**common, "external_id": f"w{n}", "content": content}})
@@ -111,8 +92,3 @@ def _beside_worst(clients: ProcessPoolExecutor, to: To, say: Say) -> Figure:
     sending.result()
     slowest = 1000 * max(answered)
     return Figure("/healthz beside the worst messages and questions, slowest", slowest, "ms", most=HEALTH_MS)
-
-
-def _post(to: To, chat: str, messages: int) -> None:
-    """Fill a chat with at least this number of messages."""
-    senders.send_all(to, list(itertools.islice(senders.posts(chat, 0, 500), -(-messages // 500))))

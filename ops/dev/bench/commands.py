@@ -64,7 +64,7 @@ def contexts(
 
 @command(app, epilog="**Example:** backscroll dev bench accepting --json")
 def accepting(*, say: Say) -> Outcome:
-    """Measure accepting over HTTP beside the bare insert and commit, and beside slow requests."""
+    """Measure accepting over HTTP beside the bare insert and commit, and `/healthz` while the worst is sent."""
     from ops.dev.bench import accepting as measuring
 
     return benchmark("accepting", measuring.measure(say))

@@ -41,7 +41,7 @@ def measure(settings: Settings, *, messages: int, chats: int, askers: int, say: 
                 calls: list[Call] = [(_contexts, (chats, 1000 * (number + 2) + n)) for n in range(count)]
                 times = senders.in_parallel(clients, deployment.api, calls, ROUND_SECONDS)
                 # the first round warms up
-                of_all += itertools.chain.from_iterable(times) if number >= 0 else ()
+                of_all += times if number >= 0 else []
     alone, many = took.values()
     least = LEAST_GAIN if len(os.sched_getaffinity(0)) >= CORES else None
     rates = [len(times) / ROUNDS / ROUND_SECONDS for times in (alone, many)]

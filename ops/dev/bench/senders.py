@@ -24,9 +24,6 @@ INSERT = """
 """
 _SAID = {"sender_id": "bench:ann", "sender_name": "Ann", "sent_at": "2026-03-02T18:00:00Z"}
 TEXT = "Könnte 誰か посмотреть котёл в квартире {}? Πάλι 0,8 bar 🔧, هل من أحد؟ 谢谢 everybody!"
-LARGE = (125, 470)
-"""Messages in a request of 8 MB, and the sentences of each."""
-
 LEAD_SECONDS = 0.5
 """From handing calls to the clients to their beginning: all of them are connected by then."""
 
@@ -43,39 +40,21 @@ def clients(count: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
 
 
-def in_parallel(
-    pool: ProcessPoolExecutor, to: To, calls: Sequence[Call], seconds: float, pauses: Sequence[float] = ()
-) -> list[list[float]]:
-    """Let a client do each of the calls for some seconds, all at once; return the seconds of each one's requests.
-
-    `pauses`: of each client, between its requests.
-    """
+def in_parallel(pool: ProcessPoolExecutor, to: To, calls: Sequence[Call], seconds: float) -> list[float]:
+    """Let a client do each of the calls for some seconds, all at once; return the seconds of each request."""
     begin_at = time.time() + LEAD_SECONDS
-    running = [
-        pool.submit(send_for, to, call, begin_at, seconds, pause)
-        for call, pause in itertools.zip_longest(calls, pauses, fillvalue=0)
-    ]
-    return [future.result() for future in running]
+    running = [pool.submit(send_for, to, call, begin_at, seconds) for call in calls]
+    return [took for future in running for took in future.result()]
 
 
-def posts(chat: str, start: int, size: int = 1, sentences: int = 1) -> Iterator[Request]:
+def posts(chat: str, start: int, size: int = 1) -> Iterator[Request]:
     """Yield ever new messages, `size` in a request."""
     for first in itertools.count(start, size):
         messages = [
-            {
-                **_SAID,
-                "external_id": f"{chat}-{number}",
-                "content": " ".join(TEXT.format(number * 1000 + flat) for flat in range(sentences)),
-            }
+            {**_SAID, "external_id": f"{chat}-{number}", "content": TEXT.format(number * 1000)}
             for number in range(first, first + size)
         ]
         yield "POST", "/v1/messages", json.dumps({"chat": chat, "messages": messages}, ensure_ascii=False)
-
-
-def deletions(chat: str) -> Iterator[Request]:
-    """Yield deletions of the messages that `posts` made, from 0 on."""
-    for number in itertools.count():
-        yield "DELETE", f"/v1/messages/{chat}/{chat}-{number}", None
 
 
 def send_all(to: To, requests: Sequence[Request], begin_at: float = 0) -> list[float]:
@@ -88,7 +67,7 @@ def send_all(to: To, requests: Sequence[Request], begin_at: float = 0) -> list[f
     return _repeated(send, begin_at, lambda count: count < len(requests))
 
 
-def send_for(to: To, call: Call, begin_at: float, seconds: float, pause: float = 0) -> list[float]:
+def send_for(to: To, call: Call, begin_at: float, seconds: float) -> list[float]:
     """Send what a call makes over one connection for some seconds. Raises `RuntimeError` on a refusal."""
     make, arguments = call
     requests = make(*arguments)
@@ -99,7 +78,7 @@ def send_for(to: To, call: Call, begin_at: float, seconds: float, pause: float =
             if status not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
                 raise RuntimeError(f"{status}: {answer.decode(errors='replace')[:500]}")
 
-        return _repeated(send, begin_at, seconds=seconds, pause=pause)
+        return _repeated(send, begin_at, seconds=seconds)
 
 
 def ask_health(port: int, begin_at: float, pause: float, goes_on: Callable[[], bool]) -> list[float]:

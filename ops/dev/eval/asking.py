@@ -11,11 +11,19 @@ from uuid import uuid4
 from sqlalchemy import text
 
 from ops.dev import shipped
-from ops.dev.eval import measures, precision
-from ops.dev.eval.measures import BUDGETS, OURS, Answered, WayResult, measured
+from ops.dev.eval import measures
+from ops.dev.eval.measures import (
+    BUDGETS,
+    OURS,
+    Answered,
+    PlacedMessage,
+    WayResult,
+    measured,
+    precision,
+    recalled_text,
+)
 from ops.dev.eval.plain import PlainSearch
-from ops.dev.eval.precision import PlacedMessage, recalled_text
-from ops.dev.eval.samples import ChatFacts, SampleChat
+from ops.dev.eval.samples import SampleChat
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
 from pipeline.recall.ask.profiles import profile_named
@@ -48,7 +56,7 @@ class Asking:
 
 
 def evaluated(
-    settings: Settings, chats: Iterable[tuple[SampleChat, ChatFacts]], asking: Asking, progress: Say
+    settings: Settings, chats: Iterable[SampleChat], asking: Asking, progress: Say
 ) -> dict[str, Any]:
     """Compute the tables of `measures.tables` in one fresh database; `details` lists each question.
 
@@ -57,8 +65,8 @@ def evaluated(
     profile_named(asking.profile)
     answered: list[Answered] = []
     with shipped.temporary(settings) as backscroll:
-        for sample, facts in chats:
-            answered += _answers(backscroll, sample, facts, asking, progress)
+        for sample in chats:
+            answered += _answers(backscroll, sample, asking, progress)
     return {
         "profile": asking.profile,
         "parameters": asking.parameters.model_dump(exclude_none=True),
@@ -90,9 +98,7 @@ def asked_as_message(
     )
 
 
-def _answers(
-    backscroll: Shipped, sample: SampleChat, facts: ChatFacts, asking: Asking, progress: Say
-) -> Iterator[Answered]:
+def _answers(backscroll: Shipped, sample: SampleChat, asking: Asking, progress: Say) -> Iterator[Answered]:
     """Bring a chat in, put each of its questions to the bot, and measure what is found and shown."""
     backscroll.fill(sample.chat, sample.messages, progress)
     plain = PlainSearch(backscroll, sample, _sessions(_placed(backscroll, sample))) if asking.plain else None
@@ -105,7 +111,6 @@ def _answers(
             contexts = {budget: asked(budget, **_options(asking, message)) for budget in BUDGETS}
         yield Answered(
             chat=sample.name,
-            language=facts.language,
             kind=case.kind,
             question=case.question,
             by_way={OURS: measured(case, _sessions(placed), _result(contexts))}
@@ -113,7 +118,7 @@ def _answers(
             shown={
                 f"{name} {budget}": value
                 for budget, context in contexts.items()
-                for name, value in precision.figures(context, case.evidence, placed).items()
+                for name, value in precision(context, case.evidence, placed).items()
             },
         )
 

@@ -115,8 +115,8 @@ def chats(
 ) -> Outcome:
     """Fill a fresh database with chats of many kinds and languages and ask their questions as bots do.
 
-    Each question is first stored as a message of somebody in the chat, and must not be in the way. Counts by chat, kind
-    and language: the evidence among the first messages and sessions, the answer's pieces in contexts of 800 and 2,000
+    Each question is first stored as a message of somebody in the chat, and must not be in the way. Counts by chat and
+    kind: the evidence among the first messages and sessions, the answer's pieces in contexts of 800 and 2,000
     tokens, pieces that lead astray, and how much of what is shown is about the question; beside BM25, vectors and their
     sum over the same messages. No data of yours is touched.
     """

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ops.dev.eval.samples import ChatFacts, SampleChat, SampleQuestion
+from ops.dev.eval.samples import SampleChat, SampleQuestion
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, MessageIn
 
@@ -24,13 +24,12 @@ BETWEEN_TURNS = timedelta(seconds=30)
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 
 
-def conversations(path: Path, only: Collection[str] = ()) -> list[tuple[SampleChat, ChatFacts]]:
+def conversations(path: Path, only: Collection[str] = ()) -> list[SampleChat]:
     """Read the conversations, or those of these names, of a file or a folder's files, as `read` does.
 
     Raises `InvalidInput` when there are none, or one cannot be read.
     """
-    facts = ChatFacts(part="held", kind="direct", language="english")
-    chosen = [(sample, facts) for sample in read(path) if not only or sample.name in only]
+    chosen = [sample for sample in read(path) if not only or sample.name in only]
     if not chosen:
         raise InvalidInput(f"{path} holds none of these LoCoMo conversations (*.json)", field="only")
     return chosen

@@ -14,9 +14,8 @@ from sqlalchemy import text
 
 from ops.dev import shipped
 from ops.dev.eval import memory_sample
-from ops.dev.eval.measures import Row, means
+from ops.dev.eval.measures import Row, means, recalled_text
 from ops.dev.eval.memory_sample import MemoryQuestion, MemorySample, PlantedFact, RecordedModel
-from ops.dev.eval.precision import recalled_text
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
 from pipeline.enrich.facts.fact_model import LanguageModelExtractor

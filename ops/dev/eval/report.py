@@ -15,7 +15,7 @@ _EXPLAINED = (
 )
 _SHOWN_EXPLAINED = (
     "Used: tokens of a context. About: of the lines' tokens, those in evidence or within two messages of it.\n"
-    "Sessions, best 3 messages: in a session that holds evidence. Fell back: searched the whole chat."
+    "Best 3 messages: in a session that holds evidence. Fell back: searched the whole chat."
 )
 
 
@@ -31,7 +31,7 @@ def chats_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
                 | {way: percent(part[way].get("R@10")) for way in plain_ways}
                 for name, part in tables[f"by_{group}"].items()
             }
-            yield table(f"{OURS} by {group.replace('_', ' ')}, and R@10 of plain search", rows)
+            yield table(f"{OURS} by {group}, and R@10 of plain search", rows)
     shown = {name: _cells(row) for name, row in tables["shown"].items()}
     yield table("What contexts show; shares in %", shown, _SHOWN_EXPLAINED)
 

@@ -89,8 +89,8 @@ def chosen(
     folder: Traversable = CHATS,
     *,
     foreign: bool = False,
-) -> Iterator[tuple[SampleChat, ChatFacts]]:
-    """Read the chats of a part, or of the given names; `foreign`: those asked in another language, too, so asked.
+) -> Iterator[SampleChat]:
+    """Read the chats of a part, or of it the given names; `foreign`: those asked in another language, too, so asked.
 
     Raises `InvalidInput` for an unknown name.
     """
@@ -99,9 +99,9 @@ def chosen(
         if name not in known:
             raise InvalidInput(f"there is no chat {name!r}: see {', '.join(known)}", field="only")
     for name, facts in known.items():
-        wanted = name in only if only else part in {"all", facts.part}
+        wanted = part in {"all", facts.part} and (not only or name in only)
         if wanted and (not foreign or (folder / f"{name}_foreign.json").is_file()):
-            yield read_chat(name, folder, foreign=foreign), facts
+            yield read_chat(name, folder, foreign=foreign)
 
 
 def read_chat(name: str, folder: Traversable = CHATS, *, foreign: bool = False) -> SampleChat:
