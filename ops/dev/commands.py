@@ -15,9 +15,7 @@ app.add_typer(benchmarks.app, name="bench")
 command(app, epilog="**Example:** backscroll dev fit --json")(evaluations.fit)
 
 
-@app.callback(
-    epilog="**Examples:** backscroll dev eval chats · backscroll dev fit · backscroll dev bench · backscroll dev chaos",
-)
+@app.callback(epilog="**Examples:** backscroll dev eval chats · backscroll dev bench · backscroll dev chaos")
 def dev() -> None:
     """Evaluate and measure Backscroll."""
 
@@ -40,10 +38,7 @@ def docs() -> None:
     print(f"Wrote {pages.PAGE}")
 
 
-@command(
-    app,
-    epilog="**Examples:** backscroll dev chaos · backscroll dev chaos --messages 20000 --kills 30 --seed 7",
-)
+@command(app, epilog="**Example:** backscroll dev chaos --messages 20000 --kills 30 --seed 7")
 def chaos(
     messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 2000,
     kills: Annotated[int, typer.Option(min=1, max=1000, help="Half as many other faults come on top.")] = 12,
@@ -56,12 +51,11 @@ def chaos(
 ) -> Outcome:
     """Kill and disturb a deployment of its own while messages come in, then check that all of it is right.
 
-    Starts Postgres, Redis, workers, the clock and the HTTP API in a temporary folder; kills them in the middle of
-    their work, gives them wrong clocks, empties and fills Redis, freezes Postgres, fills the disk, lets the model
-    provider fail; meanwhile messages are edited, deleted and forgotten, and backfills go on. Then every accepted
-    message must be stored once, every session match its messages and be summarized, every vector exist, no job be
-    due, and every job that a fault interrupted have been taken up again within a lease and two sweeps.
-    Ends with 5 when something is not so. No data of yours is touched.
+    Kills Postgres, Redis, workers, the clock and the HTTP API in the middle of their work, gives them wrong clocks,
+    empties and fills Redis, freezes Postgres, fills the disk, lets the model provider fail; meanwhile messages are
+    edited, deleted and forgotten, and backfills go on. Then every accepted message must be stored once, every session
+    be summarized, every vector exist, no job be due, and every job that a fault interrupted have been taken up again
+    within a lease and two sweeps. Ends with 5 when something is not so. No data of yours is touched.
     """
     from ops.dev.chaos import run
 

@@ -76,7 +76,7 @@ def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, say: Say)
 def _beside_worst(clients: ProcessPoolExecutor, to: To, say: Say) -> Figure:
     """Measure `/healthz` while the worst known questions and messages are sent."""
     chat = "bench:worst"
-    senders.send_all(to, list(itertools.islice(senders.posts(chat, 0, 200), 1)))
+    senders.send_all(to, list(itertools.islice(senders.posts(chat, 0, 500), 1)))
     common = {"sender_id": "bench:eve", "sent_at": "2026-03-02T18:00:00Z"}
     bodies = [
         ("/v1/messages", {"chat": chat, "messages": {**common, "external_id": f"w{n}", "content": content}})

@@ -21,14 +21,11 @@ from ops.local.embedded.roles import DATABASE
 # In which a worker gets into the middle of its work, or is killed wherever it is.
 CATCH_SECONDS = 3.0
 # While another holds a lock on the table, the worker waits in the middle of a transaction.
-IN_THE_WAY = {
-    "accept": "messages",
-    "ingest": "arrivals",
-    "backfill": "conversation_sessions",
-    "sweep": "conversation_sessions",
-}
+SESSIONS = "conversation_sessions"
+IN_THE_WAY = {"accept": "messages", "ingest": "arrivals", "backfill": SESSIONS, "sweep": SESSIONS}
 CLAIMED = "SELECT count(*) FROM jobs WHERE kind = %s AND claimed IS NOT NULL"
 WAITING = "SELECT count(*) FROM pg_locks WHERE relation = CAST(%s AS regclass) AND NOT granted"
+TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
 WORKERS = ("accept", "ingest", "embed", "summarize", "backfill", "sweep")
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.5, 3.0
 # The most that a clock is wrong, either way.
@@ -64,7 +61,7 @@ class Faults:
         name = fault.kind.removeprefix("kill-")
         table = IN_THE_WAY[name]
         # sessions are locked against readers too: closing them begins with a look
-        mode = "ACCESS EXCLUSIVE" if table == "conversation_sessions" else "EXCLUSIVE"
+        mode = "ACCESS EXCLUSIVE" if table == SESSIONS else "EXCLUSIVE"
         with self._on.connect() as holder, self._on.connect() as watcher, holder.transaction():
             holder.execute(f"LOCK TABLE {table} IN {mode} MODE")
             wait(lambda: count(watcher, WAITING, [table]) > 0, CATCH_SECONDS, pause=0.02)
@@ -163,9 +160,7 @@ class Faults:
         with psycopg.connect(self._on.postgres.superuser_dsn(), autocommit=True) as connection:
             connection.execute(f"ALTER DATABASE {DATABASE} WITH ALLOW_CONNECTIONS false")
             try:
-                connection.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [DATABASE]
-                )
+                connection.execute(TERMINATE, [DATABASE])
                 time.sleep(fault.seconds)
             finally:
                 connection.execute(f"ALTER DATABASE {DATABASE} WITH ALLOW_CONNECTIONS true")

@@ -12,16 +12,7 @@ from sqlalchemy import text
 
 from ops.dev import shipped
 from ops.dev.eval import measures
-from ops.dev.eval.measures import (
-    BUDGETS,
-    OURS,
-    Answered,
-    PlacedMessage,
-    WayResult,
-    measured,
-    precision,
-    recalled_text,
-)
+from ops.dev.eval.measures import OURS, Answered, PlacedMessage, WayResult
 from ops.dev.eval.plain import PlainSearch
 from ops.dev.eval.samples import SampleChat
 from ops.dev.observe import Say
@@ -108,17 +99,17 @@ def _answers(backscroll: Shipped, sample: SampleChat, asking: Asking, progress: 
         with backscroll.put(sample.chat, message):
             placed = _placed(backscroll, sample)
             asked = partial(backscroll.ask, sample.chat.chat_id, case.question)
-            contexts = {budget: asked(budget, **_options(asking, message)) for budget in BUDGETS}
+            contexts = {budget: asked(budget, **_options(asking, message)) for budget in measures.BUDGETS}
         yield Answered(
             chat=sample.name,
             kind=case.kind,
             question=case.question,
-            by_way={OURS: measured(case, _sessions(placed), _result(contexts))}
+            by_way={OURS: measures.measured(case, _sessions(placed), _result(contexts))}
             | (plain.rows(case) if plain else {}),
             shown={
                 f"{name} {budget}": value
                 for budget, context in contexts.items()
-                for name, value in precision(context, case.evidence, placed).items()
+                for name, value in measures.precision(context, case.evidence, placed).items()
             },
         )
 
@@ -146,5 +137,5 @@ def _result(contexts: Mapping[int, Context]) -> WayResult:
     return WayResult(
         ranked=[hit.external_id for hit in explain.messages if hit.external_id is not None],
         sessions=[int(hit.id) for hit in explain.sessions],
-        shown={budget: recalled_text(context) for budget, context in contexts.items()},
+        shown={budget: measures.recalled_text(context) for budget, context in contexts.items()},
     )

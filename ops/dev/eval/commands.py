@@ -51,9 +51,8 @@ def read_parameters(texts: Sequence[str] | None) -> ContextParameters:
 def memories(*, say: Say) -> Outcome:
     """Judge what is learned from the sample of facts: by the rules, and by a model's recorded answers.
 
-    Three people talk for four months in two groups and three direct chats. Counts the facts that are learned, those
-    superseded rightly, duplicates, and what is shown to whom for 150 questions. Ends with 5 if anything is shown where
-    it may not be, or was learned from a bot's words.
+    Counts the facts that are learned, those superseded rightly, duplicates, and what is shown to whom for 150
+    questions. Ends with 5 if anything is shown where it may not be, or was learned from a bot's words.
     """
     from ops.dev.eval import memories as judging
     from ops.dev.eval import report
@@ -80,9 +79,8 @@ def locomo(
 ) -> Outcome:
     """Fill a fresh database with LoCoMo's conversations and ask their questions.
 
-    Each question is first stored as a message, as bots do, and must not be in the way. No weight is chosen on these.
-    Counts, over all questions with evidence: the mean share of the evidence among the first messages and sessions, and
-    the share whose text is in the context assembled under 800 and 2,000 tokens. No data of yours is touched.
+    Each question is first stored as a message, as bots do, and must not be in the way. Counts the share of the evidence
+    among the first messages and sessions, and in contexts of 800 and 2,000 tokens. No data of yours is touched.
     """
     from ops.dev.eval import locomo as published
     from ops.dev.eval import report
@@ -96,8 +94,7 @@ def locomo(
 @command(
     app,
     epilog="**Examples:** backscroll dev eval chats --part held · "
-    "backscroll dev eval chats --only held_band_en --only held_band_de · "
-    "backscroll dev eval chats --profile rag --set daily_decay=1 --json",
+    "backscroll dev eval chats --only held_band_en --profile rag --set daily_decay=1 --json",
 )
 def chats(
     part: Annotated[
@@ -115,10 +112,10 @@ def chats(
 ) -> Outcome:
     """Fill a fresh database with chats of many kinds and languages and ask their questions as bots do.
 
-    Each question is first stored as a message of somebody in the chat, and must not be in the way. Counts by chat and
-    kind: the evidence among the first messages and sessions, the answer's pieces in contexts of 800 and 2,000
-    tokens, pieces that lead astray, and how much of what is shown is about the question; beside BM25, vectors and their
-    sum over the same messages. No data of yours is touched.
+    Each question is first stored as a message of somebody in the chat, and must not be in the way. Counts the evidence
+    among the first messages and sessions, the answer's pieces in contexts of 800 and 2,000 tokens, pieces that lead
+    astray, and how much of what is shown is about the question; beside BM25, vectors and their sum over the same
+    messages. No data of yours is touched.
     """
     from ops.dev.eval import report, samples
     from ops.dev.eval.asking import Asking, evaluated
