@@ -129,7 +129,7 @@ def _from_bots(sample: MemorySample, stored: Iterable[Stored]) -> int:
     """Count what only the bot has said and was learned all the same."""
     contents = [memory.content.lower() for memory in stored if not memory.facts]
     return sum(
-        any(all(token.lower() in content for token in claim.tokens) for content in contents)
+        any(all(token.lower() in content for token in claim) for content in contents)
         for claim in sample.claims
     )
 
