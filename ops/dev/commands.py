@@ -66,9 +66,8 @@ def chaos(
 def alerts(*, say: Say) -> Outcome:
     """Make everything go wrong that an alert of `ops/monitoring` tells of, and see each fire and clear.
 
-    Starts what `backscroll dev chaos` starts, the process of /metrics, and a real Prometheus, which must be on the
-    PATH. `for:` and ranges of the rules are shortened. Takes about ten minutes; ends with 5 when an alert did not fire
-    or did not clear.
+    Needs a real Prometheus on the PATH; `for:` and ranges of the rules are shortened. Takes about ten minutes; ends
+    with 5 when an alert did not fire or did not clear.
     """
     from ops.dev.chaos import alerts as provoked
 

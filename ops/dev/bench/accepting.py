@@ -1,7 +1,6 @@
 """Accepting over HTTP: beside the bare insert and commit, and while the worst is sent.
 
-On a deployment of its own, durable as it is shipped, without workers, so that only accepting is measured. What is
-compared takes turns in one run.
+On a durable deployment of its own without workers, so that only accepting is measured; what is compared takes turns.
 """
 
 import itertools

@@ -28,10 +28,9 @@ def messages(
 ) -> None:
     """Measure how long contexts and searches take and how much memory messages take, on a database of its own.
 
-    The messages are made up (words as frequent as in real talk, sessions of about twenty messages) and go
-    through the shipped path. Above 10,000 messages vectors are the means of the model's vectors of their words.
-    Questions are always embedded by the model. Ends with 5 when a limit is not kept; figures hold for one machine at
-    one hour, so compare runs side by side.
+    The messages are made up, of words as frequent as in real talk, and go through the shipped path. Above 10,000
+    messages vectors are the means of the model's vectors of their words; questions are always embedded by the model.
+    Ends with 5 when a limit is not kept; figures hold for one machine at one hour, so compare runs side by side.
     """
     if context.invoked_subcommand is not None:
         return

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import psycopg
 from redis.exceptions import RedisError
 
-from ops.dev.deployed.deployment import READY_SECONDS, Deployment
+from ops.dev.deployed.deployment import Deployment
 from ops.dev.observe import count, wait
 from workers.queues import ACCEPT
 
@@ -63,11 +63,6 @@ def left_to_do(deployment: Deployment) -> int:
     with contextlib.suppress(psycopg.OperationalError, RedisError), deployment.connect() as connection:
         return count(connection, _TO_DO) + payloads_waiting(deployment)
     return -1
-
-
-def wait_ready(deployment: Deployment) -> float | None:
-    """Wait until all processes have come up; return the seconds it took, or None if too long."""
-    return wait(deployment.is_ready, READY_SECONDS, meanwhile=deployment.tend)
 
 
 def wait_recovered(deployment: Deployment, mark: Mark, seconds: float) -> tuple[float, float] | None:

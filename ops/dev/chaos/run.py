@@ -1,11 +1,9 @@
 """One chaos run: traffic and faults side by side, then quiet, then the verdict."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from functools import partial
-from statistics import median
 from typing import Any
 
 from ops.dev.chaos import faults, quiet, traffic, verdict
@@ -34,13 +32,13 @@ QUIET_SECONDS, LOOKS = 180.0, 3
 # Of backfills: slow enough to go on through many faults.
 ROWS_PER_SECOND = 100.0
 ERRAND_SECONDS = 30.0
+STEPS = ("starting", "taken", "done")
 
 
 def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) -> Outcome:
     """Drive messages through `kills` kills and half as many other faults.
 
-    To be called by the main thread. Raises what starting the deployment raises. The logs are kept, in the folder that
-    the outcome names, when something was found.
+    To be called by the main thread. The logs are kept, in the folder that the outcome names, if something was found.
     """
     say("starting Postgres, Redis, the workers, the clock and the HTTP API")
     with deployments.running(lease_seconds=lease_seconds, own_disk=True) as deployment:
@@ -66,24 +64,19 @@ class ChaosRun:
         self._on, self._made, self._say = deployment, made, say
         self._driver = Driver(deployment, made)
         self._total = len(made.originals) + made.duplicates
-        # processes that ended without being killed
-        self._ended: list[str] = []
         self._faults: Counter[str] = Counter()
         # for each recovery its `fault`; seconds until the killed had started again (`starting`), from then on until
         # all that had been due was taken up (`taken`) and done (`done`), and the most that `taken` may be (`bound`)
         self._recovered: list[dict[str, Any]] = []
-        self._seconds = 0.0
         self.violations: list[str] = []
 
     def play(self, drawn: list[Fault]) -> None:
         """Send the messages, make the faults, and wait until everything is done."""
-        began = time.monotonic()
         with self._driver:
             self._afflict(drawn)
             self._driver.allow(self._total)
             self._say("waiting until all is done")
             self._settle()
-        self._seconds = round(time.monotonic() - began, 1)
 
     def judged(self) -> dict[str, Any]:
         """Return the figures, from the database of the deployment, and note what is wrong."""
@@ -93,14 +86,10 @@ class ChaosRun:
             judged = verdict.judge(connection, rules, made.originals, driver.accepted, made.gone)
         self.violations += judged.violations + driver.unexpected[:5]
         stored = sum(key[0] != PAYLOAD_TENANT for key in judged.stored)
-        recovery: dict[str, Any] = {
-            step: {"median": round(median(times), 2), "longest": max(times)}
-            for step in ("starting", "taken", "done")
-            if (times := [recovered[step] for recovered in self._recovered])
+        longest = {
+            step: max((recovered[step] for recovered in self._recovered), default=None) for step in STEPS
         }
-        bounds = {"bound": self._bound(outage=False), "bound_after_outage": self._bound(outage=True)}
         return {
-            "duplicates": made.duplicates,
             "kills": {kind: n for kind, n in self._faults.items() if kind in faults.KILLS},
             "faults": {kind: n for kind, n in self._faults.items() if kind in faults.OTHERS},
             # over HTTP: answered 202; of these stored, and deleted or forgotten since
@@ -114,10 +103,8 @@ class ChaosRun:
             "dead": judged.dead,
             # taken by Redis, and stored: the rest went with Redis' data, or with a process that had just taken it
             "payloads": {"queued": len(driver.queued), "stored": len(judged.stored) - stored},
-            "ended_by_themselves": self._ended,
-            "seconds_to_recover": recovery | bounds,
+            "seconds_to_recover": longest,
             "recovered": self._recovered,
-            "seconds": self._seconds,
         }
 
     def _bound(self, *, outage: bool) -> float:
@@ -134,7 +121,7 @@ class ChaosRun:
 
         def is_calm() -> bool:
             nonlocal calm
-            self._ended += self._on.tend()
+            self._on.tend()
             calm = calm + 1 if self._driver.is_done() and not quiet.left_to_do(self._on) else 0
             return calm == LOOKS
 
@@ -159,7 +146,7 @@ class ChaosRun:
             driver.allow(int(share * (number + 1)))
             maker.make(fault)
             self._faults[fault.kind] += 1
-            self._ended += self._on.tend()
+            self._on.tend()
             outage |= fault.kind.startswith("provider-")
             if fault.alone or number == len(drawn) - 1:
                 self._recover(fault.kind, self._bound(outage=outage))
@@ -170,12 +157,12 @@ class ChaosRun:
 
     def _recover(self, kind: str, bound: float) -> None:
         """Wait until processes are up and what is due was taken up and done; note how long it took."""
-        starting = quiet.wait_ready(self._on)
+        starting = wait(self._on.is_ready, deployments.READY_SECONDS, meanwhile=self._on.tend)
         took = quiet.wait_recovered(self._on, quiet.mark(self._on), RECOVERY_SECONDS)
         if starting is None or took is None:
             self.violations.append(f"no recovery within {RECOVERY_SECONDS:.0f} s of {kind}")
             return
-        seconds = dict(zip(("starting", "taken", "done"), (starting, *took), strict=True))
+        seconds = dict(zip(STEPS, (starting, *took), strict=True))
         rounded = {step: round(lag, 2) for step, lag in seconds.items()}
         self._recovered.append({"fault": kind, **rounded, "bound": bound})
         if rounded["taken"] > bound:

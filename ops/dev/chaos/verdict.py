@@ -70,27 +70,18 @@ def judge(
 
     `originals`: what was sent; `accepted`: what must be there, but for what is `gone`: deleted or forgotten.
     """
-    rows = _rows(connection, _STORED)
-    stored = {(row["tenant_id"], row["chat_id"], row["external_id"]): row for row in rows}
-    wrong = {
-        LOST: [" ".join(key) for key in accepted if key not in stored and key not in gone],
-        "messages that are back": [" ".join(key) for key in gone if key in stored],
-        "messages that nobody sent so": [
-            " ".join(key) for key, row in stored.items() if not _is_original(row, originals.get(key))
-        ],
-        **{what: [str(row["what"]) for row in _rows(connection, check)] for what, check in CHECKS.items()},
-        "sessions that differ from the pure function": _differing(connection, rules),
+    stored: dict[Any, Any] = {row[:3]: row[3:] for row in connection.execute(_STORED)}
+    sent = {key: (m.content, m.sent_at, key_of(m.session_key, m.thread)) for key, m in originals.items()}
+    keys = {
+        LOST: [key for key in accepted if key not in stored and key not in gone],
+        "messages that are back": [key for key in gone if key in stored],
+        "messages that nobody sent so": [key for key, row in stored.items() if row != sent.get(key)],
     }
+    wrong = {what: list(map(" ".join, found)) for what, found in keys.items()}
+    wrong |= {what: [row["what"] for row in _rows(connection, check)] for what, check in CHECKS.items()}
+    wrong["sessions that differ from the pure function"] = _differing(connection, rules)
     dead = len(_rows(connection, "SELECT 1 FROM jobs WHERE dead_at IS NOT NULL"))
     return Verdict(stored.keys(), {what: rows for what, rows in wrong.items() if rows}, dead)
-
-
-def _is_original(row: Mapping[str, Any], message: MessageIn | None) -> bool:
-    return message is not None and (row["content"], row["sent_at"], row["session_key"]) == (
-        message.content,
-        message.sent_at,
-        key_of(message.session_key, message.thread),
-    )
 
 
 def _differing(connection: psycopg.Connection, rules: SessionPolicy) -> list[str]:

@@ -86,12 +86,11 @@ class Deployment:
         written.write_text(mood, encoding="utf-8")
         written.replace(self.folder / "mood")
 
-    def tend(self) -> list[str]:
-        """Restart the processes that ended by themselves; return their names."""
-        ended = [process for process in self.processes.values() if not process.is_running()]
-        for process in ended:
-            process.restart()
-        return [process.name for process in ended]
+    def tend(self) -> None:
+        """Restart the processes that ended by themselves."""
+        for process in self.processes.values():
+            if not process.is_running():
+                process.restart()
 
     def revive_servers(self) -> None:
         """Start Postgres and Redis where they have ended."""

@@ -50,22 +50,20 @@ def filled(folder: Path) -> Iterator[None]:
     filler = folder / "filler"
     with filler.open("wb") as file:
         try:
-            _fill(file.fileno(), folder)
+            _fill(file.fileno())
             yield
         finally:
             filler.unlink()
 
 
-def _fill(descriptor: int, folder: Path) -> None:
+def _fill(descriptor: int) -> None:
     size = 0
-    step = shutil.disk_usage(folder).free
-    while step >= os.sysconf("SC_PAGE_SIZE"):
+    # the last bytes in small steps
+    for step in (1 << 24, os.sysconf("SC_PAGE_SIZE")):
         try:
-            os.posix_fallocate(descriptor, size, step)
+            while True:
+                os.posix_fallocate(descriptor, size, step)
+                size += step
         except OSError as error:
-            # others write too
             if error.errno != errno.ENOSPC:
                 raise
-            step //= 2
-        else:
-            size += step

@@ -1,7 +1,6 @@
 """Models that hang, fail, answer rubbish or answer too late, as a file says.
 
-Only a worker that is told to import this module (`celery worker -I ops.dev.deployed.providers`) has them; no setting
-leads here.
+Only a worker that is told to import this module (`celery worker -I ops.dev.deployed.providers`) has them.
 """
 
 import os

@@ -70,10 +70,9 @@ def memories(*, say: Say) -> Outcome:
 def locomo(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="Conversations (*.json), or the one file of the published set."),
+        typer.Argument(metavar="DIR", exists=True, help="Conversations (*.json), or the published file."),
     ],
     only: OnlyOption = None,
-    changed: SetOption = None,
     *,
     say: Say,
 ) -> Outcome:
@@ -86,7 +85,7 @@ def locomo(
     from ops.dev.eval import report
     from ops.dev.eval.asking import Asking, evaluated
 
-    asking = Asking(parameters=read_parameters(changed), as_bots_do=False, plain=False)
+    asking = Asking(as_bots_do=False, plain=False)
     result = evaluated(connection.configured(), published.conversations(folder, only or ()), asking, say)
     return Outcome(found=result, tables=report.chats_tables(result))
 

@@ -25,10 +25,7 @@ CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 
 
 
 def conversations(path: Path, only: Collection[str] = ()) -> list[SampleChat]:
-    """Read the conversations, or those of these names, of a file or a folder's files, as `read` does.
-
-    Raises `InvalidInput` when there are none, or one cannot be read.
-    """
+    """Read the conversations, or those of these names, as `read` does. Raises `InvalidInput` when there are none."""
     chosen = [sample for sample in read(path) if not only or sample.name in only]
     if not chosen:
         raise InvalidInput(f"{path} holds none of these LoCoMo conversations (*.json)", field="only")
@@ -37,8 +34,6 @@ def conversations(path: Path, only: Collection[str] = ()) -> list[SampleChat]:
 
 def read(path: Path) -> Iterator[SampleChat]:
     """Read every conversation: one in a file, or a list as the set is published. Raises `InvalidInput`."""
-    if not path.exists():
-        raise InvalidInput(f"there is no {path}", field="DIR")
     for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
         try:
             data = json.loads(file.read_text(encoding="utf-8"))
