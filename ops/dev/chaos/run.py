@@ -158,7 +158,7 @@ class ChaosRun:
     def _recover(self, kind: str, bound: float) -> None:
         """Wait until processes are up and what is due was taken up and done; note how long it took."""
         starting = wait(self._on.is_ready, deployments.READY_SECONDS, meanwhile=self._on.tend)
-        took = quiet.wait_recovered(self._on, quiet.mark(self._on), RECOVERY_SECONDS)
+        took = quiet.wait_recovered(self._on, RECOVERY_SECONDS)
         if starting is None or took is None:
             self.violations.append(f"no recovery within {RECOVERY_SECONDS:.0f} s of {kind}")
             return

@@ -78,7 +78,7 @@ def judge(
         "messages that nobody sent so": [key for key, row in stored.items() if row != sent.get(key)],
     }
     wrong = {what: list(map(" ".join, found)) for what, found in keys.items()}
-    wrong |= {what: [row["what"] for row in _rows(connection, check)] for what, check in CHECKS.items()}
+    wrong |= {what: [str(row["what"]) for row in _rows(connection, check)] for what, check in CHECKS.items()}
     wrong["sessions that differ from the pure function"] = _differing(connection, rules)
     dead = len(_rows(connection, "SELECT 1 FROM jobs WHERE dead_at IS NOT NULL"))
     return Verdict(stored.keys(), {what: rows for what, rows in wrong.items() if rows}, dead)
