@@ -59,7 +59,7 @@ def wait_recovered(deployment: Deployment, seconds: float) -> tuple[float, float
     """
     with deployment.connect() as connection:
         ((at, token),) = connection.execute(_MARK).fetchall()
-        waiting = dict(connection.execute(_WAITING).fetchall())
+        waiting: dict[str, int] = dict(connection.execute(_WAITING).fetchall())
         mark = {"at": at, "token": token, "waiting": json.dumps(waiting)}
         taken = wait(lambda: not count(connection, _NOT_TAKEN_UP, mark), seconds, meanwhile=deployment.tend)
         if taken is None:

@@ -36,11 +36,11 @@ def _mount(folder: Path) -> str | None:
         return f"a namespace cannot be made here: {os.strerror(ctypes.get_errno())}"
     # not even other programs of ours see what is mounted from here on
     private = ["mount", "--make-rprivate", "/"]
-    memory = ["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=0700", "backscroll", folder]
+    memory = ["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=0700", "backscroll", str(folder)]
     for command in (private, memory):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            return done.stderr.strip()
+            return str(done.stderr).strip()
     return None
 
 
