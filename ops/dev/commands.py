@@ -1,28 +1,21 @@
 """`backscroll dev`: evaluations, benchmarks and chaos runs, on databases and deployments of their own."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from ops.console import rendering
 from ops.dev.bench import commands as benchmarks
 from ops.dev.eval import commands as evaluations
-from ops.dev.figures import Outcome, command, table
+from ops.dev.figures import Outcome, command
 from ops.dev.observe import Say
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 app.add_typer(evaluations.app, name="eval")
 app.add_typer(benchmarks.app, name="bench")
 command(app, epilog="**Example:** backscroll dev fit --json")(evaluations.fit)
-LeaseOption = Annotated[
-    float, typer.Option(min=2, max=120, help="Seconds of a lease; sweeps come twice in it, or every 5 s.")
-]
 
 
-@app.callback(
-    epilog="**Examples:** backscroll dev eval chats · backscroll dev fit · backscroll dev bench · backscroll dev chaos",
-)
+@app.callback(epilog="**Examples:** backscroll dev eval chats · backscroll dev bench · backscroll dev chaos")
 def dev() -> None:
     """Evaluate and measure Backscroll."""
 
@@ -45,86 +38,37 @@ def docs() -> None:
     print(f"Wrote {pages.PAGE}")
 
 
-@command(
-    app,
-    epilog="**Examples:** backscroll dev chaos · backscroll dev chaos --messages 20000 --kills 30 --seed 7",
-)
+@command(app, epilog="**Example:** backscroll dev chaos --messages 20000 --kills 30 --seed 7")
 def chaos(
     messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 2000,
     kills: Annotated[int, typer.Option(min=1, max=1000, help="Half as many other faults come on top.")] = 12,
     seed: Annotated[int, typer.Option(help="The same one makes the same messages and faults.")] = 1,
-    lease: LeaseOption = 10,
+    lease: Annotated[
+        float, typer.Option(min=2, max=120, help="Seconds of a lease; sweeps come twice in it, or every 5 s.")
+    ] = 10,
     *,
     say: Say,
 ) -> Outcome:
     """Kill and disturb a deployment of its own while messages come in, then check that all of it is right.
 
-    Starts Postgres, Redis, workers, the clock and the HTTP API in a temporary folder; kills them in the middle of
-    their work, gives them wrong clocks, empties and fills Redis, freezes Postgres, fills the disk, lets the model
-    provider fail; meanwhile messages are edited, deleted and forgotten, and backfills go on. Then every accepted
-    message must be stored once, every session match its messages and be summarized, every vector exist, no job be
-    due, and every job that a fault interrupted have been taken up again within a lease and two sweeps.
-    Ends with 5 when something is not so. No data of yours is touched.
+    Kills Postgres, Redis, workers, the clock and the HTTP API in the middle of their work, gives them wrong clocks,
+    empties and fills Redis, freezes Postgres, fills the disk, lets the model provider fail; meanwhile messages are
+    edited, deleted and forgotten, and backfills go on. Then every accepted message must be stored once, every session
+    be summarized, every vector exist, no job be due, and every job that a fault interrupted have been taken up again
+    within a lease and two sweeps. Ends with 5 when something is not so. No data of yours is touched.
     """
     from ops.dev.chaos import run
 
-    report = run.run(messages, kills, seed, lease, say)
-    if report.logs:
-        rendering.err().print(f"Logs are in {report.logs}.")
-    result = report.as_dict()
-    shown = {
-        name.replace("_", " "): {"chaos": value}
-        for name, value in result.items()
-        if name not in {"recovered", "violations"}
-    }
-    return Outcome(found=result, tables=[table("Chaos", shown)], violations=report.violations)
-
-
-@command(app, "two-hosts", epilog="**Example:** backscroll dev two-hosts --cut 60 --json")
-def two_hosts(
-    messages: Annotated[int, typer.Option(min=100, max=100_000, help="By each deployment.")] = 2000,
-    cut: Annotated[float, typer.Option(min=1, max=600, help="Seconds without a network.")] = 60,
-    lease: LeaseOption = 10,
-    *,
-    say: Say,
-) -> Outcome:
-    """Run workers on another host than Postgres, Redis and the HTTP API, and cut the network between the two.
-
-    The hosts are network namespaces of this machine (Linux, as root, with `ip`); nothing else sees them. The same
-    messages go through a deployment on one host, on two, and on two that are cut apart under load; each ends with
-    the verdict of `backscroll dev chaos`. Ends with 5 when something was lost, doubled or stuck.
-    """
-    from ops.dev.chaos import two_hosts as hosts
-
-    plays = hosts.measure(messages, cut, lease, say)
-    figures = [asdict(play) for play in plays]
-    rows = {name.replace("_", " "): {play["name"]: play[name] for play in figures} for name in figures[0]}
-    return Outcome(
-        found={"plays": figures},
-        tables=[table("Workers on another host", rows)],
-        violations=[f"{play.name}: {violation}" for play in plays for violation in play.violations],
-    )
+    return run.run(messages, kills, seed, lease, say)
 
 
 @command(app, epilog="**Examples:** backscroll dev alerts · backscroll dev alerts --json")
 def alerts(*, say: Say) -> Outcome:
     """Make everything go wrong that an alert of `ops/monitoring` tells of, and see each fire and clear.
 
-    Starts what `backscroll dev chaos` starts, the process of /metrics, and a real Prometheus, which must be on the
-    PATH. `for:` and ranges of the rules are shortened. Takes about ten minutes; ends with 5 when an alert did not fire
-    or did not clear.
+    Needs a real Prometheus on the PATH; `for:` and ranges of the rules are shortened. Takes about ten minutes; ends
+    with 5 when an alert did not fire or did not clear.
     """
     from ops.dev.chaos import alerts as provoked
 
-    cases = provoked.measure(say)
-    rows = {case["alert"]: {name: case[name] for name in ("by", "fired", "cleared")} for case in cases}
-    rows |= {alert: {"by": f"nothing: it {why}"} for alert, why in provoked.UNPROVOKED.items()}
-    return Outcome(
-        found={"alerts": cases},
-        tables=[table("Alerts, seconds", rows)],
-        violations=[
-            f"{case['alert']} did not {'fire' if case['fired'] is None else 'clear'}"
-            for case in cases
-            if case["fired"] is None or case["cleared"] is None
-        ],
-    )
+    return provoked.measure(say)

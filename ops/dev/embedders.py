@@ -32,20 +32,6 @@ class WrappedEmbedder:
         return self.inner.embed_query(text)
 
 
-class RememberingEmbedder(WrappedEmbedder):
-    """An embedder that embeds no document twice: made-up talk often says the same."""
-
-    def __init__(self, inner: Embedder) -> None:
-        super().__init__(inner)
-        self._known: dict[str, np.ndarray] = {}
-
-    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        if new := [text for text in dict.fromkeys(texts) if text not in self._known]:
-            vectors = self.inner.embed_documents(new)
-            self._known |= zip(new, (np.array(vector, np.float32) for vector in vectors), strict=True)
-        return [self._known[text].tolist() for text in texts]
-
-
 class WordMeansEmbedder(WrappedEmbedder):
     """Documents as the mean of a model's vectors of their words: a hundred times as fast as the model itself.
 

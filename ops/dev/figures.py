@@ -35,6 +35,15 @@ class Figure:
         judged = self.value if self.ratio is None else self.ratio
         return (self.most is None or judged <= self.most) and (self.least is None or judged >= self.least)
 
+    @property
+    def row(self) -> dict[str, Any]:
+        """Its cells in a table."""
+        limits = {"at most": self.most, "at least": self.least}
+        limit = ", ".join(f"{word} {value:g}" for word, value in limits.items() if value is not None)
+        kept = ("kept" if self.kept else "not kept") if limit else ""
+        measured = f"{self.value:,.4g} {self.unit}"
+        return {"measured": measured, "ratio": self.ratio or "", "limit": limit, "verdict": kept}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
@@ -54,19 +63,12 @@ def spread(case: str, milliseconds: Sequence[float], *, most: float | None = Non
     ]
 
 
-def benchmark(name: str, figures: Sequence[Figure]) -> Outcome:
+def benchmark(name: str, measured: Iterable[Figure]) -> Outcome:
     """Return the outcome of a benchmark; a limit that is not kept is a violation."""
-
-    def row(figure: Figure) -> dict[str, Any]:
-        limits = {"at most": figure.most, "at least": figure.least}
-        limit = ", ".join(f"{word} {value:g}" for word, value in limits.items() if value is not None)
-        kept = ("kept" if figure.kept else "not kept") if limit else ""
-        measured = f"{figure.value:,.4g} {figure.unit}"
-        return {"measured": measured, "ratio": figure.ratio or "", "limit": limit, "verdict": kept}
-
+    figures = list(measured)
     return Outcome(
         found={"name": name, "results": [asdict(figure) | {"kept": figure.kept} for figure in figures]},
-        tables=[table(name, {figure.case: row(figure) for figure in figures})],
+        tables=[table(name, {figure.case: figure.row for figure in figures})],
         violations=[f"{figure.case}: not within its limit" for figure in figures if not figure.kept],
     )
 
@@ -84,12 +86,12 @@ def _cell(value: Any) -> str:
     match value:
         case None:
             return "–"
-        case float():
-            return f"{value:,.4g}"
         case Mapping():
             return ", ".join(f"{name} {_cell(item)}" for name, item in value.items())
         case list():
             return ", ".join(map(_cell, value))
+        case float():
+            return f"{value:,.4g}"
         case _:
             return f"{value:,}" if type(value) is int else str(value)
 

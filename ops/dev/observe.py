@@ -1,9 +1,7 @@
-"""Waiting until something holds, timing, counting rows, and doing something beside something else."""
+"""Waiting until something holds, timing, and counting rows."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -45,27 +43,3 @@ def count(
     """Return the number that a statement selects; 0 without a row."""
     row = connection.execute(statement, parameters).fetchone()
     return int(row[0]) if row else 0
-
-
-@contextmanager
-def beside(act: Callable[[], object], pause: float) -> Iterator[None]:
-    """Call a function again and again beside the block; raise at the end what it raised."""
-    ending, failed = threading.Event(), list[Exception]()
-
-    def run() -> None:
-        try:
-            act()
-            while not ending.wait(pause):
-                act()
-        except Exception as error:  # noqa: BLE001 - raised below
-            failed.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        thread.join()
-    if failed:
-        raise failed[0]

@@ -16,15 +16,6 @@ SENTENCES = {
 _LEAST_BYTES, _LONG = 100, 0.01
 
 
-def of_bytes(script: str, size: int) -> str:
-    """Return a text of a script with at most `size` bytes in UTF-8, and at least all but one character of them.
-
-    >>> [len(of_bytes(script, 1000).encode()) > 996 for script in SENTENCES] == [True] * len(SENTENCES)
-    True
-    """
-    return repeated(SENTENCES[script] + " ", size)
-
-
 def any_text(rng: random.Random, most_bytes: int) -> str:
     """Return some words of a random script, or, once in a hundred, a text of any length up to `most_bytes`.
 
@@ -36,20 +27,6 @@ def any_text(rng: random.Random, most_bytes: int) -> str:
     if rng.random() >= _LONG:
         return words
     return repeated(words + " ", int(_LEAST_BYTES * (most_bytes / _LEAST_BYTES) ** rng.random()))
-
-
-def batch(script: str, size: int, messages: int = 150) -> list[dict[str, str]]:
-    """Return messages as a bot writes them, of a script and with texts of at most `size` bytes in all."""
-    return [
-        {
-            "external_id": f"{script}-{number}",
-            "sender_id": f"scripts:{number % 3}",
-            "sender_name": SENTENCES[script].split()[0][:12],
-            "content": of_bytes(script, size // messages),
-            "sent_at": "2026-03-02T18:00:00Z",
-        }
-        for number in range(messages)
-    ]
 
 
 def repeated(text: str, size: int) -> str:

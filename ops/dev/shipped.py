@@ -108,8 +108,7 @@ class Shipped:
     def put(self, chat: ChatIn, message: MessageIn) -> Iterator[None]:
         """Hold a message in a chat while the body runs: a question that was just put to a bot.
 
-        It is placed and embedded, its session is not yet summarized anew, nothing is learned from it. Afterwards it is
-        deleted.
+        It is placed and embedded, but not summarized, and nothing is learned from it. Afterwards it is deleted.
         """
         self.accept(chat, [message])
         self.run_all("ingest", "embed")
@@ -122,12 +121,8 @@ class Shipped:
 
 
 @contextmanager
-def temporary(settings: Settings | None = None, *, durable: bool = False) -> Iterator[Shipped]:
-    """Start an embedded Postgres in a temporary folder; it does not wait for the disk unless it is `durable`.
-
-    The settings are by default the default ones, with an embedder that costs nothing.
-    """
-    settings = settings or Settings(_env_file=None, embedding_provider="deterministic")
+def temporary(settings: Settings, *, durable: bool = False) -> Iterator[Shipped]:
+    """Start an embedded Postgres in a temporary folder; it does not wait for the disk unless it is `durable`."""
     with (
         tempfile.TemporaryDirectory(prefix="backscroll-dev-") as folder,
         EmbeddedPostgres(Path(folder), durable=durable) as server,

@@ -6,10 +6,10 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from ops.dev.scripts import batch
 from pipeline.store.connections.database import Database
 from tests.api.conftest import body
 from tests.conftest import TENANT
+from tests.scripts import batch
 
 MEGABYTE = 1024 * 1024
 AT_ONCE = 16

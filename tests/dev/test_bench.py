@@ -27,7 +27,7 @@ def test_contexts_searches_and_memory_are_measured(
     # Given so few messages as more, of which vectors are means of words
     monkeypatch.setattr(shipped, "EMBEDDED_UP_TO", 100)
     monkeypatch.setattr(messages, "NARROWED_FROM", 300)
-    found = messages.measure(settings, messages=300, chats=2, questions=3, say=lambda _: None)
+    found = list(messages.measure(settings, messages=300, chats=2, questions=3, say=lambda _: None))
     limited = {each.case for each in found if each.most is not None or each.least is not None}
     assert limited == {
         *("context, p95", "top-10 search, p95", "embedding", "memory for 10,000 messages"),
@@ -41,8 +41,8 @@ def test_one_asker_and_two_over_http_are_measured(
 ) -> None:
     monkeypatch.setattr(contexts, "ROUNDS", 1)
     monkeypatch.setattr(contexts, "ROUND_SECONDS", 1.0)
-    found = contexts.measure(settings, messages=120, chats=2, questions=4, askers=2, say=lambda _: None)
+    found = contexts.measure(settings, messages=120, chats=2, askers=2, say=lambda _: None)
     by_case = {each.case: each.value for each in found}
-    assert 0 < by_case["statements, most"] <= 12
     assert by_case["one asker over HTTP"] > 0
     assert by_case["2 askers over HTTP"] > 0
+    assert 0 < by_case["one asker over HTTP, median"] <= by_case["one asker over HTTP, p95"]

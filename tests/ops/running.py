@@ -27,7 +27,7 @@ def unwatched(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: told for name, told in environment.items() if not name.startswith("COVERAGE_")}
 
 
-UNWATCHED = {("dev", "chaos"), ("dev", "eval"), ("dev", "two-hosts")}
+UNWATCHED = {("dev", "chaos"), ("dev", "eval")}
 """Commands that work for long, and that coverage would hold up."""
 
 

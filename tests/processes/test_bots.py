@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from ops.dev.scripts import batch
 from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter
 from pipeline.store.jobs import jobs
@@ -19,6 +18,7 @@ from tests.api.conftest import served
 from tests.conftest import TENANT
 from tests.ops.running import until
 from tests.processes.conftest import SECONDS, SWEEP_SECONDS, Deployment, clock, talk
+from tests.scripts import batch
 from workers import broker
 from workers.queues import QUEUES, SWEPT, enqueue_payload, wake_up
 

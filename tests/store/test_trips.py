@@ -11,9 +11,10 @@ import pytest
 from psycopg.sql import Literal
 from psycopg.types.json import Jsonb
 
-from ops.dev.scripts import SENTENCES, of_bytes
+from ops.dev.scripts import SENTENCES
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.connections import trips
+from tests.scripts import of_bytes
 
 SMALL_BUFFER = 4096
 MEGABYTE = 1024 * 1024

@@ -1,7 +1,6 @@
-"""Accepting over HTTP: beside the bare insert and commit, beside what is slow, and while the worst is sent.
+"""Accepting over HTTP: beside the bare insert and commit, and while the worst is sent.
 
-On a deployment of its own, durable as it is shipped, without workers, so that only accepting is measured. What is
-compared takes turns in one run.
+On a durable deployment of its own without workers, so that only accepting is measured; what is compared takes turns.
 """
 
 import itertools
@@ -11,48 +10,33 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from statistics import median
 
-import numpy as np
 import psycopg
 
 from ops.dev.bench import senders, worst
-from ops.dev.bench.senders import Call, Request
+from ops.dev.bench.senders import Call, Request, To
 from ops.dev.deployed import deployment as deployments
 from ops.dev.deployed.deployment import Deployment
 from ops.dev.figures import Figure
 from ops.dev.observe import Say
 
-CLIENTS, EVENT_SENDERS = (1, 4), (1, 8)
-ROUNDS = 5
-ROUND_SECONDS = 2.0
-BESIDE_SECONDS = 12.0
-SMALL_PAUSE, DELETE_PAUSE, HEALTH_PAUSE = 0.01, 0.02, 0.01
-SMALL_P99_MS, HEALTH_MS = 50.0, 100.0
+CLIENTS = (1, 4)
+ROUNDS, ROUND_SECONDS = 5, 2.0
+HEALTH_PAUSE, HEALTH_MS = 0.01, 100.0
 AT_LEAST = 0.4
 """Of the bare insert and commit: what an HTTP API may cost."""
 
 
-def measure(say: Say) -> list[Figure]:
+def measure(say: Say) -> Iterator[Figure]:
     """Measure all of it, in under two minutes. To be called by the main thread."""
     say("starting Postgres, Redis and the HTTP API")
-    with (
-        deployments.running(only=("api",)) as deployment,
-        senders.clients(max(*CLIENTS, *EVENT_SENDERS)) as clients,
-    ):
-        return [
-            *_beside_bare(deployment, clients, say),
-            *_beside_events(deployment, clients, say),
-            _beside_large(deployment, clients, say),
-            _beside_worst(deployment, clients, say),
-        ]
+    with deployments.running(only=("api",)) as deployment, senders.clients(max(CLIENTS)) as clients:
+        yield from _beside_bare(deployment, clients, say)
+        yield _beside_worst(clients, deployment.api, say)
 
 
 def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, say: Say) -> Iterator[Figure]:
     """Compare single messages over HTTP with the bare insert and commit, in turns."""
-    dsn, tenant, to = (
-        deployment.postgres.dsn("app"),
-        deployment.settings.tenant,
-        (deployment.port, deployment.key),
-    )
+    dsn, tenant, to = deployment.postgres.dsn("app"), deployment.settings.tenant, deployment.api
     bare_chats = [f"bench:bare-{client}" for client in range(max(CLIENTS))]
     with psycopg.connect(dsn) as connection:
         connection.execute("SELECT set_config('app.tenant_id', %s, true)", [tenant])
@@ -72,7 +56,7 @@ def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, say: Say)
 
     def over_http(count: int) -> float:
         first = next(firsts)
-        calls = [(senders.posts, (f"bench:http-{client}", first)) for client in range(count)]
+        calls: list[Call] = [(senders.posts, (f"bench:http-{client}", first)) for client in range(count)]
         return len(senders.in_parallel(clients, to, calls, ROUND_SECONDS)) / ROUND_SECONDS
 
     say("warming up")
@@ -88,49 +72,10 @@ def _beside_bare(deployment: Deployment, clients: ProcessPoolExecutor, say: Say)
         yield Figure(f"accepted over HTTP, {named}", through, "messages/s", ratio=ratio, least=AT_LEAST)
 
 
-def _beside_events(deployment: Deployment, clients: ProcessPoolExecutor, say: Say) -> Iterator[Figure]:
-    """Send the same messages as events of a platform and as our own payload, in turns."""
-    to = (deployment.port, deployment.key)
-    firsts = itertools.count(1_000_000, 100_000)
-    for count in EVENT_SENDERS:
-        say(f"events, {count} at once")
-        took: dict[str, list[list[float]]] = {"events": [], "own payloads": []}
-        for _ in range(ROUNDS + 1):
-            first = next(firsts)
-            updates: list[Call] = [(senders.updates, (-1_000_000 - sender, first)) for sender in range(count)]
-            posts: list[Call] = [(senders.posts, (f"bench:own-{sender}", first)) for sender in range(count)]
-            for times, calls in zip(took.values(), (updates, posts), strict=True):
-                times.append(senders.in_parallel(clients, to, calls, ROUND_SECONDS))
-        for name, rounds in took.items():
-            named = f"{name}, {count} sender{'s' if count > 1 else ''}"
-            # the first round warms up
-            yield Figure(named, median(map(len, rounds[1:])) / ROUND_SECONDS, "messages/s")
-            p50, p99 = np.percentile([1000 * seconds for times in rounds[1:] for seconds in times], (50, 99))
-            yield Figure(f"{named}, p50", float(p50), "ms")
-            yield Figure(f"{named}, p99", float(p99), "ms")
-
-
-def _beside_large(deployment: Deployment, clients: ProcessPoolExecutor, say: Say) -> Figure:
-    """Measure small requests while an 8 MB one and deletions in another chat are in flight."""
-    say("filling the chat that messages are deleted from")
-    to = (deployment.port, deployment.key)
-    _post(to, "bench:deleted", int(BESIDE_SECONDS / DELETE_PAUSE))
-    say("small requests beside an 8 MB one and deletions")
-    when = (time.time() + senders.LEAD_SECONDS, BESIDE_SECONDS)
-    large = (senders.posts, ["bench:large", 0, *senders.LARGE], *when)
-    deletions = (senders.deletions, ["bench:deleted"], *when, DELETE_PAUSE)
-    small = (senders.posts, ["bench:small", 0], *when, SMALL_PAUSE)
-    running = [clients.submit(senders.send_for, *to, *call) for call in (large, deletions, small)]
-    # all, as any of them raises what it was refused with
-    *_, took = [future.result() for future in running]
-    slow = 1000 * float(np.percentile(took, 99))
-    return Figure("small request beside 8 MB ones and deletions, p99", slow, "ms", most=SMALL_P99_MS)
-
-
-def _beside_worst(deployment: Deployment, clients: ProcessPoolExecutor, say: Say) -> Figure:
+def _beside_worst(clients: ProcessPoolExecutor, to: To, say: Say) -> Figure:
     """Measure `/healthz` while the worst known questions and messages are sent."""
-    chat, to = "bench:worst", (deployment.port, deployment.key)
-    _post(to, chat, 200)
+    chat = "bench:worst"
+    senders.send_all(to, list(itertools.islice(senders.posts(chat, 0, 500), 1)))
     common = {"sender_id": "bench:eve", "sent_at": "2026-03-02T18:00:00Z"}
     bodies = [
         ("/v1/messages", {"chat": chat, "messages": {**common, "external_id": f"w{n}", "content": content}})
@@ -141,13 +86,8 @@ def _beside_worst(deployment: Deployment, clients: ProcessPoolExecutor, say: Say
     say("/healthz beside the worst messages and questions")
     # late enough for what is sent to be with the client
     at = time.time() + 3 * senders.LEAD_SECONDS
-    sending = clients.submit(senders.send_all, *to, sent, at)
-    answered = senders.ask_health(deployment.port, at, HEALTH_PAUSE, lambda: not sending.done())
+    sending = clients.submit(senders.send_all, to, sent, at)
+    answered = senders.ask_health(to[0], at, HEALTH_PAUSE, lambda: not sending.done())
     sending.result()
     slowest = 1000 * max(answered)
     return Figure("/healthz beside the worst messages and questions, slowest", slowest, "ms", most=HEALTH_MS)
-
-
-def _post(to: tuple[int, str], chat: str, messages: int) -> None:
-    """Fill a chat with at least this number of messages."""
-    senders.send_all(*to, list(itertools.islice(senders.posts(chat, 0, 500), -(-messages // 500))))

@@ -1,6 +1,5 @@
 """`backscroll dev bench`: measurements, each on a database or a deployment of its own."""
 
-import importlib
 from typing import Annotated
 
 import typer
@@ -13,22 +12,10 @@ from ops.dev.observe import Say
 app = typer.Typer(
     rich_markup_mode="markdown",
     help="Measure Backscroll: search, embedding and memory without a name, else what is named.",
-    epilog="**Examples:** backscroll dev bench · backscroll dev bench --messages 100000 --chats 50 · "
-    "backscroll dev bench claims --json",
+    epilog="**Examples:** backscroll dev bench · backscroll dev bench --messages 100000 --chats 50",
 )
-MEASURED = {
-    "claims": "Measure a claim with many jobs due, many tenants, and a live message beside an import.",
-    "placing": "Measure how fast messages are placed: in many chats, and by two workers.",
-    "erasing": "Measure editing and forgetting beside many logged questions, and how long the chat is locked.",
-    "accepting": "Measure accepting over HTTP beside the bare insert and commit, and beside slow requests.",
-    "batches": "Measure batches in three scripts, of 0.2 to 8 MB, over HTTP and as tasks, with /healthz meanwhile.",
-    "embed": "Measure embedding from rows to rows beside the bare model, and beside a busy process.",
-}
-"""By name the help of each module of `ops.dev.bench` with a `measure` of figures."""
-
 MessagesOption = Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")]
 ChatsOption = Annotated[int, typer.Option(min=1, max=1000, help="Chats that share the messages.")]
-QuestionsOption = Annotated[int, typer.Option(min=20, max=10_000, help="Asked after some to warm up.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -36,81 +23,55 @@ def messages(
     context: typer.Context,
     messages: MessagesOption = 10_000,
     chats: ChatsOption = 1,
-    questions: QuestionsOption = 100,
+    questions: Annotated[int, typer.Option(min=20, max=10_000, help="Asked after some to warm up.")] = 100,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how long contexts and searches take and how much memory messages take, on a database of its own.
 
-    The messages are made up (words as frequent as in real talk, sessions of about twenty messages) and go
-    through the shipped path. Above 10,000 messages vectors are the means of the model's vectors of their words.
-    Questions are always embedded by the model. Ends with 5 when a limit is not kept; figures hold for one machine at
-    one hour, so compare runs side by side.
+    The messages are made up, of words as frequent as in real talk, and go through the shipped path. Above 10,000
+    messages vectors are the means of the model's vectors of their words; questions are always embedded by the model.
+    Ends with 5 when a limit is not kept; figures hold for one machine at one hour, so compare runs side by side.
     """
     if context.invoked_subcommand is not None:
         return
     from ops.dev.bench import messages as measuring
 
+    sizes = {"messages": messages, "chats": chats, "questions": questions}
     with shown() as say:
-        settings = connection.configured()
-        figures = measuring.measure(settings, messages=messages, chats=chats, questions=questions, say=say)
-    end(benchmark(f"{messages:,} messages in {chats} chats", figures), as_json=as_json)
+        outcome = benchmark("messages", measuring.measure(connection.configured(), **sizes, say=say))
+    end(outcome, as_json=as_json)
 
 
-def _add(name: str, purpose: str) -> None:
-    @command(app, name, help=purpose, epilog=f"**Example:** backscroll dev bench {name} --json")
-    def measure(*, say: Say) -> Outcome:
-        return benchmark(name, importlib.import_module(f"ops.dev.bench.{name}").measure(say))
-
-
-for _name, _purpose in MEASURED.items():
-    _add(_name, _purpose)
-
-
-@command(
-    app,
-    epilog="**Examples:** backscroll dev bench contexts · backscroll dev bench contexts --messages 100000 --chats 50",
-)
+@command(app, epilog="**Example:** backscroll dev bench contexts --messages 100000 --chats 50")
 def contexts(
     messages: MessagesOption = 1000,
     chats: ChatsOption = 1,
-    questions: QuestionsOption = 100,
-    askers: Annotated[int, typer.Option(min=2, max=64, help="Beside one, over HTTP.")] = 8,
+    askers: Annotated[int, typer.Option(min=2, max=64, help="Beside one.")] = 8,
     *,
     say: Say,
 ) -> Outcome:
-    """Measure what a context costs one asker and eight: time, statements and throughput, on a database of its own.
+    """Measure how many contexts one asker and eight get over HTTP, on a database of its own.
 
-    The talk is in English, with names and dates. One asker calls the pipeline; several are processes that ask the HTTP
-    API, which has two. Above 10,000 messages vectors are the means of the model's vectors of their words. Ends with 5
-    when a limit is not kept.
+    The talk is in English, with names and dates. Askers are processes that ask the HTTP API, which has two. Above
+    10,000 messages vectors are the means of the model's vectors of their words. Ends with 5 when a limit is not kept.
     """
     from ops.dev.bench import contexts as measuring
 
-    figures = measuring.measure(
-        connection.configured(), messages=messages, chats=chats, questions=questions, askers=askers, say=say
-    )
-    return benchmark(f"contexts: {messages:,} messages in {chats} chats", figures)
+    sizes = {"messages": messages, "chats": chats, "askers": askers}
+    return benchmark("contexts", measuring.measure(connection.configured(), **sizes, say=say))
 
 
-@command(app, epilog="**Example:** backscroll dev bench switching --messages 20000 --start all-MiniLM-L6-v2")
-def switching(
-    start: Annotated[
-        str | None, "The model of the same provider that it begins with; hashed words by default."
-    ] = None,
-    messages: Annotated[int, typer.Option(min=100, max=100_000, help="Beside the sample chats.")] = 2000,
-    kill: Annotated[
-        float, typer.Option(min=5, max=600, help="Seconds that the worker works until it is killed.")
-    ] = 20,
-    *,
-    say: Say,
-) -> Outcome:
-    """Switch the embedding model under load, on a deployment of its own, to the settings' model.
+@command(app, epilog="**Example:** backscroll dev bench accepting --json")
+def accepting(*, say: Say) -> Outcome:
+    """Measure accepting over HTTP beside the bare insert and commit, and `/healthz` while the worst is sent."""
+    from ops.dev.bench import accepting as measuring
 
-    Messages come in, questions are asked all the time, and the worker that embeds is killed. Shows the recall on
-    the sample chats before, while the space is filled, after the switch and after the rollback. Ends with 5 when a
-    question was answered without vectors, or a vector is missing or in the wrong space. No data of yours is touched.
-    """
-    from ops.dev.bench import switching as measuring
+    return benchmark("accepting", measuring.measure(say))
 
-    figures = measuring.measure(connection.configured(), start, messages, kill, say)
-    return benchmark("switching", figures)
+
+@command(app, epilog="**Example:** backscroll dev bench embed --json")
+def embed(*, say: Say) -> Outcome:
+    """Measure embedding from rows to rows beside the bare model."""
+    from ops.dev.bench import embed as measuring
+
+    return benchmark("embed", measuring.measure(connection.configured(), say))

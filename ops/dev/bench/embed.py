@@ -1,19 +1,15 @@
-"""How fast texts become vectors, from rows to rows, beside the bare model; alone, and beside a process that is busy.
+"""How fast texts become vectors, from rows to rows, beside the bare model.
 
 Both embed the same texts in turn with the same model: the shipped handler claims, loads, embeds, saves and finishes on
-a durable Postgres, the bare model is given all of them at once. The ratios are judged, as the rates are one machine's
-at one hour.
+a durable Postgres, the bare model is given all of them at once. The ratio is judged, as the rates are one machine's at
+one hour.
 """
 
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 
-from ops import connection
 from ops.dev import shipped
 from ops.dev.bench.talk import START
 from ops.dev.embedders import WrappedEmbedder
@@ -23,34 +19,16 @@ from ops.dev.observe import Say, timed
 from ops.dev.shipped import Shipped
 from pipeline.clients.protocols import Embedder
 from schemas.messages import ChatIn, MessageIn
+from schemas.settings import Settings
 from schemas.vectors import Vector
 from workers import queues
 
 CHATS, MESSAGES_PER_CHAT = 20, 600
-# Rounds and their rows, in turn with the bare model; as many without and with a busy process beside them.
+# Rounds and their rows, in turn with the bare model.
 ROUNDS, ROWS = 4, 1024
 SECONDS = 40.0
-"""After which no round begins, alone or beside the busy process: a slow machine counts fewer."""
-ALONE, BUSY = 0.85, 0.70
-
-
-def measure(say: Say) -> list[Figure]:
-    """Embed some 10,000 chat messages, 69 characters in the mean."""
-    with shipped.temporary(connection.configured(), durable=True) as backscroll:
-        say("accepting and placing")
-        made = list(messages(CHATS * MESSAGES_PER_CHAT))
-        for number in range(CHATS):
-            part = made[number * MESSAGES_PER_CHAT : (number + 1) * MESSAGES_PER_CHAT]
-            backscroll.accept(ChatIn(chat_id=f"bench:{number}"), part)
-        backscroll.run_all("ingest")
-        backscroll.resources.embedder = model = NotingEmbedder(backscroll.resources.embedder)
-        _embed_rows(backscroll, 256)
-        figures = []
-        for name, least, beside in (("alone", ALONE, nullcontext), ("beside a busy process", BUSY, _busy)):
-            say(name)
-            with beside():
-                figures += _compare(backscroll, model, name, least)
-        return figures
+"""After which no round begins: a slow machine counts fewer."""
+LEAST = 0.85
 
 
 class NotingEmbedder(WrappedEmbedder):
@@ -65,23 +43,31 @@ class NotingEmbedder(WrappedEmbedder):
         return self.inner.embed_documents(texts)
 
 
-def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, least: float) -> list[Figure]:
-    """Embed from rows to rows and with the bare model, in turn."""
-    deadline = time.monotonic() + SECONDS
-    count, rows_ms, bare_ms = 0, 0.0, 0.0
-    while not count or (count < ROUNDS * ROWS and time.monotonic() < deadline):
-        model.texts.clear()
-        ms, done = timed(_embed_rows, backscroll, ROWS)
-        count += done
-        rows_ms += ms
-        # not in the order in which the handler has sorted them
-        texts = random.Random(count).sample(model.texts, len(model.texts))  # noqa: S311
-        bare_ms += timed(model.inner.embed_documents, texts)[0]
-    case = f"{name}: {count:,} texts, rows to rows, claims of {queues.EMBED.batch}"
-    return [
-        Figure(f"{name}: the bare model, {ROWS:,} at once", 1000 * count / bare_ms, "/s"),
-        Figure(case, 1000 * count / rows_ms, "/s", ratio=bare_ms / rows_ms, least=least),
-    ]
+def measure(settings: Settings, say: Say) -> Iterator[Figure]:
+    """Embed some 10,000 chat messages, 69 characters in the mean."""
+    with shipped.temporary(settings, durable=True) as backscroll:
+        say("accepting and placing")
+        made = list(messages(CHATS * MESSAGES_PER_CHAT))
+        for number in range(CHATS):
+            part = made[number * MESSAGES_PER_CHAT : (number + 1) * MESSAGES_PER_CHAT]
+            backscroll.accept(ChatIn(chat_id=f"bench:{number}"), part)
+        backscroll.run_all("ingest")
+        backscroll.resources.embedder = model = NotingEmbedder(backscroll.resources.embedder)
+        _embed_rows(backscroll, 256)
+        say("embedding")
+        deadline = time.monotonic() + SECONDS
+        count, rows_ms, bare_ms = 0, 0.0, 0.0
+        while not count or (count < ROUNDS * ROWS and time.monotonic() < deadline):
+            model.texts.clear()
+            ms, done = timed(_embed_rows, backscroll, ROWS)
+            count += done
+            rows_ms += ms
+            # not in the order in which the handler has sorted them
+            texts = random.Random(count).sample(model.texts, len(model.texts))  # noqa: S311
+            bare_ms += timed(model.inner.embed_documents, texts)[0]
+    yield Figure(f"the bare model, {ROWS:,} at once", 1000 * count / bare_ms, "/s")
+    case = f"{count:,} texts, rows to rows, claims of {queues.EMBED.batch}"
+    yield Figure(case, 1000 * count / rows_ms, "/s", ratio=bare_ms / rows_ms, least=LEAST)
 
 
 def _embed_rows(backscroll: Shipped, wanted: int) -> int:
@@ -109,14 +95,3 @@ def messages(count: int) -> Iterator[MessageIn]:
             # in sessions of twenty
             sent_at=START + timedelta(minutes=number + 60 * (number // 20)),
         )
-
-
-@contextmanager
-def _busy() -> Iterator[None]:
-    """Keep a core full with a process of its own."""
-    loop = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        yield
-    finally:
-        loop.kill()
-        loop.wait()

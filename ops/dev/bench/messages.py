@@ -4,7 +4,7 @@ import random
 import resource
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from statistics import median
 from typing import Any
@@ -33,32 +33,23 @@ _DATABASE_BYTES = """
 """
 
 
-def measure(settings: Settings, *, messages: int, chats: int, questions: int, say: Say) -> list[Figure]:
+def measure(settings: Settings, *, messages: int, chats: int, questions: int, say: Say) -> Iterator[Figure]:
     """Fill a fresh database and ask it. Memory in megabytes (10**6 bytes)."""
     with shipped.temporary(settings) as backscroll:
-        per_second = _embedding_rate(backscroll)
+        yield Figure("embedding", _embedding_rate(backscroll), "messages/s", least=100)
         # with its libraries, the model loaded and warm
         before = _resident_mb()
         backscroll.fill_chats(conversation, messages, chats, say)
         say("asking")
-        figures = _ask(backscroll, messages, chats, questions)
-        narrowed = _narrow(backscroll, chats, min(questions, 30)) if messages >= NARROWED_FROM else []
+        yield from _ask(backscroll, messages, chats, questions)
+        if messages >= NARROWED_FROM:
+            yield from _narrow(backscroll, chats, min(questions, 30))
         with backscroll.superuser() as connection:
             tables = count(connection, _DATABASE_BYTES) / 1e6 * 10_000 / messages
         grown = (_resident_mb() - before) * 10_000 / max(messages, 10_000)
-    return [
-        *figures,
-        *narrowed,
-        Figure("embedding", per_second, "messages/s", least=100),
-        Figure("tables and indexes of 10,000 messages", tables, "MB"),
-        Figure("growth of the process for 10,000 messages", grown, "MB"),
-        Figure("memory for 10,000 messages", tables + grown, "MB", most=500),
-    ]
-
-
-def context_limit_ms(messages: int, chats: int) -> float:
-    """Return the most that 95 of 100 contexts may take: 60 ms where a chat has up to 2,000 messages, else 150 ms."""
-    return 60.0 if messages <= 2000 * chats else 150.0
+    yield Figure("tables and indexes of 10,000 messages", tables, "MB")
+    yield Figure("growth of the process for 10,000 messages", grown, "MB")
+    yield Figure("memory for 10,000 messages", tables + grown, "MB", most=500)
 
 
 def _ask(backscroll: Shipped, messages: int, chats: int, questions: int) -> list[Figure]:
@@ -72,7 +63,7 @@ def _ask(backscroll: Shipped, messages: int, chats: int, questions: int) -> list
         contexts.append(timed(backscroll.ask, chat, question, 2000, explain=False, include_history=True)[0])
         searches.append(timed(find, SearchQuery(chat_id=chat, query=question_words(rng)))[0])
     return [
-        *spread("context", contexts[WARM_UP:], most=context_limit_ms(messages, chats)),
+        *spread("context", contexts[WARM_UP:], most=60 if messages <= 2000 * chats else 150),
         *spread("top-10 search", searches[WARM_UP:], most=100),
     ]
 

@@ -9,15 +9,12 @@ import math
 import multiprocessing
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from http import HTTPStatus
 from typing import Any, Self
 
 import psycopg
-from celery import Celery
-
-from workers.queues import ACCEPT
 
 INSERT = """
     INSERT INTO messages (tenant_id, chat_id, external_id, session_key, sender_id, sender_name, role, content,
@@ -27,12 +24,11 @@ INSERT = """
 """
 _SAID = {"sender_id": "bench:ann", "sender_name": "Ann", "sent_at": "2026-03-02T18:00:00Z"}
 TEXT = "Könnte 誰か посмотреть котёл в квартире {}? Πάλι 0,8 bar 🔧, هل من أحد؟ 谢谢 everybody!"
-LARGE = (125, 470)
-"""Messages in a request of 8 MB, and the sentences of each."""
-
 LEAD_SECONDS = 0.5
 """From handing calls to the clients to their beginning: all of them are connected by then."""
 
+To = tuple[int, str]
+"""Port and key of the HTTP API."""
 Request = tuple[str, str, str | None]
 """Method, path, body."""
 Call = tuple[Callable[..., Iterator[Request]], Sequence[Any]]
@@ -44,84 +40,45 @@ def clients(count: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
 
 
-def in_parallel(
-    pool: ProcessPoolExecutor, to: tuple[int, str], calls: Sequence[Call], seconds: float
-) -> list[float]:
+def in_parallel(pool: ProcessPoolExecutor, to: To, calls: Sequence[Call], seconds: float) -> list[float]:
     """Let a client do each of the calls for some seconds, all at once; return the seconds of each request."""
     begin_at = time.time() + LEAD_SECONDS
-    running = [pool.submit(send_for, *to, make, arguments, begin_at, seconds) for make, arguments in calls]
+    running = [pool.submit(send_for, to, call, begin_at, seconds) for call in calls]
     return [took for future in running for took in future.result()]
 
 
-def posts(chat: str, start: int, size: int = 1, sentences: int = 1) -> Iterator[Request]:
+def posts(chat: str, start: int, size: int = 1) -> Iterator[Request]:
     """Yield ever new messages, `size` in a request."""
     for first in itertools.count(start, size):
         messages = [
-            {
-                **_SAID,
-                "external_id": f"{chat}-{number}",
-                "content": " ".join(TEXT.format(number * 1000 + flat) for flat in range(sentences)),
-            }
+            {**_SAID, "external_id": f"{chat}-{number}", "content": TEXT.format(number * 1000)}
             for number in range(first, first + size)
         ]
         yield "POST", "/v1/messages", json.dumps({"chat": chat, "messages": messages}, ensure_ascii=False)
 
 
-def updates(chat: int, start: int) -> Iterator[Request]:
-    """Yield ever new messages like those of `posts`, as updates of Telegram's Bot API."""
-    group = {"id": chat, "type": "supergroup", "title": "Bench"}
-    person = {"id": 11, "is_bot": False, "first_name": "Ann"}
-    for number in itertools.count(start):
-        message = {"message_id": number, "date": 1772474400, "chat": group, "from": person}
-        update = {"update_id": number, "message": message | {"text": TEXT.format(number * 1000)}}
-        yield "POST", "/v1/events/telegram", json.dumps(update, ensure_ascii=False)
-
-
-def deletions(chat: str) -> Iterator[Request]:
-    """Yield deletions of the messages that `posts` made, from 0 on."""
-    for number in itertools.count():
-        yield "DELETE", f"/v1/messages/{chat}/{chat}-{number}", None
-
-
-def send_all(port: int, key: str, requests: Sequence[Request], begin_at: float = 0) -> list[float]:
+def send_all(to: To, requests: Sequence[Request], begin_at: float = 0) -> list[float]:
     """Send requests one after the other over new connections, whatever the answers."""
 
     def send(number: int) -> None:
-        with _Line(port, key) as line:
+        with _Line(*to) as line:
             line.send(*requests[number])
 
     return _repeated(send, begin_at, lambda count: count < len(requests))
 
 
-def queue_all(redis_url: str, payloads: Sequence[Mapping[str, Any]], begin_at: float = 0) -> list[float]:
-    """Queue payload tasks one after the other."""
-    with Celery(broker=redis_url) as bot:
-
-        def queue(number: int) -> None:
-            bot.send_task("backscroll.ingest", kwargs=payloads[number], queue=ACCEPT.full_name, retry=False)
-
-        return _repeated(queue, begin_at, lambda count: count < len(payloads))
-
-
-def send_for(
-    port: int,
-    key: str,
-    make: Callable[..., Iterator[Request]],
-    arguments: Sequence[Any],
-    begin_at: float,
-    seconds: float,
-    pause: float = 0,
-) -> list[float]:
-    """Send what `make(*arguments)` yields over one connection for some seconds. Raises `RuntimeError` on a refusal."""
+def send_for(to: To, call: Call, begin_at: float, seconds: float) -> list[float]:
+    """Send what a call makes over one connection for some seconds. Raises `RuntimeError` on a refusal."""
+    make, arguments = call
     requests = make(*arguments)
-    with _Line(port, key) as line:
+    with _Line(*to) as line:
 
         def send(_number: int) -> None:
             status, answer = line.send(*next(requests))
             if status not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
                 raise RuntimeError(f"{status}: {answer.decode(errors='replace')[:500]}")
 
-        return _repeated(send, begin_at, seconds=seconds, pause=pause)
+        return _repeated(send, begin_at, seconds=seconds)
 
 
 def ask_health(port: int, begin_at: float, pause: float, goes_on: Callable[[], bool]) -> list[float]:

@@ -1,6 +1,7 @@
 """Provoke each alert of `ops/monitoring`, and see a real Prometheus fire it, and clear it after the remedy.
 
-Times that nobody waits for are written into the database (a job due for hours); `for:` and ranges are shortened.
+What nobody waits for is written into the database (a job due for hours, a budget spent); `for:` and ranges are
+shortened.
 """
 
 import contextlib
@@ -19,11 +20,11 @@ from typing import Any
 from ops.client import Api
 from ops.dev.chaos import traffic
 from ops.dev.chaos.faults import Fault, Faults
-from ops.dev.chaos.model_server import ModelServer
 from ops.dev.deployed import deployment as deployments
-from ops.dev.deployed import namespaces, providers
+from ops.dev.deployed import disk, providers
 from ops.dev.deployed.deployment import API_TENANT, Deployment
 from ops.dev.deployed.process import Process
+from ops.dev.figures import Outcome, table
 from ops.dev.observe import Say, count, wait
 from ops.local import processes
 from ops.local.embedded.ports import free_port
@@ -47,6 +48,16 @@ _DATED_BACK = f"UPDATE jobs SET due_at = {_LATE}, pending_since = {_LATE} WHERE 
 _DUE = "SELECT count(*) FROM jobs WHERE kind = 'embed' AND due_at IS NOT NULL"
 _GIVEN_UP = f"""INSERT INTO jobs (tenant_id, kind, key, due_at, dead_at)
     VALUES ('{API_TENANT}', 'summarize', 'session:0', NULL, now())"""  # noqa: S608 - our own words
+_SPENT = f"""INSERT INTO daily_counters (tenant_id, day, name, slot, value)
+    VALUES ('{API_TENANT}', (now() AT TIME ZONE 'UTC')::date, 'model_tokens', 0, {0.95 * TOKENS_A_DAY})"""  # noqa: S608
+UNREACHABLE = {
+    "BACKSCROLL_SESSION_SUMMARY_MODEL": "gpt-4.1-mini",
+    # the port of `discard`, on which nothing listens
+    "BACKSCROLL_OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+    "BACKSCROLL_OPENAI_API_KEY": "of-no-use",
+    # less than a lease
+    "BACKSCROLL_SESSION_SUMMARY_TIMEOUT_SECONDS": "10",
+}
 Steps = tuple[Callable[[], object], ...]
 
 
@@ -55,7 +66,7 @@ class Case:
     """Something that goes wrong, the alerts that tell of it, and what remedies it."""
 
     what: str
-    alerts: tuple[str, ...]
+    alerts: set[str]
     # done in this order; the last of `provoke` again and again where it `repeats`
     provoke: Steps
     remedy: Steps = ()
@@ -63,10 +74,10 @@ class Case:
 
 
 class Monitored:
-    """A deployment with the process of the metrics, a model's server and Prometheus."""
+    """A deployment with the process of the metrics and Prometheus."""
 
-    def __init__(self, deployment: Deployment, metrics: Process, port: int, model: ModelServer) -> None:
-        self._on, self._metrics, self._port, self._model = deployment, metrics, port, model
+    def __init__(self, deployment: Deployment, metrics: Process, port: int) -> None:
+        self._on, self._metrics, self._port = deployment, metrics, port
         self._chats = 0
         self._filled = contextlib.ExitStack()
 
@@ -76,66 +87,65 @@ class Monitored:
             alerts = json.load(answer)["data"]["alerts"]
         return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
 
+    def answers(self) -> bool:
+        """Return whether Prometheus has come up."""
+        with contextlib.suppress(OSError):
+            self.firing()
+            return True
+        return False
+
     def cases(self) -> Iterator[Case]:
         """Yield what goes wrong, one after the other."""
-        process, sql, send, model = self._on.processes, self._sql, self._send, self._model
+        process, sql, send = self._on.processes, self._sql, self._send
         yield Case(
             "the worker of embed killed, its jobs dated back",
-            ("QueueWithoutWorker", "JobsLate", "MessagesWait", "DoctorFindsErrors"),
+            {"QueueWithoutWorker", "JobsLate", "MessagesWait", "DoctorFindsErrors"},
             (process["embed"].kill, partial(send, 1), self._until_due, partial(sql, _DATED_BACK)),
             (process["embed"].start,),
         )
         yield Case(
             "the clock killed, its last sweep dated back",
-            ("SweepStopped",),
+            {"SweepStopped"},
             (process["beat"].kill, partial(time.sleep, 6), self._date_back_sweep),
             (process["beat"].start,),
         )
         redis, postgres = self._on.redis, self._on.postgres
-        yield Case("Redis killed", ("RedisDown",), (redis.kill,), (redis.start,))
-        yield Case("Postgres killed", ("PostgresDown",), (postgres.kill,), (postgres.start,))
+        yield Case("Redis killed", {"RedisDown"}, (redis.kill,), (redis.start,))
+        yield Case("Postgres killed", {"PostgresDown"}, (postgres.kill,), (postgres.start,))
         freeze = Fault(kind="postgres-freeze", seconds=FREEZE_SECONDS, alone=True, choice=0.0)
         frozen = Thread(target=Faults(self._on).make, args=(freeze,))
-        yield Case("Postgres frozen", ("SnapshotStale",), (frozen.start,), (frozen.join,))
+        yield Case("Postgres frozen", {"SnapshotStale"}, (frozen.start,), (frozen.join,))
         forget = partial(sql, "DELETE FROM refused_payloads")
-        yield Case("a malformed payload", ("PayloadsRefused",), (self._send_rubbish,), (forget,))
+        yield Case("a malformed payload", {"PayloadsRefused"}, (self._send_rubbish,), (forget,))
         drop = partial(sql, "DELETE FROM jobs WHERE dead_at IS NOT NULL")
-        yield Case("a job marked as given up", ("DeadLetters",), (partial(sql, _GIVEN_UP),), (drop,))
+        yield Case("a job marked as given up", {"DeadLetters"}, (partial(sql, _GIVEN_UP),), (drop,))
         aside = "UPDATE arrivals SET quarantined_at = now(), error = 'chaos'"
         back = "UPDATE arrivals SET quarantined_at = NULL, error = NULL"
         yield Case(
             "messages set aside",
-            ("MessagesQuarantined",),
+            {"MessagesQuarantined"},
             (process["ingest"].kill, partial(send, 1), partial(sql, aside)),
             (partial(sql, back), process["ingest"].start),
         )
+        summarizer, well = process["summarize"], process["summarize"].environment
         # as it is shipped, without moods
-        del process["summarize"].environment[providers.MOOD_FILE]
-        process["summarize"].environment.update(model.settings())
+        asking = {name: value for name, value in well.items() if name != providers.MOOD_FILE} | UNREACHABLE
         yield Case(
             "a language model that does not answer",
-            ("ProviderStopped", "ModelFails"),
-            (process["summarize"].restart, partial(send, 12)),
-            (partial(model.answer, tokens=1),),
+            {"ProviderStopped", "ModelFails"},
+            (partial(_restart, summarizer, asking), partial(send, 12)),
+            (partial(_restart, summarizer, well),),
         )
-        yield Case(
-            "a budget, and a model that answers at length",
-            ("BudgetNearlySpent",),
-            (partial(model.answer, tokens=TOKENS_A_DAY // 4), partial(send, 6)),
-            (
-                partial(model.answer, tokens=1),
-                # calls that are being made end first
-                partial(time.sleep, 5),
-                partial(sql, "UPDATE daily_counters SET day = day - 1"),
-            ),
-        )
-        yield Case("contexts without room", ("ContextsDegraded",), (self._ask,), repeats=True)
+        unspent = partial(sql, "DELETE FROM daily_counters WHERE name = 'model_tokens'")
+        yield Case("a budget spent", {"BudgetNearlySpent"}, (partial(sql, _SPENT),), (unspent,))
+        yield Case("contexts without room", {"ContextsDegraded"}, (self._ask,), repeats=True)
         if self._on.without_disk is None:
-            fill = partial(self._filled.enter_context, namespaces.filled(self._on.folder))
-            empty = (self._filled.close, self._on.revive_servers)
-            yield Case("a full disk", ("DiskNearlyFull",), (fill,), empty)
+            fill = partial(self._filled.enter_context, disk.filled(self._on.folder))
+            yield Case(
+                "a full disk", {"DiskNearlyFull"}, (fill,), (self._filled.close, self._on.revive_servers)
+            )
         metrics = self._metrics
-        yield Case("the process of /metrics killed", ("MetricsDown",), (metrics.kill,), (metrics.start,))
+        yield Case("the process of /metrics killed", {"MetricsDown"}, (metrics.kill,), (metrics.start,))
 
     def _sql(self, statement: str) -> None:
         with self._on.connect() as connection:
@@ -172,13 +182,19 @@ class Monitored:
             queues.enqueue_payload(app, payload, None)
 
     def _ask(self) -> None:
-        api = Api(url=f"http://127.0.0.1:{self._on.port}", api_key=self._on.key)
+        port, key = self._on.api
+        api = Api(url=f"http://127.0.0.1:{port}", api_key=key)
         query = ContextQuery(chat_id="alerts:1", query="Who has the key?", budget_tokens=50)
         api.post("/v1/context", query, Context)
 
 
-def measure(say: Say) -> list[dict[str, Any]]:
-    """Provoke every alert that can be, one by one; return the seconds until each fires, and clears.
+def _restart(process: Process, environment: dict[str, str]) -> None:
+    process.environment = environment
+    process.restart()
+
+
+def measure(say: Say) -> Outcome:
+    """Provoke every alert that can be, one by one, and note the seconds until it fires and until it clears.
 
     Raises `NotFound` where there is no Prometheus.
     """
@@ -189,39 +205,44 @@ def measure(say: Say) -> list[dict[str, Any]]:
     with deployments.running(own_disk=True) as deployment, _monitored(deployment) as monitored:
         say("waiting until nothing fires")
         wait(lambda: not monitored.firing(), CLEAR_SECONDS, pause=1)
-        return [seen for case in monitored.cases() for seen in _play(monitored, case, deployment, say)]
+        cases = [_play(monitored, case, deployment, say) for case in monitored.cases()]
+    rows = {
+        ", ".join(case["alerts"]): {name: case[name] for name in ("by", "fired", "cleared")} for case in cases
+    }
+    rows |= {alert: {"by": f"nothing: it {why}"} for alert, why in UNPROVOKED.items()}
+    return Outcome(
+        found={"cases": cases},
+        tables=[table("Alerts, seconds", rows)],
+        violations=[f"{alert} did not fire" for case in cases for alert in case["missed"]]
+        + [f"{case['by']}: not cleared" for case in cases if case["cleared"] is None],
+    )
 
 
-def _play(monitored: Monitored, case: Case, deployment: Deployment, say: Say) -> list[dict[str, Any]]:
-    """Provoke and remedy one case, and note when its alerts fire and clear."""
-    say(f"{case.what}: {', '.join(case.alerts)}")
+def _play(monitored: Monitored, case: Case, deployment: Deployment, say: Say) -> dict[str, Any]:
+    """Provoke and remedy one case, and note when all of its alerts have fired, and are cleared."""
+    say(f"{case.what}: {', '.join(sorted(case.alerts))}")
+    seen: set[str] = set()
 
-    def seconds_until(fires: bool, most: float, meanwhile: Callable[[], object]) -> dict[str, float]:
-        began, seen = time.monotonic(), dict[str, float]()
-
-        def is_seen() -> bool:
-            now = monitored.firing()
-            for alert in case.alerts:
-                if (alert in now) == fires:
-                    seen.setdefault(alert, round(time.monotonic() - began, 1))
-            return len(seen) == len(case.alerts)
-
-        wait(is_seen, most, pause=0.5, meanwhile=meanwhile)
-        return seen
+    def all_fired() -> bool:
+        seen.update(monitored.firing())
+        return seen >= case.alerts
 
     for step in case.provoke:
         step()
     again = case.provoke[-1] if case.repeats else lambda: None
-    fired = seconds_until(fires=True, most=FIRE_SECONDS, meanwhile=again)
+    fired = wait(all_fired, FIRE_SECONDS, pause=0.5, meanwhile=again)
     for step in case.remedy:
         step()
-    cleared = seconds_until(fires=False, most=CLEAR_SECONDS, meanwhile=deployment.tend)
     # the next case begins in peace
-    wait(lambda: not monitored.firing(), CLEAR_SECONDS, pause=0.5, meanwhile=deployment.tend)
-    return [
-        {"alert": alert, "by": case.what, "fired": fired.get(alert), "cleared": cleared.get(alert)}
-        for alert in case.alerts
-    ]
+    cleared = wait(lambda: not monitored.firing(), CLEAR_SECONDS, pause=0.5, meanwhile=deployment.tend)
+    missed = sorted(case.alerts - seen)
+    return {
+        "alerts": sorted(case.alerts),
+        "by": case.what,
+        "fired": fired,
+        "cleared": cleared,
+        "missed": missed,
+    }
 
 
 @contextlib.contextmanager
@@ -245,18 +266,11 @@ def _monitored(deployment: Deployment) -> Iterator[Monitored]:
     command = ["prometheus", *files, f"--web.listen-address=127.0.0.1:{port}"]
     prometheus = Process("prometheus", command, folder, environment)
     with contextlib.ExitStack() as cleanup:
-        monitored = Monitored(deployment, metrics, port, cleanup.enter_context(closing(ModelServer())))
         for process in (metrics, prometheus):
             cleanup.callback(process.kill)
             process.start()
-
-        def answers() -> bool:
-            with contextlib.suppress(OSError):
-                monitored.firing()
-                return True
-            return False
-
-        if wait(answers, deployments.READY_SECONDS) is None:
+        monitored = Monitored(deployment, metrics, port)
+        if wait(monitored.answers, deployments.READY_SECONDS) is None:
             tail = prometheus.log.read_text(errors="replace")[-1500:]
             raise deployments.NotReady(f"Prometheus did not come up:\n{tail}")
         yield monitored

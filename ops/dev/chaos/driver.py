@@ -5,7 +5,6 @@ import json
 import queue
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Self
 from urllib.parse import quote
@@ -39,14 +38,8 @@ class Driver:
         self.sent = 0
         # (tenant, chat, external id) that the HTTP API answered 202 for
         self.accepted: set[tuple[str, str, str]] = set()
-        # edits and deletions that the HTTP API took
-        self.changed = 0
         # what Redis took as payload tasks
         self.queued: set[tuple[str, str, str]] = set()
-        # seconds of each request with messages that the HTTP API took
-        self.accept_seconds: list[float] = []
-        # why the HTTP API or Redis had to be asked again
-        self.refusals: Counter[str] = Counter()
         # answers that no fault excuses
         self.unexpected: list[str] = []
         self._threads = [threading.Thread(target=self._send_all, daemon=True) for _ in range(SENDERS)]
@@ -93,16 +86,12 @@ class Driver:
     def _is_taken(self, bot: Celery, sending: Batch | MessageChange) -> bool:
         """Send it once; return whether it was taken."""
         if isinstance(sending, MessageChange):
-            taken = self._change(sending)
-            self.changed += taken
-            return taken
+            return self._change(sending)
         keys = [(sending.tenant, sending.chat, message.external_id) for message in sending.messages]
         messages = [message.model_dump(mode="json", exclude_defaults=True) for message in sending.messages]
-        began = time.monotonic()
         if sending.tenant == API_TENANT:
             taken = self._ask("POST", "/v1/messages", {"chat": sending.chat, "messages": messages}, 202)
             if taken:
-                self.accept_seconds.append(time.monotonic() - began)
                 self.accepted.update(keys)
         elif taken := self._enqueue(bot, sending, messages):
             self.queued.update(keys)
@@ -119,27 +108,25 @@ class Driver:
         payload = {"v": 1, "tenant": batch.tenant, "chat": batch.chat, "messages": messages}
         try:
             bot.send_task("backscroll.ingest", kwargs=payload, queue=ACCEPT.full_name, retry=False)
-        except (OperationalError, RedisError) as error:
-            self.refusals[f"Redis: {type(error).__name__}"] += 1
+        except (OperationalError, RedisError):
             return False
         return True
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None, expected: int) -> bool:
         """Ask the HTTP API, and return whether it took the request."""
-        headers = {"Authorization": f"Bearer {self._deployment.key}", "Content-Type": "application/json"}
-        api = http.client.HTTPConnection("127.0.0.1", self._deployment.port, timeout=API_SECONDS)
+        port, key = self._deployment.api
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        api = http.client.HTTPConnection("127.0.0.1", port, timeout=API_SECONDS)
         try:
             api.request(method, path, None if body is None else json.dumps(body), headers)
             response = api.getresponse()
             answer = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            self.refusals[type(error).__name__] += 1
+        except (OSError, http.client.HTTPException):
             return False
         finally:
             api.close()
         if response.status == expected:
             return True
-        self.refusals[f"HTTP {response.status}"] += 1
         if response.status != 503 or not response.getheader("Retry-After"):
             reason = answer[:200].decode(errors="replace")
             self.unexpected.append(f"the HTTP API answered {response.status} to {method}: {reason}")

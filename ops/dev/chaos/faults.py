@@ -6,29 +6,26 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import psycopg
 from redis.exceptions import RedisError
 
-from ops.dev.deployed import namespaces, providers, skewed
+from ops.dev.deployed import disk, providers, skewed
 from ops.dev.deployed.deployment import Deployment
 from ops.dev.observe import count, wait
+from ops.local.embedded.process import children
 from ops.local.embedded.roles import DATABASE
 
 # In which a worker gets into the middle of its work, or is killed wherever it is.
 CATCH_SECONDS = 3.0
 # While another holds a lock on the table, the worker waits in the middle of a transaction.
-IN_THE_WAY = {
-    "accept": "messages",
-    "ingest": "arrivals",
-    "backfill": "conversation_sessions",
-    "sweep": "conversation_sessions",
-}
+SESSIONS = "conversation_sessions"
+IN_THE_WAY = {"accept": "messages", "ingest": "arrivals", "backfill": SESSIONS, "sweep": SESSIONS}
 CLAIMED = "SELECT count(*) FROM jobs WHERE kind = %s AND claimed IS NOT NULL"
 WAITING = "SELECT count(*) FROM pg_locks WHERE relation = CAST(%s AS regclass) AND NOT granted"
+TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
 WORKERS = ("accept", "ingest", "embed", "summarize", "backfill", "sweep")
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.5, 3.0
 # The most that a clock is wrong, either way.
@@ -50,11 +47,10 @@ class Fault:
 
 
 class Faults:
-    """Maker of faults; `midway` counts the processes that were caught in the middle of their work."""
+    """Maker of faults."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._on = deployment
-        self.midway = 0
 
     def make(self, fault: Fault) -> None:
         """Make a fault; to be called by the main thread. Raises what starting something again raises."""
@@ -65,10 +61,10 @@ class Faults:
         name = fault.kind.removeprefix("kill-")
         table = IN_THE_WAY[name]
         # sessions are locked against readers too: closing them begins with a look
-        mode = "ACCESS EXCLUSIVE" if table == "conversation_sessions" else "EXCLUSIVE"
+        mode = "ACCESS EXCLUSIVE" if table == SESSIONS else "EXCLUSIVE"
         with self._on.connect() as holder, self._on.connect() as watcher, holder.transaction():
             holder.execute(f"LOCK TABLE {table} IN {mode} MODE")
-            self._catch(lambda: count(watcher, WAITING, [table]) > 0)
+            wait(lambda: count(watcher, WAITING, [table]) > 0, CATCH_SECONDS, pause=0.02)
             self._on.processes[name].kill()
         self._on.processes[name].start()
 
@@ -76,7 +72,7 @@ class Faults:
         """SIGKILL a worker while it waits for a model, with rows claimed."""
         kind = fault.kind.removeprefix("kill-")
         with self._mood(f"{providers.HANG} {kind}"), self._on.connect() as connection:
-            self._catch(lambda: count(connection, CLAIMED, [kind]) > 0)
+            wait(lambda: count(connection, CLAIMED, [kind]) > 0, CATCH_SECONDS, pause=0.02)
             self._on.processes[kind].kill()
         self._on.processes[kind].start()
 
@@ -105,7 +101,7 @@ class Faults:
 
     def fill_disk(self, fault: Fault) -> None:
         """Fill the data folder for a while, of which Postgres may die."""
-        with namespaces.filled(self._on.folder):
+        with disk.filled(self._on.folder):
             time.sleep(fault.seconds)
         self._on.revive_servers()
 
@@ -150,28 +146,21 @@ class Faults:
         pid = self._on.postgres.pid
         if pid is None:
             return
-        stopped = [pid]
         os.kill(pid, signal.SIGSTOP)
+        # it starts no more of them
+        members = (pid, *children()[pid])
         try:
-            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-                # a child may end while we look
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(child), signal.SIGSTOP)
-                    stopped.append(int(child))
+            _signal(members, signal.SIGSTOP)
             time.sleep(fault.seconds)
         finally:
-            for process in reversed(stopped):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGCONT)
+            _signal(reversed(members), signal.SIGCONT)
 
     def refuse(self, fault: Fault) -> None:
         """Refuse connections to the database for a while, and end those that are open."""
         with psycopg.connect(self._on.postgres.superuser_dsn(), autocommit=True) as connection:
             connection.execute(f"ALTER DATABASE {DATABASE} WITH ALLOW_CONNECTIONS false")
             try:
-                connection.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [DATABASE]
-                )
+                connection.execute(TERMINATE, [DATABASE])
                 time.sleep(fault.seconds)
             finally:
                 connection.execute(f"ALTER DATABASE {DATABASE} WITH ALLOW_CONNECTIONS true")
@@ -189,9 +178,12 @@ class Faults:
         finally:
             self._on.set_mood(providers.WELL)
 
-    def _catch(self, condition: Callable[[], bool]) -> None:
-        """Wait some seconds until a worker is in the middle of its work."""
-        self.midway += wait(condition, CATCH_SECONDS, pause=0.02) is not None
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        # it may have ended
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 KILLS: dict[str, Callable[[Faults, Fault], None]] = {
@@ -226,11 +218,6 @@ def draw(kills: int, seed: int, without: Collection[str] = ()) -> list[Fault]:
     """Draw `kills` faults that end processes and half as many others, mixed; every kind as often as any other.
 
     `without` names kinds that cannot be made here.
-
-    >>> draw(3, 7) == draw(3, 7)
-    True
-    >>> len(draw(30, 1))
-    45
     """
     rng = random.Random(seed)  # noqa: S311 - no secret
     other_kinds = [kind for kind in OTHERS if kind not in without]

@@ -2,12 +2,11 @@
 
 import contextlib
 import json
-from collections.abc import Mapping
 
 import psycopg
 from redis.exceptions import RedisError
 
-from ops.dev.deployed.deployment import READY_SECONDS, Deployment
+from ops.dev.deployed.deployment import Deployment
 from ops.dev.observe import count, wait
 from workers.queues import ACCEPT
 
@@ -16,6 +15,7 @@ _TO_DO = """
         + (SELECT count(*) FROM arrivals)
         + (SELECT count(*) FROM conversation_sessions WHERE status IN ('open', 'closed'))
 """
+# This moment by the database's clock, and the number of the last claim before it.
 _MARK = "SELECT now(), (SELECT last_value FROM job_token)"
 # Not done since then.
 _LEFT = (
@@ -37,20 +37,6 @@ _NOT_TAKEN_UP = f"""
 """  # noqa: S608
 
 
-Mark = Mapping[str, object]
-"""A moment by the database's clock, the number of the last claim before it, and the due rows by kind that were not
-claimed: what `wait_recovered` asks by."""
-
-
-def mark(deployment: Deployment) -> Mark:
-    """Mark this moment."""
-    with deployment.connect() as connection:
-        row = connection.execute(_MARK).fetchone()
-        waiting = connection.execute(_WAITING).fetchall()
-    assert row is not None  # noqa: S101 - one row by the statement
-    return {"at": row[0], "token": row[1], "waiting": json.dumps(dict(waiting))}
-
-
 def payloads_waiting(deployment: Deployment) -> int:
     """Count payload tasks that are queued, or taken and not acknowledged."""
     with deployment.redis_client() as client:
@@ -65,18 +51,16 @@ def left_to_do(deployment: Deployment) -> int:
     return -1
 
 
-def wait_ready(deployment: Deployment) -> float | None:
-    """Wait until all processes have come up; return the seconds it took, or None if too long."""
-    return wait(deployment.is_ready, READY_SECONDS, meanwhile=deployment.tend)
-
-
-def wait_recovered(deployment: Deployment, mark: Mark, seconds: float) -> tuple[float, float] | None:
-    """Wait until all that was due at the mark is taken up, then until it is done; return the seconds of both.
+def wait_recovered(deployment: Deployment, seconds: float) -> tuple[float, float] | None:
+    """Wait until all that is due now is taken up, then until it is done; return the seconds of both.
 
     Taken up: every kind that was due is being claimed again, and all that dead processes held, too. None if either
     takes longer than `seconds`.
     """
     with deployment.connect() as connection:
+        ((at, token),) = connection.execute(_MARK).fetchall()
+        waiting: dict[str, int] = dict(connection.execute(_WAITING).fetchall())
+        mark = {"at": at, "token": token, "waiting": json.dumps(waiting)}
         taken = wait(lambda: not count(connection, _NOT_TAKEN_UP, mark), seconds, meanwhile=deployment.tend)
         if taken is None:
             return None

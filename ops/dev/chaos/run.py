@@ -1,22 +1,21 @@
 """One chaos run: traffic and faults side by side, then quiet, then the verdict."""
 
-import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field
 from functools import partial
-from statistics import median
 from typing import Any
 
-from ops.dev.chaos import faults, quiet, traffic
+from ops.dev.chaos import faults, quiet, traffic, verdict
 from ops.dev.chaos.driver import Driver
 from ops.dev.chaos.faults import Fault, Faults
-from ops.dev.chaos.judged import JudgedRun
 from ops.dev.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER
 from ops.dev.deployed import deployment as deployments
 from ops.dev.deployed.deployment import API_TENANT, PAYLOAD_TENANT, Deployment
+from ops.dev.figures import Outcome, table
 from ops.dev.observe import Say, wait
 from pipeline.erasure import forget
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.failures import OUTAGE_SECONDS
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
@@ -24,170 +23,177 @@ from pipeline.store.connections.database import Database
 from schemas.backfills import BackfillKind, BackfillRequest
 from schemas.errors import Retryable
 from schemas.people.forgetting import Subject
-from schemas.settings import Settings
 
 # In which one fault's share of the messages is sent, or the fault comes anyway.
 SHARE_SECONDS = 20.0
 RECOVERY_SECONDS = 60.0
-# After the last fault: until everything is done, or counts as stuck.
-QUIET_SECONDS = 180.0
+# After the last fault: until everything is done, at so many looks in a row, or counts as stuck.
+QUIET_SECONDS, LOOKS = 180.0, 3
 # Of backfills: slow enough to go on through many faults.
 ROWS_PER_SECOND = 100.0
 ERRAND_SECONDS = 30.0
+STEPS = ("starting", "taken", "done")
 
 
-@dataclass(kw_only=True)
-class ChaosReport(JudgedRun):
-    """A chaos run's figures."""
+def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) -> Outcome:
+    """Drive messages through `kills` kills and half as many other faults.
 
-    seed: int
-    lease_seconds: float
-    sweep_seconds: float = 0.0
-    # unique ones, and how many were sent once more
-    messages: int
-    duplicates: int = 0
-    # how often each kind was made
-    kills: dict[str, int] = field(default_factory=dict)
-    faults: dict[str, int] = field(default_factory=dict)
-    # kills that caught a process in the middle of work
-    midway: int = 0
-    # of what was accepted: stored; deleted or forgotten since
-    stored: int = 0
-    gone: int = 0
-    # work given up with a reason
-    dead: int = 0
-    sessions: dict[str, int] = field(default_factory=dict)
-    # payload tasks, which are as durable as their Redis: messages by what became of them
-    payloads: dict[str, int] = field(default_factory=dict)
-    # how often a sender was sent away, by reason
-    refusals: dict[str, int] = field(default_factory=dict)
-    # edits and deletions that the HTTP API took
-    changed: int = 0
-    # faults that could not be made here, with the reason
-    skipped: dict[str, str] = field(default_factory=dict)
-    # for each recovery its `fault`; seconds until the killed had started again (`starting`), from then on until all
-    # that had been due was taken up (`taken`) and done (`done`), and the most that `taken` may be (`bound`)
-    recovered: list[dict[str, Any]] = field(default_factory=list)
-    seconds: float = 0.0
-    # where the logs are, if something was found
-    logs: str | None = None
+    To be called by the main thread. The logs are kept, in the folder that the outcome names, if something was found.
+    """
+    say("starting Postgres, Redis, the workers, the clock and the HTTP API")
+    with deployments.running(lease_seconds=lease_seconds, own_disk=True) as deployment:
+        # what cannot be made here, with the reason
+        skipped = {} if deployment.without_disk is None else {"disk-full": deployment.without_disk}
+        played = ChaosRun(deployment, traffic.make(messages, seed), say)
+        played.play(faults.draw(kills, seed, skipped))
+        found = {"seed": seed, "messages": messages, "skipped": skipped} | played.judged()
+        if played.violations:
+            found["logs"] = deployment.keep_logs()
+    shown = {name.replace("_", " "): {"chaos": value} for name, value in found.items() if name != "recovered"}
+    return Outcome(
+        found=found | {"violations": played.violations},
+        tables=[table("Chaos", shown)],
+        violations=played.violations,
+    )
 
-    def bound(self, *, outage: bool) -> float:
+
+class ChaosRun:
+    """What happens to a deployment under faults."""
+
+    def __init__(self, deployment: Deployment, made: traffic.Traffic, say: Say) -> None:
+        self._on, self._made, self._say = deployment, made, say
+        self._driver = Driver(deployment, made)
+        self._total = len(made.originals) + made.duplicates
+        self._faults: Counter[str] = Counter()
+        # for each recovery its `fault`; seconds until the killed had started again (`starting`), from then on until
+        # all that had been due was taken up (`taken`) and done (`done`), and the most that `taken` may be (`bound`)
+        self._recovered: list[dict[str, Any]] = []
+        self.violations: list[str] = []
+
+    def play(self, drawn: list[Fault]) -> None:
+        """Send the messages, make the faults, and wait until everything is done."""
+        with self._driver:
+            self._afflict(drawn)
+            self._driver.allow(self._total)
+            self._say("waiting until all is done")
+            self._settle()
+
+    def judged(self) -> dict[str, Any]:
+        """Return the figures, from the database of the deployment, and note what is wrong."""
+        made, driver = self._made, self._driver
+        with self._on.connect() as connection:
+            rules = SessionPolicy.of(self._on.settings)
+            judged = verdict.judge(connection, rules, made.originals, driver.accepted, made.gone)
+        self.violations += judged.violations + driver.unexpected[:5]
+        stored = sum(key[0] != PAYLOAD_TENANT for key in judged.stored)
+        longest = {
+            step: max((recovered[step] for recovered in self._recovered), default=None) for step in STEPS
+        }
+        return {
+            "kills": {kind: n for kind, n in self._faults.items() if kind in faults.KILLS},
+            "faults": {kind: n for kind, n in self._faults.items() if kind in faults.OTHERS},
+            # over HTTP: answered 202; of these stored, and deleted or forgotten since
+            "accepted": len(driver.accepted),
+            "stored": stored,
+            "gone": len(driver.accepted.intersection(made.gone)),
+            "lost": judged.count(verdict.LOST),
+            "doubled": judged.count(verdict.DOUBLED),
+            "stuck": judged.count(*verdict.STUCK),
+            # work given up with a reason
+            "dead": judged.dead,
+            # taken by Redis, and stored: the rest went with Redis' data, or with a process that had just taken it
+            "payloads": {"queued": len(driver.queued), "stored": len(judged.stored) - stored},
+            "seconds_to_recover": longest,
+            "recovered": self._recovered,
+        }
+
+    def _bound(self, *, outage: bool) -> float:
         """Return the seconds within which all that is due must have been taken up: a lease and two sweeps.
 
         After an `outage` of the model provider the pause until it is asked again counts instead, if that is longer.
         """
-        pause = max(self.lease_seconds, OUTAGE_SECONDS) if outage else self.lease_seconds
-        return pause + 2 * self.sweep_seconds
+        lease = self._on.settings.lease_seconds
+        return (max(lease, OUTAGE_SECONDS) if outage else lease) + 2 * self._on.settings.sweep_seconds
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report as one JSON object."""
-        recovery: dict[str, Any] = {
-            step: {"median": round(median(times), 2), "longest": max(times)}
-            for step in ("starting", "taken", "done")
-            if (times := [recovered[step] for recovered in self.recovered])
-        }
-        bounds = {"bound": self.bound(outage=False), "bound_after_outage": self.bound(outage=True)}
-        return asdict(self) | {"seconds_to_recover": recovery | bounds}
+    def _settle(self) -> None:
+        """Wait until everything was sent and is done."""
+        calm = 0
 
+        def is_calm() -> bool:
+            nonlocal calm
+            self._on.tend()
+            calm = calm + 1 if self._driver.is_done() and not quiet.left_to_do(self._on) else 0
+            return calm == LOOKS
 
-def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) -> ChaosReport:
-    """Drive messages through `kills` kills and half as many other faults.
+        if wait(is_calm, QUIET_SECONDS, pause=0.1) is None:
+            left = quiet.left_to_do(self._on)
+            self.violations.append(f"not quiet within {QUIET_SECONDS:.0f} s: {left} left to do")
 
-    To be called by the main thread. Raises what starting the deployment raises. The logs are kept, in the folder that
-    the report names, when something was found.
-    """
-    say("starting Postgres, Redis, the workers, the clock and the HTTP API")
-    report = ChaosReport(seed=seed, messages=messages, lease_seconds=lease_seconds)
-    with deployments.running(lease_seconds=lease_seconds, own_disk=True) as deployment:
-        report.sweep_seconds = deployment.settings.sweep_seconds
-        if deployment.without_disk is not None:
-            report.skipped["disk-full"] = deployment.without_disk
-        _play(deployment, faults.draw(kills, seed, report.skipped), report, say)
-        if report.violations:
-            report.logs = deployment.keep_logs()
-    return report
+    def _afflict(self, drawn: list[Fault]) -> None:
+        """Make the faults while messages come in."""
+        maker, driver = Faults(self._on), self._driver
+        share = self._total / (len(drawn) + 1)
+        errands = list(ERRANDS)
+        outage = False
+        for number, fault in enumerate(drawn):
+            while errands and errands[0][0] * len(drawn) <= number:
+                self._run_errand(errands.pop(0)[1])
+            due = int(share * (number + 0.5))
+            driver.allow(due)
+            wait(lambda due=due: driver.sent >= due, SHARE_SECONDS, pause=0.02)  # type: ignore[misc]
+            self._say(f"{number + 1}/{len(drawn)} {fault.kind}, {driver.sent} of {self._total} messages sent")
+            # the other half comes while it happens
+            driver.allow(int(share * (number + 1)))
+            maker.make(fault)
+            self._faults[fault.kind] += 1
+            self._on.tend()
+            outage |= fault.kind.startswith("provider-")
+            if fault.alone or number == len(drawn) - 1:
+                self._recover(fault.kind, self._bound(outage=outage))
+                outage = False
+        # where there were few faults some have not had their turn
+        for _, errand in errands:
+            self._run_errand(errand)
 
+    def _recover(self, kind: str, bound: float) -> None:
+        """Wait until processes are up and what is due was taken up and done; note how long it took."""
+        starting = wait(self._on.is_ready, deployments.READY_SECONDS, meanwhile=self._on.tend)
+        took = quiet.wait_recovered(self._on, RECOVERY_SECONDS)
+        if starting is None or took is None:
+            self.violations.append(f"no recovery within {RECOVERY_SECONDS:.0f} s of {kind}")
+            return
+        seconds = dict(zip(STEPS, (starting, *took), strict=True))
+        rounded = {step: round(lag, 2) for step, lag in seconds.items()}
+        self._recovered.append({"fault": kind, **rounded, "bound": bound})
+        if rounded["taken"] > bound:
+            interrupted = (
+                f"what {kind} interrupted was taken up after {rounded['taken']} s, not {bound:.0f} s"
+            )
+            self.violations.append(interrupted)
 
-def _play(deployment: Deployment, drawn: list[Fault], report: ChaosReport, say: Say) -> None:
-    made = traffic.make(report.messages, report.seed)
-    report.duplicates = made.duplicates
-    total = report.messages + made.duplicates
-    began = time.monotonic()
-    with Driver(deployment, made) as driver:
-        _afflict(deployment, driver, drawn, total, report, say)
-        driver.allow(total)
-        say("waiting until all is done")
-        report.settle(
-            deployment, lambda: driver.is_done() and not quiet.left_to_do(deployment), QUIET_SECONDS, looks=3
-        )
-    report.seconds = round(time.monotonic() - began, 1)
-    verdict = report.judge(deployment, driver, made, made.gone)
-    report.gone = len(driver.accepted.intersection(made.gone))
-    report.stored = sum(key[0] != PAYLOAD_TENANT for key in verdict.stored)
-    report.dead, report.sessions = verdict.dead, verdict.sessions
-    report.refusals, report.changed = dict(driver.refusals), driver.changed
-    # taken by Redis, and stored: the rest went with Redis' data, or with a process that had just taken it
-    report.payloads = {"queued": len(driver.queued), "stored": len(verdict.stored) - report.stored}
+    def _run_errand(self, errand: Callable[[Database, Current], object]) -> None:
+        """Try an errand until it is taken, as an operator would."""
 
+        def is_taken() -> bool:
+            with suppress(Retryable), closing(Database.from_settings(self._on.settings)) as database:
+                errand(database, Current.of(self._on.settings))
+                return True
+            return False
 
-def _afflict(
-    deployment: Deployment, driver: Driver, drawn: list[Fault], total: int, report: ChaosReport, say: Say
-) -> None:
-    """Make the faults while messages come in."""
-    maker = Faults(deployment)
-    share = total / (len(drawn) + 1)
-    errands = list(ERRANDS)
-    outage = False
-    for number, fault in enumerate(drawn):
-        while errands and errands[0][0] * len(drawn) <= number:
-            _run_errand(deployment.settings, errands.pop(0)[1])
-        due = int(share * (number + 0.5))
-        driver.allow(due)
-        wait(lambda due=due: driver.sent >= due, SHARE_SECONDS, pause=0.02)  # type: ignore[misc]
-        say(f"{number + 1}/{len(drawn)} {fault.kind}, {driver.sent} of {total} messages sent")
-        # the other half comes while it happens
-        driver.allow(int(share * (number + 1)))
-        maker.make(fault)
-        counted = report.kills if fault.kind in faults.KILLS else report.faults
-        counted[fault.kind] = counted.get(fault.kind, 0) + 1
-        report.ended_by_themselves += deployment.tend()
-        outage |= fault.kind.startswith("provider-")
-        if fault.alone or number == len(drawn) - 1:
-            _recover(deployment, fault.kind, report, outage=outage)
-            outage = False
-    # where there were few faults some have not had their turn
-    for _, errand in errands:
-        _run_errand(deployment.settings, errand)
-    report.midway = maker.midway
+        if wait(is_taken, ERRAND_SECONDS, pause=0.2) is None:
+            raise TimeoutError("an operator's errand was not taken")
 
 
-def _recover(deployment: Deployment, kind: str, report: ChaosReport, *, outage: bool) -> None:
-    """Wait until processes are up and what is due was taken up and done; note how long it took."""
-    starting = quiet.wait_ready(deployment)
-    took = quiet.wait_recovered(deployment, quiet.mark(deployment), RECOVERY_SECONDS)
-    if starting is None or took is None:
-        report.violations.append(f"no recovery within {RECOVERY_SECONDS:.0f} s of {kind}")
-        return
-    bound = report.bound(outage=outage)
-    taken, done = (round(lag, 2) for lag in took)
-    report.recovered.append(
-        {"fault": kind, "starting": round(starting, 2), "taken": taken, "done": done, "bound": bound}
-    )
-    if taken > bound:
-        report.violations.append(f"what {kind} interrupted was taken up after {taken} s, not {bound:.0f} s")
-
-
-def _backfill(tenant_id: str, kind: BackfillKind, database: Database, settings: Settings) -> None:
+def _backfill(tenant_id: str, kind: BackfillKind, database: Database, current: Current) -> None:
     request = BackfillRequest(kind=kind, missing_only=False, rate_per_second=ROWS_PER_SECOND)
-    backfill.start(database, tenant_id, request, Current.of(settings))
+    backfill.start(database, tenant_id, request, current)
 
 
-def _forget(subject: Subject, database: Database, _settings: Settings) -> None:
+def _forget(subject: Subject, database: Database, _current: Current) -> None:
     forget.start(database, API_TENANT, subject)
 
 
-ERRANDS: Sequence[tuple[float, Callable[[Database, Settings], None]]] = (
+ERRANDS: Sequence[tuple[float, Callable[[Database, Current], object]]] = (
     (0.15, partial(_backfill, API_TENANT, "embed")),
     (0.3, partial(_forget, Subject(kind="user", sender_id=FORGOTTEN_SENDER))),
     (0.45, partial(_backfill, PAYLOAD_TENANT, "sessionize")),
@@ -195,16 +201,3 @@ ERRANDS: Sequence[tuple[float, Callable[[Database, Settings], None]]] = (
     (0.75, partial(_backfill, API_TENANT, "summarize")),
 )
 """What an operator does meanwhile, each with its turn among the faults."""
-
-
-def _run_errand(settings: Settings, errand: Callable[[Database, Settings], None]) -> None:
-    """Try an errand until it is taken, as an operator would."""
-
-    def is_taken() -> bool:
-        with suppress(Retryable), closing(Database.from_settings(settings)) as database:
-            errand(database, settings)
-            return True
-        return False
-
-    if wait(is_taken, ERRAND_SECONDS, pause=0.2) is None:
-        raise TimeoutError("an operator's errand was not taken")

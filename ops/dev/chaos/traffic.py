@@ -1,9 +1,7 @@
 """The messages of a run: many chats of two tenants, out of order, with duplicates; made from a seed only.
 
-Their texts are in many scripts, and of any length that a message may have.
-
-In the tenant of the HTTP API some are edited or deleted, before they come or after; one person and one chat are
-forgotten.
+Their texts are in many scripts, and of any length that a message may have. In the tenant of the HTTP API some are
+edited or deleted, before they come or after; one person and one chat are forgotten.
 """
 
 import random

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
-from pydantic import SecretStr
 from redis import Redis
 
-from ops.dev.deployed import namespaces, providers, skewed
-from ops.dev.deployed.hosts import Hosts, NetworkPostgres, NetworkRedis, as_seen_from_afar
+from ops.dev.deployed import disk, providers, skewed
 from ops.dev.deployed.process import Process
 from ops.dev.observe import wait
 from ops.local import migrate, processes
@@ -51,7 +49,7 @@ class NotReady(Permanent):
     """A process of the deployment did not come up; the message holds the end of its log."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Deployment:
     """What runs, and how it is reached."""
 
@@ -61,17 +59,13 @@ class Deployment:
     redis: EmbeddedRedis
     processes: Mapping[str, Process]
     # why its folder is no disk of its own, where one was wanted
-    without_disk: str | None = None
+    without_disk: str | None
 
     @property
-    def port(self) -> int:
-        """Where the HTTP API listens."""
-        return self.settings.port
-
-    @property
-    def key(self) -> str:
-        """The key of the HTTP API."""
-        return self.settings.api_key.get_secret_value() if self.settings.api_key else ""
+    def api(self) -> tuple[int, str]:
+        """Port and key of the HTTP API."""
+        key = self.settings.api_key
+        return self.settings.port, key.get_secret_value() if key else ""
 
     def connect(self) -> psycopg.Connection:
         """Connect as the role that sees every tenant; no statement takes longer than 30 s."""
@@ -92,12 +86,11 @@ class Deployment:
         written.write_text(mood, encoding="utf-8")
         written.replace(self.folder / "mood")
 
-    def tend(self) -> list[str]:
-        """Restart the processes that ended by themselves; return their names."""
-        ended = [process for process in self.processes.values() if not process.is_running()]
-        for process in ended:
-            process.restart()
-        return [process.name for process in ended]
+    def tend(self) -> None:
+        """Restart the processes that ended by themselves."""
+        for process in self.processes.values():
+            if not process.is_running():
+                process.restart()
 
     def revive_servers(self) -> None:
         """Start Postgres and Redis where they have ended."""
@@ -123,26 +116,20 @@ def running(
     lease_seconds: float = 30,
     only: Collection[str] = (),
     space: EmbeddingSpace = HASHED_WORDS,
-    hosts: Hosts | None = None,
     own_disk: bool = False,
     durable: bool = True,
-    visibility_seconds: int = VISIBILITY_SECONDS,
 ) -> Iterator[Deployment]:
     """Run all processes, or those of these names, and wait until they are ready; kill them at the end.
 
-    The database begins with `space`. A task that takes longer than `visibility_seconds` comes back. With `hosts` the
-    workers and the clock are on the far one, the servers and the HTTP API on the near one. With `own_disk` the folder
-    is a file system that may be filled, where one can be made.
-    To be called by the main thread. Raises `NotReady` and what the embedded servers raise.
+    The database begins with `space`. With `own_disk` the folder is a file system that may be filled, where one can be
+    made. To be called by the main thread. Raises `NotReady` and what the embedded servers raise.
     """
     with contextlib.ExitStack() as cleanup:
         temporary = tempfile.TemporaryDirectory(prefix="backscroll-chaos-", ignore_cleanup_errors=True)
         folder = Path(cleanup.enter_context(temporary))
-        without_disk = cleanup.enter_context(namespaces.mounted(folder)) if own_disk else None
-        postgres = cleanup.enter_context(
-            NetworkPostgres(folder) if hosts else EmbeddedPostgres(folder, durable=durable)
-        )
-        server = cleanup.enter_context(NetworkRedis(folder) if hosts else EmbeddedRedis(folder))
+        without_disk = cleanup.enter_context(disk.mounted(folder)) if own_disk else None
+        postgres = cleanup.enter_context(EmbeddedPostgres(folder, durable=durable))
+        server = cleanup.enter_context(EmbeddedRedis(folder))
         migrate.upgrade(postgres.dsn("owner"), space)
         settings = load_settings(
             data_dir=folder,
@@ -160,15 +147,9 @@ def running(
             lease_seconds=lease_seconds,
             job_max_attempts=MAX_ATTEMPTS,
         )
-        made = _processes(settings, postgres, folder, hosts, visibility_seconds)
-        deployment = Deployment(
-            settings=settings,
-            folder=folder,
-            postgres=postgres,
-            redis=server,
-            processes={name: process for name, process in made.items() if not only or name in only},
-            without_disk=without_disk,
-        )
+        made = _processes(settings, folder)
+        chosen = {name: process for name, process in made.items() if not only or name in only}
+        deployment = Deployment(settings, folder, postgres, server, chosen, without_disk)
         deployment.set_mood(providers.WELL)
         for process in deployment.processes.values():
             cleanup.callback(process.kill)
@@ -180,43 +161,16 @@ def running(
         yield deployment
 
 
-def _processes(
-    settings: Settings,
-    postgres: EmbeddedPostgres,
-    folder: Path,
-    hosts: Hosts | None,
-    visibility_seconds: int,
-) -> dict[str, Process]:
-    commands = {name: _worker(name, visibility_seconds) for name in QUEUES} | {
+def _processes(settings: Settings, folder: Path) -> dict[str, Process]:
+    commands = {name: _worker(name) for name in QUEUES} | {
         "api": processes.api_command(settings),
         "beat": _skewed(processes.beat_command(folder)),
     }
-    near = far = _environment(settings, folder)
-    if hosts is not None:
-        urls = {
-            "database_url": postgres.dsn("app", tcp=True),
-            "maintenance_database_url": postgres.dsn("maintenance", tcp=True),
-            "redis_url": settings.redis_url.get_secret_value() if settings.redis_url else "",
-        }
-        seen = {name: SecretStr(as_seen_from_afar(url)) for name, url in urls.items()}
-        far = _environment(settings.model_copy(update=seen), folder)
-    return {
-        name: Process(name, command, folder, near)
-        if hosts is None or name == "api"
-        else Process(name, hosts.command(command), folder, far)
-        for name, command in commands.items()
-    }
-
-
-def _environment(settings: Settings, folder: Path) -> dict[str, str]:
     passed = {PREFIX + name.upper() for name in processes.PASSED}
-    return {
+    inherited = processes.environment(settings).items()
+    environment = {
         # nothing of the caller's own deployment
-        **{
-            name: value
-            for name, value in processes.environment(settings).items()
-            if not name.startswith(PREFIX) or name in passed
-        },
+        **{name: value for name, value in inherited if not name.startswith(PREFIX) or name in passed},
         f"{PREFIX}LEASE_SECONDS": str(settings.lease_seconds),
         f"{PREFIX}JOB_MAX_ATTEMPTS": str(settings.job_max_attempts),
         "OMP_NUM_THREADS": "1",
@@ -225,19 +179,16 @@ def _environment(settings: Settings, folder: Path) -> dict[str, str]:
         "PYTHONPATH": str(processes.ROOT),
         providers.MOOD_FILE: str(folder / "mood"),
     }
+    return {name: Process(name, command, folder, environment) for name, command in commands.items()}
 
 
-def _worker(name: str, visibility_seconds: int) -> list[str]:
+def _worker(name: str) -> list[str]:
     """Return the shipped command, with models that have moods and payloads that come back soon."""
     command = _skewed(processes.worker_command([name], concurrency=CONCURRENCY.get(name), shutdown_seconds=1))
     at = command.index("worker") + 1
-    transport = REDIS_TRANSPORT | {"visibility_timeout": visibility_seconds, "unacked_restore_interval": 1}
-    return [
-        *command[:at],
-        *("-I", providers.__name__),
-        *command[at:],
-        f"broker.transport_options=(json){json.dumps(transport)}",
-    ]
+    transport = REDIS_TRANSPORT | {"visibility_timeout": VISIBILITY_SECONDS, "unacked_restore_interval": 1}
+    options = f"broker.transport_options=(json){json.dumps(transport)}"
+    return [*command[:at], "-I", providers.__name__, *command[at:], options]
 
 
 def _skewed(command: list[str]) -> list[str]:

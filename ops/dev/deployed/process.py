@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ops.local.embedded.process import die_with_parent
@@ -30,18 +30,29 @@ class Process:
 
     def start(self) -> None:
         """Start it; what it writes goes to its log."""
-        with self.log.open("ab") as out, _without_interruption():
-            self._begins_at = out.tell()
-            self._child = subprocess.Popen(
-                self._command,
-                cwd=self._folder,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-                preexec_fn=_begin(die_with_parent(signal.SIGKILL)),
-            )
+        die = die_with_parent(signal.SIGKILL)
+
+        def begin() -> None:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            die()
+
+        # while a process is made, Python would print the exception of a Ctrl-C and go on
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with self.log.open("ab") as out:
+                self._begins_at = out.tell()
+                self._child = subprocess.Popen(
+                    self._command,
+                    cwd=self._folder,
+                    env=self.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    start_new_session=True,
+                    preexec_fn=begin,
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def is_running(self) -> bool:
         """Return whether its first process lives."""
@@ -68,23 +79,3 @@ class Process:
         """SIGKILL it and start it again."""
         self.kill()
         self.start()
-
-
-@contextlib.contextmanager
-def _without_interruption() -> Iterator[None]:
-    """Hold Ctrl-C back: while a process is made, Python would print its exception and go on."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _begin(first: Callable[[], None]) -> Callable[[], None]:
-    """Return what a process does before its program: call `first`, and hear of signals again."""
-
-    def before_exec() -> None:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        first()
-
-    return before_exec

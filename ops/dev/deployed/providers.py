@@ -1,7 +1,6 @@
 """Models that hang, fail, answer rubbish or answer too late, as a file says.
 
-Only a worker that is told to import this module (`celery worker -I ops.dev.deployed.providers`) has them; no setting
-leads here.
+Only a worker that is told to import this module (`celery worker -I ops.dev.deployed.providers`) has them.
 """
 
 import os
@@ -56,13 +55,8 @@ class MoodyEmbedder(WrappedEmbedder):
 
 def _spoilt(vectors: list[Vector]) -> list[Vector]:
     """Return too few of them, or vectors too short, not numbers, or without a direction."""
-    how = random.randrange(4)  # noqa: S311
-    if how == 0:
-        return vectors[:-1]
-    if how == 1:
-        return [vector[:-1] for vector in vectors]
-    value = float("nan") if how == 2 else 0.0
-    return [[value] * len(vector) for vector in vectors]
+    nan, zero = ([[value] * len(vector) for vector in vectors] for value in (float("nan"), 0.0))
+    return random.choice((vectors[:-1], [vector[:-1] for vector in vectors], nan, zero))  # noqa: S311
 
 
 class MoodySummarizer:

@@ -1,23 +1,27 @@
 """What every evaluation does: fill a chat, put its questions to the bot as messages, ask for contexts, measure."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import text
 
-from ops.dev.eval import precision
-from ops.dev.eval.measures import BUDGETS, OURS, Answered, WayResult, measured
+from ops.dev import shipped
+from ops.dev.eval import measures
+from ops.dev.eval.measures import OURS, Answered, PlacedMessage, WayResult
 from ops.dev.eval.plain import PlainSearch
-from ops.dev.eval.precision import PlacedMessage, recalled_text
-from ops.dev.eval.samples import ChatFacts, SampleChat, SampleQuestion
+from ops.dev.eval.samples import SampleChat
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
+from pipeline.recall.ask.profiles import profile_named
 from schemas.context import Context
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextParameters
+from schemas.settings import Settings
 
 # A question comes so long after the last message.
 AFTER = timedelta(minutes=5)
@@ -40,6 +44,26 @@ class Asking:
     as_bots_do: bool = True
     # plain search is asked beside it
     plain: bool = True
+
+
+def evaluated(
+    settings: Settings, chats: Iterable[SampleChat], asking: Asking, progress: Say
+) -> dict[str, Any]:
+    """Compute the tables of `measures.tables` in one fresh database; `details` lists each question.
+
+    Raises `InvalidInput` for an unknown profile.
+    """
+    profile_named(asking.profile)
+    answered: list[Answered] = []
+    with shipped.temporary(settings) as backscroll:
+        for sample in chats:
+            answered += _answers(backscroll, sample, asking, progress)
+    return {
+        "profile": asking.profile,
+        "parameters": asking.parameters.model_dump(exclude_none=True),
+        **measures.tables(answered),
+        "details": [asdict(answer) for answer in answered],
+    }
 
 
 def asked_as_message(
@@ -65,64 +89,45 @@ def asked_as_message(
     )
 
 
-class FilledChat:
-    """A sample chat that was brought in, beside plain search over the same messages."""
-
-    def __init__(
-        self, backscroll: Shipped, sample: SampleChat, facts: ChatFacts, asking: Asking, progress: Say
-    ) -> None:
-        self._backscroll, self._sample, self._facts, self._asking = backscroll, sample, facts, asking
-        self._progress = progress
-        backscroll.fill(sample.chat, sample.messages, progress)
-        self._plain = None
-        if asking.plain:
-            progress(f"{sample.name}: plain search")
-            session_of = {message.external_id: message.session for message in self._placed().values()}
-            self._plain = PlainSearch(backscroll, sample, session_of)
-
-    def answers(self) -> list[Answered]:
-        """Ask every question of the chat."""
-        answers = []
-        for number, case in enumerate(self._sample.cases, start=1):
-            self._progress(f"{self._sample.name}: question {number} of {len(self._sample.cases)}")
-            answers.append(self.ask(case, self._sample.messages))
-        return answers
-
-    def ask(self, case: SampleQuestion, messages: Sequence[MessageIn]) -> Answered:
-        """Put a question to the bot, by one of those who said these messages, and measure what is found and shown."""
-        at = case.asked_at or self._sample.messages[-1].sent_at + AFTER
-        message = asked_as_message(self._sample.chat, messages, case.question, at)
-        with self._backscroll.put(self._sample.chat, message):
-            placed = self._placed()
-            contexts = self._contexts(case, message)
-        session_of = {row.external_id: row.session for row in placed.values()}
-        by_way = {OURS: measured(case, session_of, _result(contexts))}
-        return Answered(
-            chat=self._sample.name,
-            chat_kind=self._facts.kind,
-            language=self._facts.language,
+def _answers(backscroll: Shipped, sample: SampleChat, asking: Asking, progress: Say) -> Iterator[Answered]:
+    """Bring a chat in, put each of its questions to the bot, and measure what is found and shown."""
+    backscroll.fill(sample.chat, sample.messages, progress)
+    plain = PlainSearch(backscroll, sample, _sessions(_placed(backscroll, sample))) if asking.plain else None
+    for number, case in enumerate(sample.cases, start=1):
+        progress(f"{sample.name}: question {number} of {len(sample.cases)}")
+        message = asked_as_message(sample.chat, sample.messages, case.question, case.asked_at)
+        with backscroll.put(sample.chat, message):
+            placed = _placed(backscroll, sample)
+            asked = partial(backscroll.ask, sample.chat.chat_id, case.question)
+            contexts = {budget: asked(budget, **_options(asking, message)) for budget in measures.BUDGETS}
+        yield Answered(
+            chat=sample.name,
             kind=case.kind,
             question=case.question,
-            by_way=by_way | (self._plain.rows(case) if self._plain else {}),
+            by_way={OURS: measures.measured(case, _sessions(placed), _result(contexts))}
+            | (plain.rows(case) if plain else {}),
             shown={
                 f"{name} {budget}": value
                 for budget, context in contexts.items()
-                for name, value in precision.figures(context, case.evidence, placed).items()
+                for name, value in measures.precision(context, case.evidence, placed).items()
             },
         )
 
-    def _contexts(self, case: SampleQuestion, message: MessageIn) -> dict[int, Context]:
-        options = {"profile": self._asking.profile, "parameters": self._asking.parameters}
-        if self._asking.as_bots_do:
-            options |= {"user_id": message.sender_id, "include_history": True}
-        chat_id = self._sample.chat.chat_id
-        return {budget: self._backscroll.ask(chat_id, case.question, budget, **options) for budget in BUDGETS}
 
-    def _placed(self) -> dict[str, PlacedMessage]:
-        """Return the messages of the chat by id, as contexts name them."""
-        with self._backscroll.database.tenant(self._backscroll.tenant) as connection:
-            rows = connection.execute(_PLACED, {"chat": self._sample.chat.chat_id})
-            return {str(row[0]): PlacedMessage(*row[1:]) for row in rows}
+def _options(asking: Asking, message: MessageIn) -> dict[str, Any]:
+    as_bots_do = {"user_id": message.sender_id, "include_history": True} if asking.as_bots_do else {}
+    return {"profile": asking.profile, "parameters": asking.parameters, **as_bots_do}
+
+
+def _placed(backscroll: Shipped, sample: SampleChat) -> dict[str, PlacedMessage]:
+    """Return the messages of the chat by id, as contexts name them."""
+    with backscroll.database.tenant(backscroll.tenant) as connection:
+        rows = connection.execute(_PLACED, {"chat": sample.chat.chat_id})
+        return {str(row[0]): PlacedMessage(*row[1:]) for row in rows}
+
+
+def _sessions(placed: Mapping[str, PlacedMessage]) -> dict[str, int]:
+    return {message.external_id: message.session for message in placed.values()}
 
 
 def _result(contexts: Mapping[int, Context]) -> WayResult:
@@ -132,5 +137,5 @@ def _result(contexts: Mapping[int, Context]) -> WayResult:
     return WayResult(
         ranked=[hit.external_id for hit in explain.messages if hit.external_id is not None],
         sessions=[int(hit.id) for hit in explain.sessions],
-        shown={budget: recalled_text(context) for budget, context in contexts.items()},
+        shown={budget: measures.recalled_text(context) for budget, context in contexts.items()},
     )

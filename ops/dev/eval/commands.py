@@ -51,9 +51,8 @@ def read_parameters(texts: Sequence[str] | None) -> ContextParameters:
 def memories(*, say: Say) -> Outcome:
     """Judge what is learned from the sample of facts: by the rules, and by a model's recorded answers.
 
-    Three people talk for four months in two groups and three direct chats. Counts the facts that are learned, those
-    superseded rightly, duplicates, and what is shown to whom for 150 questions. Ends with 5 if anything is shown where
-    it may not be, or was learned from a bot's words.
+    Counts the facts that are learned, those superseded rightly, duplicates, and what is shown to whom for 150
+    questions. Ends with 5 if anything is shown where it may not be, or was learned from a bot's words.
     """
     from ops.dev.eval import memories as judging
     from ops.dev.eval import report
@@ -71,35 +70,30 @@ def memories(*, say: Say) -> Outcome:
 def locomo(
     folder: Annotated[
         Path,
-        typer.Argument(
-            metavar="DIR",
-            help="A folder of LoCoMo conversations (*.json), or the one file of the set as published.",
-        ),
+        typer.Argument(metavar="DIR", exists=True, help="Conversations (*.json), or the published file."),
     ],
     only: OnlyOption = None,
-    changed: SetOption = None,
     *,
     say: Say,
 ) -> Outcome:
-    """Fill a fresh database with each conversation through the shipped path and ask its questions.
+    """Fill a fresh database with LoCoMo's conversations and ask their questions.
 
-    Each question is first stored as a message, as bots do, and must not be in the way. No weight is chosen on these.
-    Counts, over all questions with evidence: the mean share of the evidence among the first messages and sessions, and
-    the share whose text is in the context assembled under 800 and 2,000 tokens. No data of yours is touched.
+    Each question is first stored as a message, as bots do, and must not be in the way. Counts the share of the evidence
+    among the first messages and sessions, and in contexts of 800 and 2,000 tokens. No data of yours is touched.
     """
-    from ops.dev.eval import locomo as evaluation
+    from ops.dev.eval import locomo as published
     from ops.dev.eval import report
+    from ops.dev.eval.asking import Asking, evaluated
 
-    result = evaluation.evaluate(folder, connection.configured(), only or (), read_parameters(changed), say)
+    asking = Asking(as_bots_do=False, plain=False)
+    result = evaluated(connection.configured(), published.conversations(folder, only or ()), asking, say)
     return Outcome(found=result, tables=report.chats_tables(result))
 
 
 @command(
     app,
     epilog="**Examples:** backscroll dev eval chats --part held · "
-    "backscroll dev eval chats --only held_band_en --only held_band_de · "
-    "backscroll dev eval chats --group --messages 3000 · "
-    "backscroll dev eval chats --profile rag --set daily_decay=1 --json",
+    "backscroll dev eval chats --only held_band_en --profile rag --set daily_decay=1 --json",
 )
 def chats(
     part: Annotated[
@@ -110,12 +104,6 @@ def chats(
     foreign: Annotated[
         bool, typer.Option("--foreign", help="Questions in another language than their chat, of some chats.")
     ] = False,
-    group: Annotated[
-        bool, typer.Option("--group", help="Put the English group chats into one large group, too.")
-    ] = False,
-    messages: Annotated[
-        int, typer.Option(min=1000, max=200_000, help="With --group: of the group, most of them made up.")
-    ] = 30_000,
     profile: Annotated[str, typer.Option(metavar="NAME", help="The profile of the contexts.")] = "balanced",
     changed: SetOption = None,
     *,
@@ -123,26 +111,22 @@ def chats(
 ) -> Outcome:
     """Fill a fresh database with chats of many kinds and languages and ask their questions as bots do.
 
-    Each question is first stored as a message of somebody in the chat, and must not be in the way. Counts by chat, kind
-    and language: the evidence among the first messages and sessions, the answer's pieces in contexts of 800 and 2,000
-    tokens, pieces that lead astray, and how much of what is shown is about the question; beside BM25, vectors and their
-    sum over the same messages. With `--group` the same questions are asked of small chats and of one large group that
-    holds them, within talk that is made up. No data of yours is touched.
+    Each question is first stored as a message of somebody in the chat, and must not be in the way. Counts the evidence
+    among the first messages and sessions, the answer's pieces in contexts of 800 and 2,000 tokens, pieces that lead
+    astray, and how much of what is shown is about the question; beside BM25, vectors and their sum over the same
+    messages. No data of yours is touched.
     """
-    from ops.dev.eval import report, run
-    from ops.dev.eval.asking import Asking
+    from ops.dev.eval import report, samples
+    from ops.dev.eval.asking import Asking, evaluated
 
     asking = Asking(profile=profile, parameters=read_parameters(changed))
-    options = run.Options(part=part, only=tuple(only or ()), foreign=foreign, asking=asking)
-    if group:
-        result = run.in_group(connection.configured(), options, messages, say)
-        return Outcome(found=result, tables=report.group_tables(result))
-    result = run.chats(connection.configured(), options, say)
+    chosen = list(samples.chosen(part, only or (), foreign=foreign))
+    result = evaluated(connection.configured(), chosen, asking, say)
     return Outcome(found=result, tables=report.chats_tables(result))
 
 
 def fit(only: OnlyOption = None, *, say: Say) -> Outcome:
-    """Fit the ranking's weights on the chats of the part `fit`, and judge them and each feature on the part `held`.
+    """Fit the ranking's weights on the chats of the part `fit`.
 
     The candidates of every question are those of the shipped path. Evidence is compared with other candidates in pairs
     (logistic loss, no weight below 0); the strength of L2 is chosen by leaving out one chat at a time. Gathering the
@@ -151,5 +135,5 @@ def fit(only: OnlyOption = None, *, say: Say) -> Outcome:
     from ops.dev.eval import fit as fitting
     from ops.dev.eval import report
 
-    result = fitting.fitted(connection.configured(), tuple(only or ()), say)
+    result = fitting.fitted(connection.configured(), only or (), say)
     return Outcome(found=result, tables=report.fit_tables(result))

@@ -6,19 +6,14 @@ is read from a folder of the user's and is no part of Backscroll.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ops.dev.eval import run
-from ops.dev.eval.asking import Asking
-from ops.dev.eval.samples import ChatFacts, SampleChat, SampleQuestion
-from ops.dev.observe import Say
+from ops.dev.eval.samples import SampleChat, SampleQuestion
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, MessageIn
-from schemas.payloads import ContextParameters
-from schemas.settings import Settings
 
 # The set has `D8:6; D9:17` in one entry, and `D:11:26` and `D30:05` among them.
 _ID = re.compile(r"D:?(\d+):(\d+)")
@@ -27,34 +22,19 @@ _SESSION = re.compile(r"session_(\d+)")
 BETWEEN_TURNS = timedelta(seconds=30)
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
-_FACTS = ChatFacts(part="held", kind="direct", language="english")
 
 
-def evaluate(
-    folder: Path, settings: Settings, only: Sequence[str], parameters: ContextParameters, progress: Say
-) -> dict[str, Any]:
-    """Compute the tables of `run.evaluated` over the conversations of a folder, or those of these names.
-
-    Raises `InvalidInput` when the folder holds none, or none of those asked for.
-    """
-    conversations = [(sample, _FACTS) for sample in read(folder) if not only or sample.name in only]
-    if not conversations:
-        raise InvalidInput(f"{folder} holds none of these conversations", field="only")
-    asking = Asking(parameters=parameters, as_bots_do=False, plain=False)
-    return run.evaluated(settings, conversations, asking, progress)
+def conversations(path: Path, only: Collection[str] = ()) -> list[SampleChat]:
+    """Read the conversations, or those of these names, as `read` does. Raises `InvalidInput` when there are none."""
+    chosen = [sample for sample in read(path) if not only or sample.name in only]
+    if not chosen:
+        raise InvalidInput(f"{path} holds none of these LoCoMo conversations (*.json)", field="only")
+    return chosen
 
 
 def read(path: Path) -> Iterator[SampleChat]:
-    """Read every conversation of a file or a folder's files: one in a file, or a list as the set is published.
-
-    Raises `InvalidInput` when there is none, or one cannot be read.
-    """
-    if not path.exists():
-        raise InvalidInput(f"there is no {path}", field="DIR")
-    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
-    if not files:
-        raise InvalidInput(f"{path} holds no LoCoMo conversation (*.json)", field="DIR")
-    for file in files:
+    """Read every conversation: one in a file, or a list as the set is published. Raises `InvalidInput`."""
+    for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
         try:
             data = json.loads(file.read_text(encoding="utf-8"))
             for sample in data if isinstance(data, list) else [data]:

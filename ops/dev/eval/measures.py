@@ -6,26 +6,39 @@ the share of the answer's pieces in a context of n tokens; `astray n` counts the
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from ops.dev.eval.samples import UNANSWERABLE, SampleQuestion
+from pipeline.text.tokens import estimate_line
 from pipeline.text.truncate import one_line
+from schemas.context import Context
 
 BUDGETS = (800, 2000)
 TURN_KS = (5, 10, 20)
 SESSION_KS = (3, 5, 10)
 OURS = "backscroll"
+NEAR = 2
+"""Messages from evidence in the same session up to which one is about the question."""
+# Blocks that nobody recalled: the question and the standing orders.
+NOT_RECALLED = frozenset({"guardrails", "question"})
 # Figures whose names begin so are counts, of which sums are shown; all others are shares or sizes.
 COUNTS = ("astray", "right", "shown")
-# Bootstrap resamples of a confidence interval.
-_RESAMPLES = 2000
+GROUPS = ("kind", "chat")
+"""What questions are grouped by."""
 
 Row = Mapping[str, float]
 """Figures of one question, or the means of many."""
+
+
+class PlacedMessage(NamedTuple):
+    """Where a message stands."""
+
+    external_id: str
+    session: int
+    # of its session, in order of time
+    place: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,23 +58,11 @@ class Answered:
     """One question of a chat, and how it went by each way."""
 
     chat: str
-    chat_kind: str
-    language: str
     kind: str
     question: str
     by_way: Mapping[str, Row]
     # what Backscroll's own contexts show, as `precision` counts it
-    shown: Row = field(default_factory=dict)
-
-
-GROUPS = ("chat_kind", "language", "kind", "chat")
-"""What questions are grouped by."""
-
-
-def share_found(evidence: Iterable[Hashable], ranked: Sequence[Hashable], k: int) -> float:
-    """Return the share of the evidence among the first `k`."""
-    wanted = set(evidence)
-    return len(wanted & set(ranked[:k])) / len(wanted)
+    shown: Row
 
 
 def measured(case: SampleQuestion, session_of: Mapping[str, int], result: WayResult) -> Row:
@@ -70,19 +71,64 @@ def measured(case: SampleQuestion, session_of: Mapping[str, int], result: WayRes
     pieces, astray = list(map(one_line, case.tokens)), list(map(one_line, case.unexpected))
     row: dict[str, float] = {"astray of": len(astray)}
     if case.evidence:
-        row |= {f"R@{k}": share_found(case.evidence, result.ranked, k) for k in TURN_KS}
+        row |= {f"R@{k}": _share_found(case.evidence, result.ranked[:k]) for k in TURN_KS}
     if wanted:
-        row |= {f"S@{k}": share_found(wanted, result.sessions, k) for k in SESSION_KS}
+        row |= {f"S@{k}": _share_found(wanted, result.sessions[:k]) for k in SESSION_KS}
     for budget, shown in result.shown.items():
         text = one_line(shown)
-        row[f"astray {budget}"] = _held(astray, text)
+        row[f"astray {budget}"] = sum(piece in text for piece in astray)
         if pieces:
-            row[f"C {budget}"] = _held(pieces, text) / len(pieces)
+            row[f"C {budget}"] = sum(piece in text for piece in pieces) / len(pieces)
     return row
 
 
-def _held(pieces: Collection[str], text: str) -> int:
-    return sum(piece in text for piece in pieces)
+def _share_found(evidence: Iterable[Hashable], found: Sequence[Hashable]) -> float:
+    wanted = set(evidence)
+    return len(wanted.intersection(found)) / len(wanted)
+
+
+def precision(context: Context, evidence: Collection[str], placed: Mapping[str, PlacedMessage]) -> Row:
+    """Return what a context shows, and how much of it is right; `evidence` are external ids.
+
+    `used`: tokens of the whole context. `about`: the share of the lines' tokens, by the estimate, that are about the
+    question: in evidence, or near it. Nothing else is: the sample chats have no documents, and contexts show no
+    memories of them. `best 3`: of the messages found, those in a session that holds evidence. `fell back`: whether a
+    profile that narrows to sessions searched the whole chat, as none fits.
+    """
+    near = near_evidence(evidence, placed)
+    holding = {message.session for message in placed.values() if message.external_id in evidence}
+    recalled = [
+        (item, estimate_line(item.text))
+        for block in context.blocks
+        if block.kind not in NOT_RECALLED
+        for item in block.items
+    ]
+    tokens = sum(size for _, size in recalled)
+    right = sum(size for item, size in recalled if item.kind == "message" and item.id in near)
+    best = context.explain.messages[:3] if context.explain else []
+    return {
+        "used": context.used_tokens,
+        **({"about": right / tokens} if tokens else {}),
+        "shown best 3": len(best),
+        "right best 3": sum(hit.session_id in holding for hit in best),
+        "fell back": context.fell_back,
+    }
+
+
+def near_evidence(evidence: Collection[str], placed: Mapping[str, PlacedMessage]) -> frozenset[str]:
+    """Return the ids of the messages that are evidence, or near it; `placed` are all messages of the chat by id."""
+    close = {
+        (message.session, message.place + step)
+        for message in placed.values()
+        if message.external_id in evidence
+        for step in range(-NEAR, NEAR + 1)
+    }
+    return frozenset(id_ for id_, message in placed.items() if (message.session, message.place) in close)
+
+
+def recalled_text(context: Context) -> str:
+    """Return the text of a context that was recalled, without the question and the standing orders."""
+    return "\n".join(block.text for block in context.blocks if block.kind not in NOT_RECALLED)
 
 
 def means(rows: Sequence[Row]) -> Row:
@@ -91,18 +137,16 @@ def means(rows: Sequence[Row]) -> Row:
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row[name] for row in rows if name in row]
         figures[name] = sum(values) if name.startswith(COUNTS) else round(fmean(values), 4)
-    for name in [
-        name.removeprefix("shown ") for name, count in figures.items() if name[:6] == "shown " and count
-    ]:
-        figures[name] = round(figures[f"right {name}"] / figures[f"shown {name}"], 4)
+    for name in [name.removeprefix("shown ") for name in figures if name.startswith("shown ")]:
+        if count := figures[f"shown {name}"]:
+            figures[name] = round(figures[f"right {name}"] / count, 4)
     return figures
 
 
 def tables(answered: Sequence[Answered]) -> dict[str, Any]:
-    """Return what `--json` prints: by way the figures of all questions, and by chat, kind and language.
+    """Return what `--json` prints: by way the figures of all questions, and by chat and kind.
 
-    `intervals` are the 95 % confidence intervals of Backscroll's shares of all questions, `shown` is what its contexts
-    show, for questions with an answer and without.
+    `shown` is what Backscroll's contexts show, for questions with an answer and without.
     """
     having = [answer for answer in answered if answer.kind != UNANSWERABLE]
     without = [answer for answer in answered if answer.kind == UNANSWERABLE]
@@ -110,7 +154,6 @@ def tables(answered: Sequence[Answered]) -> dict[str, Any]:
         "questions": len(having),
         "chats": list(dict.fromkeys(answer.chat for answer in answered)),
         "all": _by_way(having),
-        "intervals": _intervals([answer.by_way[OURS] for answer in having]),
         **{f"by_{name}": _grouped(having, name) for name in GROUPS},
         "shown": {
             "with answer": means([answer.shown for answer in having]),
@@ -130,18 +173,3 @@ def _grouped(answered: Sequence[Answered], by: str) -> dict[str, Any]:
     for answer in answered:
         groups.setdefault(getattr(answer, by), []).append(answer)
     return {name: {"questions": len(group), **_by_way(group)} for name, group in groups.items()}
-
-
-def _intervals(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
-    names = [name for name in means(rows) if not name.startswith(COUNTS)]
-    return {name: confidence_interval([row[name] for row in rows if name in row]) for name in names}
-
-
-def confidence_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % confidence interval of the mean of values, by the percentile bootstrap.
-
-    Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
-    """
-    resampled = np.random.default_rng(0).choice(np.array(values), (_RESAMPLES, len(values)))
-    low, high = np.quantile(resampled.mean(axis=1), (0.025, 0.975))
-    return round(float(low), 4), round(float(high), 4)

@@ -5,19 +5,17 @@ model with recorded answers, memories embedded, contexts built for the questions
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from sqlalchemy import text
 
 from ops.dev import shipped
 from ops.dev.eval import memory_sample
-from ops.dev.eval.measures import Row, means
+from ops.dev.eval.measures import Row, means, recalled_text
 from ops.dev.eval.memory_sample import MemoryQuestion, MemorySample, PlantedFact, RecordedModel
-from ops.dev.eval.precision import recalled_text
 from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
 from pipeline.enrich.facts.fact_model import LanguageModelExtractor
@@ -34,6 +32,8 @@ PARTS = ("tune", "judge")
 KINDS = ("now", "changed", "as_of")
 """Kinds of questions that somebody may know the answer of."""
 CONTEXT_TOKENS = 16_000
+RULES, MODEL = "rules", "recorded model"
+"""The ways to learn."""
 _STORED = text("""
     SELECT m.id, m.scope, m.user_id, m.content, m.learned_in, m.also_in, coalesce(m.said_at, m.created_at) AS said_at,
         coalesce((SELECT array_agg(ARRAY[e.chat_id, g.external_id]) FROM memory_evidence e
@@ -61,31 +61,23 @@ class Stored:
 def judge(settings: Settings, say: Say) -> dict[str, Any]:
     """Return the figures of both ways to learn, each in a database of its own."""
     sample = memory_sample.read()
-    ways: dict[str, Callable[[Shipped], Handler]] = {
-        "rules": _by_rules,
-        "recorded model": partial(_by_model, sample),
-    }
-    return {name: _judge_way(settings, sample, way, name, say) for name, way in ways.items()}
+    return {way: _judge_way(settings, sample, way, say) for way in (RULES, MODEL)}
 
 
-def _by_rules(backscroll: Shipped) -> Handler:
+def _learner(backscroll: Shipped, sample: MemorySample, way: str) -> Handler:
     rules = RequestExtractor()
-    return learner(backscroll.database, Learning(extractor=rules, rules=rules))
-
-
-def _by_model(sample: MemorySample, backscroll: Shipped) -> Handler:
+    if way == RULES:
+        return learner(backscroll.database, Learning(extractor=rules, rules=rules))
     gateway = Gateway.of(backscroll.settings, backscroll.database, RecordedModel(sample))
     model = LanguageModelExtractor(gateway, timeout_seconds=60, context_tokens=CONTEXT_TOKENS)
-    return learner(backscroll.database, Learning(extractor=model, rules=RequestExtractor()))
+    return learner(backscroll.database, Learning(extractor=model, rules=rules))
 
 
-def _judge_way(
-    settings: Settings, sample: MemorySample, way: Callable[[Shipped], Handler], name: str, say: Say
-) -> dict[str, Any]:
+def _judge_way(settings: Settings, sample: MemorySample, way: str, say: Say) -> dict[str, Any]:
     with shipped.temporary(settings) as backscroll:
-        backscroll.handlers["extract"] = way(backscroll)
+        backscroll.handlers["extract"] = _learner(backscroll, sample, way)
         for chat, messages in sample.chats:
-            say(f"{name}: {chat.chat_id}")
+            say(f"{way}: {chat.chat_id}")
             backscroll.accept(chat, messages)
             backscroll.run_all("ingest", "summarize")
         # as they come: a session after the other, by their end
@@ -93,13 +85,12 @@ def _judge_way(
         stored = _stored(backscroll, sample)
         leaks, rows = 0, defaultdict[tuple[str, str], list[Row]](list)
         for number, question in enumerate(sample.questions, 1):
-            say(f"{name}: question {number} of {len(sample.questions)}")
+            say(f"{way}: question {number} of {len(sample.questions)}")
             leaked, row = _ask(backscroll, sample, question, stored)
             leaks += leaked
             rows[question.part, question.kind].append(row)
-    facts = {
-        part: [_fact(fact, stored) for fact in sample.facts.values() if fact.part == part] for part in PARTS
-    }
+    for fact in sample.facts.values():
+        rows[fact.part, "facts"].append(_fact(fact, stored))
     return {
         "memories": len(stored),
         "from_bots": _from_bots(sample, stored.values()),
@@ -107,8 +98,8 @@ def _judge_way(
         "leaks": leaks,
         **{
             part: {
-                "facts": len(facts[part]),
-                **means(facts[part]),
+                "facts": len(rows[part, "facts"]),
+                **means(rows[part, "facts"]),
                 **{kind: {"questions": len(rows[part, kind]), **means(rows[part, kind])} for kind in KINDS},
             }
             for part in PARTS
@@ -138,7 +129,7 @@ def _from_bots(sample: MemorySample, stored: Iterable[Stored]) -> int:
     """Count what only the bot has said and was learned all the same."""
     contents = [memory.content.lower() for memory in stored if not memory.facts]
     return sum(
-        any(all(token.lower() in content for token in claim.tokens) for content in contents)
+        any(all(token.lower() in content for token in claim) for content in contents)
         for claim in sample.claims
     )
 

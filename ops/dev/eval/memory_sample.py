@@ -35,14 +35,10 @@ class PlantedFact(_Read):
     """A fact that the sample's people say."""
 
     id: str
-    # a sender's id, `agent` or `group`
-    about: str
-    said_by: str
     chat: str
     # external ids of the messages that say it, and of those that say it again
     evidence: tuple[str, ...]
     repeated: tuple[str, ...] = ()
-    fact: str
     # pieces that any memory of it has to hold, in any case
     tokens: tuple[str, ...]
     # said in a direct chat only
@@ -61,24 +57,14 @@ class PlantedFact(_Read):
 class MemoryQuestion(_Read):
     """A question with the facts that an answer rests on, and those that must not be shown."""
 
-    id: str
     question: str
     kind: Literal["now", "as_of", "changed", "leak", "unknown"]
     chat: str
     asker: str
-    asked_at: datetime
     as_of: datetime | None
     expects: tuple[str, ...]
     forbids: tuple[str, ...]
     part: Part
-
-
-class BotClaim(_Read):
-    """Something that only the bot says."""
-
-    external_id: str
-    chat: str
-    tokens: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +74,8 @@ class MemorySample:
     chats: list[tuple[ChatIn, list[MessageIn]]]
     facts: Mapping[str, PlantedFact]
     questions: list[MemoryQuestion]
-    claims: list[BotClaim]
+    # pieces of what only the bot says
+    claims: list[list[str]]
     # by chat and external id of the first message of a session
     answers: Mapping[tuple[str, str], list[dict[str, Any]]]
 
@@ -116,7 +103,7 @@ def read() -> MemorySample:
         chats=read_talk(FOLDER / "chats.jsonl"),
         facts={fact.id: fact for fact in facts},
         questions=_read("questions.json", list[MemoryQuestion]),
-        claims=_read("bot_claims.json", list[BotClaim]),
+        claims=[claim["tokens"] for claim in _read("bot_claims.json", list[dict[str, Any]])],
         answers={(record["chat_id"], record["first"]): record["facts"] for record in recorded},
     )
 

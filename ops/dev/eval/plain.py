@@ -1,7 +1,7 @@
 """What a chat would be searched with otherwise: BM25 over Postgres' words, vectors, or the untuned sum of both."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,6 @@ from pipeline.text.truncate import one_line
 from schemas.messages import MessageIn
 
 Array = npt.NDArray[np.float64]
-Words = Callable[[Sequence[str]], Sequence[Mapping[str, int]]]
-"""Returns the words of each text, with how often each is in it."""
 # Postgres has no configuration for every language of a chat; `german+english` is one of two.
 _CONFIGURATION = text("""
     SELECT coalesce((SELECT cfgname FROM pg_ts_config WHERE cfgname = split_part(:language, '+', 1) LIMIT 1), 'simple')
@@ -33,9 +31,9 @@ class PlainSearch:
     """A chat searched plainly: by words, by vectors, and by the sum of both, each spread from 0 to 1."""
 
     def __init__(self, backscroll: Shipped, sample: SampleChat, session_of: Mapping[str, int]) -> None:
-        self._messages, self._session_of = sample.messages, session_of
+        self._backscroll, self._messages, self._session_of = backscroll, sample.messages, session_of
         self._embedder = backscroll.resources.embedder
-        self._split = _words_of(backscroll, sample.chat.language or "english")
+        self._language = sample.chat.language or "english"
         texts = [message.content for message in sample.messages]
         self._words = self._split(texts)
         self._vectors = np.array(self._embedder.embed_documents(texts), dtype=np.float64)
@@ -51,6 +49,16 @@ class PlainSearch:
             "sum": ranked(self._messages, spread(by_words) + spread(cosines)),
         }
         return {way: measured(case, self._session_of, self._result(best)) for way, best in rankings.items()}
+
+    def _split(self, texts: Sequence[str]) -> list[dict[str, int]]:
+        """Return the words of each text, as Postgres splits its language, with how often each is in it."""
+        counts: list[dict[str, int]] = [{} for _ in texts]
+        with self._backscroll.database.tenant(self._backscroll.tenant) as connection:
+            configuration = connection.scalar(_CONFIGURATION, {"language": self._language})
+            parameters = {"texts": list(texts), "configuration": configuration}
+            for n, lexeme, times in connection.execute(_WORDS, parameters):
+                counts[n][lexeme] = times
+        return counts
 
     def _result(self, best: Sequence[MessageIn]) -> WayResult:
         ids = [message.external_id for message in best]
@@ -97,18 +105,3 @@ def plain_context(best: Sequence[MessageIn], budget: int) -> str:
             break
         lines.append(line)
     return "\n".join(lines)
-
-
-def _words_of(backscroll: Shipped, language: str) -> Words:
-    """Return a function that splits texts into words as Postgres does for a language."""
-
-    def words(texts: Sequence[str]) -> list[dict[str, int]]:
-        counts: list[dict[str, int]] = [{} for _ in texts]
-        with backscroll.database.tenant(backscroll.tenant) as connection:
-            configuration = connection.scalar(_CONFIGURATION, {"language": language})
-            parameters = {"texts": list(texts), "configuration": configuration}
-            for n, lexeme, times in connection.execute(_WORDS, parameters):
-                counts[n][lexeme] = times
-        return counts
-
-    return words

@@ -15,17 +15,14 @@ _EXPLAINED = (
 )
 _SHOWN_EXPLAINED = (
     "Used: tokens of a context. About: of the lines' tokens, those in evidence or within two messages of it.\n"
-    "Sessions, best 3 messages: in a session that holds evidence. Fell back: searched the whole chat."
+    "Best 3 messages: in a session that holds evidence. Fell back: searched the whole chat."
 )
 
 
-def chats_tables(tables: Mapping[str, Any], where: str = "") -> Iterator[Table]:
+def chats_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
     """Show the ways of searching side by side, Backscroll by groups of questions, and what contexts show."""
-    title = (
-        f"{tables['questions']} questions with an answer on {len(tables['chats'])} chats{where}; shares in %"
-    )
-    ways = {way: _cells(row) for way, row in tables["all"].items()}
-    yield table(title, ways | {"95 % interval": _cells(tables["intervals"])}, _EXPLAINED)
+    title = f"{tables['questions']} questions with an answer on {len(tables['chats'])} chats; shares in %"
+    yield table(title, {way: _cells(row) for way, row in tables["all"].items()}, _EXPLAINED)
     plain_ways = [way for way in tables["all"] if way != OURS]
     for group in GROUPS:
         if len(tables[f"by_{group}"]) > 1:
@@ -34,41 +31,25 @@ def chats_tables(tables: Mapping[str, Any], where: str = "") -> Iterator[Table]:
                 | {way: percent(part[way].get("R@10")) for way in plain_ways}
                 for name, part in tables[f"by_{group}"].items()
             }
-            yield table(f"{OURS} by {group.replace('_', ' ')}, and R@10 of plain search", rows)
+            yield table(f"{OURS} by {group}, and R@10 of plain search", rows)
     shown = {name: _cells(row) for name, row in tables["shown"].items()}
     yield table("What contexts show; shares in %", shown, _SHOWN_EXPLAINED)
 
 
-def group_tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    """Show the questions of small chats by themselves, and in the large group."""
-    yield from chats_tables(result["alone"], ", each by itself")
-    size = f"{result['people']} people and {result['messages']:,} messages"
-    yield from chats_tables(result["group"], f", in a group of {size}")
-
-
 def fit_tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    """Show the weights with what each feature is worth, and how well they rank beside the shipped ones."""
-    features = {
-        name: {
-            "weight": result["weights"][name],
-            "by hand": "yes" if name in result["fixed"] else "",
-            "n": part["questions"],
-            **{f"R@{k}": f"{100 * points:+.1f}" for k, points in part["lost"].items()},
-        }
-        for name, part in result["features"].items()
+    """Show the weights, and how well they rank beside the shipped ones."""
+    weights = {
+        name: {"weight": weight, "by hand": "yes" if name in result["by_hand"] else ""}
+        for name, weight in result["weights"].items()
     }
-    caption = "n: questions in which the feature tells candidates apart. Without it all else is fitted anew."
-    yield table("Weights, and points lost without each on the held questions", features, caption)
+    yield table("Weights", weights)
     ranking = {f"L2 {l2}, one chat left out": shares for l2, shares in result["cross_validated"].items()}
-    ranking |= {
-        f"{part} ({result[part]['questions']}), {weights} weights": result[part][weights]
-        for part in ("fit", "held")
-        for weights in ("shipped", "fitted")
-    }
+    ranking |= {f"{which} weights": result[which] for which in ("shipped", "fitted")}
     rows = {
         name: {f"R@{k}": percent(share) for k, share in shares.items()} for name, shares in ranking.items()
     }
-    yield table(f"L2 {result['l2']:g}, {result['pairs']:,} pairs; shares in %", rows)
+    title = f"{result['questions']} questions, {result['pairs']:,} pairs, L2 {result['l2']:g}; shares in %"
+    yield table(title, rows)
 
 
 def memories_tables(result: Mapping[str, Any]) -> Iterator[Table]:
@@ -90,10 +71,8 @@ def _flat(figures: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, An
             yield label, value
 
 
-def percent(share: float | tuple[float, float] | None) -> str:
-    """Return a share, or an interval, in per cent."""
-    if isinstance(share, tuple):
-        return "–".join(f"{100 * end:.0f}" for end in share)
+def percent(share: float | None) -> str:
+    """Return a share in per cent."""
     return "–" if share is None else f"{100 * share:.1f}"
 
 

@@ -1,7 +1,7 @@
 """The chats that evaluations read, written for this, and the questions that are asked about them."""
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
@@ -84,27 +84,30 @@ def catalogue(folder: Traversable = CHATS) -> dict[str, ChatFacts]:
 
 
 def chosen(
-    part: Part | Literal["all"], only: tuple[str, ...] = (), folder: Traversable = CHATS
-) -> dict[str, ChatFacts]:
-    """Return the chats of a part, or of the given names. Raises `InvalidInput` for an unknown name."""
+    part: Part | Literal["all"],
+    only: Collection[str] = (),
+    folder: Traversable = CHATS,
+    *,
+    foreign: bool = False,
+) -> Iterator[SampleChat]:
+    """Read the chats of a part, or of it the given names; `foreign`: those asked in another language, too, so asked.
+
+    Raises `InvalidInput` for an unknown name.
+    """
     known = catalogue(folder)
     for name in only:
         if name not in known:
             raise InvalidInput(f"there is no chat {name!r}: see {', '.join(known)}", field="only")
-    if only:
-        return {name: facts for name, facts in known.items() if name in only}
-    return {name: facts for name, facts in known.items() if part in {"all", facts.part}}
+    for name, facts in known.items():
+        wanted = part in {"all", facts.part} and (not only or name in only)
+        if wanted and (not foreign or (folder / f"{name}_foreign.json").is_file()):
+            yield read_chat(name, folder, foreign=foreign)
 
 
 def read_chat(name: str, folder: Traversable = CHATS, *, foreign: bool = False) -> SampleChat:
     """Read a chat of the catalogue: from its folder, or one that ships; `foreign`: asked in another language."""
     questions = "foreign" if foreign else "questions"
     return read(name, folder if (folder / f"{name}.jsonl").is_file() else SAMPLES, questions)
-
-
-def has_foreign(name: str, folder: Traversable) -> bool:
-    """Tell whether there are questions about a chat in another language than its own."""
-    return (folder / f"{name}_foreign.json").is_file()
 
 
 def read(name: str, folder: Traversable, questions: str = "questions") -> SampleChat:

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from ops.dev import shipped
-from ops.dev.eval import measures, run, samples
-from ops.dev.eval.asking import Asking, asked_as_message
+from ops.dev.eval import measures, samples
+from ops.dev.eval.asking import Asking, asked_as_message, evaluated
 from ops.dev.eval.measures import OURS, Row, WayResult, measured
 from ops.dev.eval.plain import bm25
 from ops.dev.eval.report import chats_tables
@@ -27,8 +27,8 @@ SETTINGS = Settings(_env_file=None, embedding_provider="deterministic")
 
 
 def evaluate(folder: Path, *, asking: Asking = Asking(), **options: Any) -> dict[str, Any]:  # noqa: B008 - frozen
-    options |= {"folder": folder, "asking": asking}
-    return run.chats(SETTINGS, run.Options(**options), lambda _: None)
+    chosen = list(samples.chosen(**{"part": "all", "folder": folder, **options}))
+    return evaluated(SETTINGS, chosen, asking, lambda _: None)
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +44,9 @@ def everything(folder: Path) -> dict[str, Any]:
 def test_every_question_is_counted_once_and_those_without_an_answer_apart(everything: dict[str, Any]) -> None:
     assert everything["chats"] == list(tiny.CHATS)
     assert everything["questions"] == 10
-    for group in ("by_chat", "by_kind", "by_chat_kind", "by_language"):
+    for group in ("by_chat", "by_kind"):
         assert sum(part["questions"] for part in everything[group].values()) == 10, group
-    assert everything["by_language"]["german"]["questions"] == 2
+    assert everything["by_chat"]["boot"]["questions"] == 2
     assert len(everything["details"]) == 13
 
 
@@ -101,7 +101,7 @@ def test_people_get_small_tables(everything: dict[str, Any]) -> None:
     console.print(*chats_tables(everything))
     assert isinstance(console.file, StringIO)
     printed = console.file.getvalue()
-    for name in (*tiny.CHATS, "german", "reply", "untuned", "R@10", "fell back"):
+    for name in (*tiny.CHATS, "reply", "untuned", "R@10", "fell back"):
         assert name in printed
 
 
@@ -142,16 +142,6 @@ def test_shares_are_means_over_questions_with_an_answer_and_what_leads_astray_is
     assert (counts["astray 800"], counts["astray of"]) == (2, 2)
 
 
-def test_an_interval_says_how_sure_a_share_is() -> None:
-    # Given questions of which one in four is missed
-    few, many = (
-        measures.confidence_interval([float(n % 4 > 0) for n in range(4 * size)]) for size in (5, 50)
-    )
-    # Then the share lies in the interval, which is the narrower the more questions there are
-    assert few[0] < many[0] < 0.75 < many[1] < few[1]
-    assert measures.confidence_interval([1.0, 1.0]) == (1, 1)
-
-
 def test_plain_bm25_prefers_rare_words_and_short_texts() -> None:
     texts = ["the boiler", "the boiler on the roof of the house", "the house", "the end"]
     words = [Counter(text.split()) for text in texts]
@@ -180,8 +170,8 @@ LEAST = {"R@5": 0.69, "R@10": 0.78, "C 800": 0.81, "C 2000": 0.92}
 @pytest.mark.model
 @pytest.mark.skipif(not is_installed(), reason="the extra `local` is not installed")
 def test_as_much_is_found_as_before_and_more_than_by_plain_search() -> None:
-    options = run.Options(only=("support_desk",))
-    ways = run.chats(Settings(_env_file=None), options, lambda _: None)["all"]
+    chosen = samples.chosen("all", ("support_desk",))
+    ways = evaluated(Settings(_env_file=None), chosen, Asking(), lambda _: None)["all"]
     ours = ways.pop(OURS)
     assert all(ours[name] >= share for name, share in LEAST.items()), ours
     for way, plain in ways.items():

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ops.dev import shipped
-from ops.dev.eval import fit, pairwise, samples
+from ops.dev.eval import fit, samples
 from ops.dev.eval.asking import asked_as_message
-from ops.dev.eval.pairwise import NAMES, Matrix, Pairs, as_array
+from ops.dev.eval.fit import NAMES, Matrix, Pairs, as_array
 from pipeline.recall.ask.weights import Weights
 from pipeline.recall.rank.features import Features
 from schemas.errors import InvalidInput
@@ -71,13 +71,13 @@ def test_what_tells_evidence_from_the_others_gets_the_weight() -> None:
     # When the weights of both are fitted
     start = as_array(Weights())
     pairs = Pairs.of(part, start)
-    fitted = pairwise.fit(pairs, start, ("words", "meaning"), 0.001, pairwise.sharpness_of(pairs, start))
+    fitted = fit.fit(pairs, start, ("words", "meaning"), 0.001, fit.sharpness_of(pairs, start))
     # Then meaning has it all, the sum is what it was, and nothing else has changed
     by_name = dict(zip(NAMES, fitted.tolist(), strict=True))
     assert by_name["meaning"] > 10 * by_name["words"] >= 0
     assert by_name["meaning"] + by_name["words"] == pytest.approx(Weights().meaning + Weights().words)
     assert by_name["phrase"] == Weights().phrase
-    assert pairwise.recalls(part, fitted)["5"] == 1 > pairwise.recalls(part, start)["5"]
+    assert fit.recalls(part, fitted)["5"] == 1 > fit.recalls(part, start)["5"]
 
 
 def test_too_few_chats_are_refused(folder: Path) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ops.dev.eval import locomo
+from ops.dev.eval.asking import Asking, evaluated
 from ops.dev.eval.measures import OURS
 from schemas.errors import InvalidInput
-from schemas.payloads import ContextParameters
 from schemas.settings import Settings
 
 TALK = [
@@ -57,13 +57,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-SETTINGS = Settings(_env_file=None, embedding_provider="deterministic")
-
-
-def evaluate(folder: Path, *only: str) -> dict[str, Any]:
-    return locomo.evaluate(folder, SETTINGS, only, ContextParameters(), lambda _: None)
-
-
 def test_the_set_is_read_as_it_is_published(folder: Path, tmp_path: Path) -> None:
     # Given all conversations in one file, with the ids that are in it not as they should be
     samples = []
@@ -85,12 +78,17 @@ def test_a_file_of_something_else_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "other.json").write_text(text)
     with pytest.raises(InvalidInput, match=r"other\.json is not a LoCoMo conversation"):
         list(locomo.read(tmp_path))
-    with pytest.raises(InvalidInput, match=r"there is no .*nothing\.json"):
-        list(locomo.read(tmp_path / "nothing.json"))
+
+
+def test_unknown_conversations_are_refused(folder: Path) -> None:
+    with pytest.raises(InvalidInput, match="none of these"):
+        locomo.conversations(folder, ["three"])
 
 
 def test_every_question_is_counted_by_its_category(folder: Path) -> None:
-    found = evaluate(folder)
+    settings = Settings(_env_file=None, embedding_provider="deterministic")
+    asking = Asking(as_bots_do=False, plain=False)
+    found = evaluated(settings, locomo.conversations(folder), asking, lambda _: None)
     assert found["chats"] == ["one", "two"]
     assert found["questions"] == 8
     assert set(found["by_kind"]) == {"single-hop", "temporal", "multi-hop", "adversarial"}

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ops.dev.eval.measures import Row, means
-from ops.dev.eval.precision import PlacedMessage, figures, near_evidence
+from ops.dev.eval.measures import PlacedMessage, Row, means, near_evidence, precision
 from schemas.context import Block, BlockKind, Context, ContextItem, ItemKind
 
 # Ten messages of one session and three of the next, by id; the external ids are letters.
@@ -23,7 +22,7 @@ def counted(blocks: Mapping[BlockKind, Sequence[ContextItem]], *evidence: str, u
         Block(kind=kind, tokens=9, chars=9, text="", items=list(items)) for kind, items in blocks.items()
     ]
     context = Context(context_id="c", text="", messages=[], blocks=shown, used_tokens=used, budget=2000)
-    return figures(context, evidence, PLACED)
+    return precision(context, evidence, PLACED)
 
 
 def test_two_messages_around_evidence_are_about_the_question_and_none_of_another_session() -> None:
@@ -49,12 +48,11 @@ def test_tokens_of_lines_count_wherever_they_stand_but_for_what_nobody_recalled(
     assert shown["about"] == (6 + 6) / (3 + 6 + 3 + 6 + 2)
 
 
-def test_tokens_are_means_over_contexts_and_sessions_are_counted_together() -> None:
-    # Given a context with one line in five about the question, one that shows two sessions in vain, and an empty one
+def test_tokens_are_means_over_contexts_and_what_shows_nothing_is_in_no_share() -> None:
+    # Given a context with one line in five about the question, one that shows two lines in vain, and an empty one
     some = counted({"exchanges": [line(IDS["e"]), *(line(str(n), kind="session") for n in range(4))]}, "e")
     vain = counted({"exchanges": [line(IDS["a"]), line(IDS["m"])]}, used=400)
     empty = counted({}, "e", used=0)
-    # Then what shows nothing is in no share
     found = means([some, vain, empty])
-    assert (found["used"], found["about"], found["sessions"]) == (300, 0.1, round(1 / 3, 4))
-    assert "sessions" not in means([empty])
+    assert (found["used"], found["about"]) == (300, 0.1)
+    assert "about" not in means([empty])
