@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
-import pytest
 from sqlalchemy import text
 
 from ops.dev.scripts import batch
@@ -20,18 +19,6 @@ def sizes_stored(database: Database, chat: str) -> list[int]:
     statement = text("SELECT octet_length(content) FROM messages WHERE chat_id = :chat ORDER BY id")
     with database.tenant(TENANT) as connection:
         return list(connection.scalars(statement, {"chat": chat}))
-
-
-@pytest.mark.parametrize(
-    ("script", "size"), [("cyrillic", MEGABYTE // 5), ("chinese", MEGABYTE), ("emoji", 7 * MEGABYTE)]
-)
-def test_a_batch_of_any_script_and_size_is_accepted(
-    client: httpx.Client, database: Database, script: str, size: int
-) -> None:
-    messages = batch(script, size)
-    answer = client.post("/v1/messages", json=body(*messages))
-    assert (answer.status_code, answer.json()["accepted"]) == (202, len(messages))
-    assert sizes_stored(database, "test:house") == [len(each["content"].encode()) for each in messages]
 
 
 def test_batches_that_come_at_once_are_all_accepted_and_hold_up_nobody(

@@ -1,6 +1,5 @@
 """What a bot relies on when a platform tells it that a message was edited or deleted."""
 
-from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -8,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.store.connections.database import Database
-from tests.api.conftest import CHAT, body, problem_of, said
+from tests.api.conftest import CHAT, body, said
 from tests.conftest import TENANT
 
 
@@ -50,24 +49,3 @@ def test_a_deletion_says_whether_there_was_a_message(
     assert client.delete(f"/v1/messages/{CHAT}/m2").json()["outcome"] == "deleted"
     subject |= {"external_id": external_id}
     assert client.post("/v1/forget", json=subject).json()["seen"] is True
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({}, "content"),
-        ({"content": "x" * 65_537}, "content"),
-        ({"content": "x", "v": 2}, "v"),
-    ],
-)
-def test_an_edit_that_cannot_be_taken_names_the_field(
-    standing_client: httpx.Client, change: dict[str, Any], field: str
-) -> None:
-    problem = problem_of(standing_client.patch(f"/v1/messages/{CHAT}/m1", json=change), 422)
-    assert problem["field"] == field
-
-
-def test_ids_have_their_limits_in_paths_too(standing_client: httpx.Client) -> None:
-    problem = problem_of(standing_client.delete(f"/v1/messages/{CHAT}/{'x' * 256}"), 422)
-    assert problem["field"] == "external_id"
-    problem_of(standing_client.delete(f"/v1/messages/{CHAT}"), 404)

@@ -1,12 +1,8 @@
 """What a bot relies on when it hands over documents."""
 
-from typing import Any
-
 import httpx
-import pytest
 import redis as redis_client
 
-from schemas.memory.documents import MAX_DOCUMENT_BYTES
 from tests.api.conftest import body, problem_of
 from tests.ops.running import until
 from workers.queues import OF_KIND
@@ -42,19 +38,3 @@ def test_a_document_is_kept_cited_read_replaced_and_removed(
     for method in ("GET", "DELETE"):
         problem_of(client.request(method, "/v1/documents/rules/2026"), 404)
     hints.delete(queue)
-
-
-@pytest.mark.parametrize(
-    ("change", "field", "limit"),
-    [
-        ({"content": " \n"}, "content", "empty"),
-        ({"content": "x" * (MAX_DOCUMENT_BYTES + 1)}, "content", str(MAX_DOCUMENT_BYTES)),
-        ({"language": "klingon"}, "language", "english"),
-    ],
-)
-def test_what_is_wrong_with_a_document_is_named(
-    standing_client: httpx.Client, change: dict[str, Any], field: str, limit: str
-) -> None:
-    problem = problem_of(standing_client.post("/v1/documents", json=RULES | change), 422)
-    assert problem["field"] == field
-    assert limit in problem["detail"]

@@ -39,16 +39,3 @@ def test_topics_are_those_of_the_command_line(talked: httpx.Client, database: Da
     told = talked.get(f"/v1/chats/{GROUP.chat_id}/topics", params={"by": "week"}).json()
     assert ChatTopics(**told) == topics.of_chat(database, TENANT, GROUP.chat_id, TopicFilter(by="week"))
     problem_of(talked.get("/v1/chats/test:nowhere/topics"), 404)
-
-
-@pytest.mark.parametrize(
-    ("path", "given", "field"),
-    [
-        ("/v1/entities", {"kind": "ghost"}, "kind"),
-        (f"/v1/chats/{GROUP.chat_id}/topics", {"periods": "521"}, "periods"),
-    ],
-)
-def test_what_cannot_be_asked_is_named(
-    standing_client: httpx.Client, path: str, given: dict[str, str], field: str
-) -> None:
-    assert problem_of(standing_client.get(path, params=given), 422)["field"] == field

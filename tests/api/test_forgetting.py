@@ -4,7 +4,6 @@ import json
 from urllib.parse import quote
 
 import httpx
-import pytest
 from sqlalchemy import text
 
 from pipeline.erasure import forget
@@ -139,20 +138,3 @@ def test_an_answer_is_reported_by_its_contexts_id(client: httpx.Client, database
     context = client.post("/v1/context", json=asked | {"user_id": None}).json()
     path = f"/v1/contexts/{context['context_id']}/answer"
     assert problem_of(client.post(path, json={"answer": "x", "remember": True}), 422)["field"] == "remember"
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "given", "field"),
-    [
-        ("POST", "/v1/forget", {"kind": "everything"}, "kind"),
-        ("GET", "/v1/forget/seven", None, "receipt"),
-        ("GET", "/v1/forget/99999999999999999999", None, "receipt"),
-        ("PUT", "/v1/chats/test:1/memory", {"memory": "perhaps"}, "memory"),
-        ("PUT", "/v1/users/test:1/memory", {"memory": 1}, "memory"),
-    ],
-)
-def test_what_cannot_be_done_names_the_field(
-    standing_client: httpx.Client, method: str, path: str, given: object, field: str | None
-) -> None:
-    problem = problem_of(standing_client.request(method, path, json=given), 422)
-    assert field is None or problem["field"] == field

@@ -113,17 +113,3 @@ def test_the_status_is_that_of_the_command_line(house: httpx.Client, database: D
     assert told["counts"]["chats"] == 3
     assert told["counts"]["messages"] == known.counts.messages
     assert told["today"]["contexts"] == 5
-
-
-@pytest.mark.parametrize(
-    ("path", "given", "field"),
-    [
-        ("/v1/chats", {"limit": "1001"}, "limit"),
-        ("/v1/sessions", {"status": "odd"}, "status"),
-        ("/v1/queries", {"chatid": "x"}, "chatid"),
-    ],
-)
-def test_what_cannot_be_listed_is_named(
-    standing_client: httpx.Client, path: str, given: dict[str, str], field: str
-) -> None:
-    assert problem_of(standing_client.get(path, params=given), 422)["field"] == field

@@ -60,16 +60,6 @@ def test_many_senders_of_the_same_messages_store_each_once(client: httpx.Client,
     assert accepted == len(stored(database)) == 29
 
 
-def test_what_is_said_of_the_chat_is_kept(client: httpx.Client, database: Database) -> None:
-    chat = {"chat_id": CHAT, "title": "Harbour house", "time_zone": "Europe/Lisbon", "language": "portuguese"}
-    assert client.post("/v1/messages", json=body(chat=chat)).status_code == 202
-    # a later message that does not say it leaves it as it is
-    assert client.post("/v1/messages", json=body(said(2))).status_code == 202
-    with database.tenant(TENANT) as connection:
-        row = connection.execute(text("SELECT title, time_zone, language, platform FROM chats")).one()
-    assert tuple(row) == ("Harbour house", "Europe/Lisbon", "portuguese", "test")
-
-
 def test_the_request_id_goes_with_the_hint_and_stands_on_the_work(
     client: httpx.Client, database: Database, hints: redis_client.Redis
 ) -> None:

@@ -135,13 +135,6 @@ def test_each_process_serves_and_one_that_is_killed_is_replaced_and_all_finish_w
     assert not alive
 
 
-def test_the_end_of_the_first_process_is_the_end_of_all(served: Served) -> None:
-    family = served.children()
-    served.process.kill()
-    _, alive = psutil.wait_procs(family, timeout=120)
-    assert not alive
-
-
 ENDLESS = {
     "lines": (b"GET /healthz HTTP/1.1\r\n", b"X-Zeile: " + "ж漢".encode() * 40 + b"\r\n"),
     "the path": (b"GET /", b"a" * 1000),

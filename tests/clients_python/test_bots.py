@@ -1,6 +1,5 @@
 """The bots to copy, each started as it is with its real library: what was said once answers a question later."""
 
-import json
 import os
 import re
 import subprocess
@@ -160,48 +159,3 @@ def test_a_bot_of_discord_answers_from_memory(url: str, memory: Backscroll, tmp_
             until(lambda: len(heard()) == 3)
     assert [message["content"] for message in heard()] == [BOILER, QUESTION, told]
     assert [message["role"] for message in heard()] == ["user", "user", "assistant"]
-
-
-def whatsapp(number: int, text: str, **key: Any) -> str:
-    """A message as WhatsApp's server sends it, in JSON."""
-    keyed = {"remoteJid": "1203@g.us", "id": f"3A{number:02}", "participant": "777@s.whatsapp.net"} | key
-    said = {"key": keyed, "messageTimestamp": 1777300000 + number, "pushName": "Maren"}
-    return json.dumps(said | {"message": {"conversation": text}}) + "\n"
-
-
-def test_a_bot_of_baileys_answers_from_memory(url: str, memory: Backscroll, tmp_path: Path) -> None:
-    packages = os.environ.get("BACKSCROLL_TEST_NODE_PACKAGES", "")
-    if not packages:
-        pytest.skip("BACKSCROLL_TEST_NODE_PACKAGES names no folder with npm's `baileys` and `openai`")
-    with answering(complete) as model, (tmp_path / "log").open("wb") as log:
-        environment = {"BACKSCROLL_URL": url, "BACKSCROLL_API_KEY": "test-key", "OPENAI_API_KEY": "none"}
-        started_bot = subprocess.Popen(
-            ["/usr/bin/env", "node", HERE / "start_baileys.mjs", EXAMPLES / "whatsapp_baileys.mjs", packages],
-            env=os.environ | environment | {"OPENAI_BASE_URL": f"{model}/v1"},
-            cwd=tmp_path,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-        with started_bot as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            # Given a bot that hears of the boiler
-            process.stdin.write(whatsapp(1, BOILER) + whatsapp(2, "Кто кормил кота"))
-            process.stdin.flush()
-
-            def heard() -> list[Message]:
-                return memory.latest("whatsapp:1203@g.us")
-
-            until(lambda: len(heard()) == 2)
-            # When it is asked
-            process.stdin.write(whatsapp(3, QUESTION))
-            process.stdin.flush()
-            # Then it answers what was said, and hands over its own message, too
-            told = json.loads(process.stdout.readline())["message"]["extendedTextMessage"]["text"]
-            assert BOILER in told
-            until(lambda: len(heard()) == 4)
-            process.kill()
-    assert [message["content"] for message in heard()] == [BOILER, "Кто кормил кота", QUESTION, told]
-    assert [message["role"] for message in heard()] == ["user", "user", "user", "assistant"]

@@ -3,10 +3,7 @@
 from typing import Any
 
 import pytest
-import structlog
-from structlog.testing import capture_logs
 
-from pipeline.operations.backfill import progress
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
 from tests.commands.conftest import CHAT, Run, Workers
@@ -71,38 +68,6 @@ def test_a_backfill_with_work_given_up_ends_with_code_5(
     assert "rows were given up" in watched.out
 
 
-def test_what_is_not_there_is_not_found(run: Run) -> None:
-    assert run("backfills", "start", "embed", "--chat", "telegram:100420").code == 3
-    for verb in ("status", "pause", "resume", "cancel"):
-        for unknown in (99, 2**70):
-            missed = run("backfills", verb, unknown)
-            assert missed.code == 3
-            assert "backscroll backfills list" in missed.err
-
-
-def test_progress_and_the_time_left_are_in_the_status_and_in_the_log(
-    run: Run, workers: Workers, database: Database
-) -> None:
-    lost = _lose_vectors(database)
-    run("backfills", "start", "embed", "--json")
-    # a command has silenced the logs of this process
-    structlog.reset_defaults()
-    with capture_logs() as logs:
-        workers.finish("backfill")
-    # all rows are looked at, and none is embedded yet
-    told = next(line for line in run("status").out.splitlines() if line.startswith("Backfill 1"))
-    assert f"rows checked, {lost:,} to be done" in told
-    shown = [entry for entry in logs if entry["event"] == "backfill_progress"]
-    assert shown[-1]["seen"] == shown[-1]["total"]
-    assert f"backfill 1: embed {shown[-1]['seen']:,} of" in progress(database)[0]
-    workers.finish()
-    with database.maintenance() as connection:
-        # it looks again after a pause
-        connection.exec_driver_sql("UPDATE jobs SET due_at = now() WHERE kind = 'backfill'")
-    workers.finish()
-    assert progress(database) == []
-
-
 def test_a_dry_run_says_what_a_server_of_embeddings_will_cost(
     run: Run, settings: Settings, database: Database
 ) -> None:
@@ -154,14 +119,3 @@ def test_answers_of_the_query_log_are_remembered_later(run: Run, workers: Worker
     run("backfills", "start", "answers", "--all")
     workers.finish()
     assert remembered(run) == []
-
-
-def test_the_status_without_an_id_is_that_of_the_newest(run: Run, workers: Workers) -> None:
-    none = run("backfills", "status")
-    assert (none.code, "backfills start" in none.err) == (3, True)
-    for kind in ("embed", "sessionize"):
-        started = run("backfills", "start", kind, "--chat", CHAT, "--json").json
-    assert run("backfills", "status", "--json").json["id"] == started["id"]
-    workers.finish()
-    assert "sessionize" in run("backfills", "status").out
-    assert "embed" in run("backfills", "status", started["id"] - 1).out

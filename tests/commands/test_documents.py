@@ -1,11 +1,6 @@
 """What an operator relies on when the organization has documents."""
 
-import io
-import sys
 from pathlib import Path
-from types import SimpleNamespace
-
-import pytest
 
 from schemas.memory.documents import MAX_DOCUMENT_BYTES
 from tests.commands.conftest import Run
@@ -30,13 +25,6 @@ def test_a_file_becomes_a_document_that_is_listed_shown_replaced_and_removed(
     ]
     assert run("documents", "remove", "handbook.md").out == "handbook.md: removed, 1 chunks\n"
     assert run("documents", "remove", "handbook.md").code == 3
-
-
-def test_standard_input_needs_a_name(run: Run, monkeypatch: pytest.MonkeyPatch, running: object) -> None:
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("Die Fähre fährt um acht.".encode())))
-    assert "--id" in run("documents", "add", "-").err
-    added = run("documents", "add", "-", "--id", "ferry", "--language", "german", "--json").json
-    assert (added["document_id"], added["chunks"]) == ("ferry", 1)
 
 
 def test_what_is_no_text_is_refused_with_what_to_do(run: Run, tmp_path: Path, running: object) -> None:

@@ -12,10 +12,6 @@ from tests.memories.test_learning import Talk
 pytestmark = pytest.mark.usefixtures("house")
 
 
-def test_without_a_language_model_there_are_none_and_the_command_says_why(run: Run) -> None:
-    assert "facts that a language model gives" in run("entities").out
-
-
 def test_entities_are_listed_and_shown_with_what_they_are_related_to(
     run: Run, database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:

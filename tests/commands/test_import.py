@@ -7,10 +7,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -18,9 +17,7 @@ from ops.local.processes import environment
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.memories import statements
 from pipeline.store.connections.database import Database
-from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import SAMPLE, Run, Workers
@@ -46,12 +43,6 @@ def test_a_chat_imported_is_a_chat_that_is_listed(run: Run, workers: Workers, wh
     assert chat["time_zone"] == "Europe/Lisbon"
 
 
-def test_a_longer_export_adds_only_what_is_new(run: Run, whatsapp: Write) -> None:
-    run("import", whatsapp(*lines(0, 1, 1, 2)))
-    again = run("import", whatsapp(*lines(0, 1, 1, 2, 3, 4)), "--json").json
-    assert (again["new"], again["duplicates"]) == (2, 4)
-
-
 def test_every_format_goes_through_the_same_way(run: Run) -> None:
     for path in ("telegram/all.json", "slack", "discord/Harbour - general [700].json", "jsonl/garden.jsonl"):
         first, second = (run("import", FIXTURES / path, "--json").json for _ in range(2))
@@ -59,28 +50,20 @@ def test_every_format_goes_through_the_same_way(run: Run) -> None:
         assert (second["new"], second["duplicates"]) == (0, first["new"] + first["duplicates"])
 
 
-def test_a_broken_line_is_named_counted_and_skipped(run: Run, tmp_path: Path) -> None:
+def test_a_broken_line_is_named_counted_and_skipped_and_strictly_nothing_is_written(
+    run: Run, tmp_path: Path
+) -> None:
     path = tmp_path / "history.jsonl"
     good = {"chat_id": "app:1", "sender_id": "app:7", "content": "hi", "sent_at": "2024-05-01T09:00:00Z"}
     path.write_text("\n".join([json.dumps(good), "{not json", json.dumps(good | {"sent_at": "soon"})]))
+    refused = run("import", path, "--strict")
+    assert (refused.code, "has broken lines (2), so nothing was written" in refused.err) == (2, True)
+    assert run("chats", "list", "--json").json == {"chats": []}
     imported = run("import", path)
     assert imported.code == 0
     assert "new 1, already there 0, broken 2" in imported.out
     assert f"{path}, line 2: is not JSON" in imported.err
     assert f"{path}, line 3: sent_at" in imported.err
-
-
-def test_strict_writes_nothing_when_a_line_is_broken(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "history.jsonl"
-    good = {"chat_id": "app:1", "sender_id": "app:7", "content": "hi", "sent_at": "2024-05-01T09:00:00Z"}
-    path.write_text(json.dumps(good) + "\n{")
-    refused = run("import", path, "--strict")
-    assert refused.code == 2
-    assert "line 2" in refused.err
-    assert "has broken lines (1), so nothing was written" in refused.err
-    assert run("chats", "list", "--json").json == {"chats": []}
-    path.write_text(json.dumps(good))
-    assert run("import", path, "--strict", "--json").json["new"] == 1
 
 
 def test_waiting_ends_when_everything_is_remembered(run: Run, workers: Workers) -> None:
@@ -180,19 +163,6 @@ def test_ctrl_c_keeps_what_was_accepted_and_says_how_to_go_on(
     assert "run the same command again" in err
     assert "Traceback" not in err
     assert 0 < _messages(database) < 200_000
-
-
-def test_the_batches_of_an_import_settle_before_they_are_summarized(
-    run: Run, settings: Settings, database: Database, workers: Workers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BACKSCROLL_SETTLE_SECONDS", "3600")
-    run("import", SAMPLE)
-    workers.finish()
-    with database.tenant(TENANT) as connection:
-        due = connection.exec_driver_sql(
-            "SELECT min(due_at) - now() FROM jobs WHERE kind = 'summarize'"
-        ).scalar()
-    assert due > timedelta(minutes=50)
 
 
 def _messages(database: Database) -> int:
@@ -333,103 +303,6 @@ def test_another_clock_moves_what_was_imported_and_the_table_shows_what_is_store
     assert "moved" not in again.out
     assert "by the clock of Europe/Berlin" in again.out
     assert "--tz" not in again.err
-
-
-def test_what_was_learned_in_a_session_stays_with_it_when_its_messages_move(
-    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
-) -> None:
-    path = whatsapp(*lines(0, 1, 2))
-    run("import", path)
-    workers.finish()
-    with database.tenant(TENANT) as connection:
-        session = connection.exec_driver_sql("SELECT id FROM conversation_sessions").scalar_one()
-    note = MemoryIn(scope="session", session_id=session, content="They want to paint the door.")
-    statements.remember(database, TENANT, note)
-    assert run("import", path, "--tz", "Asia/Tokyo", "--json").json["moved"] == 3
-    settled(database, workers, settings)
-    with database.tenant(TENANT) as connection:
-        kept = connection.exec_driver_sql(
-            "SELECT m.content, s.status, s.message_count FROM memories m JOIN conversation_sessions s "
-            "ON s.id = m.session_id"
-        ).all()
-    assert [tuple(row) for row in kept] == [("They want to paint the door.", "skipped", 3)]
-    # its number leads to where its messages are
-    assert "2024-01-13" in run("sessions", "show", session).out
-
-
-def test_what_an_import_says_of_a_chat_reaches_the_one_that_has_its_messages_now(
-    run: Run, whatsapp: Write, workers: Workers, database: Database
-) -> None:
-    run("import", whatsapp(*german()), "--tz", "UTC")
-    workers.finish()
-    run("chats", "rename", CHAT, "minute2", "--yes")
-    said = ("--tz", "Europe/Berlin", "--language", "german", "--kind", "direct", "--title", "The minute")
-    again = run("import", whatsapp(*german()), "--chat", CHAT, *said)
-    assert f"moved {len(german())}" in again.out
-    assert "2024-01-13 10:00" in again.out
-    shown = run("chats", "show", "minute2", "--json").json
-    assert [shown[name] for name in ("time_zone", "language", "kind", "title", "platform")] == [
-        *said[1::2],
-        "whatsapp",
-    ]
-    assert found_by_stem(database, "Heizungen")
-    # new messages say it as well, and who says nothing of the clock means the same
-    longer = whatsapp(*german(), "13.01.24, 10:30 - Ana: bis morgen")
-    assert "by the clock of Europe/Berlin" in run("import", longer).out
-    run("import", whatsapp(*german(), "13.01.24, 10:31 - Ana: bis bald"), "--tz", "Asia/Tokyo")
-    assert run("chats", "show", "minute2", "--json").json["time_zone"] == "Asia/Tokyo"
-
-
-def test_what_was_said_in_the_future_of_a_wrong_clock_is_moved_to_its_time(
-    run: Run, whatsapp: Write, database: Database
-) -> None:
-    now = datetime.now(UTC)
-    local = now.astimezone(ZoneInfo("Asia/Tokyo"))
-    path = whatsapp(f"13.01.24, 10:00 - Ana: old\n{local:%d.%m.%y, %H:%M} - Ana: just now")
-    assert "has messages of the future" in run("import", path).err
-    again = run("import", path, "--tz", "Asia/Tokyo", "--json")
-    assert again.json["moved"] == 2
-    assert "of the future" not in again.err
-    assert times(database)[-1] == f"{now:%m-%d %H:%M} just now"
-    with database.tenant(TENANT) as connection:
-        told = connection.exec_driver_sql(
-            "SELECT count(*) FROM messages WHERE metadata ? 'original_sent_at'"
-        ).scalar()
-    assert told == 0
-
-
-def test_sessions_that_were_named_and_closed_move_with_their_messages(
-    run: Run, database: Database, workers: Workers, tmp_path: Path
-) -> None:
-    path = tmp_path / "history.jsonl"
-    line = {"chat_id": "app:1", "sender_id": "app:7", "session_key": "order-1"}
-    said = [
-        line
-        | {
-            "external_id": str(n),
-            "content": f"{n}",
-            "sent_at": f"2024-05-01T09:0{n}:00",
-            "closes_session": n == 1,
-        }
-        for n in range(4)
-    ]
-    path.write_text("\n".join(map(json.dumps, said)))
-
-    def stored() -> list[tuple[str, int]]:
-        workers.finish()
-        with database.tenant(TENANT) as connection:
-            rows = connection.exec_driver_sql(
-                "SELECT to_char(started_at AT TIME ZONE 'UTC', 'HH24:MI'), message_count FROM conversation_sessions "
-                "WHERE status <> 'merged' ORDER BY 1"
-            )
-            return [tuple(row) for row in rows]
-
-    run("import", path, "--tz", "Europe/Lisbon")
-    assert stored() == [("08:00", 2), ("08:02", 2)]
-    assert run("import", path, "--tz", "Asia/Tokyo", "--json").json["moved"] == 4
-    assert stored() == [("00:00", 2), ("00:02", 2)]
-    with database.tenant(TENANT) as connection:
-        assert connection.exec_driver_sql("SELECT count(*) FROM session_closes").scalar() == 1
 
 
 def test_a_bots_own_time_is_not_moved_by_an_export_of_seconds(

@@ -23,13 +23,6 @@ def test_a_chat_is_shown_with_its_speakers_and_latest_sessions(run: Run) -> None
     assert sum(as_json["sessions"].values()) == run("chats", "list", "--json").json["chats"][0]["sessions"]
 
 
-def test_a_chat_mistyped_is_met_with_the_one_that_was_meant(run: Run) -> None:
-    for near in ["telegram:100420", "-100420", "telegram:-10042", "harbour hous"]:
-        missed = run("chats", "show", "--", near)
-        assert missed.code == 3
-        assert "did you mean telegram:-100420 (Harbour House)?" in missed.err
-
-
 def test_sessions_are_listed_newest_first_and_filtered(run: Run) -> None:
     listed = run("sessions", "list", "--chat", CHAT, "--limit", 5, "--json").json["sessions"]
     assert len(listed) == 5

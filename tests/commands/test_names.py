@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from pipeline.ingest import accept, history
+from pipeline.ingest import history
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import names
 from pipeline.platforms.identity import sender_by_name, without_chat
@@ -18,9 +18,8 @@ from pipeline.platforms.whatsapp import export as whatsapp
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import learned as learned_store
 from pipeline.store.people import names as stored_names
-from schemas.messages import ChatIn
 from tests.commands.conftest import Run, Workers
-from tests.conftest import TENANT, message
+from tests.conftest import TENANT
 from tests.memories.learned import learned
 from tests.tables import OF_TENANTS
 from tests.test_pipeline import rows
@@ -92,19 +91,6 @@ def test_people_of_one_name_in_two_exports_are_two_until_they_are_linked(
     assert run("forget", "user", one, "--yes").code == 0
     assert senders(database) == [(TWO, two, 1)]
     assert imported(ONE, said(name, "мой код 17")) == 0
-
-
-def test_a_number_in_an_export_is_whom_a_bot_knows_by_it(
-    run: Run, database: Database, imported: Import
-) -> None:
-    live = message(0, "live", id="wamid.1").model_copy(update={"sender_id": "whatsapp:491701234567"})
-    accept.accept(database, TENANT, ChatIn(chat_id="whatsapp:491701234567@c.us", kind="direct"), [live])
-    imported(ONE, said("+49 170 1234567", "из выгрузки"))
-    assert [each in exported(run, "whatsapp:491701234567") for each in ("live", "из выгрузки")] == [
-        True,
-        True,
-    ]
-    assert run("users", "tell-apart", "--json").json["people"] == []
 
 
 def test_importing_again_doubles_nobody_before_and_after_people_are_told_apart(

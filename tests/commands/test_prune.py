@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.commands.conftest import SAMPLE, Run
+from tests.commands.conftest import Run
 
 pytestmark = pytest.mark.usefixtures("house")
 
@@ -26,10 +26,3 @@ def test_pruned_transcripts_say_so(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("BACKSCROLL_RETENTION_DAYS", "1")
     run("prune")
     assert "have been pruned" in run("sessions", "show", 1).out
-
-
-def test_what_was_pruned_is_not_imported_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BACKSCROLL_RETENTION_DAYS", "1")
-    run("prune")
-    told = run("import", SAMPLE).out
-    assert "new 0, already there 0, kept out as forgotten, pruned or not to be remembered 418" in told

@@ -1,8 +1,6 @@
 """A question on the command line is answered by the Backscroll that runs, or told why it cannot be."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -111,23 +109,3 @@ def test_answers_of_another_version_and_failures_are_told(
         server.shutdown()
     assert answered.code == code, answered.err
     assert told in answered.err
-
-
-def test_asking_imports_neither_a_model_nor_a_database(run: Run, running: object) -> None:
-    # In a process of its own: here everything is imported already
-    probe = (
-        "import atexit, sys; sys.argv[0] = 'backscroll'\n"
-        "atexit.register(lambda: print('IMPORTED', *[n for n in ('torch', 'sqlalchemy', 'celery') "
-        "if n in sys.modules], file=sys.stderr))\n"
-        "from ops.cli import main; main()"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", probe, "context", QUESTION],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env=dict(os.environ),
-    )
-    assert "pressure sensor" in told.stdout, told.stderr
-    assert told.stderr.strip() == "IMPORTED"

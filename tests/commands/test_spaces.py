@@ -40,24 +40,6 @@ def statuses(run: Run) -> dict[str, str]:
     return {each["space"]: each["status"] for each in run("spaces", "--json").json["spaces"]}
 
 
-def test_a_space_that_is_added_is_built_beside_the_active_one_and_a_backfill_fills_it(operator: Run) -> None:
-    added = operator("spaces", "add", "sentence-transformers/all-MiniLM-L6-v2", "--rate", 100, "--json").json
-    assert added == {"space": LOCAL, "status": "building", "backfills": {TENANT: 1}}
-    assert statuses(operator) == {OLD.name: "active", LOCAL: "building"}
-    listed = operator("spaces", "list").out
-    assert "being filled" in listed
-    (running,) = operator("backfills", "list", "--json").json["backfills"]
-    assert (running["request"]["kind"], running["request"]["rate_per_second"]) == ("embed", 100)
-    # it is not searched before it is complete
-    refused = operator("spaces", "activate", LOCAL)
-    assert refused.code == 1
-    assert "have no vector in sentence-transformers" in refused.err
-    # and given up again
-    assert operator("spaces", "retire", LOCAL, "--json").code == 2
-    assert operator("spaces", "retire", LOCAL, "--yes", "--json").json == {"space": LOCAL, "deleted": 0}
-    assert statuses(operator)[LOCAL] == "retired"
-
-
 def test_the_multilingual_model_is_added_by_that_word_and_other_prefixes_than_its_own_are_found(
     operator: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

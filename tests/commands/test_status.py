@@ -42,31 +42,6 @@ def test_without_redis_the_status_is_shown_and_says_so(run: Run, monkeypatch: py
     assert "not set" in run("status", "--json").json["redis"]["problem"]
 
 
-def test_what_was_given_up_is_shown_with_its_reason(run: Run, database: Database) -> None:
-    run("import", SAMPLE)
-    with database.maintenance() as connection:
-        connection.exec_driver_sql(
-            "UPDATE jobs SET dead_at = now(), due_at = NULL, attempts = 5, last_error = 'InvalidInput: too odd'"
-        )
-    found = run("status", "--json").json
-    assert [letter["last_error"] for letter in found["dead_letters"]] == ["InvalidInput: too odd"]
-    shown = run("status").out
-    assert "Dead letters" in shown
-    assert "too odd" in shown
-
-
-def test_without_the_maintenance_role_only_the_tenants_own_work_is_seen(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run("import", SAMPLE, "--tenant", "neighbour")
-    assert run("status", "--json").json["all_tenants"]
-    assert len(run("status", "--json").json["jobs"]) == 1
-    monkeypatch.delenv("BACKSCROLL_MAINTENANCE_DATABASE_URL")
-    alone = run("status", "--json").json
-    assert not alone["all_tenants"]
-    assert alone["jobs"] == []
-
-
 def test_progress_counts_only_the_chats_asked_for(run: Run, database: Database) -> None:
     run("import", SAMPLE)
     here = status.progress(database, TENANT, ["telegram:-100420"])

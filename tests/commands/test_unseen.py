@@ -69,14 +69,6 @@ def test_a_message_that_was_never_seen_is_not_forgotten_unless_that_is_said(run:
         assert run("forget", "message", CHAT, "1041", "--yes").code == 0
 
 
-def test_of_somebody_who_was_seen_a_list_may_be_empty(run: Run, sender: str) -> None:
-    assert run("memories", "list", "--user", sender, "--json").json == {"memories": []}
-    assert run("queries", "list", "--chat", CHAT, "--json").json == {"queries": []}
-    assert run("chats", "members", CHAT, "--set", "telegram:late", "--unseen", "--json").json["members"] == [
-        "telegram:late"
-    ]
-
-
 def test_somebody_who_is_still_to_come_can_be_kept_out_and_forgotten(run: Run) -> None:
     late = "telegram:late"
     assert run("remember", "user", late, "off", "--unseen").out == f"{late}: not remembered\n"

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
-import typer
 
-from ops.cli import COMMANDS, Commands, app
+from ops.cli import COMMANDS
 from ops.local.embedded.cluster import SETTINGS
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import role_name
@@ -162,21 +160,6 @@ def test_each_queue_has_its_worker(services: Services) -> None:
         assert service["command"] == ["backscroll", "worker", name]
 
 
-def test_the_commands_exist(services: Services) -> None:
-    called = set()
-    for service in ours(services).values():
-        for line in " ".join(service["command"]).splitlines():
-            called |= set(re.findall(r"\bbackscroll ([a-z]+)(?: ([a-z]+))?", line))
-    assert {name for name, _ in called} >= {"worker", "beat", "api", "db"}
-    for name, subcommand in called:
-        assert name in COMMANDS
-        group = typer.main.get_command(app)
-        assert isinstance(group, Commands)
-        command = group.get_command(None, name)
-        if subcommands := getattr(command, "commands", None):
-            assert subcommand in subcommands
-
-
 def test_operators_have_a_service_that_runs_only_when_it_is_asked_for(
     compose: dict[str, Any], services: Services
 ) -> None:
@@ -208,22 +191,6 @@ def environment_of(service: dict[str, Any], written: dict[str, str]) -> dict[str
     """What a container finds, as Compose puts it together: `environment` goes before its files."""
     assert service["env_file"] == [{"path": ".env", "required": False}]
     return written | service["environment"]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("BACKSCROLL_SESSION_GAP_MINUTES", "45"),
-        ("BACKSCROLL_LLM_DAILY_BUDGET", "2.5"),
-        ("BACKSCROLL_RETENTION_DAYS", "365"),
-        ("BACKSCROLL_SESSION_SUMMARY_CANARIES", "telegram:-100,app:сад"),
-    ],
-)
-def test_any_setting_in_the_file_of_passwords_reaches_every_process(
-    services: Services, name: str, value: str
-) -> None:
-    for service, described in ours(services).items():
-        assert environment_of(described, {name: value})[name] == value, service
 
 
 def test_no_process_gets_a_password_of_another(services: Services) -> None:
@@ -258,21 +225,6 @@ def test_a_process_has_more_time_to_end_than_it_takes_for_itself(services: Servi
     own = make_app(settings).conf.worker_soft_shutdown_timeout
     for name, service in ours(services).items():
         assert seconds(service["stop_grace_period"]) > own, name
-
-
-def test_redis_keeps_what_it_has_and_refuses_rather_than_forgets(services: Services) -> None:
-    command = " ".join(services["redis"]["command"])
-    for part in (
-        "--appendonly yes",
-        "--appendfsync everysec",
-        "--maxmemory-policy noeviction",
-        "requirepass",
-    ):
-        assert part in command
-    limit = int(services["redis"]["deploy"]["resources"]["limits"]["memory"].removesuffix("m"))
-    used = re.search(r"--maxmemory (\d+)mb", command)
-    assert used
-    assert 2 * int(used[1]) < limit
 
 
 # Settings of the embedded server that compose's has otherwise, or not at all.

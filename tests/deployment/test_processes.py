@@ -127,15 +127,6 @@ def test_the_health_check_of_a_worker_starts_no_python(services: Services) -> No
         assert not {"celery", "python", "backscroll"} & set(" ".join(test).split()), queue
 
 
-def test_the_health_check_of_beat_sees_its_schedule(
-    services: Services, settings: Settings, tmp_path: Path
-) -> None:
-    service, given = services["beat"], environment(settings, tmp_path)
-    assert not healthy(service, given)
-    with running(service["command"], given, tmp_path) as beat:
-        wait_until(lambda: healthy(service, given), beat, tmp_path)
-
-
 def test_the_health_check_of_the_door_waits_until_it_is_ready(
     services: Services, settings: Settings, tmp_path: Path
 ) -> None:

@@ -95,18 +95,6 @@ def test_the_log_of_a_child_that_never_ends_stays_within_its_size(
     assert len(seen) > 0.99 * lines
 
 
-def test_a_log_that_cannot_be_kept_is_cut_off_and_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(folder, "LOG_BYTES", 50)
-    log = tmp_path / "some.log"
-    log.write_bytes(b"x" * 100)
-    log.with_suffix(".log.1").mkdir()
-    with pytest.raises(IsADirectoryError):
-        folder.rotate(log)
-    assert log.stat().st_size == 0
-
-
 def test_stopping_ends_even_what_ignores_it_with_its_own_children(tmp_path: Path) -> None:
     family = Supervisor(os.environ, tmp_path, lambda _: None)
     family.start("stubborn", [sys.executable, "-c", STUBBORN])

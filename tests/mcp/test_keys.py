@@ -7,9 +7,6 @@ import httpx
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from pipeline.people import api_keys
-from pipeline.store.connections.database import Database
-from schemas.bots.keys import KeyIn
 from schemas.settings import Settings
 from tests.api.conftest import problem_of, served
 from tests.mcp.conftest import HOUSE, OFFICE, listed, over_http, over_stdio, talk, text_of, url_of
@@ -38,18 +35,6 @@ def key(client: httpx.Client, *scopes: str, **limits: Any) -> str:
     """The secret of a new key."""
     made = client.post("/v1/keys", json={"label": "a model", "scopes": scopes} | limits)
     return str(made.json()["key"])
-
-
-@pytest.mark.parametrize("scope", BY_SCOPE)
-def test_a_scope_lists_its_tools_and_refuses_the_others(house: httpx.Client, scope: str) -> None:
-    # Given a key with one scope
-    opens = over_http(url_of(house), key=key(house, scope))
-    # Then its tools are listed, and all others are refused by name
-    assert [tool.name for tool in listed(opens)] == BY_SCOPE[scope]
-    others = [name for name in ARGUMENTS if name not in BY_SCOPE[scope]]
-    for refused in talk(opens, *((name, ARGUMENTS[name]) for name in others)):
-        assert refused.is_error
-        assert "needs an API key with the scope" in text_of(refused)
 
 
 def test_without_a_key_that_is_known_nothing_is_answered(house: httpx.Client) -> None:
@@ -91,37 +76,6 @@ def test_a_key_for_some_chats_is_told_which_and_reaches_no_other(house: httpx.Cl
     for refused in talk(opens, *named, *others, ("about", {"user_id": "Ann", "chat_id": OFFICE})):
         assert refused.is_error
         assert "only for some chats" in text_of(refused)
-
-
-def test_another_tenant_sees_and_changes_nothing(house: httpx.Client, settings: Settings) -> None:
-    # Given a memory of the house, and a key of another tenant with every scope
-    memory = house.post(
-        "/v1/memories", json={"scope": "user", "user_id": "test:ann", "content": "Ann живёт в Порту."}
-    ).json()["id"]
-    session = house.get("/v1/sessions", params={"chat_id": HOUSE}).json()["sessions"][0]["id"]
-    database = Database.from_settings(settings)
-    theirs = api_keys.create(database, "mallory", KeyIn(label="злая 🔑", scopes=[*BY_SCOPE]))
-    database.close()
-    opens = over_http(url_of(house), key=theirs.key)
-    # When it calls every tool with ids of the house
-    ids = {"memory_id": memory}
-    answers = talk(
-        opens,
-        ("recall", ARGUMENTS["recall"]),
-        ("search", ARGUMENTS["search"]),
-        ("read", {"chat_id": HOUSE, "session_id": session}),
-        ("about", {"user_id": "test:ann"}),
-        ("about", {"user_id": "Ann", "chat_id": HOUSE}),
-        ("chats", {}),
-        ("correct", ids | {"content": "Ann живёт в Браге."}),
-        ("correct", ids),
-        ("forget", ids),
-    )
-    # Then none tells anything, and nothing has changed
-    told = " ".join(text_of(answer) for answer in answers)
-    assert not any(word in told for word in ("E41", "锅炉", "Порту", "Дом", OFFICE))
-    page = house.get("/v1/users/test:ann").json()
-    assert memory in [known["id"] for known in page["current"]]
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

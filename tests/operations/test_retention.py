@@ -21,7 +21,6 @@ from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import memories
 from pipeline.store.operations import counters
-from pipeline.store.sessions import ranges
 from schemas.errors import DatabaseUnavailable
 from schemas.memory.memories import MemoryIn
 from schemas.memory.memory_changes import MemoryCorrection
@@ -93,23 +92,6 @@ def test_a_run_that_is_out_of_time_is_gone_on_with_from_the_next_tenant(
         looked_at += done.rows
         after = done.stopped_at
     assert looked_at == ["a", "b", "c"]
-
-
-def test_a_pointer_stays_for_a_month_after_its_session_was_joined_however_old_that_is(
-    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
-) -> None:
-    accept.accept(database, TENANT, CHAT, [message(n * 600, id=f"m{n}") for n in range(3)])
-    place(database, rules, policy)
-    with database.tenant(TENANT) as connection:
-        connection.execute(
-            text("UPDATE conversation_sessions SET created_at = created_at - interval '90 days'")
-        )
-        ranges.merge(connection, {2: 1, 3: 1})
-        connection.execute(
-            text("UPDATE conversation_sessions SET merged_at = merged_at - interval '31 days' WHERE id = 3")
-        )
-    assert prune(database, TENANT, keep)["merged_sessions"] == 1
-    assert rows(database, "SELECT id FROM conversation_sessions ORDER BY id") == [(1,), (2,)]
 
 
 def usefulness(importance: float, uses: int, idle_days: float) -> float:

@@ -1,7 +1,5 @@
 """A language model is asked only where a setting names one, and only by those who need it."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -110,9 +108,3 @@ def test_the_endpoint_is_for_those_who_ask_it(tmp_path: Path, monkeypatch: pytes
         told = load_settings()
         assert told.openai_api_key == settings.openai_api_key
         assert told.openai_base_url == "http://127.0.0.1:1/v1"
-
-
-def test_the_package_is_imported_only_where_a_model_is_asked() -> None:
-    code = "import sys, workers.resources, pipeline.clients.factory; print('openai' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

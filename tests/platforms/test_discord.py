@@ -100,13 +100,6 @@ def test_what_was_forwarded_from_elsewhere_answers_nothing_here() -> None:
     assert [message.reply_to for message in general.messages] == ["5", None]
 
 
-def test_it_is_said_that_times_are_exact_and_on_which_clock_they_are_shown() -> None:
-    told = read(channel(said(timestamp="2024-01-01T11:00:00+01:00"))).times
-    assert "shown in UTC; whoever exported was at UTC+01:00: say --tz" in told[0]
-    zoned = read(channel(said()), time_zone="Europe/Berlin")
-    assert "shown by the clock of Europe/Berlin" in zoned.times[0]
-
-
 def test_a_file_that_breaks_off_is_told_from_one_with_a_broken_message() -> None:
     whole = json.dumps(channel(said(id="1"), said(id="2"), said(id=""))).encode()
     assert not any(
@@ -115,11 +108,6 @@ def test_a_file_that_breaks_off_is_told_from_one_with_a_broken_message() -> None
     cut = sort(discord.parse(io.BytesIO(whole[:-80]), ImportOptions()))
     assert cut.ids == ["1", "2"]
     assert [broken.breaks_off for broken in cut.broken] == [True]
-
-
-def test_direct_chats_and_threads_are_told_apart() -> None:
-    kinds = {"DirectTextChat": "direct", "DirectGroupTextChat": "group", "GuildPublicThread": "thread"}
-    assert {name: read(channel(said(), kind=name)).chats[0].kind for name in kinds} == kinds
 
 
 def test_a_broken_message_is_reported_and_the_next_one_read() -> None:

@@ -101,8 +101,3 @@ def test_a_kind_that_no_table_knows_is_named_and_its_text_kept(
         ("DiscordChatExporter", kind, False)
     ]
     assert (found.contents, found.skipped, found.broken) == (texts, [], [])
-
-
-def test_a_poll_is_text_once_the_exporter_writes_it() -> None:
-    poll = {"question": {"text": "去哪里？"}, "answers": [{"text": "码头"}, {"text": "酒吧 🍺"}]}
-    assert read(channel(said(content="", poll=poll))).contents == ["[poll] 去哪里？: 码头 / 酒吧 🍺"]

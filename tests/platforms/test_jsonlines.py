@@ -76,11 +76,6 @@ def test_a_message_of_no_chat_says_what_to_do() -> None:
     assert "--chat" in read(said()).broken[0].reason
 
 
-def test_positions_replies_and_threads_pass_through() -> None:
-    (message,) = read(said(position=7, reply_to="6", thread="t"), chat_id="a:x").messages
-    assert (message.position, message.reply_to, message.thread) == (7, "6", "t")
-
-
 def test_a_file_that_ends_within_a_line_is_told_from_one_with_a_broken_line() -> None:
     assert [broken.breaks_off for broken in read("{", said(), chat_id="a:x").broken] == [False]
     assert [broken.breaks_off for broken in read(said(), said()[:40], chat_id="a:x").broken] == [True]
@@ -95,8 +90,3 @@ def test_it_is_said_by_which_clock_times_were_read() -> None:
     ]
     assert [record.by_clock for record in chat.records] == [False, True]
     assert "say --tz" in read(said(), chat_id="a:x").times[0]
-
-
-def test_the_kind_that_is_said_is_the_chats() -> None:
-    line = json.dumps({"type": "chat", "chat_id": "a:y", "kind": "group"})
-    assert read(line, said(), kind="direct").chats[0].kind == "direct"

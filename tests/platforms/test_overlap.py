@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.platforms import jsonlines
 from pipeline.platforms.identity import ImportIds, Positions
 from pipeline.platforms.records import ImportOptions
 from pipeline.platforms.whatsapp import export as whatsapp
@@ -49,27 +48,6 @@ def test_exports_cut_anywhere_add_up_to_the_whole(
     assert len({*first, *second}) <= len(messages)
     assert len(set(first)) == len(first)
     assert len(set(second)) == len(second)
-
-
-def test_with_and_without_media_it_is_the_same_message() -> None:
-    without = sort(whatsapp.parse(["31.12.23, 21:00 - Ana: <Media omitted>"], OPTIONS))
-    attached = sort(whatsapp.parse(["31.12.23, 21:00 - Ana: IMG-1.jpg (file attached)"], OPTIONS))
-    assert without.ids == attached.ids
-
-
-def test_a_corrected_time_zone_doubles_nothing() -> None:
-    lines = ["31.12.23, 21:00 - Ana: hi"]
-    corrected = ImportOptions(title="House", time_zone="Asia/Tokyo")
-    assert sort(whatsapp.parse(lines, OPTIONS)).ids == sort(whatsapp.parse(lines, corrected)).ids
-
-
-def test_json_lines_without_ids_are_named_alike_in_a_longer_file() -> None:
-    line = '{"sender_id": "a:1", "content": "ok", "sent_at": "2024-05-01T09:00:00Z"}'
-    options = ImportOptions(chat_id="a:x")
-    short, long = sort(jsonlines.parse([line], options)), sort(jsonlines.parse([line] * 3, options))
-    assert long.ids[:1] == short.ids
-    assert len(set(long.ids)) == 3
-    assert [message.position for message in long.messages] == [0, 1, 2]
 
 
 @given(st.lists(st.tuples(st.text(), st.text(), st.text())))

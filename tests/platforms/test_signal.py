@@ -219,13 +219,6 @@ def test_the_folder_of_signal_export_is_one_import_with_each_chat_once(tmp_path:
     assert read.broken == []
 
 
-def test_lines_of_whatsapp_stay_whatsapps(tmp_path: Path) -> None:
-    (tmp_path / "WhatsApp Chat - Åsa.txt").write_text(
-        "[2023-12-31, 21:41:07] Åsa: god jul\n[2023-12-31, 21:42:00] Bo: tack"
-    )
-    assert read_path(tmp_path / "WhatsApp Chat - Åsa.txt").chats[0].chat_id == "whatsapp:Åsa"
-
-
 def test_a_message_without_end_and_bytes_of_another_encoding_cost_themselves(tmp_path: Path) -> None:
     long = "\n".join(["я" * 1000] * 200)
     path = tmp_path / "Пристань.md"

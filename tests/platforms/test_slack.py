@@ -10,7 +10,7 @@ import pytest
 from pipeline.platforms.records import ImportOptions
 from pipeline.platforms.slack import export as slack
 from pipeline.platforms.slack.slack_text import plain
-from tests.platforms.reading import FIXTURES, Read, read_path, sort
+from tests.platforms.reading import Read, read_path, sort
 
 
 def read(files: dict[str, Any]) -> Read:
@@ -44,24 +44,6 @@ def test_an_export_folder_is_read_whole() -> None:
     assert general[1].metadata == {"edited_ts": "1704051700.000000"}
     assert [skipped.reason for skipped in workspace.skipped] == ["service message"]
     assert not workspace.broken
-
-
-@pytest.mark.parametrize("folder", ["", "Harbour export/"])
-def test_the_zip_reads_like_the_folder(tmp_path: Path, folder: str) -> None:
-    path = tmp_path / "export.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in (FIXTURES / "slack").rglob("*.json"):
-            # no entries for directories, as many tools write it, and the leavings of a Mac
-            archive.write(file, folder + file.relative_to(FIXTURES / "slack").as_posix())
-        archive.writestr(f"__MACOSX/{folder}._users.json", b"\x00\x05")
-    zipped, plain_folder = read_path(path), read_path("slack")
-    assert zipped.ids == plain_folder.ids
-    assert zipped.chats == plain_folder.chats
-    assert not zipped.broken
-
-
-def test_where_says_the_file_and_the_place_in_it() -> None:
-    assert read_path("slack").records[1].where == "general/2023-12-31.json, [1]"
 
 
 def test_broken_days_and_messages_are_reported_and_the_rest_is_read() -> None:
@@ -270,22 +252,6 @@ def test_a_grid_is_read_with_every_workspace_and_all_names(tmp_path: Path, aroun
     assert ["old" in notice for notice in grid.notices] == [True]
 
 
-def test_one_workspace_of_a_grid_can_be_given_alone(tmp_path: Path) -> None:
-    write(tmp_path, GRID)
-    port = read_path(tmp_path / "teams/порт")
-    assert {chat.chat_id for chat in port.chats} == {"slack:C1", "slack:C7"}
-    assert port.messages[0].sender_name == "Đặng Thị Hoa 🌸"
-
-
-def test_a_channel_may_be_called_teams() -> None:
-    workspace = read(
-        {"channels.json": [{"id": "C5", "name": "teams"}], "teams/2026-03-01.json": [say("U1", "чай?")]}
-    )
-    assert [(record.chat_id, record.message.content) for record in workspace.records] == [
-        ("slack:C5", "чай?")
-    ]
-
-
 def test_a_shared_message_stays_with_the_comment_on_it_and_is_nobody_elses_words() -> None:
     shared = {"is_share": True, "author_name": "ليلى", "text": "الإيجار 340 يورو\nفي السنة", "fallback": "x"}
     day = one_day(
@@ -328,13 +294,6 @@ def test_what_people_write_with_a_file_is_kept() -> None:
     )
     assert day.contents == ["ดูหน้า 3", "[document план.pdf] 第三页", "[audio] Ще пет минути"]
     assert [message.sender_name for message in day.messages] == ["สมชาย", "", ""]
-
-
-def test_dates_and_colours_in_blocks_are_text() -> None:
-    parts = [{"type": "date", "timestamp": 1, "fallback": "1 марта"}, {"type": "text", "text": " "}]
-    section = {"type": "rich_text_quote", "elements": [*parts, {"type": "color", "value": "#FF0000"}]}
-    blocks = [{"type": "rich_text", "elements": [section]}]
-    assert one_day({"text": "", "blocks": blocks}).contents == ["1 марта #FF0000"]
 
 
 @pytest.mark.parametrize(

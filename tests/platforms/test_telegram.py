@@ -124,20 +124,6 @@ def test_an_export_that_breaks_off_gives_what_came_before() -> None:
     assert cut.broken[0].breaks_off
 
 
-def test_a_poll_says_how_many_took_each_answer() -> None:
-    poll = {
-        "question": ["RAID ", {"type": "bold", "text": "level"}, "?"],
-        "total_voters": 3,
-        "answers": [{"text": "RAID1", "voters": 2}, {"text": "RAID5", "voters": 1}, "odd"],
-    }
-    assert read(chat(said(text="", poll=poll))).contents == [
-        "[poll] RAID level?: RAID1 (2 votes) / RAID5 (1 vote)"
-    ]
-    assert read(chat(said(text="", poll=poll | {"total_voters": 0}))).contents == [
-        "[poll] RAID level?: RAID1 / RAID5"
-    ]
-
-
 def test_a_forums_topics_are_threads_and_what_is_said_in_them_stays_there() -> None:
     def topic(number: int) -> dict[str, Any]:
         return {"id": number, "type": "service", "action": "topic_created", "title": "Hardware"}

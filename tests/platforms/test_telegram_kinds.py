@@ -272,18 +272,3 @@ def test_a_kind_that_no_table_knows_is_named_and_its_text_kept(
         ("Telegram", kind, False)
     ]
     assert (found.contents, found.skipped, found.broken) == (texts, [], [])
-
-
-def test_a_detail_of_a_version_to_come_is_no_unknown_kind() -> None:
-    found = read(chat(said(silent=True, views=12, reactions=[{"type": "emoji", "count": 1, "emoji": "🐟"}])))
-    assert (found.contents, found.unread) == (["hi"], [])
-
-
-def test_the_stories_in_an_export_of_everything_are_counted() -> None:
-    stories = [{"date": "2026-05-01T10:00:00", "media": "stories/1.mp4"}] * 2
-    found = read({"stories": stories, "chats": {"list": [chat(said(text="náš přístav"))]}})
-    assert found.contents == ["náš přístav"]
-    assert [(unread.kind, unread.where) for unread in found.unread] == [
-        ("story post", "stories[0]"),
-        ("story post", "stories[1]"),
-    ]

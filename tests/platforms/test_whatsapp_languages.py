@@ -210,14 +210,6 @@ def test_a_community_is_nobody(tmp_path: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Community Nord", "Группа поддержки", "Mama 🌻 vom Gruppenchor", "社群小編"]
-)
-def test_somebody_may_be_called_after_a_group_or_community(tmp_path: Path, name: str) -> None:
-    chat = export(tmp_path, "WhatsApp Chat with Boot.txt", f"31.01.26, 21:41 - {name}: Kommt ihr?")
-    assert [message.sender_name for message in chat.messages] == [name]
-
-
-@pytest.mark.parametrize(
     ("placeholder", "content"),
     [
         ("<View once voice message omitted>", "[audio]"),

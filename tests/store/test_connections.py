@@ -42,14 +42,6 @@ def test_a_connection_that_ends_within_a_transaction_is_told_from_a_server_that_
         connection.execute(text("SELECT 1"))
 
 
-def test_an_idle_connection_is_used_again(database: Database) -> None:
-    used = set()
-    for _ in range(3):
-        with database.tenant(TENANT) as connection:
-            used.add(connection.scalar(text("SELECT pg_backend_pid()")))
-    assert len(used) == 1
-
-
 # Until a host that went away without a word is given up: idle, then three times this long.
 GIVEN_UP_SECONDS = 10 + 3 * 5
 

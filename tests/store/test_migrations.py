@@ -34,23 +34,6 @@ def test_the_program_needs_the_newest_migration(settings: Settings) -> None:
     assert newest == REVISION
 
 
-def columns(settings: Settings) -> list[tuple[str, str, str]]:
-    with psycopg.connect(owner_url(settings)) as connection:
-        return connection.execute(
-            "SELECT table_name, column_name, data_type FROM information_schema.columns "
-            "WHERE table_schema = 'public' ORDER BY 1, 2"
-        ).fetchall()
-
-
-def test_every_migration_can_be_reverted_and_applied_again_on_an_empty_database(settings: Settings) -> None:
-    config = alembic_config(owner_url(settings))
-    before = columns(settings)
-    command.downgrade(config, "base")
-    assert columns(settings) == [("alembic_version", "version_num", "character varying")]
-    command.upgrade(config, "head")
-    assert columns(settings) == before
-
-
 def test_every_migration_can_be_reverted_and_applied_again_on_a_filled_database(
     settings: Settings, database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
@@ -172,19 +155,6 @@ def test_no_index_is_kept_that_row_level_security_keeps_everybody_from(
                 SELECT 1 FROM pg_proc WHERE prosecdef AND prosrc ~ ('public.' || t.relname || '\\M'))
         """)
         assert unread.fetchall() == []
-
-
-def test_tables_that_grow_large_are_vacuumed_after_a_fiftieth_of_them_has_changed(
-    settings: Settings, postgres: EmbeddedPostgres, database_name: str
-) -> None:
-    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as superuser:
-        rows = superuser.execute(
-            "SELECT relname, array_to_string(reloptions, ' ') FROM pg_class "
-            "WHERE relname IN ('messages', 'message_vectors')"
-        )
-        for table, options in rows.fetchall():
-            for share in ("vacuum_scale", "vacuum_insert_scale", "analyze_scale"):
-                assert f"autovacuum_{share}_factor=0.02" in options, table
 
 
 def test_a_message_is_found_by_its_key_before_its_table_is_first_analyzed(

@@ -111,30 +111,6 @@ def test_workers_make_temporary_tables_and_nothing_that_stays(
                 worker.execute(attempt)
 
 
-def test_the_search_function_looks_past_the_wall_for_its_owner_alone(walled: EmbeddedPostgres) -> None:
-    with connected(walled, "app") as app:
-        assert app.execute("SELECT search_notes()").fetchall() == [("one",), ("two",)]
-    url = psycopg.conninfo.make_conninfo(walled.dsn("app"), user="backscroll_search")
-    with pytest.raises(psycopg.OperationalError):
-        psycopg.connect(url)
-
-
-def test_the_backup_reads_everything_and_writes_nothing(walled: EmbeddedPostgres) -> None:
-    with connected(walled, "backup") as backup:
-        assert backup.execute("SELECT count(*) FROM notes").fetchall() == [(2,)]
-        for attempt in ("DELETE FROM notes", "CREATE TABLE public.mine (word text)"):
-            with pytest.raises(InsufficientPrivilege):
-                backup.execute(attempt)
-
-
-def test_the_owner_owns_its_database_and_no_role(postgres: EmbeddedPostgres) -> None:
-    with connected(postgres, "owner") as owner:
-        owner.execute("CREATE SCHEMA extra; DROP SCHEMA extra")
-        for attempt in ("CREATE ROLE mine", "ALTER ROLE backscroll_app SUPERUSER", "CREATE DATABASE mine"):
-            with pytest.raises(InsufficientPrivilege):
-                owner.execute(attempt)
-
-
 def test_provisioning_again_changes_passwords_and_corrects_rights(tmp_path: Path) -> None:
     with EmbeddedPostgres(tmp_path, durable=False) as own:
         superuser = own.superuser_dsn()
