@@ -3,7 +3,6 @@
 import hashlib
 import re
 import socket
-import subprocess
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -18,14 +17,12 @@ from schemas.bots.keys import KeyIn
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.api.test_outages import Doorway, doorway
-from tests.api.test_process import api, log
 from tests.conftest import TENANT
 from workers.api.backlog import COUNT_SECONDS
 from workers.api.keyring import FRESH_SECONDS
 
-__all__ = ["api", "doorway", "log"]
+__all__ = ["doorway"]
 Serve = Callable[[Settings], httpx.Client]
-Running = tuple["subprocess.Popen[bytes]", httpx.Client]
 ALL = ["ingest", "context", "read", "write", "erase", "operate"]
 
 

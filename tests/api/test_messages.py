@@ -11,6 +11,7 @@ import psycopg
 import redis as redis_client
 from sqlalchemy import text
 
+from ops.dev.scripts import batch
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.connections.database import Database
 from tests.api.conftest import CHAT, body, problem_of, said
@@ -114,3 +115,23 @@ def test_the_victim_of_a_deadlock_is_tried_again_unseen_by_its_sender(
     assert stored(database) == ["m1", "m2", "m3"]
     with database.tenant(TENANT) as connection:
         assert set(connection.scalars(text("SELECT sender_id FROM messages"))) == {"test:ann"}
+
+
+def test_large_batches_that_come_at_once_are_all_accepted_and_hold_up_nobody(
+    client: httpx.Client, database: Database
+) -> None:
+    messages = batch("devanagari", 256 * 1024)
+
+    def send(number: int) -> int:
+        return client.post("/v1/messages", json=body(*messages, chat=f"test:{number}")).status_code
+
+    with ThreadPoolExecutor(8) as senders:
+        answers = [senders.submit(send, number) for number in range(8)]
+        small = client.post("/v1/messages", json=body(chat="test:small"))
+        assert (small.status_code, client.get("/readyz").status_code) == (202, 200)
+        assert [answer.result() for answer in answers] == [202] * 8
+    with database.tenant(TENANT) as connection:
+        sizes = connection.scalars(
+            text("SELECT octet_length(content) FROM messages WHERE chat_id = 'test:0'")
+        )
+        assert sorted(sizes) == sorted(len(each["content"].encode()) for each in messages)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import resource
 import signal
 import socket
@@ -18,8 +17,12 @@ import httpx
 import pytest
 
 from ops.local.embedded.ports import free_port
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.redis import EmbeddedRedis
 from schemas.settings import Settings
 from tests.api.conftest import body, said
+from tests.conftest import copied, settings_of
+from tests.mcp.conftest import HOUSE, over_http, talk
 from tests.ops.running import until
 from workers.api.__main__ import MAX_CONNECTIONS
 
@@ -46,30 +49,35 @@ def start(port: int, environment: dict[str, str], log: Path, processes: int = 1)
         return subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=out, stderr=out)
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    return tmp_path / "api.log"
+Running = tuple[subprocess.Popen[bytes], httpx.Client]
 
 
-@pytest.fixture
-def api(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("api") / "api.log"
+
+
+@pytest.fixture(scope="module")
+def api(postgres: EmbeddedPostgres, redis: EmbeddedRedis, log: Path) -> Iterator[Running]:
+    """One process for all stories, of which the last ends it."""
     port = free_port()
-    process = start(port, environment(settings), log)
-    try:
-        with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", headers={"Authorization": "Bearer test-key"}
-        ) as client:
-            while True:
-                assert process.poll() is None, log.read_text()
-                try:
-                    client.get("/healthz")
-                    break
-                except httpx.ConnectError:
-                    time.sleep(0.05)
-            yield process, client
-    finally:
-        process.kill()
-        process.wait()
+    with copied(postgres, "process") as name:
+        process = start(port, environment(settings_of(postgres, name, redis_url=redis.url)), log)
+        try:
+            with httpx.Client(
+                base_url=f"http://127.0.0.1:{port}", headers={"Authorization": "Bearer test-key"}
+            ) as client:
+                while True:
+                    assert process.poll() is None, log.read_text()
+                    try:
+                        client.get("/healthz")
+                        break
+                    except httpx.ConnectError:
+                        time.sleep(0.05)
+                yield process, client
+        finally:
+            process.kill()
+            process.wait()
 
 
 def records(log: Path) -> list[dict[str, Any]]:
@@ -77,8 +85,65 @@ def records(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
+def test_more_connections_than_it_holds_are_answered_503_until_some_are_closed(
+    api: Running,
+) -> None:
+    _, client = api
+    # Given as many connections as a process holds, on which nobody says who they are
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    with ExitStack() as held:
+        for _ in range(MAX_CONNECTIONS):
+            held.enter_context(socket.create_connection((client.base_url.host, client.base_url.port)))
+        # Then whoever else comes is refused
+        health = client.base_url.join("/healthz")
+        until(lambda: httpx.get(health).status_code == 503, "it is full", 15)
+    # and when they are gone the same process answers
+    until(lambda: client.get("/healthz").status_code == 200, "it answers again", 60)
+    assert client.post("/v1/messages", json=body(said(1, "Лодка на месте 🚣"))).status_code == 202
+
+
+def test_no_secret_stands_in_a_log_or_an_answer(api: Running, log: Path) -> None:
+    _, client = api
+    limited = {"label": "a bot", "scopes": ["operate"], "requests_per_second": 0.2}
+    new = client.post("/v1/keys", json=limited).json()
+    rotated = client.post(f"/v1/keys/{new['id']}/rotate", json={}).json()
+    secrets = (new["key"], rotated["key"], "bks_" + "w" * 43, "someone-elses-password")
+    told = ""
+    for secret in secrets:
+        with httpx.Client(base_url=client.base_url, headers={"Authorization": f"Bearer {secret}"}) as bot:
+            for _ in range(3):
+                told += bot.post("/v1/messages", content=b"{").text + bot.get(f"/v1/keys?key={secret}").text
+            told += bot.post("/v1/keys", content=json.dumps({"label": secret, "scopes": [secret]})).text
+            told += bot.delete(f"/v1/keys/{secret}").text
+    for secret in (*secrets, "test-key"):
+        assert secret not in log.read_text()
+        assert secret not in told
+
+
+def test_calls_of_tools_are_logged_under_the_id_of_their_request_without_ids_of_people(
+    api: Running, log: Path
+) -> None:
+    _, client = api
+    # When a model calls tools, and one call has an id
+    talk(
+        over_http(str(client.base_url).rstrip("/")),
+        ("about", {"user_id": "секрет:Ørjan-private", "chat_id": HOUSE}),
+        ("search", {"chat_id": HOUSE, "query": "private 锅炉"}),
+        ("remember", {"scope": "user", "user_id": "x:private", "content": ["private"]}),
+    )
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "chats"}}
+    assert client.post("/mcp", json=call, headers={"X-Request-ID": "t-1"}).status_code == 200
+    # Then the request and the route that it called have that id
+    found = [each["path"] for each in records(log) if each.get("request_id") == "t-1"]
+    assert sorted(found) == ["/mcp", "/v1/chats"]
+    # And no line holds a word of the calls, an id of a person or the key
+    assert not any(word in log.read_text() for word in ("private", "锅炉", HOUSE, "test-key"))
+    loggers = {each.get("logger", "") for each in records(log)}
+    assert not any("mcp" in name or "httpx" in name for name in loggers)
+
+
 def test_it_loads_its_model_logs_requests_without_their_bodies_and_ends_cleanly(
-    api: tuple[subprocess.Popen[bytes], httpx.Client], log: Path
+    api: Running, log: Path
 ) -> None:
     process, client = api
     client.post(
@@ -101,48 +166,3 @@ def test_it_loads_its_model_logs_requests_without_their_bodies_and_ends_cleanly(
     assert requests["r-5"]["path"] == "unknown"
     for secret in ("quiet", "private", "test-key"):
         assert secret not in log.read_text()
-
-
-def test_more_connections_than_it_holds_are_answered_503_until_some_are_closed(
-    api: tuple[subprocess.Popen[bytes], httpx.Client],
-) -> None:
-    _, client = api
-    # Given as many connections as a process holds, on which nobody says who they are
-    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    with ExitStack() as held:
-        for _ in range(MAX_CONNECTIONS):
-            held.enter_context(socket.create_connection((client.base_url.host, client.base_url.port)))
-        # Then whoever else comes is refused
-        health = client.base_url.join("/healthz")
-        until(lambda: httpx.get(health).status_code == 503, "it is full", 15)
-    # and when they are gone the same process answers
-    until(lambda: client.get("/healthz").status_code == 200, "it answers again", 60)
-    assert client.post("/v1/messages", json=body(said(1, "Лодка на месте 🚣"))).status_code == 202
-
-
-def test_the_description_is_complete_and_refers_to_nothing_that_is_not_there(
-    client: httpx.Client,
-) -> None:
-    described = client.get("/openapi.json").json()
-    assert {re.split(r"/(?=\{)", path)[0] for path in described["paths"]} == {
-        *("/healthz", "/readyz", "/v1/messages", "/v1/context", "/v1/search", "/v1/more"),
-        *("/v1/memories", "/v1/memories/search", "/v1/documents", "/v1/users", "/v1/entities", "/v1/chats"),
-        *("/v1/contexts", "/v1/forget", "/v1/sessions", "/v1/queries", "/v1/status"),
-        *("/v1/keys", "/v1/keys/current", "/v1/events", "/v1/events/matrix", "/v1/sources", "/mcp"),
-    }
-    schemas = described["components"]["schemas"]
-    references = set(_references(described))
-    assert {name.rpartition("/")[2] for name in references} <= schemas.keys()
-    assert {"IngestPayload", "ContextQuery", "Context", "Problem"} <= schemas.keys()
-
-
-def _references(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if name == "$ref":
-                yield inner
-            else:
-                yield from _references(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _references(inner)

@@ -48,7 +48,7 @@ def test_a_hit_is_the_whole_message_and_where_it_stands(house: httpx.Client) -> 
     assert {"kind", "id", "session_id", "at", "preview", "rank", "score", "components", "role"} <= hit.keys()
 
 
-@pytest.mark.parametrize("word", ["Donau.dampf.schiff", "авто.мо.биль", "ανα.βολή", "ká.ve.ház"])
+@pytest.mark.parametrize("word", ["Donau.dampf.schiff", "авто.мо.биль"])
 def test_a_soft_hyphen_parts_no_word(standing_client: httpx.Client, word: str) -> None:
     whole, hyphened = word.replace(".", ""), word.replace(".", "\u00ad")
     chat = f"test:{whole}"

@@ -21,7 +21,6 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.clients_python.conftest import BOILER, CHAT
 
 ANN = "telegram:13"
-ADAPTERS = ("langchain", "llama_index", "openai_agents")
 
 
 @pytest.mark.filterwarnings("ignore:.*RunnableWithMessageHistory.*")

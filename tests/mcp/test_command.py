@@ -8,15 +8,7 @@ import httpx
 
 from ops.local.embedded.ports import free_port
 from tests.mcp.conftest import over_stdio, talk, text_of, url_of
-from tests.ops.running import COMMAND, backscroll, clean_environment
-
-
-def test_without_an_api_it_says_how_to_get_one(tmp_path: Path) -> None:
-    ended = backscroll("mcp", "--data-dir", str(tmp_path / "none"), cwd=tmp_path)
-    assert ended.returncode != 0
-    assert ended.stdout == ""
-    assert "backscroll up" in ended.stderr
-    assert "BACKSCROLL_URL" in ended.stderr
+from tests.ops.running import COMMAND, clean_environment
 
 
 def test_an_api_that_is_away_is_told_to_the_model() -> None:

@@ -9,24 +9,17 @@ import pytest
 from tests.mcp.conftest import HOUSE
 
 ODD: list[Any] = [
-    *(
-        None,
-        True,
-        -1,
-        1e400,
-        2**70,
-        "",
-        " ",
-        ".",
-        "..",
-        "../keys",
-        "%2F",
-        "\x00",
-        "\u202e",
-        "\ud800",
-        "x" * 100_000,
-    ),
-    *([], [[]], [None], {}, {"a": {"a": [1]}}, ["猫"] * 1000),
+    None,
+    True,
+    1e400,
+    2**70,
+    "",
+    "../keys",
+    "\x00",
+    "\ud800",
+    "x" * 100_000,
+    [[]],
+    {"a": {"a": [1]}},
 ]
 TAKES = {
     "recall": ["chat_id", "query", "user_id", "as_of", "budget_tokens"],
@@ -46,9 +39,8 @@ def sent(client: httpx.Client, body: bytes, **headers: str) -> httpx.Response:
     return client.post("/mcp", content=body, headers={"Content-Type": "application/json"} | headers)
 
 
-@pytest.mark.parametrize("name", TAKES)
-def test_odd_arguments_are_answered_in_words(house: httpx.Client, name: str) -> None:
-    for argument in TAKES[name]:
+def test_odd_arguments_are_answered_in_words(house: httpx.Client) -> None:
+    for name, argument in [(name, each) for name, arguments in TAKES.items() for each in arguments]:
         for odd in ODD:
             given = {each: RIGHT[each] for each in TAKES[name] if each in RIGHT} | {argument: odd}
             call = {"name": name, "arguments": given}
@@ -63,24 +55,15 @@ def test_odd_arguments_are_answered_in_words(house: httpx.Client, name: str) -> 
                 assert not any(word in text for word in ("Traceback", "defect", "Internal")), (given, text)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"null",
-        b"\xff",
-        b"[" * 5000,
-        b'{"jsonrpc":"2.0"}',
-        b'"' + b"x" * 10**6,
-    ],
-    ids=lambda body: repr(body[:10]),
-)
+BODIES = (b"", b"{", b"null", b"\xff", b"[" * 5000, b'{"jsonrpc":"2.0"}', b'"' + b"x" * 10**6)
+
+
 @pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28", "1999-01-01"])
-def test_what_is_no_message_is_refused(house: httpx.Client, body: bytes, version: str) -> None:
-    answer = sent(house, body, **{"MCP-Protocol-Version": version})
-    assert answer.status_code in {400, 202}
-    assert "Traceback" not in answer.text
+def test_what_is_no_message_is_refused(house: httpx.Client, version: str) -> None:
+    for body in BODIES:
+        answer = sent(house, body, **{"MCP-Protocol-Version": version})
+        assert answer.status_code in {400, 202}, body[:10]
+        assert "Traceback" not in answer.text
 
 
 def test_a_body_that_is_too_large_and_another_method_are_problems(house: httpx.Client) -> None:

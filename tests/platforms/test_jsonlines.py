@@ -50,11 +50,8 @@ def test_the_chat_can_be_said_where_the_file_does_not_tell() -> None:
     ("line", "reason"),
     [
         ("{", "is not JSON"),
-        ("[1]", "no JSON object"),
         (said(sender_id=""), "sender_id"),
-        (said(content=None), "content"),
         (said(sent_at="2024-05-01T09:00:00"), "no time zone"),
-        (said(sent_at=None), "sent_at is missing"),
         (said(sent_at="9999-12-31T23:59:59-23:59"), "sent_at: is not a time that a calendar knows"),
         (said(sent_at="9999-12-31T23:59:59Z"), "sent_at: must be in the years 2 to 9998"),
         (said(colour="red"), "colour is not known"),

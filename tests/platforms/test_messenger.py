@@ -142,14 +142,13 @@ def test_an_encrypted_chat_is_read_too(tmp_path: Path) -> None:
     assert chat.messages[0].sender_name == "อรทัย"
 
 
-@pytest.mark.parametrize("zipped", [False, True])
 @pytest.mark.parametrize(
-    ("inbox", "platform"),
+    ("inbox", "platform", "zipped"),
     [
-        ("your_facebook_activity/messages/inbox", "messenger"),
-        ("facebook-ana-2026/your_facebook_activity/messages/e2ee_cutover", "messenger"),
-        ("messages/archived_threads", "messenger"),
-        ("your_instagram_activity/messages/inbox", "instagram"),
+        ("your_facebook_activity/messages/inbox", "messenger", True),
+        ("facebook-ana-2026/your_facebook_activity/messages/e2ee_cutover", "messenger", False),
+        ("messages/archived_threads", "messenger", False),
+        ("your_instagram_activity/messages/inbox", "instagram", True),
     ],
 )
 def test_a_whole_download_is_one_import_of_all_its_chats(

@@ -220,8 +220,7 @@ def zip_of(folder: Path, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("zipped", [False, True])
-@pytest.mark.parametrize("around", ["", "Orga nisation/"])
+@pytest.mark.parametrize(("around", "zipped"), [("", False), ("Orga nisation/", True)])
 def test_a_grid_is_read_with_every_workspace_and_all_names(tmp_path: Path, around: str, zipped: bool) -> None:
     source = write(tmp_path / "grid", {around + name: value for name, value in GRID.items()})
     grid = read_path(zip_of(source, tmp_path / "grid.zip") if zipped else source)
