@@ -15,10 +15,8 @@ from sqlalchemy import text
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.processes import environment
-from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.summaries import prompts
 from pipeline.ingest.accept import accept
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import retention
 from pipeline.operations.doctor import check_servers, collect
 from pipeline.operations.doctor import diagnose as diagnosis
@@ -30,10 +28,9 @@ from pipeline.store.search import vector_search
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
-from tests.conftest import CHECKOUT, MIGRATED, POLICY, TENANT, Templates, message, refusing
+from tests.conftest import CHECKOUT, MIGRATED, TENANT, Templates, message, refusing
 from tests.ingest.test_quarantine import as_owner
 from tests.providers.chat_server import ChatServer, Reply, Request, refused, well
-from tests.test_pipeline import place
 from workers import broker
 from workers.app import make_app
 from workers.queues import ACCEPT, QUEUES, note_sweep
@@ -495,14 +492,6 @@ def test_languages_that_the_embedding_model_does_not_know_are_said() -> None:
     assert not told("house-model-7", **stored)
     assert not told("all-MiniLM-L6-v2", english=100_000, german=300)
     assert not told("all-MiniLM-L6-v2", german=99)
-
-
-def test_the_languages_of_chats_are_collected(database: Database, settings: Settings) -> None:
-    accept(database, TENANT, ChatIn(chat_id="test:1", language="german"), [message(n) for n in range(3)])
-    place(database, SessionPolicy.of(settings), POLICY)
-    facts = collect.embedding(database, DeterministicEmbedder().space, [TENANT], None, everybody=True)
-    assert facts is not None
-    assert (facts.languages, facts.model) == ({"german": 3}, DeterministicEmbedder().space.model)
 
 
 def test_facts_at_their_worst_are_all_told_with_what_to_do() -> None:

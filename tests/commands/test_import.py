@@ -11,8 +11,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ops.local.processes import environment
 from pipeline.erasure import edits
 from pipeline.ingest import accept
@@ -103,16 +101,6 @@ def test_a_chat_that_also_arrives_live_is_warned_of(run: Run, database: Database
     assert not any("twice" in notice for notice in run("import", path, "--json").json["notices"])
 
 
-def test_a_platforms_own_ids_meet_those_of_the_live_bot(run: Run, database: Database) -> None:
-    with SAMPLE.open() as file:
-        next(file)
-        first = json.loads(next(file))
-    live = message(0, id=first["external_id"], sent_at=first["sent_at"])
-    accept.accept(database, TENANT, ChatIn(chat_id="telegram:-100420"), [live])
-    imported = run("import", SAMPLE, "--json").json
-    assert (imported["new"], imported["duplicates"], imported["notices"]) == (417, 1, [])
-
-
 def test_a_file_without_a_single_message_is_refused(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_text('{"type": "chat", "chat_id": "app:1"}\n{\n')
@@ -120,17 +108,6 @@ def test_a_file_without_a_single_message_is_refused(run: Run, tmp_path: Path) ->
     assert refused.code == 2
     assert "holds no messages (new 0, already there 0, broken 1, skipped 0)" in refused.err
     assert run("chats", "list", "--json").json == {"chats": []}
-
-
-def test_without_redis_an_import_works_and_says_so_once(
-    run: Run, monkeypatch: pytest.MonkeyPatch, workers: Workers
-) -> None:
-    monkeypatch.setenv("BACKSCROLL_REDIS_URL", "redis://127.0.0.1:1/0")
-    imported = run("import", FIXTURES / "telegram/all.json", "--json")
-    assert imported.json["new"] > 0
-    assert imported.err.count("Redis does not answer") == 1
-    workers.finish()
-    assert run("chats", "list", "--json").json["chats"][0]["message_count"] > 0
 
 
 def test_ctrl_c_keeps_what_was_accepted_and_says_how_to_go_on(

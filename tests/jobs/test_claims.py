@@ -8,7 +8,7 @@ from time import monotonic, sleep
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept
@@ -88,17 +88,6 @@ def test_a_claim_among_many_tenants_locks_what_it_takes_and_another_takes_as_muc
     assert free == (100 * 20 - 32,)
     assert (len(mine.rows), len(yours.rows)) == (32, 32)
     assert not {(r.tenant_id, r.key) for r in mine.rows} & {(r.tenant_id, r.key) for r in yours.rows}
-
-
-def test_what_is_due_and_locked_by_others_is_looked_for_again(
-    database: Database, superuser: psycopg.Connection
-) -> None:
-    fill(superuser, "tenant", rows=3)
-    with database.maintenance() as connection:
-        connection.execute(text("SELECT FROM jobs FOR UPDATE"))
-        found = claimed(database)
-    assert (len(found.rows), found.more) == (0, True)
-    assert claimed(database).more is False
 
 
 def test_live_work_goes_before_what_an_import_brought(

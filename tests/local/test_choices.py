@@ -10,6 +10,7 @@ from schemas.errors import SettingsError
 from schemas.settings import Settings
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2/384"
+OPENAI = "openai/text-embedding-3-small/1536"
 HASH = "deterministic/deterministic-hash-v1/256"
 NORMAL, LIGHT = Choices(flower_port=None), Choices(flower_port=None, asked="--light")
 ENGLISH = Choices(flower_port=None, asked="--english")
@@ -21,33 +22,38 @@ def chosen(wanted: Choices, active: str | None, **given: str) -> tuple[str | Non
     return made.embedding_provider, made.embedding_model
 
 
-def test_new_data_gets_the_best_embedder_that_is_installed() -> None:
-    assert chosen(NORMAL, None) == (factory.default_provider(), None)
-    assert chosen(LIGHT, None) == ("deterministic", "deterministic-hash-v1")
-    assert chosen(ENGLISH, None) == ("onnx", "all-MiniLM-L6-v2")
+@pytest.mark.parametrize(
+    ("wanted", "active", "asked", "embedder"),
+    [
+        # new data gets the best that is installed
+        (NORMAL, None, None, (factory.default_provider(), None)),
+        (LIGHT, None, None, ("deterministic", "deterministic-hash-v1")),
+        (ENGLISH, None, None, ("onnx", "all-MiniLM-L6-v2")),
+        # data goes on with the one that it began with
+        (NORMAL, HASH, None, ("deterministic", "deterministic-hash-v1")),
+        (NORMAL, MODEL, None, ("sentence-transformers", "all-MiniLM-L6-v2")),
+        (NORMAL, "sentence-transformers/BAAI/bge-m3/1024", None, ("sentence-transformers", "BAAI/bge-m3")),
+        (NORMAL, "ollama/nomic-embed-text/768", None, ("ollama", "nomic-embed-text")),
+        # unless another one is asked for
+        (NORMAL, MODEL, "deterministic", ("deterministic", None)),
+        (NORMAL, OPENAI, "openai", ("openai", None)),
+    ],
+)
+def test_the_embedder_is_the_one_that_is_asked_for_or_that_the_data_has(
+    wanted: Choices, active: str | None, asked: str | None, embedder: tuple[str, str | None]
+) -> None:
+    assert chosen(wanted, active, **({"embedding_provider": asked} if asked else {})) == embedder
 
 
-def test_data_goes_on_with_the_embedder_that_it_began_with() -> None:
-    assert chosen(NORMAL, HASH) == ("deterministic", "deterministic-hash-v1")
-    assert chosen(NORMAL, MODEL) == ("sentence-transformers", "all-MiniLM-L6-v2")
-    assert chosen(NORMAL, "sentence-transformers/BAAI/bge-m3/1024")[1] == "BAAI/bge-m3"
-
-
-def test_an_embedder_that_was_asked_for_is_used_whatever_the_data_has() -> None:
-    asked = {"embedding_provider": "deterministic"}
-    assert chosen(NORMAL, MODEL, **asked) == ("deterministic", None)
-
-
-def test_data_that_a_server_embedded_sends_nothing_there_before_a_setting_says_so() -> None:
-    made_by = "openai/text-embedding-3-small/1536"
-    with pytest.raises(SettingsError, match="BACKSCROLL_EMBEDDING_PROVIDER=openai"):
-        chosen(NORMAL, made_by, openai_api_key="sk-of-something-else")
-    assert chosen(NORMAL, made_by, embedding_provider="openai") == ("openai", None)
-    assert chosen(NORMAL, "ollama/nomic-embed-text/768") == ("ollama", "nomic-embed-text")
-
-
-def test_a_flag_refuses_data_that_another_model_embedded() -> None:
-    with pytest.raises(SettingsError, match=r"all-MiniLM-L6-v2.*--light"):
-        chosen(LIGHT, MODEL)
-    with pytest.raises(SettingsError, match=r"multilingual-e5-small.*--english"):
-        chosen(ENGLISH, "onnx/multilingual-e5-small/384")
+@pytest.mark.parametrize(
+    ("wanted", "active", "told"),
+    [
+        # nothing is sent to a server before a setting says so
+        (NORMAL, OPENAI, "BACKSCROLL_EMBEDDING_PROVIDER=openai"),
+        (LIGHT, MODEL, r"all-MiniLM-L6-v2.*--light"),
+        (ENGLISH, "onnx/multilingual-e5-small/384", r"multilingual-e5-small.*--english"),
+    ],
+)
+def test_what_does_not_go_with_the_data_is_refused(wanted: Choices, active: str, told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        chosen(wanted, active, openai_api_key="sk-of-something-else")

@@ -28,7 +28,6 @@ from schemas.messages import ChatIn
 from schemas.people.forgetting import Subject
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.hostile.victims import fill
 from tests.test_pipeline import CHAT, place, rows, run
 
 OLD, OLDER = ChatIn(chat_id="test:b"), ChatIn(chat_id="test:a")
@@ -278,26 +277,3 @@ def test_what_is_done_long_ago_goes_and_tombstones_stay(
     assert rows(database, "SELECT hash FROM suppression_list ORDER BY hash") == stones
     assert len(stones) == 3
     assert keep.record_age == timedelta(days=400)
-
-
-def test_records_of_calls_go_after_their_time_and_answers_that_no_job_came_for_after_a_day(
-    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
-) -> None:
-    fill(database, {TENANT: "boiler"}, rules, policy)
-    with database.tenant(TENANT) as connection:
-        connection.execute(
-            text("""
-                INSERT INTO llm_calls (tenant_id, purpose, model, provider, input_tokens, output_tokens, called_at)
-                SELECT tenant_id, purpose, model, provider, 1, 1, now() - days * interval '1 day'
-                FROM llm_calls, unnest(ARRAY[89, 91]) AS days
-            """)
-        )
-        # with the calls themselves
-        calls = connection.scalar(text("SELECT count(*) / 3 FROM llm_calls"))
-    pruned = prune(database, TENANT, keep)
-    assert calls
-    assert (pruned["llm_calls"], pruned["llm_answers"]) == (calls, 0)
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE llm_answers SET kept_at = now() - interval '25 hours'"))
-    assert prune(database, TENANT, keep)["llm_answers"] == 1
-    assert rows(database, "SELECT count(*) FROM llm_calls") == [(2 * calls,)]

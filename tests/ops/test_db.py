@@ -50,7 +50,7 @@ def in_schema(postgres: EmbeddedPostgres, name: str, schema: str) -> None:
         server.execute(f'CREATE SCHEMA "{schema}"; ALTER EXTENSION vector SET SCHEMA "{schema}"')
 
 
-@pytest.mark.parametrize("schema", ["extensions", "Vektoren & mehr", "расширения"])
+@pytest.mark.parametrize("schema", ["extensions", "расширения & mehr"])
 def test_pgvector_in_another_schema_is_found_by_the_roles(
     here: Here, postgres: EmbeddedPostgres, tmp_path: Path, schema: str
 ) -> None:

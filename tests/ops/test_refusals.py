@@ -5,30 +5,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from ops import cli
+from ops.console.command import Call
+from schemas.errors import InvalidInput
 from tests.ops.conftest import Here
 from tests.ops.running import COMMAND, clean_environment
 
 NOWHERE = "postgresql://backscroll_app:secret@127.0.0.1:1/backscroll"
-
-
-def test_help_tells_the_exit_codes_and_every_command() -> None:
-    told = CliRunner().invoke(cli.app, ["--help"], terminal_width=200).stdout
-    assert "Exit codes" in told
-    for command in cli.COMMANDS:
-        assert f" {command} " in told
-        one = CliRunner().invoke(cli.app, [command, "--help"], prog_name="backscroll")
-        assert one.exit_code == 0
-        assert f"Usage: backscroll {command}" in one.stdout
-
-
-@pytest.mark.parametrize(
-    "arguments", [["nosuchcommand"], ["up", "--nosuchoption"], ["up", "--port", "70000"]]
-)
-def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
-    assert CliRunner().invoke(cli.app, arguments).exit_code == 2
 
 
 def test_a_wrong_setting_is_named_with_its_value(here: Here) -> None:
@@ -129,3 +112,9 @@ def test_a_redis_that_is_not_there_is_named_before_anything_waits_for_it(here: H
     assert told.returncode == 1, told.stderr
     assert "Redis does not answer" in told.stderr
     assert "BACKSCROLL_REDIS_URL" in told.stderr
+
+
+def test_with_json_nothing_is_confirmed_by_a_question() -> None:
+    with pytest.raises(InvalidInput, match="--json asks no questions: add --yes"):
+        Call(as_json=True).confirm("Remove it?", yes=False)
+    Call(as_json=True).confirm("Remove it?", yes=True)

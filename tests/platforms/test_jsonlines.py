@@ -76,14 +76,3 @@ def test_a_message_of_no_chat_says_what_to_do() -> None:
 def test_a_file_that_ends_within_a_line_is_told_from_one_with_a_broken_line() -> None:
     assert [broken.breaks_off for broken in read("{", said(), chat_id="a:x").broken] == [False]
     assert [broken.breaks_off for broken in read(said(), said()[:40], chat_id="a:x").broken] == [True]
-
-
-def test_it_is_said_by_which_clock_times_were_read() -> None:
-    local = said(sent_at="2024-05-01T09:00:00")
-    chat = read(said(), local, chat_id="a:x", time_zone="Europe/Lisbon")
-    assert chat.times == [
-        "exact where they come with an offset or as Unix times; shown by the clock of Europe/Lisbon",
-        "read by the clock of Europe/Lisbon where they come without an offset",
-    ]
-    assert [record.by_clock for record in chat.records] == [False, True]
-    assert "say --tz" in read(said(), chat_id="a:x").times[0]

@@ -1,11 +1,15 @@
 """Importing twice, or a longer export later, adds only what is new, and keeps the order."""
 
+from itertools import combinations
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.platforms.identity import ImportIds, Positions
+from pipeline.platforms.identity import ImportIds, Positions, sender_by_name
 from pipeline.platforms.records import ImportOptions
 from pipeline.platforms.whatsapp import export as whatsapp
+from schemas.messages import MAX_ID_CHARS
 from tests.platforms.reading import sort
 
 OPTIONS = ImportOptions(title="House", time_zone="Europe/Lisbon")
@@ -83,3 +87,23 @@ def test_order_within_a_minute_is_kept(messages: list[tuple[int, str, str]]) -> 
     read = sort(whatsapp.parse(export(messages), OPTIONS)).messages
     assert [(m.sent_at, m.position) for m in read] == sorted((m.sent_at, m.position) for m in read)
     assert len({(m.sent_at, m.position) for m in read}) == len(read)
+
+
+NAMES = ["Анна", "王芳", "سارة", "Zoë 🦊", "Ana/Bo", "Ana%2FBo", "Ana@Müller", "長" * 255, "長" * 254 + "短"]
+
+
+@pytest.mark.parametrize("platform", ["whatsapp", "messenger", "instagram", "signal"])
+def test_no_two_people_of_any_chats_share_an_id(platform: str) -> None:
+    chats = [
+        f"{platform}:Müller",
+        f"{platform}:Müller@Müller",
+        f"{platform}:A/B",
+        f"{platform}:A%2FB",
+        "app:Müller",
+        f"{platform}:" + "集" * 240,
+    ]
+    ids = [sender_by_name(platform, chat, name) for chat in chats for name in NAMES]
+    assert all(one != other for one, other in combinations(ids, 2))
+    assert all(
+        each.startswith(f"{platform}:") and len(each) <= MAX_ID_CHARS and "/" not in each for each in ids
+    )

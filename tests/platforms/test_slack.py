@@ -70,14 +70,6 @@ def test_broken_days_and_messages_are_reported_and_the_rest_is_read() -> None:
     ]
 
 
-def test_a_folder_that_no_list_names_is_read_and_said_so() -> None:
-    workspace = read(
-        {"channels.json": [], "old/2024-01-01.json": [{"ts": "1704103200.000000", "user": "U1", "text": "x"}]}
-    )
-    assert workspace.chats[0].chat_id == "slack:old"
-    assert "old" in workspace.notices[0]
-
-
 def one_day(*messages: dict[str, Any], users: list[Any] | None = None) -> Read:
     said = [{"ts": f"1704103200.{n:06}", "user": "U1", **message} for n, message in enumerate(messages)]
     return read(

@@ -92,11 +92,6 @@ def test_times_of_old_exports_are_read_on_the_clock_that_is_said() -> None:
     assert "--tz" in read(old).notices[0]
 
 
-def test_the_chat_of_a_single_export_can_be_named() -> None:
-    assert read(chat(said()), chat_id="telegram:-1").chats[0].chat_id == "telegram:-1"
-    assert "not used" in read_path("telegram/all.json", chat_id="x").notices[0]
-
-
 def test_a_broken_message_is_reported_and_the_next_one_read() -> None:
     house = read(
         chat(
@@ -150,14 +145,3 @@ def test_a_forums_topics_are_threads_and_what_is_said_in_them_stays_there() -> N
         ("11", "1", None),
         ("12", "4", None),
     ]
-
-
-def test_it_is_said_that_times_are_exact_and_which_clock_the_exporter_had() -> None:
-    local = said(date="2024-07-01T14:00:00", date_unixtime="1719835200")
-    assert read(chat(local)).times == [
-        "exact, from the file's Unix times; shown in UTC; the clock of whoever exported was UTC+02:00 at "
-        "2024-07-01T14:00:00: say --tz, as in Europe/Lisbon"
-    ]
-    assert "shown by the clock of Europe/Berlin" in read(chat(local), time_zone="Europe/Berlin").times[0]
-    # a local time that says nothing
-    assert "say --tz" in read(chat(said(date="noon"))).times[0]

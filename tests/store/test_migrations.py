@@ -155,14 +155,3 @@ def test_no_index_is_kept_that_row_level_security_keeps_everybody_from(
                 SELECT 1 FROM pg_proc WHERE prosecdef AND prosrc ~ ('public.' || t.relname || '\\M'))
         """)
         assert unread.fetchall() == []
-
-
-def test_a_message_is_found_by_its_key_before_its_table_is_first_analyzed(
-    postgres: EmbeddedPostgres, database_name: str
-) -> None:
-    # as the foreign key of an arrival looks for it
-    looked_for = "SELECT 1 FROM ONLY messages x WHERE tenant_id = 'one' AND id = 1 FOR KEY SHARE OF x"
-    with psycopg.connect(postgres.superuser_dsn(database_name)) as superuser:
-        superuser.execute("SET enable_seqscan = off")
-        plan = "\n".join(row[0] for row in superuser.execute(f"EXPLAIN {looked_for}").fetchall())
-    assert "messages_pkey" in plan

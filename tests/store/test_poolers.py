@@ -152,10 +152,3 @@ def test_nothing_is_left_in_a_session_that_a_pooler_would_give_to_somebody_else(
             "",
         )
         driver.rollback()
-
-
-def test_without_a_pooler_statements_are_prepared(database: Database) -> None:
-    for number in range(3):
-        accept(database, TENANT, ChatIn(chat_id="test:house"), [message(number, TEXTS[number])])
-    with database.tenant(TENANT) as connection:
-        assert connection.scalar(text("SELECT count(*) FROM pg_prepared_statements"))

@@ -1,6 +1,9 @@
 """Stories about the embedded Redis: queued tasks outlive crashes, and nobody else gets in."""
 
+import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from ops.local.embedded.folder import is_taken, open_lock, take
 from ops.local.embedded.redis import EmbeddedRedis
 
 
@@ -63,3 +67,19 @@ def test_it_keeps_what_it_took_and_refuses_when_it_is_full(tmp_path: Path) -> No
         assert settings["appendfsync"] == "everysec"
         with pytest.raises(redis.OutOfMemoryError):
             [client.lpush("queue", "x" * 100_000) for _ in range(50)]
+
+
+def test_a_lock_has_one_holder_until_the_last_heir_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "some.lock"
+    assert not is_taken(path)
+    mine, others = open_lock(path), open_lock(path)
+    assert take(mine)
+    assert not take(others)
+    heir = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(99)"], pass_fds=[mine])
+    os.close(mine)
+    assert is_taken(path)
+    heir.kill()
+    heir.wait()
+    assert not is_taken(path)
+    assert take(others)
+    os.close(others)
