@@ -8,15 +8,10 @@ from typing import Any
 
 import typer
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from ops import cli
-from pipeline.store.connections.database import Database
-from pipeline.store.models import llm_limits
-from schemas.settings import Settings
 from tests.conftest import CHECKOUT
 from tests.guide.pages import Page
-from tests.metrics.conftest import serving
 
 FOLDER = CHECKOUT / "ops" / "monitoring"
 METRIC = re.compile(r"\bbackscroll_\w+|\bup\b")
@@ -40,23 +35,6 @@ def labels_named(expression: str, told: str) -> set[str]:
     matched = re.findall(r"[{,] *(\w+) *[=!]", expression)
     grouped = re.findall(r"\b(?:by|ignoring|on) \((\w+)\)", expression)
     return {*matched, *grouped, *re.findall(r"\$labels\.(\w+)", told), *re.findall(r"\{\{(\w+)\}\}", told)}
-
-
-def test_every_metric_and_label_that_is_named_is_shown(
-    settings: Settings, database: Database, tmp_path: Path
-) -> None:
-    (settings.data_dir / "postgres-18").mkdir(parents=True)
-    with database.tenant("") as connection:
-        llm_limits.lock(connection, "models.example:443")
-    with serving(settings, tmp_path, BACKSCROLL_LLM_DAILY_TOKENS="1000") as ask:
-        families = list(text_string_to_metric_families(ask()))
-    shown = {sample.name: set(sample.labels) for family in families for sample in family.samples}
-    shown["up"] = {"job"}
-    for expression, told in expressions():
-        names = METRIC.findall(expression)
-        assert names, expression
-        assert set(names) <= shown.keys(), expression
-        assert labels_named(expression, told) <= set().union(*(shown[name] for name in names)), expression
 
 
 def test_every_rule_names_a_command_and_a_section_that_exist() -> None:
