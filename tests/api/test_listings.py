@@ -6,18 +6,17 @@ import httpx
 import pytest
 
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.operations import status, topics
+from pipeline.operations import status
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.sessions import sessions
 from schemas.listing import ListedChat, ListedSession
-from schemas.memory.topics import ChatTopics, TopicFilter
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.commands.conftest import Workers
 from tests.conftest import POLICY, TENANT
 from tests.memories.test_entity_graph import tell
-from tests.memories.test_learning import GROUP, Talk
+from tests.memories.test_learning import Talk
 from tests.recall.test_context import do_all
 
 
@@ -179,9 +178,3 @@ def test_entities_are_listed_and_shown(talked: httpx.Client) -> None:
     (lena,) = talked.get("/v1/entities/test:lena").json()["entities"]
     assert lena["name"] == "Lena"
     assert {each["relation"] for each in lena["related"]} == {"home", "partner"}
-
-
-def test_topics_are_those_of_the_command_line(talked: httpx.Client, database: Database) -> None:
-    told = talked.get(f"/v1/chats/{GROUP.chat_id}/topics", params={"by": "week"}).json()
-    assert ChatTopics(**told) == topics.of_chat(database, TENANT, GROUP.chat_id, TopicFilter(by="week"))
-    problem_of(talked.get("/v1/chats/test:nowhere/topics"), 404)

@@ -9,7 +9,6 @@ from typing import Any
 
 import psycopg
 import pytest
-import redis as redis_client
 from sqlalchemy import text
 
 from ops.local.embedded.postgres import EmbeddedPostgres
@@ -126,20 +125,6 @@ def test_a_queue_without_a_worker_is_found(run: Run, settings: Settings) -> None
     for queue in QUEUES:
         assert f"no worker serves the queue {queue}" in result.out
     assert "backscroll worker embed" in result.out
-
-
-def test_redis_that_may_lose_tasks_is_found(run: Run, memory: None, settings: Settings) -> None:
-    assert settings.redis_url is not None
-    client = redis_client.Redis.from_url(settings.redis_url.get_secret_value())
-    try:
-        client.config_set("appendonly", "no")
-        client.config_set("maxmemory-policy", "allkeys-lru")
-        said = {(each["check"], each["severity"]) for each in diagnose(run)["findings"]}
-        assert said == {("redis", "error"), ("redis", "warning")}
-    finally:
-        client.config_set("appendonly", "yes")
-        client.config_set("maxmemory-policy", "noeviction")
-        client.close()
 
 
 def test_redis_and_postgres_away_are_findings_and_not_failures(

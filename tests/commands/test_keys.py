@@ -55,17 +55,6 @@ def test_keys_are_made_over_http_where_only_the_api_is_reached(
         assert "scope `operate`" in run("keys").err
 
 
-def test_a_tenant_begins_with_its_first_key(run: Run, settings: Settings) -> None:
-    new = run("keys", "create", "theirs", "--tenant", "other", "--json").json
-    assert new["tenant"] == "other"
-    assert run("keys", "--json").json["keys"] == []
-    with served(settings) as client:
-        current = httpx.get(
-            client.base_url.join("/v1/keys/current"), headers={"Authorization": f"Bearer {new['key']}"}
-        )
-    assert current.json()["tenant"] == "other"
-
-
 def test_sources_are_those_of_the_running_backscroll(
     run: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,12 +2,7 @@
 
 import pytest
 
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
-from pipeline.store.connections.database import Database
 from tests.commands.conftest import CHAT, Run
-from tests.memories.test_entity_graph import tell
-from tests.memories.test_learning import Talk
 
 pytestmark = pytest.mark.usefixtures("house")
 
@@ -28,17 +23,6 @@ def test_a_chat_is_shown_with_its_speakers_and_latest_sessions(run: Run) -> None
     assert sum(as_json["sessions"].values()) == run("chats", "list", "--json").json["chats"][0]["sessions"]
 
 
-def test_sessions_are_listed_newest_first_and_filtered(run: Run) -> None:
-    listed = run("sessions", "list", "--chat", CHAT, "--limit", 5, "--json").json["sessions"]
-    assert len(listed) == 5
-    assert listed == sorted(listed, key=lambda session: session["ended_at"], reverse=True)
-    skipped = run("sessions", "list", "--status", "skipped", "--json").json["sessions"]
-    assert skipped
-    assert {session["status"] for session in skipped} == {"skipped"}
-    assert run("sessions", "list", "--status", "tired").code == 2
-    assert run("sessions", "list", "--chat", "telegram:nowhere").code == 3
-
-
 def test_a_session_is_shown_with_summary_and_transcript(run: Run) -> None:
     shown = run("sessions", "show", 1).out
     for expected in ("Summary", "participants", "Transcript", "Europe/Lisbon", "extractive-v1"):
@@ -48,19 +32,6 @@ def test_a_session_is_shown_with_summary_and_transcript(run: Run) -> None:
     as_json = run("sessions", "show", 1, "--json").json
     assert as_json["message_count"] == len(as_json["messages"]) == 17
     assert as_json["summary_text"]
-
-
-def test_entities_are_listed_and_shown_with_what_they_are_related_to(
-    run: Run, database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    tell(Talk(database, rules, policy))
-    found = run("entities", "list", "--kind", "person", "--json").json["entities"]
-    assert {each["kind"] for each in found} == {"person"}
-    assert found == sorted(found, key=lambda each: -each["memories"])
-    shown = run("entities", "show", "LENA").out
-    for expected in ("Lena wohnt in Köln.", "person", "home", "partner of", "Ann"):
-        assert expected in shown
-    assert run("entities", "show", "test:lena", "--json").json["entities"][0]["name"] == "Lena"
 
 
 def test_the_topics_of_a_chat_are_counted_by_week_and_by_month(run: Run) -> None:

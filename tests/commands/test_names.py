@@ -11,13 +11,11 @@ from sqlalchemy import text
 
 from pipeline.ingest import history
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.operations import names
 from pipeline.platforms.identity import sender_by_name, without_chat
 from pipeline.platforms.records import ImportOptions, Record
 from pipeline.platforms.whatsapp import export as whatsapp
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import learned as learned_store
-from pipeline.store.people import names as stored_names
 from tests.commands.conftest import Run, Workers
 from tests.conftest import TENANT
 from tests.memories.learned import learned
@@ -222,32 +220,6 @@ def test_who_was_forgotten_or_switched_off_by_name_stays_so_in_every_chat(
     assert "whatsapp:عمر" in run("remember", "user", omar, "on", "--unseen").err
     assert run("remember", "user", "whatsapp:عمر", "on", "--unseen").code == 0
     assert imported(TWO, said("عمر", "سر")) == 1
-
-
-def test_a_run_that_was_broken_off_goes_on_with_the_next(
-    run: Run, database: Database, imported: Import, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for chat in (ONE, TWO):
-        imported(chat, said("Ева", "раз", "два", "три"), before=True)
-        run("memories", "add", f"была в {chat}", "--user", "whatsapp:Ева", "--chat", chat)
-    monkeypatch.setattr(names, "MESSAGES_AT_ONCE", 1)
-    rename = stored_names.rename_messages
-    for steps in (1, 3, 4, 6):
-        left = iter(range(steps))
-
-        def some(*given: Any, left: Any = left, **named: Any) -> int:
-            if next(left, None) is None:
-                raise KeyboardInterrupt
-            return rename(*given, **named)
-
-        monkeypatch.setattr(stored_names, "rename_messages", some)
-        run("users", "tell-apart", "--yes")
-    monkeypatch.setattr(stored_names, "rename_messages", rename)
-    assert run("users", "tell-apart", "--yes").code == 0
-    both = [sender_by_name("whatsapp", chat, "Ева") for chat in (ONE, TWO)]
-    assert senders(database) == [(ONE, both[0], 3), (TWO, both[1], 3)]
-    assert mentions(database, "whatsapp:Ева") == {}
-    assert [run("users", "show", who, "--json").json["memories"] for who in both] == [1, 1]
 
 
 def test_a_person_known_by_name_stays_one_when_the_chat_gets_another_id(

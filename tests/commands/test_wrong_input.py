@@ -1,7 +1,5 @@
 """Whoever types something wrong is told which field it is, what is allowed, and by the exit code that it was they."""
 
-import json
-
 import pytest
 
 from tests.commands.conftest import CHAT, Run
@@ -120,17 +118,3 @@ def test_a_message_that_was_never_seen_is_not_forgotten_unless_that_is_said(run:
     # and so is one that was there
     for _ in range(2):
         assert run("forget", "message", CHAT, "1041", "--yes").code == 0
-
-
-def test_somebody_who_is_still_to_come_can_be_kept_out_and_forgotten(run: Run) -> None:
-    late = "telegram:late"
-    assert run("remember", "user", late, "off", "--unseen").out == f"{late}: not remembered\n"
-    # From then on the id is known
-    assert run("remember", "user", late).out == f"{late}: not remembered\n"
-    assert run("remember", "user", late, "on").code == 0
-    for what in ("user", "chat"):
-        assert run("forget", what, late, "--yes", "--json").code == 3
-        receipt = json.loads(run("forget", what, late, "--unseen", "--yes", "--json").out)
-        assert receipt["finished_at"]
-        # and so is one that was forgotten
-        assert run("forget", what, late, "--yes", "--json").code == 0

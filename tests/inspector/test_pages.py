@@ -144,15 +144,3 @@ def test_a_dead_letter_is_replayed_and_dropped_once(standing: Standing, dead: No
         assert "1 jobs are dropped" in client.post("/inspect/jobs/drop", data=job).text
         assert client.post("/inspect/jobs/drop", data=job).status_code == 404
         assert client.post("/inspect/jobs/drop", data={"kind": "summarize"}).status_code == 422
-
-
-def test_a_backfill_is_started_paused_resumed_and_cancelled(standing: Standing) -> None:
-    with logged_in(standing[0]) as client:
-        client.post("/inspect/backfills", data={"kind": "sessionize", "chat_id": EVIL})
-        page = client.get("/inspect/backfills").text
-        number = page.partition('<th scope="row" class="nowrap">')[2].partition(" ")[0]
-        for state, shown in (("paused", "Resume"), ("running", "Pause"), ("cancelled", "cancelled")):
-            assert client.post(f"/inspect/backfills/{number}/state", data={"state": state}).status_code == 303
-            assert shown in client.get("/inspect/backfills").text
-        ended = client.post(f"/inspect/backfills/{number}/state", data={"state": "running"})
-        assert ended.status_code == 422

@@ -39,21 +39,6 @@ def test_a_child_that_ends_is_started_again_later_and_later(
     assert (tmp_path / "short.log").stat().st_mode & 0o077 == 0
 
 
-def test_a_child_that_fails_for_a_day_is_still_started_again(tmp_path: Path) -> None:
-    said: list[str] = []
-    family = Supervisor(os.environ, tmp_path, said.append)
-    family.start("short", [sys.executable, "-c", "raise SystemExit(3)"])
-    try:
-        # Given a child that has failed as often as in a day
-        child = family.children[0]
-        child.failures = 2500
-        until(lambda: (family.tend(), said)[1], "it was noticed")
-        assert child.failures == 2501
-        assert f"restarting it in {supervisor.LAST_RESTART_SECONDS:.0f} s" in said[0]
-    finally:
-        family.stop(1)
-
-
 def test_the_log_of_a_child_that_never_ends_stays_within_its_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

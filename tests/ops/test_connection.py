@@ -1,7 +1,6 @@
 """Commands find their servers: the settings first, then what runs with the data folder."""
 
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,18 +42,6 @@ def lock(tmp_path: Path) -> Iterator[None]:
     os.close(descriptor)
 
 
-def test_what_runs_is_found(tmp_path: Path, lock: None) -> None:
-    settings = connection.open_stack(tmp_path, tenant="acme")
-    assert settings.tenant == "acme"
-    assert settings.database_url
-    assert settings.database_url.get_secret_value() == RUNNING.database_url
-    assert settings.redis_url
-    assert settings.redis_url.get_secret_value() == RUNNING.redis_url
-    assert settings.api_key
-    assert settings.api_key.get_secret_value() == "kept"
-    assert stat.S_IMODE((tmp_path / stack.STATE).stat().st_mode) == 0o600
-
-
 def test_what_was_killed_is_not_believed(tmp_path: Path) -> None:
     stack.publish(tmp_path, RUNNING)
     assert stack.running(tmp_path) is None
@@ -71,8 +58,3 @@ def test_settings_come_before_what_runs(tmp_path: Path, lock: None, monkeypatch:
     assert settings.owner_database_url is None
     assert settings.redis_url
     assert settings.redis_url.get_secret_value() == RUNNING.redis_url
-
-
-def test_a_database_alone_is_enough_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BACKSCROLL_DATABASE_URL", "postgresql://mine")
-    assert connection.open_stack(tmp_path).redis_url is None

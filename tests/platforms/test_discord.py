@@ -4,6 +4,8 @@ import io
 import json
 from typing import Any
 
+import pytest
+
 from pipeline.platforms.discord import export as discord
 from pipeline.platforms.records import ImportOptions
 from tests.platforms.reading import Read, read_path, sort
@@ -126,3 +128,32 @@ def test_a_channel_without_an_id_is_reported() -> None:
     nameless = read({"messages": [said()]})
     assert "no usable id" in nameless.broken[0].reason
     assert read({"messages": [said()]}, chat_id="discord:1").ids == ["1"]
+
+
+def forward(**snapshot: Any) -> dict[str, Any]:
+    empty = {"content": "", "attachments": [], "embeds": [], "stickers": []}
+    reference = {"type": "Forward", "messageId": "1", "channelId": "701", "guildId": "600"}
+    forwarded = {"timestamp": "2026-02-20T09:00:00+00:00", "timestampEdited": None} | empty | snapshot
+    return said(id="2", content="", reference=reference, forwardedMessage=forwarded)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "text"),
+    [
+        ({"content": "Стоянка стоит 340 € <:yakor:17>"}, "Стоянка стоит 340 € :yakor:"),
+        ({"attachments": [{"id": "1", "fileName": "契約書.pdf"}]}, "[document 契約書.pdf]"),
+        ({"stickers": [{"id": "3", "name": "⛵ Ahoi"}]}, "[sticker]"),
+        ({"embeds": [{"title": "مد", "description": "٠٦:١٢"}]}, "مد\n٠٦:١٢"),
+        (
+            {"content": "https://a.example", "embeds": [{"title": "Příliv", "description": "dlouhý"}]},
+            "https://a.example\n[link Příliv]",
+        ),
+    ],
+)
+def test_a_forwarded_message_is_kept_and_says_so_and_is_answered(snapshot: dict[str, Any], text: str) -> None:
+    reply = {"type": "Default", "messageId": "2", "channelId": "700"}
+    found = read(channel(said(), forward(**snapshot), said(id="3", type="Reply", reference=reply)))
+    assert found.contents == ["hi", text, "hi"]
+    assert [message.metadata.get("forwarded_from") for message in found.messages] == [None, "", None]
+    assert [message.reply_to for message in found.messages] == [None, None, "2"]
+    assert (found.skipped, found.unread) == ([], [])

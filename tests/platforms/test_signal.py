@@ -95,34 +95,6 @@ def test_an_edited_message_is_one_with_its_last_text_and_first_time(tmp_path: Pa
     assert [(message.external_id, message.content) for message in read.messages] == [(str(MS), "в шесть")]
 
 
-FILE = {"pointer": {"contentType": "x/y", "fileName": "договор.pdf"}}
-
-
-@pytest.mark.parametrize(
-    ("held", "content", "counted"),
-    [
-        ({"stickerMessage": {"sticker": {"emoji": "🦊"}}}, "[sticker] 🦊", ""),
-        ({"poll": {"question": "Куда?", "options": [{"option": "海"}]}}, "[poll] Куда?\n海", ""),
-        ({"contactMessage": {"contact": {"name": {"givenName": "Ali"}}}}, "[contact] Ali", ""),
-        ({"directStoryReplyMessage": {"emoji": "❤️"}}, "[answer to a story] ❤️", ""),
-        ({"standardMessage": {"attachments": [{"pointer": {"contentType": "image/jpeg"}}]}}, "[image]", ""),
-        ({"standardMessage": {"attachments": [FILE]}}, "[document договор.pdf]", ""),
-        ({"updateMessage": {"simpleUpdate": {"type": "JOINED_SIGNAL"}}}, "", "service message"),
-        ({"remoteDeletedMessage": {}}, "", "deleted message"),
-        ({"viewOnceMessage": {}}, "", "kind that Signal does not export"),
-        (standard("начало", longText={"contentType": "text/plain"}), "начало", "unread end of a long text"),
-        ({"hologram": {"body": "смотри"}}, "смотри", "unread hologram"),
-    ],
-)
-def test_what_becomes_of_an_item_depends_on_its_kind(
-    tmp_path: Path, held: dict[str, Any], content: str, counted: str
-) -> None:
-    read = own_export(tmp_path, item("1", "3", **held))
-    assert read.contents == [content] * bool(content)
-    reasons = [found.reason for found in read.skipped] + [f"unread {found.kind}" for found in read.unread]
-    assert (reasons, read.broken) == ([counted] * bool(counted), [])
-
-
 def test_a_frame_that_nobody_knows_and_a_chat_that_is_not_there_are_said(tmp_path: Path) -> None:
     read = own_export(
         tmp_path, {"hologram": {"id": "1"}}, item("9", "3", **standard("где?")), {"stickerPack": {}}

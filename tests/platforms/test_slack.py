@@ -81,61 +81,6 @@ def one_day(*messages: dict[str, Any], users: list[Any] | None = None) -> Read:
     )
 
 
-def test_what_stands_in_blocks_alone_is_text() -> None:
-    def rich(kind: str, *elements: dict[str, Any]) -> dict[str, Any]:
-        return {"type": f"rich_text{kind}", "elements": list(elements)}
-
-    ana = {"type": "user", "user_id": "U1"}, {"type": "emoji", "name": "tada"}
-    link = {"type": "link", "url": "https://a.example", "text": "log"}
-    green = {"type": "text", "text": "all green"}
-    context = {"type": "mrkdwn", "text": "by CI"}, {"type": "image", "alt_text": "logo"}
-    fields = [{"type": "mrkdwn", "text": "*Env* prod"}]
-    blocks = [
-        {"type": "header", "text": {"type": "plain_text", "text": "Deploy 12"}},
-        rich(
-            "",
-            rich("_section", {"type": "text", "text": "by "}, *ana),
-            rich("_list", rich("_section", link), rich("_section", green)),
-        ),
-        {"type": "section", "text": {"type": "mrkdwn", "text": "took 3 min"}, "fields": fields},
-        {"type": "context", "elements": [*context]},
-        {"type": "divider"},
-        "odd",
-    ]
-    users = [{"id": "U1", "name": "ana", "profile": {"display_name": "Ana"}}]
-    day = one_day(
-        {"text": "", "blocks": blocks, "bot_id": "B1", "subtype": "bot_message"},
-        {"text": "This content can't be displayed.", "blocks": blocks[:1]},
-        {"text": "", "blocks": [{"type": "divider"}]},
-        users=users,
-    )
-    assert day.contents == [
-        "Deploy 12\nby @Ana:tada:\nlog (https://a.example)\nall green\ntook 3 min\n*Env* prod\nby CI logo",
-        "Deploy 12",
-    ]
-    assert [skipped.reason for skipped in day.skipped] == ["message without text"]
-
-
-def test_what_apps_attach_is_text_and_of_a_links_preview_the_title_is() -> None:
-    attached = {
-        "pretext": "New issue",
-        "title": "Pump leaks",
-        "text": "since May",
-        "fields": [{"title": "Priority", "value": "High"}],
-        "fallback": "not shown",
-    }
-    day = one_day(
-        {"text": "from the tracker", "bot_id": "B1", "attachments": [attached]},
-        {"text": "see <https://a.example>", "attachments": [attached]},
-        {"text": "", "bot_id": "B1", "attachments": [{"fallback": "Build 12 passed"}]},
-    )
-    assert day.contents == [
-        "from the tracker\nNew issue\nPump leaks\nsince May\nPriority: High",
-        "see https://a.example\n[link Pump leaks]",
-        "Build 12 passed",
-    ]
-
-
 def test_the_clock_that_its_people_have_is_named_for_who_did_not_say_one() -> None:
     users = [
         {"id": f"U{n}", "tz": zone} for n, zone in enumerate(["Europe/Berlin", "Europe/Berlin", "Asia/Tokyo"])
@@ -272,41 +217,6 @@ def test_an_app_without_an_id_is_no_user_and_nobody_of_another_channel() -> None
     messages = read(files).messages
     assert [(message.role, message.sender_name) for message in messages] == [("assistant", "潮汐 Bot")] * 2
     assert len({message.sender_id for message in messages}) == 2
-
-
-def test_what_people_write_with_a_file_is_kept() -> None:
-    comment = {"user": "U2", "comment": "ดูหน้า 3"}
-    spoken = {"status": "complete", "preview": {"content": "Ще пет минути", "has_more": False}}
-    day = one_day(
-        {"subtype": "file_comment", "user": None, "comment": comment, "text": "<@U2> commented on a file"},
-        {"text": "", "files": [{"name": "план.pdf", "initial_comment": {"comment": "第三页"}}]},
-        {"text": "", "files": [{"name": "audio_message.m4a", "transcription": spoken}]},
-        users=[person("U2", "สมชาย")],
-    )
-    assert day.contents == ["ดูหน้า 3", "[document план.pdf] 第三页", "[audio] Ще пет минути"]
-    assert [message.sender_name for message in day.messages] == ["สมชาย", "", ""]
-
-
-@pytest.mark.parametrize(
-    ("message", "content", "skipped", "unread"),
-    [
-        ({"subtype": "slackbot_response", "user": "USLACKBOT"}, "密码在冰箱上", [], []),
-        ({"subtype": "huddle_thread", "user": "USLACKBOT"}, None, ["service message"], []),
-        ({"subtype": "tombstone", "hidden": True}, None, ["deleted message"], []),
-        ({"hidden": True}, None, ["service message"], []),
-        ({"subtype": "ekm_access_denied"}, None, ["kind that Slack does not export"], []),
-        ({"subtype": "hologram"}, "密码在冰箱上", [], ["hologram"]),
-    ],
-)
-def test_what_becomes_of_a_message_depends_on_its_kind(
-    message: dict[str, Any], content: str | None, skipped: list[str], unread: list[str]
-) -> None:
-    day = one_day({"text": "密码在冰箱上", **message})
-    assert day.contents == ([content] if content else [])
-    assert [item.reason for item in day.skipped] == skipped
-    assert [(item.platform, item.kind, item.known) for item in day.unread] == [
-        ("Slack", kind, False) for kind in unread
-    ]
 
 
 def test_other_files_of_an_export_are_counted_or_named() -> None:
