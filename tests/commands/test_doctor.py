@@ -456,10 +456,21 @@ def test_work_that_was_dropped_is_not_owed_again(run: Run, memory: None, databas
     assert found(run) == {}
 
 
-def test_clocks_that_differ_are_found() -> None:
-    for seconds, severity in ((0.5, None), (-5, "warning"), (90, "error")):
-        facts = Facts(logins=LOGINS, skew_seconds=seconds)
-        assert worst(diagnosis.diagnose(facts)) == severity
+@pytest.mark.parametrize(
+    ("facts", "severity"),
+    [
+        ({"skew_seconds": 0.5}, None),
+        ({"skew_seconds": -5}, "warning"),
+        ({"skew_seconds": 90}, "error"),
+        ({"broker": Broker(appendonly="yes", policy="noeviction")}, None),
+        ({"broker": Broker(appendonly="no", policy="noeviction")}, "warning"),
+        ({"broker": Broker(appendonly="yes", policy="allkeys-lru")}, "error"),
+    ],
+)
+def test_clocks_that_differ_and_a_redis_that_may_lose_tasks_are_found(
+    facts: dict[str, Any], severity: str | None
+) -> None:
+    assert worst(diagnosis.diagnose(Facts(logins=LOGINS, **facts))) == severity
 
 
 def test_languages_that_the_embedding_model_does_not_know_are_said() -> None:

@@ -32,7 +32,10 @@ REFUSED = {401, 403}
 
 @pytest.fixture(scope="module")
 def client(stage: Stage) -> Iterator[httpx.Client]:
+    """With the key of the hostile tenant, which has a chat to name."""
     with served(stage.settings) as client:
+        said = {"external_id": "1", "sender_id": "mallory:ann", "content": "привет", "sent_at": 1777300000}
+        assert client.post("/v1/messages", json={"chat": OWN_CHAT, "messages": said}).status_code == 202
         yield client
 
 
