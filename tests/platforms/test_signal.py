@@ -1,40 +1,19 @@
 """Signal's own export, and those of signal-export, come in as Signal's, with the people that they name."""
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.platforms.reading import Read, read_path
+from tests.platforms.reading import FIXTURES, Read, read_path
 
 MS = 1772359260123
-RECIPIENTS: list[dict[str, Any]] = [
-    {"id": "1", "self": {}},
-    {"id": "2", "releaseNotes": {}},
-    {
-        "id": "3",
-        "contact": {
-            "aci": "X4xWjQEZR72BqruHybcZlQ==",
-            "profileGivenName": "Мира",
-            "profileFamilyName": "Соло",
-        },
-    },
-    {
-        "id": "4",
-        "contact": {"aci": "CujGyCcHTqeyJHQXIn04kA==", "e164": "4915112345", "nickname": {"given": "小李"}},
-    },
-    {"id": "5", "group": {"masterKey": "IK0/LD6Q", "snapshot": {"title": {"title": "ورشة السفينة"}}}},
-    {"id": "6", "contact": {"systemGivenName": "Zoë"}},
-]
-FRAMES: list[dict[str, Any]] = [
-    {"version": "1", "backupTimeMs": str(MS), "mediaRootBackupKey": "q6s="},
-    {"account": {"profileKey": "YQ==", "givenName": "Boba", "familyName": "Фет", "username": "boba.66"}},
-    *({"recipient": recipient} for recipient in RECIPIENTS),
-    {"chat": {"id": "1", "recipientId": "5", "archived": False}},
-    {"chat": {"id": "2", "recipientId": "4"}},
-]
+# The account, recipients and chats of an export of Signal's own.
+FRAMES = (FIXTURES / "signal/frames.jsonl").read_text("utf-8")
+MARKDOWN = (FIXTURES / "signal/chat.md").read_text("utf-8")
 
 
 def item(chat: str, author: str, ms: int = MS, **held: Any) -> dict[str, Any]:
@@ -48,7 +27,7 @@ def standard(text: str, **more: Any) -> dict[str, Any]:
 
 def own_export(tmp_path: Path, *items: dict[str, Any], **options: str) -> Read:
     path = tmp_path / "main.jsonl"
-    path.write_text("\n".join(json.dumps(frame, ensure_ascii=False) for frame in [*FRAMES, *items]))
+    path.write_text(FRAMES + "\n".join(json.dumps(item, ensure_ascii=False) for item in items))
     return read_path(path, **options)
 
 
@@ -103,42 +82,6 @@ def test_a_frame_that_nobody_knows_and_a_chat_that_is_not_there_are_said(tmp_pat
     assert "chatId '9'" in read.broken[0].reason
 
 
-MARKDOWN = """\
-[2026-03-01 10:01:00] Мира: Когда отплываем?
-(- 小李: 👍 -)
-
-[2026-03-01 10:02:30] 小李:
-
-> Когда отплываем?
-
-六点  
-
-[2026-03-01 10:03:00] Me: (This message was deleted)
-
-[2026-03-01 10:04:00] Zoë: يا: نعم  
-
-"""  # noqa: W291
-NOTHING = {"quote": "", "sticker": "", "reactions": [], "attachments": [], "deleted": False, "call": False}
-LINES = [
-    {
-        "date": "2026-03-01T10:01:00",
-        "sender": "Мира",
-        "body": "Когда отплываем?  ",
-        "reactions": [["小李", "👍"]],
-    },
-    {
-        "date": "2026-03-01T10:02:30",
-        "sender": "小李",
-        "body": "六点  ",
-        "quote": "\n\n> Когда отплываем?\n\n",
-        "attachments": [{"name": "船.jpg", "path": "media/船.jpg"}],
-    },
-    {"date": "2026-03-01T10:03:00", "sender": "Me", "body": "", "sticker": {"emoji": "🦊"}},
-    {"date": "2026-03-01T10:03:00", "sender": "Me", "body": "", "deleted": True},
-    {"date": "2026-03-01T10:04:00", "sender": "Me", "body": "Missed voice call", "call": True},
-]
-
-
 @pytest.mark.parametrize("name", ["Пристань/chat.md", "Пристань.md", "Пристань.txt"])
 def test_the_text_of_signal_export_is_signals(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -160,7 +103,7 @@ def test_the_folder_of_signal_export_is_one_import_with_each_chat_once(tmp_path:
     for chat in ("Мира", "ورشة"):
         (output / chat).mkdir(parents=True)
         (output / chat / "chat.md").write_text(MARKDOWN)
-        (output / chat / "data.json").write_text("\n".join(json.dumps(NOTHING | line) for line in LINES))
+        shutil.copy(FIXTURES / "signal/data.json", output / chat)
     (output / "只有文字").mkdir()
     (output / "只有文字" / "chat.md").write_text(MARKDOWN)
     if zipped:

@@ -10,7 +10,7 @@ import pytest
 from pipeline.platforms.records import ImportOptions
 from pipeline.platforms.slack import export as slack
 from pipeline.platforms.slack.slack_text import plain
-from tests.platforms.reading import Read, read_path, sort
+from tests.platforms.reading import FIXTURES, Read, read_path, sort
 
 
 def read(files: dict[str, Any]) -> Read:
@@ -121,26 +121,8 @@ def say(user: str, text: str, ts: str = "1772359201.000100") -> dict[str, str]:
     return {"type": "message", "user": user, "ts": ts, "text": text}
 
 
-GRID = {
-    "org_users.json": [person("W1", "Анна Ким"), person("W2", "陈伟"), person("W3", "ليلى", is_bot=True)],
-    "channels.json": [{"id": "C9", "name": "общий"}],
-    "dms.json": [{"id": "D1", "members": ["W1", "W2"]}],
-    "D1/2026-03-01.json": [say("W2", "今晚吃饺子吗?")],
-    "общий/2026-03-01.json": [say("W1", "Собрание в среду")],
-    # two workspaces have each a channel of that name, and share another
-    "teams/порт/channels.json": [{"id": "C1", "name": "general"}, {"id": "C7", "name": "合同"}],
-    "teams/порт/users.json": [person("W4", "Đặng Thị Hoa 🌸")],
-    "teams/порт/general/2026-03-01.json": [say("W4", "Tàu vào cảng lúc sáu giờ")],
-    "teams/порт/合同/2026-03-01.json": [say("W2", "合同签好了", "1772359300.000200")],
-    "teams/المصنع/channels.json": [{"id": "C2", "name": "general"}, {"id": "C7", "name": "合同"}],
-    "teams/المصنع/groups.json": [{"id": "G3", "name": "مدير"}],
-    "teams/المصنع/general/2026-03-01.json": [say("W3", "الرافعة متوقفة اليوم")],
-    "teams/المصنع/合同/2026-03-01.json": [say("W2", "合同签好了", "1772359300.000200")],
-    "teams/المصنع/مدير/2026-03-02.json": [say("W1", "<@W2> спасибо")],
-    # in no list of its workspace: a channel of several workspaces, and one that is gone
-    "teams/المصنع/общий/2026-03-02.json": [say("W1", "Среда отменена", "1772459201.000100")],
-    "teams/المصنع/old/2026-03-02.json": [say("W2", "旧的")],
-}
+# Two workspaces have each a channel of one name, and share another; some are in no list of their workspace.
+GRID = json.loads((FIXTURES / "slack-grid.json").read_text("utf-8"))
 
 
 def write(folder: Path, files: dict[str, Any]) -> Path:
