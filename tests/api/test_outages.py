@@ -24,13 +24,6 @@ from tests.conftest import TENANT, refusing
 Serve = Callable[[Settings], httpx.Client]
 
 
-def test_a_ready_api_says_so_to_everybody(client: httpx.Client) -> None:
-    answer = httpx.get(client.base_url.join("/readyz"))
-    assert answer.status_code == 200
-    assert answer.json() == {"status": "ready", "postgres": "ok", "redis": "ok"}
-    assert httpx.get(client.base_url.join("/healthz")).json() == {"status": "ok"}
-
-
 class Doorway:
     """A way to the test's database that can be shut: the socket by a link, and whoever is through, out."""
 

@@ -18,7 +18,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
-from tests.commands.conftest import SAMPLE, Run, Workers
+from tests.commands.conftest import Run, Workers
 from tests.conftest import CHECKOUT, TENANT, message
 from tests.platforms.reading import FIXTURES
 
@@ -62,15 +62,6 @@ def test_a_broken_line_is_named_counted_and_skipped_and_strictly_nothing_is_writ
     assert "new 1, already there 0, broken 2" in imported.out
     assert f"{path}, line 2: is not JSON" in imported.err
     assert f"{path}, line 3: sent_at" in imported.err
-
-
-def test_waiting_ends_when_everything_is_remembered(run: Run, workers: Workers) -> None:
-    with workers.busy():
-        imported = run("import", SAMPLE, "--wait", "--json").json
-    memory = imported["memory"]
-    assert (memory["waiting"], memory["pending"], memory["dead"]) == (0, 0, 0)
-    assert memory["embedded"] == memory["to_embed"] == memory["messages"] == 418
-    assert memory["summarized"] == memory["closed"] > 0
 
 
 def test_work_that_was_given_up_ends_the_waiting_with_code_5(
