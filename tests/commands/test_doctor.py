@@ -444,18 +444,6 @@ def test_vectors_without_a_row_are_deleted_and_arrivals_that_nobody_owes_are_pla
     assert as_tenant(database, "SELECT count(*) FROM arrivals") == [(0,)]
 
 
-def test_work_that_was_dropped_is_not_owed_again(run: Run, memory: None, database: Database) -> None:
-    as_tenant(database, "DELETE FROM message_vectors")
-    as_tenant(
-        database,
-        "INSERT INTO jobs (tenant_id, kind, key, dead_at) "
-        "SELECT tenant_id, 'embed', 'message:' || id, now() FROM messages",
-    )
-    assert found(run) == {"dead": "warning"}
-    assert run("jobs", "drop", "--all", "--yes").code == 0
-    assert found(run) == {}
-
-
 @pytest.mark.parametrize(
     ("facts", "severity"),
     [

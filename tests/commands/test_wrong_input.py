@@ -41,18 +41,6 @@ def test_a_wrong_database_url_is_named_by_its_setting(monkeypatch: pytest.Monkey
     assert (told.code, "BACKSCROLL_DATABASE_URL" in told.err) == (4, True)
 
 
-def test_list_is_what_a_group_does_when_nothing_else_is_said(run: Run) -> None:
-    for group, named in {
-        "chats": "chats",
-        "sessions": "sessions",
-        "queries": "queries",
-        "jobs": "jobs",
-    }.items():
-        assert run(group, "--json").json[named] == run(group, "list", "--json").json[named]
-    assert len(run("sessions", "--limit", 2, "--json").json["sessions"]) == 2
-    assert "Commands" in run("sessions", "--help").out
-
-
 def test_of_an_unknown_command_the_nearest_is_named(run: Run) -> None:
     for wrong, told in {"serch": "did you mean search?", "memory": "did you mean memories?"}.items():
         refused = run(wrong, "boiler")

@@ -116,25 +116,6 @@ def test_the_commands_in_the_example_fill_all_of_it_with_different_values(tmp_pa
     assert len(set(filled.values())) == len(filled)
 
 
-def test_services_networks_and_volumes_that_are_named_exist(
-    compose: dict[str, Any], services: Services
-) -> None:
-    mounted, joined = set(), set()
-    for name, service in services.items():
-        for other, how in service.get("depends_on", {}).items():
-            assert other in services, name
-            if how["condition"] == "service_healthy":
-                assert "healthcheck" in services[other]
-        joined |= set(service["networks"])
-        mounted |= {volume.partition(":")[0] for volume in service.get("volumes", [])}
-        # hosts in URLs are services
-        for value in service.get("environment", {}).values():
-            for host in re.findall(r"@(\w+):\d+/", value):
-                assert host in services, f"{name} goes to {host}"
-    assert joined == compose["networks"].keys()
-    assert mounted == compose["volumes"].keys()
-
-
 def test_what_is_kept_lies_in_volumes_on_a_network_without_a_way_out(
     compose: dict[str, Any], services: Services
 ) -> None:
@@ -146,17 +127,6 @@ def test_what_is_kept_lies_in_volumes_on_a_network_without_a_way_out(
         for port in service.get("ports", []):
             assert port.startswith("127.0.0.1:"), f"{name} listens to everybody"
             assert "edge" in service["networks"]
-
-
-def test_each_queue_has_its_worker(services: Services) -> None:
-    workers = {
-        name: service
-        for name, service in services.items()
-        if service.get("command", [])[:2] == ["backscroll", "worker"]
-    }
-    assert workers.keys() == QUEUES.keys()
-    for name, service in workers.items():
-        assert service["command"] == ["backscroll", "worker", name]
 
 
 def test_operators_have_a_service_that_runs_only_when_it_is_asked_for(services: Services) -> None:

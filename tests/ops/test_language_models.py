@@ -10,7 +10,6 @@ from pipeline.clients.factory import make_summary_model
 from schemas.errors import SettingsError
 from schemas.load_settings import load_settings
 from schemas.settings import Settings
-from tests.ops.conftest import Here
 from workers import queues
 
 OURS = {"redis_url": "redis://127.0.0.1:1", "data_dir": "/tmp/nowhere"}  # noqa: S108 - nothing is written
@@ -63,22 +62,6 @@ def test_what_is_sent_where_is_said_in_a_sentence() -> None:
 def test_a_model_that_cannot_be_asked_is_refused(given: dict[str, object], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         make_summary_model(settings_of(session_summary_model="gpt-4.1-mini", **given))
-
-
-def test_it_is_refused_at_the_start(here: Here, tmp_path: Path) -> None:
-    ended = here(
-        "worker",
-        "summarize",
-        BACKSCROLL_SESSION_SUMMARY_MODEL="gpt-4.1-mini",
-        BACKSCROLL_DATA_DIR=str(tmp_path / "data"),
-        BACKSCROLL_DATABASE_URL="postgresql://nobody:x@127.0.0.1:1/none",
-        BACKSCROLL_REDIS_URL="redis://127.0.0.1:1",
-        OPENAI_API_KEY="",
-        OPENAI_BASE_URL="",
-    )
-    assert ended.returncode == 4, ended.stdout + ended.stderr
-    assert "BACKSCROLL_SESSION_SUMMARY_MODEL=gpt-4.1-mini" in ended.stderr
-    assert "Traceback" not in ended.stderr
 
 
 def test_the_endpoint_is_for_those_who_ask_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,12 +124,6 @@ def test_a_broken_message_is_reported_and_the_next_one_read() -> None:
     assert "timestamp" in read_channel.broken[1].reason
 
 
-def test_a_channel_without_an_id_is_reported() -> None:
-    nameless = read({"messages": [said()]})
-    assert "no usable id" in nameless.broken[0].reason
-    assert read({"messages": [said()]}, chat_id="discord:1").ids == ["1"]
-
-
 def forward(**snapshot: Any) -> dict[str, Any]:
     empty = {"content": "", "attachments": [], "embeds": [], "stickers": []}
     reference = {"type": "Forward", "messageId": "1", "channelId": "701", "guildId": "600"}

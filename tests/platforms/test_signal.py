@@ -120,16 +120,3 @@ def test_the_folder_of_signal_export_is_one_import_with_each_chat_once(tmp_path:
     ]
     assert len(read.records) == 9
     assert read.broken == []
-
-
-def test_a_message_without_end_and_bytes_of_another_encoding_cost_themselves(tmp_path: Path) -> None:
-    long = "\n".join(["я" * 1000] * 200)
-    path = tmp_path / "Пристань.md"
-    path.write_bytes(
-        f"[2026-03-01 10:01:00] A: {long}\n[2026-03-01 10:02:00] B: caf".encode()
-        + b"\xe9\n[2026-03-01 10:03:00] C: \xd0\xb4\xd0\xb0\n"
-    )
-    chat = read_path(path)
-    assert chat.contents == ["да"]
-    assert [broken.where for broken in chat.broken] == ["line 1", "line 201"]
-    assert "0xE9" in chat.broken[1].reason

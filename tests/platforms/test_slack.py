@@ -92,12 +92,6 @@ def test_the_clock_that_its_people_have_is_named_for_who_did_not_say_one() -> No
     assert "say --tz" in one_day({"text": "a"}).times[0]
 
 
-def test_a_day_that_cannot_be_read_means_that_something_is_missing() -> None:
-    files = {"channels.json": [{"id": "C1", "name": "general"}], "general/2024-01-01.json": b'[{"ts": "17'}
-    assert [broken.breaks_off for broken in read(files).broken] == [True]
-    assert not any(broken.breaks_off for broken in one_day({"ts": "soon", "text": "a"}).broken)
-
-
 @pytest.mark.parametrize(
     ("markup", "text"),
     [

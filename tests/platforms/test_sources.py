@@ -168,11 +168,6 @@ def test_a_zip_of_several_exports_is_refused_too(tmp_path: Path) -> None:
     ]
 
 
-def test_a_chat_without_a_name_is_asked_for(tmp_path: Path) -> None:
-    assert "--chat" in refusal(FIXTURES / "whatsapp/iphone/_chat.txt")
-    assert "--chat" in refusal(FIXTURES / "whatsapp/iphone")
-
-
 def test_a_damaged_zip_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "WhatsApp Chat - A.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -191,19 +186,6 @@ def test_an_encrypted_zip_is_refused_with_what_to_do(tmp_path: Path) -> None:
     raw[raw.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(raw)
     assert "is encrypted" in refusal(path)
-
-
-def test_a_damaged_day_in_a_slack_zip_costs_that_day_alone(tmp_path: Path) -> None:
-    path = tmp_path / "slack.zip"
-    day = json.dumps([{"ts": "1704103200.000000", "user": "U1", "text": "fine"}])
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("channels.json", '[{"id": "C1", "name": "general"}]')
-        archive.writestr("general/2024-01-01.json", day.replace("fine", "lost"))
-        archive.writestr("general/2024-01-02.json", day)
-    path.write_bytes(path.read_bytes().replace(b"lost", b"last"))
-    workspace = read_path(path)
-    assert workspace.contents == ["fine"]
-    assert "general/2024-01-01.json cannot be read" in workspace.broken[0].reason
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:

@@ -138,13 +138,6 @@ def test_nobody_gets_in_without_the_password(postgres: EmbeddedPostgres, user: s
             psycopg.connect(conninfo)
 
 
-def test_nothing_in_the_data_folder_is_open_to_others(postgres: EmbeddedPostgres) -> None:
-    found = list(postgres.data_dir.iterdir())
-    assert {path.name for path in found} >= {"postgres-passwords.json", "postgres.log", "postgres.json"}
-    for path in found:
-        assert not path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO), path
-
-
 def test_what_people_wrote_does_not_get_into_the_log(postgres: EmbeddedPostgres) -> None:
     remember(postgres, "a secret between friends")
     with pytest.raises(psycopg.errors.UniqueViolation):
