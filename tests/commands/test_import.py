@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,14 @@ from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
+from tests.commands.test_doctor import found
 from tests.conftest import CHECKOUT, TENANT, message
 from tests.platforms.reading import FIXTURES
+from tests.test_pipeline import rows
 
 CHAT = "whatsapp:Harbour House"
 Write = Callable[..., Path]
+COUNT = "SELECT count(*) FROM messages"
 
 
 def lines(*minutes: int) -> list[str]:
@@ -123,66 +125,29 @@ def test_ctrl_c_keeps_what_was_accepted_and_says_how_to_go_on(
     )
     with process:
         deadline = time.monotonic() + 60
-        while not _messages(database) and time.monotonic() < deadline:
+        while rows(database, COUNT) == [(0,)] and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert "run the same command again" in err
     assert "Traceback" not in err
-    assert 0 < _messages(database) < 200_000
-
-
-def _messages(database: Database) -> int:
-    with database.tenant(TENANT) as connection:
-        return connection.exec_driver_sql("SELECT count(*) FROM messages").scalar() or 0
+    assert (0,) < rows(database, COUNT)[0] < (200_000,)
 
 
 def times(database: Database, chat: str = CHAT) -> list[str]:
     """When the messages of a chat were said, as they are stored, with their texts."""
-    with database.tenant(TENANT) as connection:
-        rows = connection.exec_driver_sql(
-            "SELECT to_char(sent_at AT TIME ZONE 'UTC', 'MM-DD HH24:MI') || ' ' || content FROM messages "
-            "WHERE chat_id = %s ORDER BY sent_at, position, content",
-            (chat,),
-        )
-        return [row[0] for row in rows]
+    statement = (
+        "SELECT to_char(sent_at AT TIME ZONE 'UTC', 'MM-DD HH24:MI') || ' ' || content, chat_id FROM messages"
+    )
+    said = rows(database, f"{statement} ORDER BY sent_at, position, content")
+    return [str(row[0]) for row in said if row[1] == chat]
 
 
-def sessions(database: Database, gap: timedelta) -> tuple[list[object], list[object]]:
-    """`(stored sessions, sessions as the messages have it)`, each with its beginning, end and number of messages."""
-    with database.tenant(TENANT) as connection:
-        stored = connection.exec_driver_sql(
-            "SELECT started_at, ended_at, message_count, token_count FROM conversation_sessions "
-            "WHERE status <> 'merged' ORDER BY 1"
-        ).all()
-        cut = connection.exec_driver_sql(
-            """
-            SELECT min(sent_at), max(sent_at), count(*), sum(token_count) FROM (
-                SELECT sent_at, token_count, count(*) FILTER (WHERE begins) OVER (ORDER BY sent_at) AS session FROM (
-                    SELECT *, sent_at - lag(sent_at) OVER (ORDER BY sent_at) > %s AS begins FROM messages) m) n
-            GROUP BY session ORDER BY 1
-            """,
-            (gap,),
-        ).all()
-    return [tuple(row) for row in stored], [tuple(row) for row in cut]
-
-
-def settled(database: Database, workers: Workers, settings: Settings) -> None:
+def settled(run: Run, workers: Workers) -> None:
     """All is placed, and sessions and counters are as the messages have it."""
     workers.finish()
-    stored, cut = sessions(database, timedelta(minutes=settings.session_gap_minutes))
-    assert stored == cut
-    with database.tenant(TENANT) as connection:
-        counted = connection.exec_driver_sql(
-            "SELECT message_count, lexeme_count, (SELECT count(*) FROM messages), "
-            "(SELECT sum(length(tsv)) FROM messages), (SELECT count(*) FROM arrivals) FROM chats"
-        ).one()
-        late = connection.exec_driver_sql(
-            "SELECT count(*) FROM message_vectors v JOIN messages m ON m.id = v.message_id "
-            "WHERE v.sent_at <> m.sent_at"
-        ).scalar()
-    assert (counted[0], counted[1], counted[4], late) == (counted[2], counted[3], 0, 0)
+    assert found(run) == {}
 
 
 AMBIGUOUS = [
@@ -213,11 +178,11 @@ def test_dates_that_allow_two_readings_are_asked_for_and_nothing_is_written(
 
 
 def test_another_date_order_moves_what_was_imported(
-    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
+    run: Run, whatsapp: Write, workers: Workers, database: Database
 ) -> None:
     path = whatsapp(*AMBIGUOUS)
     run("import", path, "--date-order", "dmy")
-    settled(database, workers, settings)
+    settled(run, workers)
     before = ["04-03 10:00 one", "04-03 10:05 two", "04-04 10:00 three", "04-05 10:00 four"]
     after = ["03-04 10:00 one", "03-04 10:05 two", "04-04 10:00 three", "05-04 10:00 four"]
     assert times(database) == before
@@ -226,12 +191,12 @@ def test_another_date_order_moves_what_was_imported(
     assert times(database) == after
     # what has moved is found by its words at once, and has its place in a session when it was placed
     assert found_by_stem(database, "three")
-    settled(database, workers, settings)
+    settled(run, workers)
     again = run("import", path, "--date-order", "mdy", "--json").json
     assert (again["new"], again["moved"], again["duplicates"]) == (0, 0, 4)
     back = run("import", path, "--date-order", "dmy", "--json").json
     assert (back["new"], back["moved"], back["duplicates"]) == (0, 3, 1)
-    settled(database, workers, settings)
+    settled(run, workers)
     assert times(database) == before
 
 
@@ -249,7 +214,7 @@ def test_equal_texts_on_days_that_are_each_others_reading_stay_two_messages(
 
 
 def test_another_clock_moves_what_was_imported_and_the_table_shows_what_is_stored(
-    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
+    run: Run, whatsapp: Write, workers: Workers, database: Database
 ) -> None:
     path = whatsapp(*lines(0, 1, 29, 58))
     first = run("import", path)
@@ -258,12 +223,12 @@ def test_another_clock_moves_what_was_imported_and_the_table_shows_what_is_store
         "Times: read by the clock of UTC, dates day first (13/01/24 is 13 January 2024, Saturday)."
         in first.out
     )
-    settled(database, workers, settings)
+    settled(run, workers)
     moved = run("import", path, "--tz", "Europe/Berlin")
     assert "new 0, moved 4, already there 0" in moved.out
     assert "2024-01-13 10:00" in moved.out
     assert times(database)[0] == "01-13 09:00 message of 0"
-    settled(database, workers, settings)
+    settled(run, workers)
     shown = run("chats", "show", CHAT).out
     assert "2024-01-13 10:00" in shown
     # who does not say it again means the same
@@ -291,8 +256,7 @@ def test_a_message_that_was_deleted_stays_so_in_another_date_order(
 ) -> None:
     path = whatsapp(*AMBIGUOUS)
     run("import", path, "--date-order", "dmy")
-    with database.tenant(TENANT) as connection:
-        gone = connection.exec_driver_sql("SELECT external_id FROM messages WHERE content = 'one'").scalar()
+    ((gone,),) = rows(database, "SELECT external_id FROM messages WHERE content = 'one'")
     edits.delete(database, TENANT, CHAT, str(gone), SessionPolicy.of(settings))
     other = run("import", path, "--date-order", "mdy", "--json").json
     assert (other["new"], other["moved"], other["kept_out"]) == (0, 2, 1)
@@ -380,7 +344,7 @@ def found_by_stem(database: Database, word: str) -> int:
 
 
 def test_a_language_that_does_not_look_like_the_declared_one_is_said_and_can_be_changed(
-    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
+    run: Run, whatsapp: Write, workers: Workers, database: Database
 ) -> None:
     imported = run("import", whatsapp(*german()), "--language", "english")
     assert "looks German: --language german" in imported.err
@@ -392,7 +356,7 @@ def test_a_language_that_does_not_look_like_the_declared_one_is_said_and_can_be_
     assert changed.code == 0
     assert "4 messages" in changed.out
     assert found_by_stem(database, "Heizungen")
-    settled(database, workers, settings)
+    settled(run, workers)
     assert "looks" not in run("import", whatsapp(*german())).err
     assert "0 messages" in run(*command[1:]).out
     with database.tenant(TENANT) as connection:
