@@ -58,6 +58,22 @@ def test_no_row_can_be_written_into_another_tenant(two_tenants: Database) -> Non
             connection.execute(text(copied.replace(", )", ")").replace("'two',  FROM", "'two' FROM")))
 
 
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "ALTER TABLE messages DISABLE ROW LEVEL SECURITY",
+        "SET row_security = off; SELECT content FROM messages",
+        "SET ROLE backscroll_search",
+        "SET ROLE backscroll_owner",
+        "SET SESSION AUTHORIZATION postgres",
+        "ALTER ROLE backscroll_app BYPASSRLS",
+    ],
+)
+def test_nobody_behind_the_wall_turns_it_off(database: Database, attempt: str) -> None:
+    with pytest.raises(ProgrammingError), database.tenant("one") as connection:
+        connection.execute(text(attempt))
+
+
 def test_a_login_that_walls_do_not_hold_is_refused(
     settings: Settings, postgres: object, database_name: str
 ) -> None:
