@@ -6,9 +6,8 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -16,6 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 from aiohttp import web
 from slack_sdk.signature import SignatureVerifier
+
+from tests.providers.http_server import Answered, serving
 
 UNKNOWN = "I do not know."
 Answer = Callable[[str, str, dict[str, Any]], Any]
@@ -26,34 +27,15 @@ Answer = Callable[[str, str, dict[str, Any]], Any]
 def answering(answer: Answer) -> Iterator[str]:
     """Serve JSON at the URL that this gives."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def as_json(method: str, path: str, headers: Mapping[str, str], sent: bytes) -> Answered:
+        is_json = "json" in headers.get("Content-Type", "")
+        of_form = parse_qs(sent.decode())
+        fields = json.loads(sent) if is_json else {name: each[0] for name, each in of_form.items()}
+        body = json.dumps(answer(method, urlsplit(path).path, fields)).encode()
+        return 200, {"Content-Type": "application/json"}, body
 
-        def do_GET(self) -> None:
-            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-            is_json = "json" in self.headers.get("Content-Type", "")
-            fields = json.loads(sent) if is_json else {name: each[0] for name, each in parse_qs(sent).items()}
-            body = json.dumps(answer(self.command, urlsplit(self.path).path, fields)).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_GET  # noqa: N815 - the server's name
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    serving = threading.Thread(target=server.serve_forever)
-    serving.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()
+    with serving(as_json) as url:
+        yield url
 
 
 def complete(_method: str, _path: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -4,10 +4,7 @@ import asyncio
 import os
 import stat
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -24,6 +21,7 @@ from backscroll_client import (
 )
 
 from tests.clients_python.conftest import BOILER, CHAT
+from tests.providers.http_server import Answered, serving
 
 FOUR_LINES = f"""
 from backscroll_client import Backscroll
@@ -112,56 +110,28 @@ def test_a_client_without_a_key_or_with_a_wrong_address_is_not_made(monkeypatch:
         Backscroll("127.0.0.1:8420", "key")
 
 
-class Busy(BaseHTTPRequestHandler):
-    """Answers with the next of these, to the requests that it notes."""
+def test_a_busy_api_is_asked_again_when_it_says() -> None:
+    statuses = iter([(503, {}), (429, {"Retry-After": "1"}), (409, {"Retry-After": "0"}), (200, {})])
+    times = []
 
-    protocol_version = "HTTP/1.1"
-    answers: list[tuple[int, dict[str, str]]]
-    times: list[float]
+    def answer(*_: object) -> Answered:
+        times.append(time.monotonic())
+        status, headers = next(statuses)
+        return status, headers, b'{"hits": []}' if status == 200 else b'{"type": "x", "detail": "Later."}'
 
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.times.append(time.monotonic())
-        status, headers = self.answers.pop(0)
-        self.send_response(status)
-        body = b'{"hits": []}' if status == 200 else b'{"type": "x", "detail": "Later."}'
-        for name, value in (headers | {"Content-Length": str(len(body))}).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def busy() -> Iterator[tuple[str, type[Busy]]]:
-    handler = type("Handler", (Busy,), {"answers": [], "times": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    serving = Thread(target=server.serve_forever, daemon=True)
-    serving.start()
-    yield f"http://127.0.0.1:{server.server_port}", handler
-    server.shutdown()
-    server.server_close()
-    serving.join()
-
-
-def test_a_busy_api_is_asked_again_when_it_says(busy: tuple[str, type[Busy]]) -> None:
-    url, api = busy
-    api.answers += [(503, {}), (429, {"Retry-After": "1"}), (409, {"Retry-After": "0"}), (200, {})]
-    with Backscroll(url, "key") as memory:
-        assert memory.search(CHAT, "boiler")["hits"] == []
-    assert len(api.times) == 4
-    assert api.times[2] - api.times[1] >= 1
-    # and what answers otherwise is no Backscroll
-    api.answers += [(200, {})]
-    with Backscroll(url, "key") as memory, pytest.raises(ApiFailed, match="not answered by a Backscroll"):
-        memory.context(CHAT, "boiler")
-    # but not for longer than the bot has patience
-    api.answers += [(429, {"Retry-After": "120"})]
-    with Backscroll(url, "key", patience=5) as memory, pytest.raises(Unavailable, match="Later") as told:
-        memory.search(CHAT, "boiler")
+    with serving(answer) as url:
+        with Backscroll(url, "key") as memory:
+            assert memory.search(CHAT, "boiler")["hits"] == []
+        assert len(times) == 4
+        assert times[2] - times[1] >= 1
+        # and what answers otherwise is no Backscroll
+        statuses = iter([(200, {})])
+        with Backscroll(url, "key") as memory, pytest.raises(ApiFailed, match="not answered by a Backscroll"):
+            memory.context(CHAT, "boiler")
+        # but not for longer than the bot has patience
+        statuses = iter([(429, {"Retry-After": "120"})])
+        with Backscroll(url, "key", patience=5) as memory, pytest.raises(Unavailable, match="Later") as told:
+            memory.search(CHAT, "boiler")
     assert told.value.retry_after == 120
 
 

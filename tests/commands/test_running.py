@@ -2,8 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 
@@ -13,6 +11,7 @@ from ops.local.embedded.folder import open_lock, take
 from schemas.settings import Settings
 from tests.api.conftest import served
 from tests.commands.conftest import Run
+from tests.providers.http_server import Answered, serving
 
 QUESTION = "was it the pressure sensor of the boiler?"
 
@@ -93,19 +92,11 @@ def test_a_refused_key_a_missing_key_a_dead_address_and_nothing_at_all_are_told(
 def test_answers_of_another_version_and_failures_are_told(
     run: Run, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, code: int, told: str
 ) -> None:
-    class Other(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/openapi.json" else status)
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(_method: str, path: str, *_: object) -> Answered:
+        return 200 if path == "/openapi.json" else status, {}, body
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("BACKSCROLL_URL", f"http://127.0.0.1:{server.server_port}")
+    with serving(answer) as url:
+        monkeypatch.setenv("BACKSCROLL_URL", url)
         answered = run("context", QUESTION)
-        server.shutdown()
     assert answered.code == code, answered.err
     assert told in answered.err
