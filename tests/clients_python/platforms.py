@@ -6,8 +6,9 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.message import Message
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -27,7 +28,7 @@ Answer = Callable[[str, str, dict[str, Any]], Any]
 def answering(answer: Answer) -> Iterator[str]:
     """Serve JSON at the URL that this gives."""
 
-    def as_json(method: str, path: str, headers: Mapping[str, str], sent: bytes) -> Answered:
+    def as_json(method: str, path: str, headers: Message, sent: bytes) -> Answered:
         is_json = "json" in headers.get("Content-Type", "")
         of_form = parse_qs(sent.decode())
         fields = json.loads(sent) if is_json else {name: each[0] for name, each in of_form.items()}

@@ -3,10 +3,11 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 Answered = tuple[int, Mapping[str, str], bytes]
-Answer = Callable[[str, str, Mapping[str, str], bytes], Answered]
+Answer = Callable[[str, str, Message, bytes], Answered]
 """Answers a method, a path, headers and a body with a status, headers and a body."""
 
 
@@ -19,7 +20,7 @@ def serving(answer: Answer) -> Iterator[str]:
 
         def do_GET(self) -> None:
             sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, headers, body = answer(self.command, self.path, dict(self.headers), sent)
+            status, headers, body = answer(self.command, self.path, self.headers, sent)
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
