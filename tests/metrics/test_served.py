@@ -27,7 +27,7 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, copied, message, refusing, settings_of
-from tests.deployment.test_monitoring import METRIC, expressions, labels_named
+from tests.deployment.test_compose import METRIC, expressions, labels_named
 from tests.llm.chat_models import ScriptedModel, asking
 from tests.metrics.conftest import Shown, read, serving
 from tests.ops.running import until

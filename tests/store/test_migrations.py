@@ -1,10 +1,12 @@
 """Migrations apply and revert, on an empty and on a filled database, and give the tables that the program knows."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, event, text
@@ -17,8 +19,9 @@ from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
-from tests.conftest import CHECKOUT, TENANT, alembic_config, message, next_release
-from tests.test_pipeline import place, run, summarizer
+from tests.conftest import CHECKOUT, NEXT, TENANT, alembic_config, message, next_release
+from tests.store.released import FOLDER, VERSIONS, answers, known, load
+from tests.test_pipeline import place, rows, run, summarizer
 
 # Migrations that write a whole table anew and keep everybody waiting for it, with the reason why they may.
 REWRITES: dict[str, str] = {}
@@ -155,3 +158,60 @@ def test_no_index_is_kept_that_row_level_security_keeps_everybody_from(
                 SELECT 1 FROM pg_proc WHERE prosecdef AND prosrc ~ ('public.' || t.relname || '\\M'))
         """)
         assert unread.fetchall() == []
+
+
+CHANGES = """
+op.execute("ALTER TABLE messages ADD COLUMN mood text")
+op.execute("ALTER TABLE memories ADD COLUMN mood text NOT NULL DEFAULT ''")
+with concurrently():
+    build("messages_mood", "messages (tenant_id, mood) WHERE mood IS NOT NULL")
+"""
+DUE_JOBS = "SELECT kind, key FROM jobs WHERE due_at IS NOT NULL ORDER BY 1, 2"
+COUNTS = """
+    SELECT (SELECT count(*) FROM message_vectors), (SELECT count(*) FROM session_vectors),
+        (SELECT count(*) FROM memory_vectors), (SELECT count(*) FROM arrivals)
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_database_of_a_released_version_is_upgraded_without_a_loss_and_answers_as_before(
+    version: str,
+    settings: Settings,
+    database: Database,
+    postgres: EmbeddedPostgres,
+    database_name: str,
+    rules: SessionPolicy,
+    policy: Policy,
+    tmp_path: Path,
+) -> None:
+    # Given messages, vectors, memories and due jobs, as that version stored them
+    recorded = json.loads((FOLDER / f"{version}.json").read_text())
+    config = next_release(owner_url(settings), tmp_path / "migrations", CHANGES)
+    command.downgrade(config, "base")
+    command.upgrade(config, version)
+    load(postgres.superuser_dsn(database_name), version)
+    # When they are upgraded to this version
+    command.upgrade(config, REVISION)
+    # Then all that was known is known, and found
+    for before, after in zip(recorded["known"], known(database), strict=True):
+        assert after.items() >= before.items()
+    told = answers(database, settings)
+    expected = (
+        "we take the plumber from Almada for 240 euros",
+        "old wooden boat",
+        "allergic to nuts",
+        "Wednesdays",
+    )
+    for text, wanted in zip(told, expected, strict=True):
+        assert wanted in text
+    due, counts = rows(database, DUE_JOBS), rows(database, COUNTS)
+    assert ("ingest", "test:house") in due
+    assert 0 not in counts[0]
+    # And the next version changes nothing of it
+    command.upgrade(config, NEXT)
+    assert answers(database, settings) == told
+    assert (rows(database, DUE_JOBS), rows(database, COUNTS)) == (due, counts)
+    # And what was due is done
+    place(database, rules, policy)
+    statement = "SELECT (SELECT count(*) FROM arrivals), count(*) FROM conversation_sessions"
+    assert rows(database, statement) == [(0, 3)]
