@@ -19,7 +19,6 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import role_name
 from schemas.load_settings import OTHERS
 from schemas.settings import PREFIX, Settings
-from tests.conftest import CHECKOUT
 from tests.deployment.conftest import CHECKOUT, VARIABLE, ours, seconds
 from tests.guide.pages import Page
 from workers.app import make_app

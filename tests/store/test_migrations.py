@@ -202,8 +202,8 @@ def test_a_database_of_a_released_version_is_upgraded_without_a_loss_and_answers
         "allergic to nuts",
         "Wednesdays",
     )
-    for text, wanted in zip(told, expected, strict=True):
-        assert wanted in text
+    for answer, wanted in zip(told, expected, strict=True):
+        assert wanted in answer
     due, counts = rows(database, DUE_JOBS), rows(database, COUNTS)
     assert ("ingest", "test:house") in due
     assert 0 not in counts[0]
