@@ -1,5 +1,6 @@
-"""Environments of their own for libraries whose bounds exclude what the others are tested with."""
+"""Packages whose bounds exclude what the others are tested with, and which work with it all the same."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -7,13 +8,13 @@ from pathlib import Path
 CHECKOUT = Path(__file__).parents[1]
 
 
-def python_with(*requirements: str) -> Path:
-    """The Python of an environment with exactly this, made once and kept in `.venv`."""
+def packages(*requirements: str) -> Path:
+    """A folder for PYTHONPATH with exactly these and nothing that they need, made once and kept in `.venv`."""
     folder = CHECKOUT / ".venv" / "apart" / requirements[0]
-    python, made = folder / "bin/python", folder / "made"
+    made = folder / "made"
     if not made.exists() or made.read_text().split() != [*requirements]:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
-        subprocess.run(install, check=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--target", folder]
+        subprocess.run([sys.executable, "-m", "pip", "install", *options, *requirements], check=True)
         made.write_text("\n".join(requirements))
-    return python
+    return folder

@@ -6,14 +6,16 @@ import httpx
 import pytest
 
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.operations import status
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.sessions import sessions
 from schemas.listing import ListedChat, ListedSession
 from schemas.settings import Settings
-from tests.api.conftest import body, problem_of, said
+from tests.api.conftest import CHAT, body, problem_of, said
+from tests.commands.conftest import Workers
 from tests.conftest import POLICY, TENANT
+from tests.memories.test_entity_graph import tell
+from tests.memories.test_learning import Talk
 from tests.recall.test_context import do_all
 
 
@@ -106,24 +108,63 @@ def test_what_was_asked_comes_latest_first(house: httpx.Client) -> None:
     assert [one["query"] for one in of_one] == ["line 4?", "line 3?"]
 
 
-def test_the_status_is_that_of_the_command_line(house: httpx.Client, database: Database) -> None:
-    told = house.get("/v1/status").json()
-    known = status.collect(database, TENANT, all_tenants=False)
-    assert told.keys() == vars(known).keys()
-    assert told["counts"]["chats"] == 3
-    assert told["counts"]["messages"] == known.counts.messages
-    assert told["today"]["contexts"] == 5
-
-
-@pytest.mark.parametrize(
-    ("path", "given", "field"),
-    [
-        ("/v1/chats", {"limit": "1001"}, "limit"),
-        ("/v1/sessions", {"status": "odd"}, "status"),
-        ("/v1/queries", {"chatid": "x"}, "chatid"),
-    ],
-)
-def test_what_cannot_be_listed_is_named(
-    standing_client: httpx.Client, path: str, given: dict[str, str], field: str
+def test_a_chat_is_shown_with_its_sessions_or_guessed(
+    client: httpx.Client, database: Database, settings: Settings
 ) -> None:
-    assert problem_of(standing_client.get(path, params=given), 422)["field"] == field
+    # Given a chat that is older, and one with two sessions
+    client.post("/v1/messages", json=body(said(1, sent_at="2026-01-01T00:00:00Z"), chat="test:old"))
+    client.post("/v1/messages", json=body(said(1), said(2), said(3, sent_at="2026-03-04T18:00:00Z")))
+    Workers(database, settings).finish()
+    shown = client.get(f"/v1/chats/{CHAT}").json()
+    assert (shown["chat_id"], shown["time_zone"], shown["memory"]) == (CHAT, "UTC", True)
+    sessions = client.get(f"/v1/chats/{CHAT}/sessions").json()["sessions"]
+    assert [session["message_count"] for session in sessions] == [1, 2]
+    # and one that is not there is guessed at
+    for path in ("/v1/chats/test:huose", "/v1/chats/test:huose/sessions"):
+        assert f"did you mean {CHAT} or test:old?" in problem_of(client.get(path), 404)["detail"]
+
+
+def test_an_id_never_seen_is_told_and_what_was_asked_is_done_all_the_same(client: httpx.Client) -> None:
+    client.post("/v1/messages", json=body(said(1)))
+
+    def seen(method: str, path: str, sent: object = None) -> bool:
+        answer = client.request(method, path, json=sent)
+        assert answer.status_code in {200, 202}, answer.text
+        return bool(answer.json()["seen"])
+
+    off = {"memory": False}
+    assert seen("put", "/v1/users/test:ann/memory", off)
+    assert not seen("put", "/v1/users/test:anm/memory", off)
+    # what was said of somebody once is known
+    assert seen("put", "/v1/users/test:anm/memory", {"memory": True})
+    assert seen("put", f"/v1/chats/{CHAT}/memory", off)
+    assert not seen("put", "/v1/chats/test:huose/memory", off)
+    assert seen("put", "/v1/users/ann/senders/test:ann")
+    assert not seen("put", "/v1/users/ann/senders/test:anm2")
+    assert not seen("post", "/v1/users/ann/merge", {"into": "anna"})
+    assert seen("post", "/v1/users/ann/merge", {"into": "anna"})
+    assert seen("post", "/v1/forget", {"kind": "user", "sender_id": "test:ann"})
+    assert not seen("post", "/v1/forget", {"kind": "user", "sender_id": "test:bo"})
+    assert seen("post", "/v1/forget", {"kind": "user", "sender_id": "test:bo"})
+    assert not seen("post", "/v1/forget", {"kind": "chat", "chat_id": "test:no"})
+    assert seen("post", "/v1/forget", {"kind": "tenant", "confirm": "default"})
+
+
+@pytest.fixture
+def talked(client: httpx.Client, database: Database, settings: Settings) -> httpx.Client:
+    """An API with a group, and what one of them said alone."""
+    rules = SessionPolicy.of(settings)
+    tell(Talk(database, rules, POLICY))
+    do_all(database, rules, POLICY)
+    return client
+
+
+def test_entities_are_listed_and_shown(talked: httpx.Client) -> None:
+    places = talked.get("/v1/entities", params={"kind": "place"}).json()["entities"]
+    assert {each["name"] for each in places} == {"Köln"}
+    (koeln,) = talked.get("/v1/entities/KÖLN").json()["entities"]
+    assert (koeln["memories"], koeln["kind"], koeln["user_id"]) == (2, "place", None)
+    assert koeln["links"][0]["memory_id"]
+    (lena,) = talked.get("/v1/entities/test:lena").json()["entities"]
+    assert lena["name"] == "Lena"
+    assert {each["relation"] for each in lena["related"]} == {"home", "partner"}

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import resource
 import signal
 import socket
@@ -11,16 +10,25 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from select import select
 from typing import Any
 
 import httpx
+import psutil
+import psycopg
 import pytest
 
 from ops.local.embedded.ports import free_port
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.redis import EmbeddedRedis
 from schemas.settings import Settings
-from tests.api.conftest import body, said
+from tests.api.conftest import CHAT, body, said
+from tests.conftest import TENANT, copied, settings_of
+from tests.mcp.conftest import HOUSE, over_http, talk
 from tests.ops.running import until
+from workers.api import protocol
 from workers.api.__main__ import MAX_CONNECTIONS
 
 CHECKOUT = Path(__file__).parents[2]
@@ -46,30 +54,35 @@ def start(port: int, environment: dict[str, str], log: Path, processes: int = 1)
         return subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=out, stderr=out)
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    return tmp_path / "api.log"
+Running = tuple[subprocess.Popen[bytes], httpx.Client]
 
 
-@pytest.fixture
-def api(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("api") / "api.log"
+
+
+@pytest.fixture(scope="module")
+def api(postgres: EmbeddedPostgres, redis: EmbeddedRedis, log: Path) -> Iterator[Running]:
+    """One process for all stories, of which the last ends it."""
     port = free_port()
-    process = start(port, environment(settings), log)
-    try:
-        with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", headers={"Authorization": "Bearer test-key"}
-        ) as client:
-            while True:
-                assert process.poll() is None, log.read_text()
-                try:
-                    client.get("/healthz")
-                    break
-                except httpx.ConnectError:
-                    time.sleep(0.05)
-            yield process, client
-    finally:
-        process.kill()
-        process.wait()
+    with copied(postgres, "process") as name:
+        process = start(port, environment(settings_of(postgres, name, redis_url=redis.url)), log)
+        try:
+            with httpx.Client(
+                base_url=f"http://127.0.0.1:{port}", headers={"Authorization": "Bearer test-key"}
+            ) as client:
+                while True:
+                    assert process.poll() is None, log.read_text()
+                    try:
+                        client.get("/healthz")
+                        break
+                    except httpx.ConnectError:
+                        time.sleep(0.05)
+                yield process, client
+        finally:
+            process.kill()
+            process.wait()
 
 
 def records(log: Path) -> list[dict[str, Any]]:
@@ -77,8 +90,65 @@ def records(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
+def test_more_connections_than_it_holds_are_answered_503_until_some_are_closed(
+    api: Running,
+) -> None:
+    _, client = api
+    # Given as many connections as a process holds, on which nobody says who they are
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    with ExitStack() as held:
+        for _ in range(MAX_CONNECTIONS):
+            held.enter_context(socket.create_connection((client.base_url.host, client.base_url.port)))
+        # Then whoever else comes is refused
+        health = client.base_url.join("/healthz")
+        until(lambda: httpx.get(health).status_code == 503, "it is full", 15)
+    # and when they are gone the same process answers
+    until(lambda: client.get("/healthz").status_code == 200, "it answers again", 60)
+    assert client.post("/v1/messages", json=body(said(1, "Лодка на месте 🚣"))).status_code == 202
+
+
+def test_no_secret_stands_in_a_log_or_an_answer(api: Running, log: Path) -> None:
+    _, client = api
+    limited = {"label": "a bot", "scopes": ["operate"], "requests_per_second": 0.2}
+    new = client.post("/v1/keys", json=limited).json()
+    rotated = client.post(f"/v1/keys/{new['id']}/rotate", json={}).json()
+    secrets = (new["key"], rotated["key"], "bks_" + "w" * 43, "someone-elses-password")
+    told = ""
+    for secret in secrets:
+        with httpx.Client(base_url=client.base_url, headers={"Authorization": f"Bearer {secret}"}) as bot:
+            for _ in range(3):
+                told += bot.post("/v1/messages", content=b"{").text + bot.get(f"/v1/keys?key={secret}").text
+            told += bot.post("/v1/keys", content=json.dumps({"label": secret, "scopes": [secret]})).text
+            told += bot.delete(f"/v1/keys/{secret}").text
+    for secret in (*secrets, "test-key"):
+        assert secret not in log.read_text()
+        assert secret not in told
+
+
+def test_calls_of_tools_are_logged_under_the_id_of_their_request_without_ids_of_people(
+    api: Running, log: Path
+) -> None:
+    _, client = api
+    # When a model calls tools, and one call has an id
+    talk(
+        over_http(str(client.base_url).rstrip("/")),
+        ("about", {"user_id": "секрет:Ørjan-private", "chat_id": HOUSE}),
+        ("search", {"chat_id": HOUSE, "query": "private 锅炉"}),
+        ("remember", {"scope": "user", "user_id": "x:private", "content": ["private"]}),
+    )
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "chats"}}
+    assert client.post("/mcp", json=call, headers={"X-Request-ID": "t-1"}).status_code == 200
+    # Then the request and the route that it called have that id
+    found = [each["path"] for each in records(log) if each.get("request_id") == "t-1"]
+    assert sorted(found) == ["/mcp", "/v1/chats"]
+    # And no line holds a word of the calls, an id of a person or the key
+    assert not any(word in log.read_text() for word in ("private", "锅炉", HOUSE, "test-key"))
+    loggers = {each.get("logger", "") for each in records(log)}
+    assert not any("mcp" in name or "httpx" in name for name in loggers)
+
+
 def test_it_loads_its_model_logs_requests_without_their_bodies_and_ends_cleanly(
-    api: tuple[subprocess.Popen[bytes], httpx.Client], log: Path
+    api: Running, log: Path
 ) -> None:
     process, client = api
     client.post(
@@ -103,46 +173,181 @@ def test_it_loads_its_model_logs_requests_without_their_bodies_and_ends_cleanly(
         assert secret not in log.read_text()
 
 
-def test_more_connections_than_it_holds_are_answered_503_until_some_are_closed(
-    api: tuple[subprocess.Popen[bytes], httpx.Client],
+PATIENCE = 60.0
+
+
+@dataclass
+class Served:
+    """The HTTP API's first process and its port."""
+
+    process: "subprocess.Popen[bytes]"
+    port: int
+    log: Path
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children()
+
+    def answers(self) -> bool:
+        """Whether somebody answers one of twenty new connections, which the processes share."""
+        for _ in range(20):
+            try:
+                return httpx.get(f"http://127.0.0.1:{self.port}/readyz", timeout=1).status_code == 200
+            except httpx.TransportError:
+                continue
+        return False
+
+    def started(self) -> int:
+        """How many have ever come up."""
+        lines = [json.loads(line)["event"] for line in self.log.read_text().splitlines()]
+        return lines.count("Application startup complete.")
+
+    def each_answers(self) -> bool:
+        """Whether each answers connections of its own while all others stand still."""
+        children = self.children()
+        for serving in children:
+            others = [child for child in children if child != serving]
+            for other in others:
+                other.suspend()
+            try:
+                if not self.answers():
+                    return False
+            finally:
+                for other in others:
+                    other.resume()
+        return True
+
+
+@pytest.fixture
+def served(settings: Settings, tmp_path: Path) -> Iterator[Served]:
+    port, log = free_port(), tmp_path / "api.log"
+    process = start(port, environment(settings), log, processes=2)
+    family: list[psutil.Process] = []
+    served = Served(process, port, log)
+    try:
+        until(lambda: served.started() == 2, "both have started")
+        family = served.children()
+        yield served
+    finally:
+        for left in [*family, *(served.children() if process.poll() is None else [])]:
+            if left.is_running():
+                left.resume()
+                left.kill()
+        process.kill()
+        process.wait()
+
+
+def test_each_process_serves_and_one_that_is_killed_is_replaced_and_all_finish_what_they_are_doing(
+    served: Served, postgres: EmbeddedPostgres, database_name: str
 ) -> None:
-    _, client = api
-    # Given as many connections as a process holds, on which nobody says who they are
-    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    with ExitStack() as held:
-        for _ in range(MAX_CONNECTIONS):
-            held.enter_context(socket.create_connection((client.base_url.host, client.base_url.port)))
-        # Then whoever else comes is refused
-        health = client.base_url.join("/healthz")
-        until(lambda: httpx.get(health).status_code == 503, "it is full", 15)
-    # and when they are gone the same process answers
-    until(lambda: client.get("/healthz").status_code == 200, "it answers again", 60)
-    assert client.post("/v1/messages", json=body(said(1, "Лодка на месте 🚣"))).status_code == 202
+    # Given two, of which each serves while the other is busy
+    assert len(served.children()) == 2
+    assert served.each_answers()
+    # When one dies
+    dead, left = served.children()
+    dead.kill()
+    # Then the other serves on, and another comes in its place
+    assert served.answers()
+    until(lambda: served.started() == 3, "another has started")
+    assert {child.pid for child in served.children()} > {left.pid}
+    assert len(served.children()) == 2
+    # and all end when what they are doing is done
+    key = {"Authorization": "Bearer test-key"}
+    family = served.children()
+    url = f"http://127.0.0.1:{served.port}/v1/messages"
+    assert httpx.post(url, json=body(said(1)), headers=key).status_code == 202
+    with psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
+        # Given a request that waits for somebody else
+        rival.execute("SELECT 1 FROM chats WHERE tenant_id = %s AND chat_id = %s FOR UPDATE", [TENANT, CHAT])
+        with socket.create_connection(("127.0.0.1", served.port)) as sender:
+            content = json.dumps(body(said(2))).encode()
+            head = (
+                "POST /v1/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer test-key\r\n"
+                f"Content-Length: {len(content)}\r\n\r\n"
+            )
+            sender.sendall(head.encode() + content)
+            with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as observer:
+                until(
+                    lambda: (
+                        observer.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone() is not None
+                    ),
+                    "the request waits",
+                )
+            # When all are told to end
+            served.process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            rival.rollback()
+            # Then it is answered
+            sender.settimeout(30)
+            assert sender.recv(65536).startswith(b"HTTP/1.1 202")
+    assert served.process.wait(timeout=120) == -signal.SIGTERM
+    _, alive = psutil.wait_procs(family, timeout=5)
+    assert not alive
 
 
-def test_the_description_is_complete_and_refers_to_nothing_that_is_not_there(
-    client: httpx.Client,
-) -> None:
-    described = client.get("/openapi.json").json()
-    assert {re.split(r"/(?=\{)", path)[0] for path in described["paths"]} == {
-        *("/healthz", "/readyz", "/v1/messages", "/v1/context", "/v1/search", "/v1/more"),
-        *("/v1/memories", "/v1/memories/search", "/v1/documents", "/v1/users", "/v1/entities", "/v1/chats"),
-        *("/v1/contexts", "/v1/forget", "/v1/sessions", "/v1/queries", "/v1/status"),
-        *("/v1/keys", "/v1/keys/current", "/v1/events", "/v1/events/matrix", "/v1/sources", "/mcp"),
-    }
-    schemas = described["components"]["schemas"]
-    references = set(_references(described))
-    assert {name.rpartition("/")[2] for name in references} <= schemas.keys()
-    assert {"IngestPayload", "ContextQuery", "Context", "Problem"} <= schemas.keys()
+ENDLESS = {
+    "lines": (b"GET /healthz HTTP/1.1\r\n", b"X-Zeile: " + "ж漢".encode() * 40 + b"\r\n"),
+    "the path": (b"GET /", b"a" * 1000),
+    "after a body": (
+        b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n",
+        b"X-Trailer: " + b"t" * 200 + b"\r\n",
+    ),
+    "a chunk": (
+        b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2;",
+        b"e" * 1000,
+    ),
+}
 
 
-def _references(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if name == "$ref":
-                yield inner
-            else:
-                yield from _references(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _references(inner)
+@pytest.mark.parametrize("what", ENDLESS)
+def test_headers_of_any_size_are_not_taken(client: httpx.Client, what: str) -> None:
+    begin, piece = ENDLESS[what]
+    sent, answered = 0, b""
+    with socket.create_connection(("127.0.0.1", client.base_url.port or 0), timeout=PATIENCE) as sender:
+        sender.sendall(begin)
+        try:
+            while sent < 20 * protocol.MAX_HEADER_BYTES and b" 431 " not in answered:
+                sender.sendall(piece * (4096 // len(piece)))
+                sent += 4096
+                if select([sender], [], [], 0.005)[0]:
+                    part = sender.recv(65536)
+                    answered += part
+                    if not part:
+                        break
+        except ConnectionError:
+            pass
+    assert protocol.MAX_HEADER_BYTES / 2 < sent < 20 * protocol.MAX_HEADER_BYTES
+    assert client.get("/healthz").status_code == 200
+
+
+def test_headers_are_taken_up_to_64_kib_and_the_refusal_says_so(client: httpx.Client) -> None:
+    for size in (30_000, 60_000):
+        headers = {"X-Eins": "a" * (size // 2), "X-Zwei": "b" * (size // 2)}
+        assert client.get("/healthz", headers=headers).status_code == 200
+    refused = client.get("/healthz", headers={f"X-{n}": "c" * 7000 for n in range(10)})
+    assert (refused.status_code, "65536" in refused.json()["detail"]) == (431, True)
+    # nor is a large body taken for headers, however it is sent
+    chunks = (b" " * 100 for _ in range(5000))
+    assert client.post("/v1/messages", content=chunks).status_code != 431
+
+
+def test_headers_that_never_end_are_ended(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.5)
+    address = ("127.0.0.1", client.base_url.port or 0)
+    for begun in (
+        b"",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /he",
+    ):
+        with socket.create_connection(address, timeout=PATIENCE) as sender:
+            sender.sendall(begun)
+            answered = b""
+            try:
+                while part := sender.recv(65536):
+                    answered += part
+            except ConnectionResetError:
+                pass
+        # the request before it, on the same connection, had its answer
+        assert answered.count(b"HTTP/1.1 200") == begun.count(b"\r\n\r\n")
+    # and whoever sends whole requests keeps the connection
+    for _ in range(2):
+        assert client.get("/healthz").status_code == 200

@@ -5,8 +5,11 @@ from uuid import UUID
 
 import httpx
 import pytest
+import redis as redis_client
 
 from tests.api.conftest import body, problem_of, said
+from tests.ops.running import until
+from workers.queues import OF_KIND
 
 
 @pytest.fixture(scope="module")
@@ -98,23 +101,6 @@ def test_a_persons_page_says_what_is_known_and_from_where(house: httpx.Client) -
     problem_of(house.get("/v1/users/test:bob", params={"chat_id": "test:nowhere"}), 404)
 
 
-def test_memories_are_searched_and_listed_by_type_and_source(house: httpx.Client) -> None:
-    given = {"scope": "user", "user_id": "test:ann", "learned_in": "test:users", "source": "form"}
-    for content, kind in (("Drinks coffee in the morning.", "preference"), ("Was born in Braga.", "fact")):
-        house.post("/v1/memories", json=given | {"content": content, "type": kind})
-    answer = house.post("/v1/memories/search", json={"query": "morning coffee", "user_id": "test:ann"})
-    assert answer.status_code == 200, answer.text
-    best = answer.json()["hits"][0]
-    assert (best["rank"], best["memory"]["content"]) == (1, "Drinks coffee in the morning.")
-    narrowed = {"query": "coffee", "types": ["fact"], "source": "form", "chat_id": "test:users"}
-    found = house.post("/v1/memories/search", json=narrowed).json()["hits"]
-    assert "Drinks coffee in the morning." not in [hit["memory"]["content"] for hit in found]
-    listed = house.get("/v1/memories", params={"type": "preference", "source": "form"}).json()["memories"]
-    assert [each["content"] for each in listed] == ["Drinks coffee in the morning."]
-    earlier = house.get("/v1/memories", params={"as_of": "2020-01-01T00:00:00Z", "superseded": "true"})
-    assert earlier.json() == {"memories": []}
-
-
 def test_members_are_told_and_shown(house: httpx.Client) -> None:
     there = house.get("/v1/chats/test:users/members").json()
     assert there["members"] == ["test:ann", "test:bob"]
@@ -131,25 +117,34 @@ def test_members_are_told_and_shown(house: httpx.Client) -> None:
     problem_of(house.get("/v1/chats/test:nowhere/members"), 404)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "sent", "field"),
-    [
-        ("PUT", f"/v1/users/{'x' * 256}/senders/a", None, "user_id"),
-        ("POST", "/v1/memories", {"scope": "user", "content": "x"}, "body"),
-        ("POST", "/v1/memories", {"scope": "organization", "content": "x", "importance": 11}, "importance"),
-        ("PATCH", "/v1/memories/one", {"importance": 1}, "memory_id"),
-        ("POST", f"/v1/memories/{UUID(int=1)}/promote", {"scope": "session"}, "scope"),
-        (
-            "POST",
-            "/v1/memories",
-            {"scope": "organization", "content": "x", "learned_in": "no:1"},
-            "learned_in",
-        ),
-        ("GET", "/v1/memories?limit=501", None, "limit"),
-        ("GET", "/v1/memories?surprise=1", None, "surprise"),
-        ("DELETE", "/v1/memories/not-an-id", None, "memory_id"),
-    ],
-)
-def test_what_is_wrong_is_named(house: httpx.Client, method: str, path: str, sent: Any, field: str) -> None:
-    problem = problem_of(house.request(method, path, json=sent), 422)
-    assert problem["field"].startswith(field), problem
+RULES = {
+    "document_id": "rules/2026",
+    "content": "# Rules\n\nThe boiler is serviced every May.",
+    "source": "wiki",
+}
+
+
+def test_a_document_is_kept_cited_read_replaced_and_removed(
+    client: httpx.Client, hints: redis_client.Redis
+) -> None:
+    queue = OF_KIND["embed"].full_name
+    hints.delete(queue)
+    first = client.post("/v1/documents", json=RULES)
+    assert (first.status_code, first.json()["outcome"], first.json()["chunks"]) == (201, "new", 1)
+    again = client.post("/v1/documents", json=RULES)
+    assert (again.status_code, again.json()["outcome"]) == (200, "unchanged")
+    until(lambda: hints.llen(queue) == 1, "one hint")
+    client.post("/v1/messages", json=body())
+    asked = {"chat_id": "test:house", "query": "When is the boiler serviced?"}
+    assert "Doc rules/2026/Chunk 0:\n  # Rules\n" in client.post("/v1/context", json=asked).json()["text"]
+    newer = RULES | {"content": "The boiler is serviced every June."}
+    assert client.post("/v1/documents", json=newer).json()["outcome"] == "replaced"
+    read = client.get("/v1/documents/rules/2026").json()
+    assert read["chunks"] == [{"chunk_index": 0, "content": newer["content"]}]
+    (listed,) = client.get("/v1/documents", params={"limit": 1}).json()["documents"]
+    assert (listed["document_id"], listed["source"], listed["chunks"]) == ("rules/2026", "wiki", 1)
+    assert client.get("/v1/documents", params={"after": "rules/2026"}).json() == {"documents": []}
+    assert client.delete("/v1/documents/rules/2026").json()["outcome"] == "removed"
+    for method in ("GET", "DELETE"):
+        problem_of(client.request(method, "/v1/documents/rules/2026"), 404)
+    hints.delete(queue)

@@ -8,13 +8,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from email.message import Message
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 from aiohttp import web
 from slack_sdk.signature import SignatureVerifier
+
+from tests.providers.http_server import Answered, serving
 
 UNKNOWN = "I do not know."
 Answer = Callable[[str, str, dict[str, Any]], Any]
@@ -25,34 +28,15 @@ Answer = Callable[[str, str, dict[str, Any]], Any]
 def answering(answer: Answer) -> Iterator[str]:
     """Serve JSON at the URL that this gives."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def as_json(method: str, path: str, headers: Message, sent: bytes) -> Answered:
+        is_json = "json" in headers.get("Content-Type", "")
+        of_form = parse_qs(sent.decode())
+        fields = json.loads(sent) if is_json else {name: each[0] for name, each in of_form.items()}
+        body = json.dumps(answer(method, urlsplit(path).path, fields)).encode()
+        return 200, {"Content-Type": "application/json"}, body
 
-        def do_GET(self) -> None:
-            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-            is_json = "json" in self.headers.get("Content-Type", "")
-            fields = json.loads(sent) if is_json else {name: each[0] for name, each in parse_qs(sent).items()}
-            body = json.dumps(answer(self.command, urlsplit(self.path).path, fields)).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_GET  # noqa: N815 - the server's name
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    serving = threading.Thread(target=server.serve_forever)
-    serving.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()
+    with serving(as_json) as url:
+        yield url
 
 
 def complete(_method: str, _path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -130,19 +114,17 @@ class Slack:
         """Answer a method of the Web API."""
         if path.endswith("chat.postMessage"):
             self.sent.put(body["text"])
-        return {
-            "ok": True,
-            "user_id": "U99",
-            "bot_id": "B99",
-            "user": "bot",
-            "team_id": "T1",
-            "url": "https://x",
-        }
+        names = {"user_id": "U99", "bot_id": "B99", "user": "bot", "team_id": "T1", "url": "https://x"}
+        return {"ok": True, **names}
 
 
 def _json(value: Any) -> web.Response:
     # Discord names no charset, and its library takes nothing else for JSON
     return web.Response(body=json.dumps(value).encode(), headers={"Content-Type": "application/json"})
+
+
+# What Discord tells of a person, the bot, a message, the server and its one channel.
+DISCORD = json.loads(Path(__file__).with_name("discord.json").read_text("utf-8"))
 
 
 class Discord:
@@ -155,28 +137,16 @@ class Discord:
 
     def say(self, text: str, kind: str = "MESSAGE_CREATE", **more: Any) -> None:
         """Have somebody send a message, or change one with its id."""
-        self.said.append((kind, self._message(text, PERSON) | more))
+        self.said.append((kind, self._message(text, DISCORD["person"]) | more))
 
     def _message(self, text: str, author: dict[str, Any]) -> dict[str, Any]:
         number = next(self.numbers)
-        return {
+        at = f"2026-04-27T18:00:{number:02}+00:00"
+        return DISCORD["message"] | {
             "id": str(10**18 + number),
-            "channel_id": "420",
-            "guild_id": "7",
             "author": author,
-            "type": 0,
             "content": text,
-            "timestamp": f"2026-04-27T18:00:{number:02}+00:00",
-            "edited_timestamp": None,
-            "tts": False,
-            "pinned": False,
-            "mention_everyone": False,
-            "flags": 0,
-            "embeds": [],
-            "mentions": [],
-            "mention_roles": [],
-            "attachments": [],
-            "components": [],
+            "timestamp": at,
         }
 
     async def _gateway(self, request: web.Request) -> web.WebSocketResponse:
@@ -187,23 +157,12 @@ class Discord:
         # a heartbeat comes before the bot says who it is
         while (await socket.receive_json())["op"] != 2:
             pass
-        guild = {
-            "id": "7",
-            "name": "Harbour House",
-            "owner_id": "13",
-            "roles": [],
-            "emojis": [],
-            "members": [],
-        }
-        channel = {"id": "420", "type": 0, "name": "kitchen", "position": 0, "permission_overwrites": []}
-        ready = {"v": 10, "user": BOT, "guilds": [{"id": "7", "unavailable": True}], "session_id": "s"}
-        ready |= {"resume_gateway_url": "ws://127.0.0.1:9", "application": {"id": "99", "flags": 0}}
-        guild |= {"channels": [channel], "member_count": 2, "preferred_locale": "en-US", "features": []}
+        known = [("READY", DISCORD["ready"]), ("GUILD_CREATE", DISCORD["guild"])]
         for number in itertools.count(1):
-            told = [("READY", ready), ("GUILD_CREATE", guild), *self.said]
+            told = [*known, *self.said]
             while number > len(told) and not socket.closed:
                 await asyncio.sleep(0.05)
-                told = [("READY", ready), ("GUILD_CREATE", guild), *self.said]
+                told = [*known, *self.said]
             kind, data = told[number - 1]
             try:
                 frame = json.dumps({"op": 0, "s": number, "t": kind, "d": data}, separators=(",", ":"))
@@ -213,22 +172,13 @@ class Discord:
         return socket
 
     async def _me(self, _: web.Request) -> web.Response:
-        return _json(BOT)
+        return _json(DISCORD["bot"])
 
     async def _application(self, _: web.Request) -> web.Response:
-        about = {
-            "id": "99",
-            "name": "Harbour",
-            "description": "",
-            "icon": None,
-            "owner": PERSON,
-            "summary": "",
-        }
-        flags = {"bot_public": True, "bot_require_code_grant": False, "flags": 0, "verify_key": "0"}
-        return _json(about | flags)
+        return _json(DISCORD["application"])
 
     async def _post(self, request: web.Request) -> web.Response:
-        message = self._message((await request.json())["content"], BOT)
+        message = self._message((await request.json())["content"], DISCORD["bot"])
         self.said.append(("MESSAGE_CREATE", message))
         self.sent.put(message["content"])
         return _json(message)
@@ -259,7 +209,3 @@ class Discord:
                 task.cancel()
             loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
             loop.close()
-
-
-PERSON = {"id": "13", "username": "maren", "global_name": "Maren", "discriminator": "0", "avatar": None}
-BOT = {"id": "99", "username": "harbour", "discriminator": "0", "avatar": None, "bot": True}

@@ -1,6 +1,5 @@
 """The bots to copy, each started as it is with its real library: what was said once answers a question later."""
 
-import json
 import os
 import re
 import subprocess
@@ -17,17 +16,17 @@ import telegram
 from backscroll_client import Backscroll, Message
 
 from ops.local.embedded.ports import free_port
-from tests.apart import python_with
+from tests.apart import packages
 from tests.clients_python.conftest import BOILER, CHAT
 from tests.clients_python.platforms import Discord, Slack, Telegram, answering, complete
 from tests.clients_python.start_bot import EXAMPLES
 
 HERE = Path(__file__).parent
-CLIENT = Path(__file__).parents[2] / "ops/clients/python"
+PATH = f"{HERE.parents[1] / 'ops/clients/python'}:{HERE.parents[1]}"
 QUESTION = "When does the new boiler come?"
 # started processes are slow on a busy machine
 PATIENCE_SECONDS = 60
-AIOGRAM = ("aiogram==3.31.0", "httpx==0.28.1", "openai==3.54.0")
+AIOGRAM = ("aiogram==3.31.0", "aiofiles", "magic-filter")
 
 
 @pytest.mark.parametrize("bot", sorted(path.name for path in EXAMPLES.iterdir() if path.is_file()))
@@ -46,21 +45,21 @@ def test_the_bot_in_javascript_is_well_formed() -> None:
 
 
 @contextmanager
-def started(python: Path, bot: str, platform: str, folder: Path, url: str, **settings: str) -> Iterator[None]:
+def started(bot: str, platform: str, folder: Path, url: str, **settings: str) -> Iterator[None]:
     """Run a bot until it is killed."""
     with answering(complete) as model, (folder / "log").open("ab") as log:
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("BACKSCROLL_")
         }
         environment |= {
-            "PYTHONPATH": f"{CLIENT}:{HERE.parents[1]}",
+            "PYTHONPATH": PATH,
             "BACKSCROLL_URL": url,
             "BACKSCROLL_API_KEY": "test-key",
             "OPENAI_BASE_URL": f"{model}/v1",
             "OPENAI_API_KEY": "none",
             **settings,
         }
-        command = [python, HERE / "start_bot.py", bot, platform]
+        command = [sys.executable, HERE / "start_bot.py", bot, platform]
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
         try:
             yield
@@ -89,8 +88,9 @@ def said(number: int, text: str) -> dict[str, Any]:
 def test_a_bot_of_telegram_answers_from_memory_after_it_was_killed(
     bot: str, url: str, memory: Backscroll, tmp_path: Path
 ) -> None:
-    python = python_with(*AIOGRAM) if bot == "telegram_aiogram" else Path(sys.executable)
     platform, settings = Telegram(), {"BOT_TOKEN": "99:token"}
+    if bot == "telegram_aiogram":
+        settings["PYTHONPATH"] = f"{packages(*AIOGRAM)}:{PATH}"
 
     def heard() -> list[str]:
         return [message["content"] for message in memory.latest(CHAT)]
@@ -100,12 +100,12 @@ def test_a_bot_of_telegram_answers_from_memory_after_it_was_killed(
         platform.say(said(1, "Der neue Kessel kommt am 3. Mai."))
         platform.say(said(1, BOILER), "edited_message")
         platform.say(said(2, "Wer hat Gerald gefüttert?"))
-        with started(python, bot, address, tmp_path, url, **settings):
+        with started(bot, address, tmp_path, url, **settings):
             first = platform.sent.get(timeout=PATIENCE_SECONDS)
             until(lambda: not platform.updates and len(heard()) == 3)
         # When it is asked
         platform.say(said(3, QUESTION))
-        with started(python, bot, address, tmp_path, url, **settings):
+        with started(bot, address, tmp_path, url, **settings):
             told = platform.sent.get(timeout=PATIENCE_SECONDS)
             until(lambda: len(heard()) == 5)
     # Then the answer is what was said, as it was corrected
@@ -119,19 +119,17 @@ def test_a_bot_of_slack_answers_from_memory(url: str, memory: Backscroll, tmp_pa
     # Given a bot that Slack tells what is said, and which is asked
     port, secret = free_port(), "signing"
     platform, settings = Slack(port, secret), {"BOT_TOKEN": "xoxb-1", "SLACK_SIGNING_SECRET": secret}
-    with answering(platform.answer) as address:
-        started_bot = started(
-            Path(sys.executable), "slack_bolt_bot", address, tmp_path, url, PORT=str(port), **settings
-        )
-        with started_bot:
-            platform.say(BOILER)
-            platform.say("Кто кормил кота")
-            platform.say(QUESTION)
-            # Then it answers what was said
-            told = platform.sent.get(timeout=PATIENCE_SECONDS)
-            assert BOILER in told
-            # and Slack tells it of its own message
-            platform.say(told, bot_id="B99", user="U99")
+    with (
+        answering(platform.answer) as address,
+        started("slack_bolt_bot", address, tmp_path, url, PORT=str(port), **settings),
+    ):
+        for text in (BOILER, "Кто кормил кота", QUESTION):
+            platform.say(text)
+        # Then it answers what was said
+        told = platform.sent.get(timeout=PATIENCE_SECONDS)
+        assert BOILER in told
+        # and Slack tells it of its own message
+        platform.say(told, bot_id="B99", user="U99")
     heard = memory.latest("slack:C042")
     assert [message["content"] for message in heard] == [BOILER, "Кто кормил кота", QUESTION, told]
     assert [message["role"] for message in heard] == ["user", "user", "user", "assistant"]
@@ -148,60 +146,13 @@ def test_a_bot_of_discord_answers_from_memory(url: str, memory: Backscroll, tmp_
     def heard() -> list[Message]:
         return memory.latest("discord:420")
 
-    with platform.served() as address:
-        bot = started(Path(sys.executable), "discord_bot", address, tmp_path, url, BOT_TOKEN="token")
-        with bot:
-            # When it is asked
-            platform.say(QUESTION)
-            # Then it answers what was said, as it was corrected
-            told = platform.sent.get(timeout=PATIENCE_SECONDS)
-            assert BOILER in told
-            # and the gateway tells it of its own message
-            until(lambda: len(heard()) == 3)
+    with platform.served() as address, started("discord_bot", address, tmp_path, url, BOT_TOKEN="token"):
+        # When it is asked
+        platform.say(QUESTION)
+        # Then it answers what was said, as it was corrected
+        told = platform.sent.get(timeout=PATIENCE_SECONDS)
+        assert BOILER in told
+        # and the gateway tells it of its own message
+        until(lambda: len(heard()) == 3)
     assert [message["content"] for message in heard()] == [BOILER, QUESTION, told]
     assert [message["role"] for message in heard()] == ["user", "user", "assistant"]
-
-
-def whatsapp(number: int, text: str, **key: Any) -> str:
-    """A message as WhatsApp's server sends it, in JSON."""
-    keyed = {"remoteJid": "1203@g.us", "id": f"3A{number:02}", "participant": "777@s.whatsapp.net"} | key
-    said = {"key": keyed, "messageTimestamp": 1777300000 + number, "pushName": "Maren"}
-    return json.dumps(said | {"message": {"conversation": text}}) + "\n"
-
-
-def test_a_bot_of_baileys_answers_from_memory(url: str, memory: Backscroll, tmp_path: Path) -> None:
-    packages = os.environ.get("BACKSCROLL_TEST_NODE_PACKAGES", "")
-    if not packages:
-        pytest.skip("BACKSCROLL_TEST_NODE_PACKAGES names no folder with npm's `baileys` and `openai`")
-    with answering(complete) as model, (tmp_path / "log").open("wb") as log:
-        environment = {"BACKSCROLL_URL": url, "BACKSCROLL_API_KEY": "test-key", "OPENAI_API_KEY": "none"}
-        started_bot = subprocess.Popen(
-            ["/usr/bin/env", "node", HERE / "start_baileys.mjs", EXAMPLES / "whatsapp_baileys.mjs", packages],
-            env=os.environ | environment | {"OPENAI_BASE_URL": f"{model}/v1"},
-            cwd=tmp_path,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-        with started_bot as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            # Given a bot that hears of the boiler
-            process.stdin.write(whatsapp(1, BOILER) + whatsapp(2, "Кто кормил кота"))
-            process.stdin.flush()
-
-            def heard() -> list[Message]:
-                return memory.latest("whatsapp:1203@g.us")
-
-            until(lambda: len(heard()) == 2)
-            # When it is asked
-            process.stdin.write(whatsapp(3, QUESTION))
-            process.stdin.flush()
-            # Then it answers what was said, and hands over its own message, too
-            told = json.loads(process.stdout.readline())["message"]["extendedTextMessage"]["text"]
-            assert BOILER in told
-            until(lambda: len(heard()) == 4)
-            process.kill()
-    assert [message["content"] for message in heard()] == [BOILER, "Кто кормил кота", QUESTION, told]
-    assert [message["role"] for message in heard()] == ["user", "user", "user", "assistant"]

@@ -34,6 +34,7 @@ from schemas.settings import Settings
 from tests.api.conftest import served
 from tests.conftest import CHECKOUT, MIGRATED, POLICY, TENANT, Templates
 from tests.test_pipeline import learns
+from workers import broker
 
 SAMPLE = CHECKOUT / "ops/local/samples/harbour_house.jsonl"
 CHAT = "telegram:-100420"
@@ -63,6 +64,8 @@ def run(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     for name, value in environment(settings).items():
         if name.startswith("BACKSCROLL_"):
             monkeypatch.setenv(name, value)
+    # where no worker runs there is no answer to wait for
+    monkeypatch.setattr(broker, "ANSWER_SECONDS", (0.05,))
 
     def call(*arguments: object) -> Result:
         monkeypatch.setattr(sys, "argv", ["backscroll", *map(str, arguments)])

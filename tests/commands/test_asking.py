@@ -1,15 +1,18 @@
 """A question on the command line gets what a bot would get, and the reasons for it."""
 
-from io import StringIO
+import os
+from collections.abc import Iterator
 
 import pytest
-from rich.console import Console
 
-from ops.console import questions
-from schemas.context import Dropped, Hit
+from ops import connection
+from ops.local import stack
+from ops.local.embedded.folder import open_lock, take
+from schemas.settings import Settings
+from tests.api.conftest import served
 from tests.commands.conftest import CHAT, Run
-from tests.conftest import EPOCH
 from tests.platforms.reading import FIXTURES
+from tests.providers.http_server import Answered, serving
 
 QUESTION = "was it the pressure sensor of the boiler?"
 
@@ -30,6 +33,8 @@ def test_a_context_holds_what_was_said_and_with_reasons_why_each_line_is_there(
     ):
         assert expected in whole
     assert run("context", QUESTION, "--json").json["explain"] is None
+    also = run("context", "War es der Fühler?", "--also", QUESTION, "--no-history", "--explain-all").out
+    assert "by query 1" in also
     assert run("context", QUESTION, "--explain", "--json").json["explain"]["messages"][0]["components"]
     # and it is short unless all of it is wanted
     short = run("context", QUESTION, "--explain", "--user", "telegram:11").out
@@ -37,49 +42,6 @@ def test_a_context_holds_what_was_said_and_with_reasons_why_each_line_is_there(
     assert len(why.splitlines()) < 50
     for expected in ("The best 10 of ", "match 1: ", "Not shown", "--explain-all", "asked by"):
         assert expected in why
-
-
-def test_other_wordings_are_searched_too_and_the_explanation_says_by_which_a_line_was_found(
-    run: Run, running: object
-) -> None:
-    asked = ("War es der Fühler?", "--also", "a wording of nothing here", "--also", QUESTION)
-    assert "by query 2" in run("context", *asked, "--no-history", "--explain-all").out
-    assert "pressure sensor" in run("search", *asked).out
-    without_model = run("context", QUESTION, "--hyde")
-    assert (without_model.code, "BACKSCROLL_HYDE_MODEL" in without_model.err) == (0, True)
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_reasons_can_be_read_on_a_terminal_of_any_width(width: int) -> None:
-    hit = Hit(
-        kind="message",
-        id="12345",
-        at=EPOCH,
-        speaker="Harbour Bot",
-        preview="Reminder: the boat trip to the dolphins is tomorrow, and life jackets are there",
-        rank=100,
-        score=1.25,
-        components={"words": 0.5, "meaning_session": 0.4, "asks": -0.02, "speaker": 0.0},
-        arms={"keywords": 3, "vectors": 41},
-    )
-    left_out = Dropped(kind="message", id="12345", reason="budget")
-    console = Console(file=StringIO(), width=width)
-    console.print(questions.reasons_table([hit], {("message", "12345"): left_out}, "UTC", title="Found"))
-    assert isinstance(console.file, StringIO)
-    lines = console.file.getvalue().splitlines()
-    assert max(map(len, lines)) <= width
-    # Then no word is cut, none is lost, and nothing is said of parts that are nothing
-    shown = " ".join(" ".join(lines).split())
-    for word in (
-        *hit.preview.split(),
-        "words 0.50",
-        "asks -0.02",
-        "keywords #3",
-        "vectors #41",
-        "no tokens were left",
-    ):
-        assert word in shown, word
-    assert "speaker 0" not in shown
 
 
 def test_search_has_every_mode_and_filter_of_the_api(run: Run, running: object) -> None:
@@ -130,16 +92,11 @@ def test_the_chat_must_be_named_where_there_are_several(run: Run, running: objec
 def test_what_cannot_be_asked_is_named_with_what_is_allowed(run: Run, running: object) -> None:
     for words, named, allowed in (
         (["context", ""], "query", "at least 1 character"),
-        (["context", "   "], "query", "is empty"),
-        (["context", "hi", "--as-of", "0001-01-01"], "as_of", "years 2 to 9998"),
-        (["context", "x" * 8001], "query", "at most 8000 characters, not 8001"),
         (["context", "hi", "--budget", 10], "budget_tokens", "greater than or equal to 50"),
         (["context", "hi", "--profile", "fancy"], "profile", "balanced, group, ask"),
-        (["context", "hi", "--chat", ""], "chat_id", "at least 1 character"),
         (["search", "hi", "--mode", "fuzzy"], "mode", "'hybrid'"),
         (["search", "hi", "--limit", 101], "--limit", "100"),
         (["search", "hi", "--since", "yesterday"], "since", "2026-01-31T18:00"),
-        (["search", "hi", "--role", "boss"], "roles", "'assistant'"),
         (["search", "hi", "--metadata", "x"], "--metadata", "NAME=TEXT"),
         (["memories", "search", "hi", "--type", "gossip"], "types.0", "'fact'"),
     ):
@@ -159,3 +116,87 @@ def test_a_search_that_finds_nothing_says_that_nobody_of_this_id_was_ever_seen(
     assert (
         run("search", "zeppelin", "--mode", "exact", "--sender", "telegram:11", "--json").json["hits"] == []
     )
+
+
+@pytest.fixture
+def running_up(settings: Settings, run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What runs, known by its data folder alone, with a database that cannot be reached from here."""
+    for name in ("DATABASE_URL", "MAINTENANCE_DATABASE_URL", "REDIS_URL", "API_KEY"):
+        monkeypatch.delenv(f"BACKSCROLL_{name}")
+    settings.data_dir.mkdir()
+    with served(settings) as api:
+        assert settings.api_key is not None
+        running = stack.Running(
+            pid=1,
+            api_url=str(api.base_url),
+            api_key=settings.api_key.get_secret_value(),
+            database_url="postgresql://nobody@127.0.0.1:1/none",
+            maintenance_database_url="",
+            owner_database_url="",
+            redis_url="redis://127.0.0.1:1",
+            tenant=settings.tenant,
+            model_servers={
+                "openai_base_url": "http://127.0.0.1:8000/v1",
+                "ollama_url": "http://127.0.0.1:8001",
+            },
+        )
+        stack.publish(settings.data_dir, running)
+        lock = open_lock(settings.data_dir / stack.LOCK)
+        assert take(lock)
+        yield
+        os.close(lock)
+
+
+def test_a_running_up_is_found_by_its_data_folder(
+    run: Run, running_up: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "pressure sensor" in run("context", QUESTION).out
+    # another tenant's data is not what it serves
+    other = run("context", QUESTION, "--tenant", "other")
+    assert (other.code, "No running Backscroll serves the tenant other" in other.err) == (1, True)
+    # another shell knows where the servers of models are, and keeps what it says itself
+    monkeypatch.setenv("BACKSCROLL_OPENAI_BASE_URL", "http://127.0.0.1:9000/v1")
+    found = connection.open_stack(settings.data_dir)
+    assert (found.openai_base_url, found.ollama_url) == ("http://127.0.0.1:9000/v1", "http://127.0.0.1:8001")
+
+
+def test_a_refused_key_a_missing_key_a_dead_address_and_nothing_at_all_are_told(
+    run: Run, running: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(code: int) -> str:
+        answered = run("context", QUESTION)
+        assert answered.code == code, answered.err
+        return answered.err
+
+    monkeypatch.setenv("BACKSCROLL_API_KEY", "another")
+    assert "refuses the API key" in told(4)
+    monkeypatch.delenv("BACKSCROLL_API_KEY")
+    assert "BACKSCROLL_API_KEY is not" in told(4)
+    monkeypatch.setenv("BACKSCROLL_API_KEY", "test-key")
+    monkeypatch.setenv("BACKSCROLL_URL", "http://127.0.0.1:1")
+    assert "does not answer" in told(1)
+    monkeypatch.delenv("BACKSCROLL_URL")
+    assert "backscroll up" in told(1)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code", "told"),
+    [
+        (200, b'{"openapi": "3", "info": {"version": "9.9"}}', 4, "is version 9.9"),
+        (404, b'{"detail": "Not Found", "info": {"version": "9.9"}}', 4, "is version 9.9"),
+        (200, b"<html>a proxy</html>", 4, "no Backscroll at all"),
+        (500, b'{"type": "x", "detail": "a defect", "request_id": "r1"}', 70, "a defect r1"),
+        (503, b'{"type": "x", "detail": "Postgres cannot be reached."}', 1, "Postgres cannot be reached"),
+    ],
+)
+def test_answers_of_another_version_and_failures_are_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, code: int, told: str
+) -> None:
+    def answer(_method: str, path: str, *_: object) -> Answered:
+        return 200 if path == "/openapi.json" else status, {}, body
+
+    with serving(answer) as url:
+        monkeypatch.setenv("BACKSCROLL_URL", url)
+        answered = run("context", QUESTION)
+    assert answered.code == code, answered.err
+    assert told in answered.err

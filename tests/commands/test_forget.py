@@ -79,20 +79,6 @@ def test_a_forgetting_that_cannot_go_on_ends_with_its_error_and_what_to_do(
         assert connection.scalar(text("SELECT count(*) FROM messages")) == 0
 
 
-def test_what_was_asked_is_listed_with_its_answer(run: Run, running: object) -> None:
-    context = run(
-        "context", "Which internet provider?", "--chat", CHAT, "--user", "telegram:11", "--json"
-    ).json
-    told = run("queries", "answer", context["context_id"], "Ondaclara.", "--remember")
-    assert (told.code, "are the memory" in told.out) == (0, True)
-    again = run("queries", "answer", context["context_id"], "Ondaclara.", "--json").json
-    assert again["outcome"] == "known"
-    (listed,) = run("queries", "list", "--json").json["queries"]
-    assert (listed["query"], listed["answer"]) == ("Which internet provider?", "Ondaclara.")
-    assert "Which internet provider?" in run("queries").out
-    assert run("queries", "answer", "ctx_none", "x").code == 3
-
-
 def listed(database: Database, key: bytes, *named: suppression.Named) -> Forgotten:
     """A list of another database, with an entry for each of these and one for somebody who is not known here."""
     with database.tenant(TENANT) as connection:
@@ -136,3 +122,24 @@ def test_a_list_of_another_database_is_forgotten_here(
 def test_without_any_forgetting_there_is_no_list(run: Run, tmp_path: Path) -> None:
     assert run("forget", "export", tmp_path / "нет.jsonl").code == 3
     assert run("forget", "again", tmp_path / "нет.jsonl").code == 2
+
+
+def test_a_dry_run_counts_what_a_run_deletes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BACKSCROLL_RETENTION_MESSAGES_PER_CHAT", "100")
+    shown = run("prune", "--dry-run")
+    assert "messages beyond the newest 100 of a chat" in shown.out
+    assert "would be deleted" in shown.out
+    assert "318" in shown.out
+    assert run("chats", "list", "--json").json["chats"][0]["message_count"] == 418
+    by_rule = {rule["rule"]: rule["rows"] for rule in run("prune", "--json").json["rules"]}
+    assert by_rule["messages_by_count"] == 318
+    chat = run("chats", "list", "--json").json["chats"][0]
+    assert chat["message_count"] == 100
+    # what was said of them stays
+    assert chat["summarized"] > 30
+
+
+def test_pruned_transcripts_say_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BACKSCROLL_RETENTION_DAYS", "1")
+    run("prune")
+    assert "have been pruned" in run("sessions", "show", 1).out

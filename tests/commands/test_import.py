@@ -7,28 +7,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
-
-import pytest
 
 from ops.local.processes import environment
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.memories import statements
 from pipeline.store.connections.database import Database
-from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
-from tests.commands.conftest import SAMPLE, Run, Workers
+from tests.commands.conftest import Run, Workers
+from tests.commands.test_doctor import found
 from tests.conftest import CHECKOUT, TENANT, message
 from tests.platforms.reading import FIXTURES
+from tests.test_pipeline import rows
 
 CHAT = "whatsapp:Harbour House"
 Write = Callable[..., Path]
+COUNT = "SELECT count(*) FROM messages"
 
 
 def lines(*minutes: int) -> list[str]:
@@ -46,12 +43,6 @@ def test_a_chat_imported_is_a_chat_that_is_listed(run: Run, workers: Workers, wh
     assert chat["time_zone"] == "Europe/Lisbon"
 
 
-def test_a_longer_export_adds_only_what_is_new(run: Run, whatsapp: Write) -> None:
-    run("import", whatsapp(*lines(0, 1, 1, 2)))
-    again = run("import", whatsapp(*lines(0, 1, 1, 2, 3, 4)), "--json").json
-    assert (again["new"], again["duplicates"]) == (2, 4)
-
-
 def test_every_format_goes_through_the_same_way(run: Run) -> None:
     for path in ("telegram/all.json", "slack", "discord/Harbour - general [700].json", "jsonl/garden.jsonl"):
         first, second = (run("import", FIXTURES / path, "--json").json for _ in range(2))
@@ -59,37 +50,20 @@ def test_every_format_goes_through_the_same_way(run: Run) -> None:
         assert (second["new"], second["duplicates"]) == (0, first["new"] + first["duplicates"])
 
 
-def test_a_broken_line_is_named_counted_and_skipped(run: Run, tmp_path: Path) -> None:
+def test_a_broken_line_is_named_counted_and_skipped_and_strictly_nothing_is_written(
+    run: Run, tmp_path: Path
+) -> None:
     path = tmp_path / "history.jsonl"
     good = {"chat_id": "app:1", "sender_id": "app:7", "content": "hi", "sent_at": "2024-05-01T09:00:00Z"}
     path.write_text("\n".join([json.dumps(good), "{not json", json.dumps(good | {"sent_at": "soon"})]))
+    refused = run("import", path, "--strict")
+    assert (refused.code, "has broken lines (2), so nothing was written" in refused.err) == (2, True)
+    assert run("chats", "list", "--json").json == {"chats": []}
     imported = run("import", path)
     assert imported.code == 0
     assert "new 1, already there 0, broken 2" in imported.out
     assert f"{path}, line 2: is not JSON" in imported.err
     assert f"{path}, line 3: sent_at" in imported.err
-
-
-def test_strict_writes_nothing_when_a_line_is_broken(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "history.jsonl"
-    good = {"chat_id": "app:1", "sender_id": "app:7", "content": "hi", "sent_at": "2024-05-01T09:00:00Z"}
-    path.write_text(json.dumps(good) + "\n{")
-    refused = run("import", path, "--strict")
-    assert refused.code == 2
-    assert "line 2" in refused.err
-    assert "has broken lines (1), so nothing was written" in refused.err
-    assert run("chats", "list", "--json").json == {"chats": []}
-    path.write_text(json.dumps(good))
-    assert run("import", path, "--strict", "--json").json["new"] == 1
-
-
-def test_waiting_ends_when_everything_is_remembered(run: Run, workers: Workers) -> None:
-    with workers.busy():
-        imported = run("import", SAMPLE, "--wait", "--json").json
-    memory = imported["memory"]
-    assert (memory["waiting"], memory["pending"], memory["dead"]) == (0, 0, 0)
-    assert memory["embedded"] == memory["to_embed"] == memory["messages"] == 418
-    assert memory["summarized"] == memory["closed"] > 0
 
 
 def test_work_that_was_given_up_ends_the_waiting_with_code_5(
@@ -120,16 +94,6 @@ def test_a_chat_that_also_arrives_live_is_warned_of(run: Run, database: Database
     assert not any("twice" in notice for notice in run("import", path, "--json").json["notices"])
 
 
-def test_a_platforms_own_ids_meet_those_of_the_live_bot(run: Run, database: Database) -> None:
-    with SAMPLE.open() as file:
-        next(file)
-        first = json.loads(next(file))
-    live = message(0, id=first["external_id"], sent_at=first["sent_at"])
-    accept.accept(database, TENANT, ChatIn(chat_id="telegram:-100420"), [live])
-    imported = run("import", SAMPLE, "--json").json
-    assert (imported["new"], imported["duplicates"], imported["notices"]) == (417, 1, [])
-
-
 def test_a_file_without_a_single_message_is_refused(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_text('{"type": "chat", "chat_id": "app:1"}\n{\n')
@@ -137,17 +101,6 @@ def test_a_file_without_a_single_message_is_refused(run: Run, tmp_path: Path) ->
     assert refused.code == 2
     assert "holds no messages (new 0, already there 0, broken 1, skipped 0)" in refused.err
     assert run("chats", "list", "--json").json == {"chats": []}
-
-
-def test_without_redis_an_import_works_and_says_so_once(
-    run: Run, monkeypatch: pytest.MonkeyPatch, workers: Workers
-) -> None:
-    monkeypatch.setenv("BACKSCROLL_REDIS_URL", "redis://127.0.0.1:1/0")
-    imported = run("import", FIXTURES / "telegram/all.json", "--json")
-    assert imported.json["new"] > 0
-    assert imported.err.count("Redis does not answer") == 1
-    workers.finish()
-    assert run("chats", "list", "--json").json["chats"][0]["message_count"] > 0
 
 
 def test_ctrl_c_keeps_what_was_accepted_and_says_how_to_go_on(
@@ -172,79 +125,29 @@ def test_ctrl_c_keeps_what_was_accepted_and_says_how_to_go_on(
     )
     with process:
         deadline = time.monotonic() + 60
-        while not _messages(database) and time.monotonic() < deadline:
+        while rows(database, COUNT) == [(0,)] and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert "run the same command again" in err
     assert "Traceback" not in err
-    assert 0 < _messages(database) < 200_000
-
-
-def test_the_batches_of_an_import_settle_before_they_are_summarized(
-    run: Run, settings: Settings, database: Database, workers: Workers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BACKSCROLL_SETTLE_SECONDS", "3600")
-    run("import", SAMPLE)
-    workers.finish()
-    with database.tenant(TENANT) as connection:
-        due = connection.exec_driver_sql(
-            "SELECT min(due_at) - now() FROM jobs WHERE kind = 'summarize'"
-        ).scalar()
-    assert due > timedelta(minutes=50)
-
-
-def _messages(database: Database) -> int:
-    with database.tenant(TENANT) as connection:
-        return connection.exec_driver_sql("SELECT count(*) FROM messages").scalar() or 0
+    assert (0,) < rows(database, COUNT)[0] < (200_000,)
 
 
 def times(database: Database, chat: str = CHAT) -> list[str]:
     """When the messages of a chat were said, as they are stored, with their texts."""
-    with database.tenant(TENANT) as connection:
-        rows = connection.exec_driver_sql(
-            "SELECT to_char(sent_at AT TIME ZONE 'UTC', 'MM-DD HH24:MI') || ' ' || content FROM messages "
-            "WHERE chat_id = %s ORDER BY sent_at, position, content",
-            (chat,),
-        )
-        return [row[0] for row in rows]
+    statement = (
+        "SELECT to_char(sent_at AT TIME ZONE 'UTC', 'MM-DD HH24:MI') || ' ' || content, chat_id FROM messages"
+    )
+    said = rows(database, f"{statement} ORDER BY sent_at, position, content")
+    return [str(row[0]) for row in said if row[1] == chat]
 
 
-def sessions(database: Database, gap: timedelta) -> tuple[list[object], list[object]]:
-    """`(stored sessions, sessions as the messages have it)`, each with its beginning, end and number of messages."""
-    with database.tenant(TENANT) as connection:
-        stored = connection.exec_driver_sql(
-            "SELECT started_at, ended_at, message_count, token_count FROM conversation_sessions "
-            "WHERE status <> 'merged' ORDER BY 1"
-        ).all()
-        cut = connection.exec_driver_sql(
-            """
-            SELECT min(sent_at), max(sent_at), count(*), sum(token_count) FROM (
-                SELECT sent_at, token_count, count(*) FILTER (WHERE begins) OVER (ORDER BY sent_at) AS session FROM (
-                    SELECT *, sent_at - lag(sent_at) OVER (ORDER BY sent_at) > %s AS begins FROM messages) m) n
-            GROUP BY session ORDER BY 1
-            """,
-            (gap,),
-        ).all()
-    return [tuple(row) for row in stored], [tuple(row) for row in cut]
-
-
-def settled(database: Database, workers: Workers, settings: Settings) -> None:
+def settled(run: Run, workers: Workers) -> None:
     """All is placed, and sessions and counters are as the messages have it."""
     workers.finish()
-    stored, cut = sessions(database, timedelta(minutes=settings.session_gap_minutes))
-    assert stored == cut
-    with database.tenant(TENANT) as connection:
-        counted = connection.exec_driver_sql(
-            "SELECT message_count, lexeme_count, (SELECT count(*) FROM messages), "
-            "(SELECT sum(length(tsv)) FROM messages), (SELECT count(*) FROM arrivals) FROM chats"
-        ).one()
-        late = connection.exec_driver_sql(
-            "SELECT count(*) FROM message_vectors v JOIN messages m ON m.id = v.message_id "
-            "WHERE v.sent_at <> m.sent_at"
-        ).scalar()
-    assert (counted[0], counted[1], counted[4], late) == (counted[2], counted[3], 0, 0)
+    assert found(run) == {}
 
 
 AMBIGUOUS = [
@@ -275,11 +178,11 @@ def test_dates_that_allow_two_readings_are_asked_for_and_nothing_is_written(
 
 
 def test_another_date_order_moves_what_was_imported(
-    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
+    run: Run, whatsapp: Write, workers: Workers, database: Database
 ) -> None:
     path = whatsapp(*AMBIGUOUS)
     run("import", path, "--date-order", "dmy")
-    settled(database, workers, settings)
+    settled(run, workers)
     before = ["04-03 10:00 one", "04-03 10:05 two", "04-04 10:00 three", "04-05 10:00 four"]
     after = ["03-04 10:00 one", "03-04 10:05 two", "04-04 10:00 three", "05-04 10:00 four"]
     assert times(database) == before
@@ -288,12 +191,12 @@ def test_another_date_order_moves_what_was_imported(
     assert times(database) == after
     # what has moved is found by its words at once, and has its place in a session when it was placed
     assert found_by_stem(database, "three")
-    settled(database, workers, settings)
+    settled(run, workers)
     again = run("import", path, "--date-order", "mdy", "--json").json
     assert (again["new"], again["moved"], again["duplicates"]) == (0, 0, 4)
     back = run("import", path, "--date-order", "dmy", "--json").json
     assert (back["new"], back["moved"], back["duplicates"]) == (0, 3, 1)
-    settled(database, workers, settings)
+    settled(run, workers)
     assert times(database) == before
 
 
@@ -311,7 +214,7 @@ def test_equal_texts_on_days_that_are_each_others_reading_stay_two_messages(
 
 
 def test_another_clock_moves_what_was_imported_and_the_table_shows_what_is_stored(
-    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
+    run: Run, whatsapp: Write, workers: Workers, database: Database
 ) -> None:
     path = whatsapp(*lines(0, 1, 29, 58))
     first = run("import", path)
@@ -320,12 +223,12 @@ def test_another_clock_moves_what_was_imported_and_the_table_shows_what_is_store
         "Times: read by the clock of UTC, dates day first (13/01/24 is 13 January 2024, Saturday)."
         in first.out
     )
-    settled(database, workers, settings)
+    settled(run, workers)
     moved = run("import", path, "--tz", "Europe/Berlin")
     assert "new 0, moved 4, already there 0" in moved.out
     assert "2024-01-13 10:00" in moved.out
     assert times(database)[0] == "01-13 09:00 message of 0"
-    settled(database, workers, settings)
+    settled(run, workers)
     shown = run("chats", "show", CHAT).out
     assert "2024-01-13 10:00" in shown
     # who does not say it again means the same
@@ -333,103 +236,6 @@ def test_another_clock_moves_what_was_imported_and_the_table_shows_what_is_store
     assert "moved" not in again.out
     assert "by the clock of Europe/Berlin" in again.out
     assert "--tz" not in again.err
-
-
-def test_what_was_learned_in_a_session_stays_with_it_when_its_messages_move(
-    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
-) -> None:
-    path = whatsapp(*lines(0, 1, 2))
-    run("import", path)
-    workers.finish()
-    with database.tenant(TENANT) as connection:
-        session = connection.exec_driver_sql("SELECT id FROM conversation_sessions").scalar_one()
-    note = MemoryIn(scope="session", session_id=session, content="They want to paint the door.")
-    statements.remember(database, TENANT, note)
-    assert run("import", path, "--tz", "Asia/Tokyo", "--json").json["moved"] == 3
-    settled(database, workers, settings)
-    with database.tenant(TENANT) as connection:
-        kept = connection.exec_driver_sql(
-            "SELECT m.content, s.status, s.message_count FROM memories m JOIN conversation_sessions s "
-            "ON s.id = m.session_id"
-        ).all()
-    assert [tuple(row) for row in kept] == [("They want to paint the door.", "skipped", 3)]
-    # its number leads to where its messages are
-    assert "2024-01-13" in run("sessions", "show", session).out
-
-
-def test_what_an_import_says_of_a_chat_reaches_the_one_that_has_its_messages_now(
-    run: Run, whatsapp: Write, workers: Workers, database: Database
-) -> None:
-    run("import", whatsapp(*german()), "--tz", "UTC")
-    workers.finish()
-    run("chats", "rename", CHAT, "minute2", "--yes")
-    said = ("--tz", "Europe/Berlin", "--language", "german", "--kind", "direct", "--title", "The minute")
-    again = run("import", whatsapp(*german()), "--chat", CHAT, *said)
-    assert f"moved {len(german())}" in again.out
-    assert "2024-01-13 10:00" in again.out
-    shown = run("chats", "show", "minute2", "--json").json
-    assert [shown[name] for name in ("time_zone", "language", "kind", "title", "platform")] == [
-        *said[1::2],
-        "whatsapp",
-    ]
-    assert found_by_stem(database, "Heizungen")
-    # new messages say it as well, and who says nothing of the clock means the same
-    longer = whatsapp(*german(), "13.01.24, 10:30 - Ana: bis morgen")
-    assert "by the clock of Europe/Berlin" in run("import", longer).out
-    run("import", whatsapp(*german(), "13.01.24, 10:31 - Ana: bis bald"), "--tz", "Asia/Tokyo")
-    assert run("chats", "show", "minute2", "--json").json["time_zone"] == "Asia/Tokyo"
-
-
-def test_what_was_said_in_the_future_of_a_wrong_clock_is_moved_to_its_time(
-    run: Run, whatsapp: Write, database: Database
-) -> None:
-    now = datetime.now(UTC)
-    local = now.astimezone(ZoneInfo("Asia/Tokyo"))
-    path = whatsapp(f"13.01.24, 10:00 - Ana: old\n{local:%d.%m.%y, %H:%M} - Ana: just now")
-    assert "has messages of the future" in run("import", path).err
-    again = run("import", path, "--tz", "Asia/Tokyo", "--json")
-    assert again.json["moved"] == 2
-    assert "of the future" not in again.err
-    assert times(database)[-1] == f"{now:%m-%d %H:%M} just now"
-    with database.tenant(TENANT) as connection:
-        told = connection.exec_driver_sql(
-            "SELECT count(*) FROM messages WHERE metadata ? 'original_sent_at'"
-        ).scalar()
-    assert told == 0
-
-
-def test_sessions_that_were_named_and_closed_move_with_their_messages(
-    run: Run, database: Database, workers: Workers, tmp_path: Path
-) -> None:
-    path = tmp_path / "history.jsonl"
-    line = {"chat_id": "app:1", "sender_id": "app:7", "session_key": "order-1"}
-    said = [
-        line
-        | {
-            "external_id": str(n),
-            "content": f"{n}",
-            "sent_at": f"2024-05-01T09:0{n}:00",
-            "closes_session": n == 1,
-        }
-        for n in range(4)
-    ]
-    path.write_text("\n".join(map(json.dumps, said)))
-
-    def stored() -> list[tuple[str, int]]:
-        workers.finish()
-        with database.tenant(TENANT) as connection:
-            rows = connection.exec_driver_sql(
-                "SELECT to_char(started_at AT TIME ZONE 'UTC', 'HH24:MI'), message_count FROM conversation_sessions "
-                "WHERE status <> 'merged' ORDER BY 1"
-            )
-            return [tuple(row) for row in rows]
-
-    run("import", path, "--tz", "Europe/Lisbon")
-    assert stored() == [("08:00", 2), ("08:02", 2)]
-    assert run("import", path, "--tz", "Asia/Tokyo", "--json").json["moved"] == 4
-    assert stored() == [("00:00", 2), ("00:02", 2)]
-    with database.tenant(TENANT) as connection:
-        assert connection.exec_driver_sql("SELECT count(*) FROM session_closes").scalar() == 1
 
 
 def test_a_bots_own_time_is_not_moved_by_an_export_of_seconds(
@@ -450,8 +256,7 @@ def test_a_message_that_was_deleted_stays_so_in_another_date_order(
 ) -> None:
     path = whatsapp(*AMBIGUOUS)
     run("import", path, "--date-order", "dmy")
-    with database.tenant(TENANT) as connection:
-        gone = connection.exec_driver_sql("SELECT external_id FROM messages WHERE content = 'one'").scalar()
+    ((gone,),) = rows(database, "SELECT external_id FROM messages WHERE content = 'one'")
     edits.delete(database, TENANT, CHAT, str(gone), SessionPolicy.of(settings))
     other = run("import", path, "--date-order", "mdy", "--json").json
     assert (other["new"], other["moved"], other["kept_out"]) == (0, 2, 1)
@@ -539,7 +344,7 @@ def found_by_stem(database: Database, word: str) -> int:
 
 
 def test_a_language_that_does_not_look_like_the_declared_one_is_said_and_can_be_changed(
-    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
+    run: Run, whatsapp: Write, workers: Workers, database: Database
 ) -> None:
     imported = run("import", whatsapp(*german()), "--language", "english")
     assert "looks German: --language german" in imported.err
@@ -551,7 +356,7 @@ def test_a_language_that_does_not_look_like_the_declared_one_is_said_and_can_be_
     assert changed.code == 0
     assert "4 messages" in changed.out
     assert found_by_stem(database, "Heizungen")
-    settled(database, workers, settings)
+    settled(run, workers)
     assert "looks" not in run("import", whatsapp(*german())).err
     assert "0 messages" in run(*command[1:]).out
     with database.tenant(TENANT) as connection:

@@ -9,7 +9,6 @@ from pipeline.ingest.accept import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
-from schemas.errors import ProviderUnavailable
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
@@ -62,15 +61,6 @@ def test_what_was_given_up_shows_its_error_its_tries_and_its_request(run: Run, d
     for expected in (CHAT, "ValueError: model fell over", f"jobs replay summarize {dead_summary}"):
         assert expected in one.out
     assert run("jobs", "show", "summarize", dead_summary, "--json").json["chat_id"] == CHAT
-
-
-def test_what_an_outage_holds_up_says_why_and_when_it_is_tried_again(run: Run, database: Database) -> None:
-    talk(database)
-    runner.run(database, "ingest", failing(ProviderUnavailable("models.example answered 503")), POLICY)
-    (item,) = run("jobs", "list", "--state", "retrying", "--json").json["jobs"]
-    assert (item["attempts"], item["error"]) == (0, "ProviderUnavailable: models.example answered 503")
-    assert item["due_at"] > item["pending_since"]
-    assert "due" in run("jobs", "list", "--state", "retrying").out
 
 
 def test_what_is_replayed_is_done_by_the_workers(

@@ -23,24 +23,6 @@ def test_a_chat_is_shown_with_its_speakers_and_latest_sessions(run: Run) -> None
     assert sum(as_json["sessions"].values()) == run("chats", "list", "--json").json["chats"][0]["sessions"]
 
 
-def test_a_chat_mistyped_is_met_with_the_one_that_was_meant(run: Run) -> None:
-    for near in ["telegram:100420", "-100420", "telegram:-10042", "harbour hous"]:
-        missed = run("chats", "show", "--", near)
-        assert missed.code == 3
-        assert "did you mean telegram:-100420 (Harbour House)?" in missed.err
-
-
-def test_sessions_are_listed_newest_first_and_filtered(run: Run) -> None:
-    listed = run("sessions", "list", "--chat", CHAT, "--limit", 5, "--json").json["sessions"]
-    assert len(listed) == 5
-    assert listed == sorted(listed, key=lambda session: session["ended_at"], reverse=True)
-    skipped = run("sessions", "list", "--status", "skipped", "--json").json["sessions"]
-    assert skipped
-    assert {session["status"] for session in skipped} == {"skipped"}
-    assert run("sessions", "list", "--status", "tired").code == 2
-    assert run("sessions", "list", "--chat", "telegram:nowhere").code == 3
-
-
 def test_a_session_is_shown_with_summary_and_transcript(run: Run) -> None:
     shown = run("sessions", "show", 1).out
     for expected in ("Summary", "participants", "Transcript", "Europe/Lisbon", "extractive-v1"):
@@ -50,3 +32,23 @@ def test_a_session_is_shown_with_summary_and_transcript(run: Run) -> None:
     as_json = run("sessions", "show", 1, "--json").json
     assert as_json["message_count"] == len(as_json["messages"]) == 17
     assert as_json["summary_text"]
+
+
+def test_the_topics_of_a_chat_are_counted_by_week_and_by_month(run: Run) -> None:
+    by_month = run("topics", CHAT, "--json").json
+    by_week = run("topics", CHAT, "--by", "week", "--periods", 100, "--json").json
+    for counted in (by_month, by_week):
+        begins = [period["begins"] for period in counted["periods"]]
+        assert begins == sorted(set(begins), reverse=True)
+        for period in counted["periods"]:
+            sessions = [topic["sessions"] for topic in period["topics"]]
+            assert sessions == sorted(sessions, reverse=True)
+            assert min(sessions) >= 1
+            assert period["begins"] <= min(topic["first_at"] for topic in period["topics"])[:10]
+    assert len(by_week["periods"]) > len(by_month["periods"]) > 1
+    # 2026-03-02 was a Monday
+    assert "2026-03-02" in {period["begins"] for period in by_week["periods"]}
+    shown = run("topics", CHAT, "--periods", 1, "--limit", 2).out
+    assert by_month["periods"][0]["topics"][0]["topic"] in shown
+    assert run("topics", "telegram:nowhere").code == 3
+    assert run("topics", CHAT, "--by", "year").code == 2

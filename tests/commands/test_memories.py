@@ -1,11 +1,13 @@
 """What an operator relies on when statements are written by hand."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
+from schemas.memory.documents import MAX_DOCUMENT_BYTES
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, Run, Workers
 from tests.conftest import TENANT, message
@@ -37,23 +39,6 @@ def test_a_statement_is_remembered_listed_shown_in_contexts_and_removed(
     assert run("memories", "rm", tea["id"]).out == f"{tea['id']}: removed\n"
     assert run("memories", "rm", tea["id"]).code == 3
     assert run("memories", "list", "--json").json == {"memories": []}
-
-
-def test_whose_it_is_is_said_by_the_options(run: Run, chat: str) -> None:
-    (session,) = run("sessions", "list", "--chat", chat, "--json").json["sessions"]
-    lines: dict[str, list[object]] = {
-        "organization": ["--chat", chat],
-        "agent": ["--agent", "helper", "--type", "persona", "--importance", 2],
-        "user": ["--user", "test:ann", "--agent", "helper"],
-        "session": ["--session", session["id"], "--expires", "2100-01-01T00:00:00Z"],
-    }
-    for scope, options in lines.items():
-        run("memories", "add", f"Of the {scope}.", *options)
-        (listed,) = run("memories", "list", "--scope", scope, "--json").json["memories"]
-        assert listed["content"] == f"Of the {scope}."
-    assert listed["learned_in"] == chat
-    page = run("memories", "list", "--limit", 1)
-    assert "There may be more: --after" in page.out
 
 
 def test_memories_are_searched_with_reasons_and_filters(
@@ -88,3 +73,40 @@ def test_what_is_learned_where_memory_is_off_is_kept_out(run: Run, chat: str) ->
     assert run("memories", "list", "--chat", "test:nowhere").code == 3
     run("chats", "memory", chat, "off")
     assert "kept out" in run("memories", "add", "Learned here.", "--chat", chat).out
+
+
+def test_a_file_becomes_a_document_that_is_listed_shown_replaced_and_removed(
+    run: Run, tmp_path: Path, running: object
+) -> None:
+    file = tmp_path / "handbook.md"
+    file.write_text("\ufeff" + "The ferry goes at eight. " * 300, encoding="utf-8")
+    added = run("documents", "add", file, "--json").json
+    assert (added["document_id"], added["outcome"]) == ("handbook.md", "new")
+    assert added["chunks"] == added["written"] > 1
+    (listed,) = run("documents", "list", "--json").json["documents"]
+    assert (listed["source"], listed["chunks"]) == (str(file), added["chunks"])
+    assert "handbook.md" in run("documents", "list", "--limit", 1).out
+    assert "── Doc handbook.md/Chunk 1\nThe ferry" in run("documents", "show", "handbook.md").out
+    file.write_text("The ferry goes at nine.")
+    assert run("documents", "add", file).out == "handbook.md: replaced, 1 chunks\n"
+    assert run("documents", "show", "handbook.md", "--json").json["chunks"] == [
+        {"chunk_index": 0, "content": "The ferry goes at nine."}
+    ]
+    assert run("documents", "remove", "handbook.md").out == "handbook.md: removed, 1 chunks\n"
+    assert run("documents", "remove", "handbook.md").code == 3
+
+
+def test_what_is_no_text_is_refused_with_what_to_do(run: Run, tmp_path: Path, running: object) -> None:
+    cases = {
+        b"%PDF-1.7 \xe2\xe3\xcf\xd3": "pdftotext",
+        b"x" * (MAX_DOCUMENT_BYTES + 1): str(MAX_DOCUMENT_BYTES),
+        b" \n": "content: is empty",
+    }
+    for content, told in cases.items():
+        file = tmp_path / "file"
+        file.write_bytes(content)
+        refused = run("documents", "add", file)
+        assert refused.code == 2
+        assert told in refused.err
+    assert run("documents", "add", tmp_path / "nothing").code == 2
+    assert run("documents", "list", "--json").json == {"documents": []}

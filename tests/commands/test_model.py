@@ -20,18 +20,9 @@ pytestmark = [
     ),
 ]
 
-VOCABULARY = [
-    "[UNK]",
-    "[PAD]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    *"abcdefghijklmnopqrstuvwxyz",
-    "the",
-    "is",
-    "boiler",
-]
-VOCABULARY += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+VOCABULARY = [*("[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]"), *LETTERS, *("the", "is", "boiler")]
+VOCABULARY += [f"##{letter}" for letter in LETTERS]
 SIZES = {
     "vocab_size": len(VOCABULARY),
     "hidden_size": 64,
@@ -111,10 +102,3 @@ def test_a_graph_that_is_not_like_its_model_is_refused_and_leaves_nothing(run: R
     assert told.code == 5
     assert "Refused: the mean cosine" in told.out
     assert not list(tmp_path.glob("*made*"))
-
-
-def test_what_is_there_already_is_not_replaced(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "made").mkdir()
-    told = run("model", "export", "all-MiniLM-L6-v2", tmp_path / "made")
-    assert told.code == 2
-    assert "exists already" in told.err

@@ -9,18 +9,15 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from pipeline.ingest import accept, history
+from pipeline.ingest import history
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.operations import names
 from pipeline.platforms.identity import sender_by_name, without_chat
 from pipeline.platforms.records import ImportOptions, Record
 from pipeline.platforms.whatsapp import export as whatsapp
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import learned as learned_store
-from pipeline.store.people import names as stored_names
-from schemas.messages import ChatIn
 from tests.commands.conftest import Run, Workers
-from tests.conftest import TENANT, message
+from tests.conftest import TENANT
 from tests.memories.learned import learned
 from tests.tables import OF_TENANTS
 from tests.test_pipeline import rows
@@ -92,19 +89,6 @@ def test_people_of_one_name_in_two_exports_are_two_until_they_are_linked(
     assert run("forget", "user", one, "--yes").code == 0
     assert senders(database) == [(TWO, two, 1)]
     assert imported(ONE, said(name, "мой код 17")) == 0
-
-
-def test_a_number_in_an_export_is_whom_a_bot_knows_by_it(
-    run: Run, database: Database, imported: Import
-) -> None:
-    live = message(0, "live", id="wamid.1").model_copy(update={"sender_id": "whatsapp:491701234567"})
-    accept.accept(database, TENANT, ChatIn(chat_id="whatsapp:491701234567@c.us", kind="direct"), [live])
-    imported(ONE, said("+49 170 1234567", "из выгрузки"))
-    assert [each in exported(run, "whatsapp:491701234567") for each in ("live", "из выгрузки")] == [
-        True,
-        True,
-    ]
-    assert run("users", "tell-apart", "--json").json["people"] == []
 
 
 def test_importing_again_doubles_nobody_before_and_after_people_are_told_apart(
@@ -236,32 +220,6 @@ def test_who_was_forgotten_or_switched_off_by_name_stays_so_in_every_chat(
     assert "whatsapp:عمر" in run("remember", "user", omar, "on", "--unseen").err
     assert run("remember", "user", "whatsapp:عمر", "on", "--unseen").code == 0
     assert imported(TWO, said("عمر", "سر")) == 1
-
-
-def test_a_run_that_was_broken_off_goes_on_with_the_next(
-    run: Run, database: Database, imported: Import, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for chat in (ONE, TWO):
-        imported(chat, said("Ева", "раз", "два", "три"), before=True)
-        run("memories", "add", f"была в {chat}", "--user", "whatsapp:Ева", "--chat", chat)
-    monkeypatch.setattr(names, "MESSAGES_AT_ONCE", 1)
-    rename = stored_names.rename_messages
-    for steps in (1, 3, 4, 6):
-        left = iter(range(steps))
-
-        def some(*given: Any, left: Any = left, **named: Any) -> int:
-            if next(left, None) is None:
-                raise KeyboardInterrupt
-            return rename(*given, **named)
-
-        monkeypatch.setattr(stored_names, "rename_messages", some)
-        run("users", "tell-apart", "--yes")
-    monkeypatch.setattr(stored_names, "rename_messages", rename)
-    assert run("users", "tell-apart", "--yes").code == 0
-    both = [sender_by_name("whatsapp", chat, "Ева") for chat in (ONE, TWO)]
-    assert senders(database) == [(ONE, both[0], 3), (TWO, both[1], 3)]
-    assert mentions(database, "whatsapp:Ева") == {}
-    assert [run("users", "show", who, "--json").json["memories"] for who in both] == [1, 1]
 
 
 def test_a_person_known_by_name_stays_one_when_the_chat_gets_another_id(

@@ -1,6 +1,7 @@
 """The operator changes the embedding model step by step, and is told what each step needs."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -8,9 +9,10 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.operations import spaces as operations
 from pipeline.store.connections.database import Database
 from schemas.settings import Settings
-from tests.commands.conftest import Run, Workers
+from tests.commands.conftest import CHAT, Run, Workers
 from tests.commands.test_doctor import may_mend
 from tests.conftest import TENANT
+from tests.ingest.test_quarantine import as_owner
 from tests.operations.test_spaces import owner_of
 
 pytestmark = pytest.mark.usefixtures("house")
@@ -38,24 +40,6 @@ def filled(operator: Run, database: Database, settings: Settings, workers: Worke
 
 def statuses(run: Run) -> dict[str, str]:
     return {each["space"]: each["status"] for each in run("spaces", "--json").json["spaces"]}
-
-
-def test_a_space_that_is_added_is_built_beside_the_active_one_and_a_backfill_fills_it(operator: Run) -> None:
-    added = operator("spaces", "add", "sentence-transformers/all-MiniLM-L6-v2", "--rate", 100, "--json").json
-    assert added == {"space": LOCAL, "status": "building", "backfills": {TENANT: 1}}
-    assert statuses(operator) == {OLD.name: "active", LOCAL: "building"}
-    listed = operator("spaces", "list").out
-    assert "being filled" in listed
-    (running,) = operator("backfills", "list", "--json").json["backfills"]
-    assert (running["request"]["kind"], running["request"]["rate_per_second"]) == ("embed", 100)
-    # it is not searched before it is complete
-    refused = operator("spaces", "activate", LOCAL)
-    assert refused.code == 1
-    assert "have no vector in sentence-transformers" in refused.err
-    # and given up again
-    assert operator("spaces", "retire", LOCAL, "--json").code == 2
-    assert operator("spaces", "retire", LOCAL, "--yes", "--json").json == {"space": LOCAL, "deleted": 0}
-    assert statuses(operator)[LOCAL] == "retired"
 
 
 def test_the_multilingual_model_is_added_by_that_word_and_other_prefixes_than_its_own_are_found(
@@ -128,3 +112,111 @@ def test_changes_take_the_owner_of_the_tables(run: Run, monkeypatch: pytest.Monk
     assert "BACKSCROLL_OWNER_DATABASE_URL" in refused.err
     # looking does not
     assert json.loads(run("spaces", "--json").out)["spaces"][0]["missing"] == 0
+
+
+def _lose_vectors(database: Database) -> int:
+    with database.tenant(TENANT) as connection:
+        return connection.exec_driver_sql("DELETE FROM message_vectors WHERE mod(message_id, 2) = 0").rowcount
+
+
+def test_a_dry_run_counts_and_starts_nothing(run: Run, database: Database) -> None:
+    lost = _lose_vectors(database)
+    planned = run("backfills", "start", "embed", "--dry-run", "--json").json
+    assert planned["missing"] == planned["would_raise"] == lost
+    assert planned["rows"] > lost
+    # messages and summaries: without a language model nothing is learned
+    assert "458 rows" in run("backfills", "start", "embed", "--dry-run", "--all").out
+    assert run("backfills", "start", "embed", "--dry-run", "--limit", 3, "--json").json["would_raise"] == 3
+    assert run("backfills", "list", "--json").json == {"backfills": []}
+
+
+def test_what_is_missing_is_made_again_while_the_command_waits(
+    run: Run, workers: Workers, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ops.console.rendering.WATCH_SECONDS", 0.2)
+    lost = _lose_vectors(database)
+    with workers.busy():
+        ended = run("backfills", "start", "embed", "--wait", "--json").json
+    assert (ended["state"], ended["raised"]) == ("completed", lost)
+    assert run("status", "--json").json["counts"]["vectors"][0]["messages"] == 418
+
+
+def test_a_backfill_goes_through_all_its_states(run: Run, workers: Workers) -> None:
+    started = run("backfills", "start", "summarize", "--all", "--chat", CHAT)
+    assert "Backfill 1: summarize of telegram:-100420, running" in started.out
+    assert run("backfills", "pause", 1, "--json").json["state"] == "paused"
+    workers.finish()
+    assert run("backfills", "status", 1, "--json").json["seen"] == 0
+    assert run("backfills", "resume", 1, "--json").json["state"] == "running"
+    assert "summarize" in run("backfills").out
+    assert "Backfill 1 (summarize) is running" in run("status").out
+    assert run("backfills", "cancel", 1, "--json").json["state"] == "cancelled"
+    refused = run("backfills", "resume", 1)
+    assert refused.code == 2
+    assert "cancelled" in refused.err
+
+
+def test_a_backfill_with_work_given_up_ends_with_code_5(
+    run: Run, workers: Workers, database: Database
+) -> None:
+    run("backfills", "start", "embed", "--all")
+    workers.step()
+    with database.maintenance() as connection:
+        connection.exec_driver_sql("UPDATE jobs SET dead_at = now(), due_at = NULL WHERE kind = 'embed'")
+    workers.finish()
+    watched = run("backfills", "status", 1, "--watch")
+    assert watched.code == 5
+    assert "rows were given up" in watched.out
+
+
+def test_a_dry_run_says_what_a_server_of_embeddings_will_cost(
+    run: Run, settings: Settings, database: Database
+) -> None:
+    assert "estimate" not in run("backfills", "start", "embed", "--dry-run", "--all", "--json").json
+    as_owner(
+        settings,
+        "INSERT INTO embedding_spaces (name, provider, model, dimensions, query_prefix, document_prefix, status) "
+        "VALUES ('openai/text-embedding-3-small/1536', 'openai', 'text-embedding-3-small', 1536, '', '', 'building')",
+    )
+    found = run("backfills", "start", "embed", "--dry-run", "--json").json
+    assert found["missing"] == found["rows"] > 0
+    assert found["estimate"]["models"] == ["text-embedding-3-small"]
+    assert found["estimate"]["tokens"] > 1000
+    assert found["estimate"]["cost"] == pytest.approx(found["estimate"]["tokens"] * 0.02 / 1_000_000)
+    assert "text-embedding-3-small" in run("backfills", "start", "embed", "--dry-run").out
+
+
+def remembered(run: Run) -> list[Any]:
+    """The questions that are remembered with their answers."""
+    return run("memories", "list", "--type", "qa_turn", "--json").json["memories"]  # type: ignore[no-any-return]
+
+
+def test_answers_of_the_query_log_are_remembered_later(run: Run, workers: Workers, running: object) -> None:
+    # Given questions, of which two were answered, one by somebody unknown
+    asked = [
+        run("context", question, "--chat", CHAT, *user, "--json").json["context_id"]
+        for question, user in (
+            ("when does the boiler get repaired?", ["--user", "telegram:11"]),
+            ("what of the boiler?", []),
+            ("who repairs the boiler?", ["--user", "telegram:11"]),
+        )
+    ]
+    for context_id in asked[:2]:
+        assert run("queries", "answer", context_id, "The first one.").code == 0
+    # When they are remembered, and again
+    planned = run("backfills", "start", "answers", "--dry-run", "--json").json
+    assert (planned["rows"], planned["missing"], planned["would_raise"]) == (1, 1, 1)
+    for seen, missing in ((1, 1), (1, 0)):
+        made = run("backfills", "start", "answers", "--json").json
+        workers.finish()
+        status = run("backfills", "status", made["id"], "--json").json
+        assert (status["state"], status["seen"], status["raised"]) == ("completed", seen, missing)
+    # Then each is there once, as if it had been asked for when it was reported
+    (memory,) = remembered(run)
+    assert (memory["type"], memory["user_id"]) == ("qa_turn", "telegram:11")
+    assert memory["content"] == "when does the boiler get repaired?\nThe first one."
+    # and what was removed does not come back
+    run("memories", "rm", memory["id"])
+    run("backfills", "start", "answers", "--all")
+    workers.finish()
+    assert remembered(run) == []

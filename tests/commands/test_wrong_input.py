@@ -41,20 +41,68 @@ def test_a_wrong_database_url_is_named_by_its_setting(monkeypatch: pytest.Monkey
     assert (told.code, "BACKSCROLL_DATABASE_URL" in told.err) == (4, True)
 
 
-def test_list_is_what_a_group_does_when_nothing_else_is_said(run: Run) -> None:
-    for group, named in {
-        "chats": "chats",
-        "sessions": "sessions",
-        "queries": "queries",
-        "jobs": "jobs",
-    }.items():
-        assert run(group, "--json").json[named] == run(group, "list", "--json").json[named]
-    assert len(run("sessions", "--limit", 2, "--json").json["sessions"]) == 2
-    assert "Commands" in run("sessions", "--help").out
-
-
 def test_of_an_unknown_command_the_nearest_is_named(run: Run) -> None:
     for wrong, told in {"serch": "did you mean search?", "memory": "did you mean memories?"}.items():
         refused = run(wrong, "boiler")
         assert (refused.code, told in refused.err) == (2, True), refused.err
     assert "did you mean" not in run("zzz").err
+
+
+@pytest.fixture
+def sender(run: Run) -> str:
+    """Somebody who has written."""
+    return str(run("chats", "members", CHAT).out.split()[0])
+
+
+MISSPELT = (
+    "remember user {user} off",
+    "users link {user} ann",
+    "users show {user}",
+    "users merge {there} {user}",
+    "forget user {user} --yes",
+    "forget user {user} --dry-run",
+    "forget chat {chat} --yes",
+    "forget message {chat} 1 --yes",
+    "memories add Tea. --user {user}",
+    "memories list --chat {chat}",
+    "chats members {known} --set {there} --set {user}",
+    "queries list --chat {chat} --json",
+    "export user {user}",
+)
+
+
+def test_a_misspelt_id_changes_nothing_and_the_nearest_are_named(run: Run, sender: str) -> None:
+    given = {
+        "user": sender.replace("gram", "grm"),
+        "there": sender,
+        "chat": CHAT.replace("gram", "grm"),
+        "known": CHAT,
+    }
+    known = run("memories", "list", "--json").json
+    for words in MISSPELT:
+        refused = run(*words.format(**given).split())
+        assert (refused.code, refused.out) == (3, ""), words
+        meant, wrong = (CHAT, given["chat"]) if "{chat}" in words else (sender, given["user"])
+        assert f"{wrong} was never seen" in refused.err
+        assert f"did you mean {meant}" in refused.err
+    assert run("forget", "receipts", "--json").json["receipts"] == []
+    assert run("users", "list", "--json").json["users"] == []
+    assert run("memories", "list", "--json").json == known
+    assert len(run("chats", "members", CHAT).out.split()) > 1
+
+
+def test_a_message_that_was_never_seen_is_not_forgotten_unless_that_is_said(run: Run) -> None:
+    for wrong, told in {
+        "10411": f"message 10411 of {CHAT} was never seen; did you mean 1411 or 1041",
+        "nosuch": f"message nosuch of {CHAT} was never seen (for",
+    }.items():
+        refused = run("forget", "message", CHAT, wrong, "--yes")
+        assert (refused.code, refused.out) == (3, "")
+        assert told in refused.err
+    assert run("forget", "receipts", "--json").json["receipts"] == []
+    # one that is still to come is kept out, and known from then on
+    assert run("forget", "message", CHAT, "nosuch", "--unseen", "--yes").code == 0
+    assert run("forget", "message", CHAT, "nosuch", "--yes").code == 0
+    # and so is one that was there
+    for _ in range(2):
+        assert run("forget", "message", CHAT, "1041", "--yes").code == 0

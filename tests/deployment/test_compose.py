@@ -1,23 +1,26 @@
 """compose.yaml is valid, confined, without default passwords, and names nothing that is not there."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 import typer
+import yaml
 
-from ops.cli import COMMANDS, Commands, app
+from ops import cli
 from ops.local.embedded.cluster import SETTINGS
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import role_name
 from schemas.load_settings import OTHERS
 from schemas.settings import PREFIX, Settings
 from tests.deployment.conftest import CHECKOUT, VARIABLE, ours, seconds
+from tests.guide.pages import Page
 from workers.app import make_app
 from workers.queues import QUEUES
 
@@ -119,25 +122,6 @@ def test_the_commands_in_the_example_fill_all_of_it_with_different_values(tmp_pa
     assert len(set(filled.values())) == len(filled)
 
 
-def test_services_networks_and_volumes_that_are_named_exist(
-    compose: dict[str, Any], services: Services
-) -> None:
-    mounted, joined = set(), set()
-    for name, service in services.items():
-        for other, how in service.get("depends_on", {}).items():
-            assert other in services, name
-            if how["condition"] == "service_healthy":
-                assert "healthcheck" in services[other]
-        joined |= set(service["networks"])
-        mounted |= {volume.partition(":")[0] for volume in service.get("volumes", [])}
-        # hosts in URLs are services
-        for value in service.get("environment", {}).values():
-            for host in re.findall(r"@(\w+):\d+/", value):
-                assert host in services, f"{name} goes to {host}"
-    assert joined == compose["networks"].keys()
-    assert mounted == compose["volumes"].keys()
-
-
 def test_what_is_kept_lies_in_volumes_on_a_network_without_a_way_out(
     compose: dict[str, Any], services: Services
 ) -> None:
@@ -151,47 +135,13 @@ def test_what_is_kept_lies_in_volumes_on_a_network_without_a_way_out(
             assert "edge" in service["networks"]
 
 
-def test_each_queue_has_its_worker(services: Services) -> None:
-    workers = {
-        name: service
-        for name, service in services.items()
-        if service.get("command", [])[:2] == ["backscroll", "worker"]
-    }
-    assert workers.keys() == QUEUES.keys()
-    for name, service in workers.items():
-        assert service["command"] == ["backscroll", "worker", name]
-
-
-def test_the_commands_exist(services: Services) -> None:
-    called = set()
-    for service in ours(services).values():
-        for line in " ".join(service["command"]).splitlines():
-            called |= set(re.findall(r"\bbackscroll ([a-z]+)(?: ([a-z]+))?", line))
-    assert {name for name, _ in called} >= {"worker", "beat", "api", "db"}
-    for name, subcommand in called:
-        assert name in COMMANDS
-        group = typer.main.get_command(app)
-        assert isinstance(group, Commands)
-        command = group.get_command(None, name)
-        if subcommands := getattr(command, "commands", None):
-            assert subcommand in subcommands
-
-
-def test_operators_have_a_service_that_runs_only_when_it_is_asked_for(
-    compose: dict[str, Any], services: Services
-) -> None:
+def test_operators_have_a_service_that_runs_only_when_it_is_asked_for(services: Services) -> None:
     ops = services["ops"]
     # a profile that nobody else has: no `up` starts it
     assert not set(ops["profiles"]) & {
         profile for name in services if name != "ops" for profile in services[name].get("profiles", [])
     }
     assert ops["restart"] == "no"
-    lines = re.findall(r"docker compose run (.+)", (CHECKOUT / "ops/guide/operating.md").read_text())
-    assert len(lines) >= 2
-    for line in lines:
-        command = re.fullmatch(r"--rm (?:-v \S+ )?ops backscroll ([a-z]+).*", line)
-        assert command, line
-        assert command[1] in COMMANDS
 
 
 def test_the_settings_exist(services: Services) -> None:
@@ -208,22 +158,6 @@ def environment_of(service: dict[str, Any], written: dict[str, str]) -> dict[str
     """What a container finds, as Compose puts it together: `environment` goes before its files."""
     assert service["env_file"] == [{"path": ".env", "required": False}]
     return written | service["environment"]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("BACKSCROLL_SESSION_GAP_MINUTES", "45"),
-        ("BACKSCROLL_LLM_DAILY_BUDGET", "2.5"),
-        ("BACKSCROLL_RETENTION_DAYS", "365"),
-        ("BACKSCROLL_SESSION_SUMMARY_CANARIES", "telegram:-100,app:сад"),
-    ],
-)
-def test_any_setting_in_the_file_of_passwords_reaches_every_process(
-    services: Services, name: str, value: str
-) -> None:
-    for service, described in ours(services).items():
-        assert environment_of(described, {name: value})[name] == value, service
 
 
 def test_no_process_gets_a_password_of_another(services: Services) -> None:
@@ -258,21 +192,6 @@ def test_a_process_has_more_time_to_end_than_it_takes_for_itself(services: Servi
     own = make_app(settings).conf.worker_soft_shutdown_timeout
     for name, service in ours(services).items():
         assert seconds(service["stop_grace_period"]) > own, name
-
-
-def test_redis_keeps_what_it_has_and_refuses_rather_than_forgets(services: Services) -> None:
-    command = " ".join(services["redis"]["command"])
-    for part in (
-        "--appendonly yes",
-        "--appendfsync everysec",
-        "--maxmemory-policy noeviction",
-        "requirepass",
-    ):
-        assert part in command
-    limit = int(services["redis"]["deploy"]["resources"]["limits"]["memory"].removesuffix("m"))
-    used = re.search(r"--maxmemory (\d+)mb", command)
-    assert used
-    assert 2 * int(used[1]) < limit
 
 
 # Settings of the embedded server that compose's has otherwise, or not at all.
@@ -311,3 +230,51 @@ def test_nothing_but_what_the_image_needs_goes_to_its_builder() -> None:
     assert {line[1:] for line in lines if line.startswith("!")} == copied
     for name in copied:
         assert (CHECKOUT / name).exists()
+
+
+FOLDER = CHECKOUT / "ops" / "monitoring"
+METRIC = re.compile(r"\bbackscroll_\w+|\bup\b")
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
+    return list(group["rules"])
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """Each expression of the rules and the dashboard, with the text that shows its labels."""
+    for rule in rules():
+        yield rule["expr"], rule["annotations"]["summary"]
+    for panel in json.loads((FOLDER / "grafana" / "backscroll.json").read_text())["panels"]:
+        for target in panel.get("targets", ()):
+            yield target["expr"], target["legendFormat"]
+
+
+def labels_named(expression: str, told: str) -> set[str]:
+    matched = re.findall(r"[{,] *(\w+) *[=!]", expression)
+    grouped = re.findall(r"\b(?:by|ignoring|on) \((\w+)\)", expression)
+    return {*matched, *grouped, *re.findall(r"\$labels\.(\w+)", told), *re.findall(r"\{\{(\w+)\}\}", told)}
+
+
+def test_every_rule_names_a_command_and_a_section_that_exist() -> None:
+    for rule in rules():
+        told, _, place = rule["annotations"]["runbook"].partition("; ")
+        name, *options = told.strip("`").removeprefix("backscroll ").split()
+        command = typer.main.get_command(cli.app).get_command(None, name)  # type: ignore[attr-defined, arg-type]
+        assert command is not None, told
+        known = {spelling for parameter in command.params for spelling in parameter.opts}
+        assert {option for option in options if option.startswith("--")} <= known, told
+        path, _, anchor = place.partition("#")
+        assert anchor in Page(CHECKOUT / path).anchors, place
+        assert rule["labels"]["severity"] in {"critical", "warning"}
+
+
+def test_compose_hands_every_file_of_the_folder_to_its_service(compose: dict[str, Any]) -> None:
+    handed = {Path(each["file"]) for each in compose["configs"].values()}
+    assert {CHECKOUT / path for path in handed} == {path for path in FOLDER.rglob("*") if path.is_file()}
+    used = {each["source"] for service in compose["services"].values() for each in service.get("configs", ())}
+    assert used == compose["configs"].keys()
+    (target,) = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"][0]["static_configs"]
+    assert target["targets"] == [
+        f"metrics:{compose['services']['metrics']['environment']['BACKSCROLL_METRICS_PORT']}"
+    ]

@@ -130,14 +130,3 @@ def test_what_the_image_installs_exists_and_all_of_us_is_copied(builder: Builder
         assert all((builder.source / path).is_file() for path in tracked)
     for name in (project["project"]["readme"], *project["project"]["license-files"]):
         assert (builder.source / name).is_file()
-
-
-def test_torch_without_cuda_comes_from_the_index_that_is_named(tmp_path: Path) -> None:
-    builder = Builder(tmp_path, TORCH_INDEX="https://index.example/cpu", EXTRAS="sentence-transformers")
-    builder.build()
-    assert builder.calls[0] == [
-        *("install", "-c", "ops/constraints.txt", "--extra-index-url", "https://index.example/cpu"),
-        ".[sentence-transformers]",
-    ]
-    # nor are there weights without what runs them
-    assert builder.calls[1] == ["uninstall", "--yes", "backscroll"]

@@ -66,6 +66,24 @@ class Caller:
         """What has to be one of a few words: this one, or the text of the theme."""
         return valid if self.theme.text is None else self.theme.text
 
+    def fill(self, value: Any) -> Any:
+        """What `calls.json` says is sent: `$` begins what is the victim's, or the theme's."""
+        match value:
+            case dict():
+                return {self.fill(name): self.fill(inner) for name, inner in value.items()}
+            case list():
+                return [self.fill(each) for each in value]
+            case "$chat":
+                return self.chat_id
+            case str() if value.startswith("$text"):
+                _, _, most = value.partition(":")
+                return self.text[: int(most) if most else None]
+            case str() if value.startswith("$"):
+                what, _, of = value[1:].partition(":")
+                given = of.split(".") if what in {"name", "names", "maybe"} else [of]
+                return getattr(self, what)(*given)
+        return value
+
     @property
     def text(self) -> str:
         return self.word("lighthouse")

@@ -59,11 +59,6 @@ def corrected(api: httpx.Client) -> None:
     assert api.post(f"/v1/memories/{memory['id']}/correct", json=given).status_code == 200
 
 
-def no_zone(_: httpx.Client, database: Database, workers: Workers) -> None:
-    tell(database, "the concert is tonight at 23:30", "明日の会議は9時です")
-    workers.finish()
-
-
 def not_embedded(_: httpx.Client, database: Database, workers: Workers) -> None:
     tell(database, "Die Heizung wurde am Montag repariert", "заходи вечером")
     workers.finish("ingest")
@@ -80,30 +75,23 @@ def not_summarized(_: httpx.Client, database: Database, workers: Workers) -> Non
         workers.finish(kind)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        pytest.param(
-            Wrong("Where does Ann live?", moved_house, ("memory",), "Ann lives in Łódź", later=corrected),
-            id="a superseded fact",
-        ),
-        pytest.param(
-            Wrong("When is the concert?", no_zone, (), "Times are read in the zone UTC"), id="a wrong zone"
-        ),
-        pytest.param(
-            Wrong("Was ist mit dem Boiler?", not_embedded, ("Équipe", "2026-03-02"), "no vector in"),
-            id="a missing vector",
-        ),
-        pytest.param(
-            Wrong("What do the boiler reports say?", much, (), "no tokens were left", budget=250),
-            id="a budget too small",
-        ),
-        pytest.param(
-            Wrong("Which colour do we take?", not_summarized, ("Équipe", "2026-03-02"), "it was never made"),
-            id="a chat that was never summarized",
-        ),
-    ],
-)
+WRONG = {
+    "a superseded fact": Wrong(
+        "Where does Ann live?", moved_house, ("memory",), "Ann lives in Łódź", later=corrected
+    ),
+    "a missing vector": Wrong(
+        "Was ist mit dem Boiler?", not_embedded, ("Équipe", "2026-03-02"), "no vector in"
+    ),
+    "a budget too small": Wrong(
+        "What do the boiler reports say?", much, (), "no tokens were left", budget=250
+    ),
+    "a chat that was never summarized": Wrong(
+        "Which colour do we take?", not_summarized, ("Équipe", "2026-03-02"), "it was never made"
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_three_clicks_lead_from_a_wrong_answer_to_its_cause(
     api: httpx.Client, database: Database, workers: Workers, wrong: Wrong
 ) -> None:

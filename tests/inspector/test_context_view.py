@@ -1,7 +1,6 @@
 """The page of `backscroll context --html`, which explains a context: whole, and harmless whatever was said."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.recall.ask.weights import Weights
 from schemas.context import Block, ChatMessage, Context, ContextItem, Dropped, Explanation, Hit
 from schemas.listing import ChatSummary, SessionSpan
-from tests.commands.conftest import CHAT, Run
+from tests.commands.conftest import Run
 from tests.conftest import EPOCH
-from tests.platforms.reading import FIXTURES
 from workers.api.inspector.context_view import standalone
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\" onmouseover='x' </pre></style>&lt;"
@@ -116,25 +113,6 @@ def test_whatever_was_said_stays_text(plain: set[str], text: str) -> None:
     assert reader.names <= plain
 
 
-def test_hostile_text_is_shown_as_it_was_said() -> None:
-    reader = read(page_of(HOSTILE))
-    assert reader.text.count(HOSTILE) >= 8
-
-
-def test_every_part_of_a_score_has_a_colour_of_its_own_and_empty_ones_have_none() -> None:
-    names = [field.name for field in fields(Weights)]
-    parts = dict.fromkeys([*names, "second"], 0.1)
-    page = read(page_of("plain", components=parts | {"nothing": 0.0}))
-    keys = [
-        attributes["class"]
-        for name, attributes in page.elements
-        if name == "rect" and "class" in attributes and attributes.get("x") is None
-    ]
-    colours = [each for each in keys if each is not None and each.startswith("c")]
-    assert len(set(colours)) == len(colours) == len(parts)
-    assert "nothing" not in page.text
-
-
 @pytest.mark.usefixtures("house", "running")
 def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "why.html"
@@ -166,11 +144,3 @@ def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -
     assert {"picked", "found", None} <= set(kinds)
     policy = [a["content"] for name, a in reader.elements if name == "meta" and "http-equiv" in a]
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
-
-
-@pytest.mark.usefixtures("house", "running")
-def test_a_page_that_cannot_be_written_is_told_by_its_option(run: Run, tmp_path: Path) -> None:
-    run("import", FIXTURES / "jsonl/garden.jsonl")
-    refused = run("context", "x", "--chat", CHAT, "--html", tmp_path / "missing" / "why.html")
-    assert refused.code == 2
-    assert "--html" in refused.err

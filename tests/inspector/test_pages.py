@@ -1,7 +1,5 @@
 """What the pages tell, whatever is stored; jobs and backfills as an operator changes them."""
 
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from urllib.parse import quote, urldefrag, urljoin
 
@@ -10,7 +8,6 @@ import pytest
 
 from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
-from pipeline.store.models import llm_limits
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT
 from tests.conftest import TENANT, message
@@ -147,26 +144,3 @@ def test_a_dead_letter_is_replayed_and_dropped_once(standing: Standing, dead: No
         assert "1 jobs are dropped" in client.post("/inspect/jobs/drop", data=job).text
         assert client.post("/inspect/jobs/drop", data=job).status_code == 404
         assert client.post("/inspect/jobs/drop", data={"kind": "summarize"}).status_code == 422
-
-
-def test_a_backfill_is_started_paused_resumed_and_cancelled(standing: Standing) -> None:
-    with logged_in(standing[0]) as client:
-        client.post("/inspect/backfills", data={"kind": "sessionize", "chat_id": EVIL})
-        page = client.get("/inspect/backfills").text
-        number = page.partition('<th scope="row" class="nowrap">')[2].partition(" ")[0]
-        for state, shown in (("paused", "Resume"), ("running", "Pause"), ("cancelled", "cancelled")):
-            assert client.post(f"/inspect/backfills/{number}/state", data={"state": state}).status_code == 303
-            assert shown in client.get("/inspect/backfills").text
-        ended = client.post(f"/inspect/backfills/{number}/state", data={"state": "running"})
-        assert ended.status_code == 422
-
-
-def test_a_provider_that_is_not_asked_at_present_is_named_beside_the_cost(standing: Standing) -> None:
-    with standing[1].tenant(TENANT) as connection:
-        known = llm_limits.lock(connection, "модель.example:443")
-        llm_limits.save(connection, replace(known, stopped_until=datetime.now(UTC) + timedelta(minutes=5)))
-    with logged_in(standing[0]) as client:
-        assert "модель.example:443 does not answer and is not asked until" in client.get("/inspect/cost").text
-        with standing[1].tenant(TENANT) as connection:
-            llm_limits.save(connection, known)
-        assert "does not answer" not in client.get("/inspect/cost").text

@@ -8,7 +8,7 @@ from time import monotonic, sleep
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept
@@ -90,17 +90,6 @@ def test_a_claim_among_many_tenants_locks_what_it_takes_and_another_takes_as_muc
     assert not {(r.tenant_id, r.key) for r in mine.rows} & {(r.tenant_id, r.key) for r in yours.rows}
 
 
-def test_what_is_due_and_locked_by_others_is_looked_for_again(
-    database: Database, superuser: psycopg.Connection
-) -> None:
-    fill(superuser, "tenant", rows=3)
-    with database.maintenance() as connection:
-        connection.execute(text("SELECT FROM jobs FOR UPDATE"))
-        found = claimed(database)
-    assert (len(found.rows), found.more) == (0, True)
-    assert claimed(database).more is False
-
-
 def test_live_work_goes_before_what_an_import_brought(
     database: Database, superuser: psycopg.Connection
 ) -> None:
@@ -110,15 +99,6 @@ def test_live_work_goes_before_what_an_import_brought(
     found = claimed(database)
     assert "message:live" in {r.key for r in found.rows}
     assert len(found.rows) == 32
-
-
-def test_a_chat_with_a_flood_does_not_keep_another_chat_of_its_tenant_waiting(
-    database: Database, superuser: psycopg.Connection
-) -> None:
-    fill(superuser, "door", rows=1000, lanes=1)
-    with database.tenant("door1") as connection:
-        jobs.enqueue(connection, "door1", "embed", ["message:other"], lane="test:1")
-    assert "message:other" in {r.key for r in claimed(database).rows}
 
 
 def test_tenants_take_turns_over_claims_that_are_smaller_than_their_number(
@@ -161,28 +141,6 @@ def test_what_waits_for_a_later_moment_hides_nothing_that_is_due(
     found = claimed(database, batch=8)
     assert [r.tenant_id for r in found.rows] == ["c-due1"] * 8
     assert len(claimed(database, batch=64).rows) == 42
-
-
-def test_a_row_that_nobody_has_is_tried_once_more_though_the_setting_was_lowered(database: Database) -> None:
-    owe(database, "message:1")
-    generous = Policy(batch=10, lease_seconds=60, max_attempts=9)
-    for _ in range(5):
-        runner.run(database, "embed", failing(ValueError("broken")), generous)
-        pass_time(database)
-    runner.run(
-        database, "embed", failing(ValueError("broken")), Policy(batch=10, lease_seconds=60, max_attempts=3)
-    )
-    assert (row(database, "message:1")["attempts"], row(database, "message:1")["dead_at"] is None) == (
-        6,
-        False,
-    )
-
-
-def test_the_sweep_counts_no_more_than_matters(database: Database, superuser: psycopg.Connection) -> None:
-    fill(superuser, "tenant", rows=5000)
-    fill(superuser, "later", rows=5000, delay=3600)
-    with database.maintenance() as connection:
-        assert claims.due_by_kind(connection, 100) == {"embed": 100}
 
 
 # What is wanted anew while somebody is at it

@@ -63,10 +63,6 @@ def test_every_kind_is_known_to_all_that_must_know_it(app: Celery) -> None:
     assert {name: queue.name for name, queue in OF_KIND.items()} == {k.name: k.queue for k in KINDS.values()}
 
 
-def test_a_new_kind_that_is_only_listed_is_missed_everywhere(app: Celery) -> None:
-    assert len(missing(Kind(name="facts", queue="facts", done="learned"), app)) == 6
-
-
 @pytest.fixture
 def template(templates: Templates) -> str:
     return templates("kinds_remembered", fill)

@@ -80,24 +80,6 @@ def failing(error: BaseException) -> runner.Handler:
     return handle
 
 
-def test_work_that_is_done_is_owed_no_more(database: Database) -> None:
-    owe(database, "message:1", "message:2")
-    assert runner.run(database, "embed", done(database), POLICY).finished == 2
-    assert runner.run(database, "embed", done(database), POLICY).claimed == 0
-    assert not rows(database, "message:1")
-
-
-def test_a_change_during_the_work_makes_it_owed_again(database: Database) -> None:
-    owe(database, "session:1")
-
-    def handle(tenant: str, claims: Sequence[Claim]) -> Set[str]:
-        owe(database, "session:1")
-        return done(database)(tenant, claims)
-
-    runner.run(database, "embed", handle, POLICY)
-    assert row(database, "session:1")["due"]
-
-
 def test_what_changes_while_it_is_done_loses_no_attempt(database: Database) -> None:
     owe(database, "message:1")
 
@@ -158,21 +140,6 @@ def test_the_error_that_is_kept_does_not_say_what_somebody_said(database: Databa
     assert error == "ValidationError: topics.1: Input should be a valid string"
 
 
-def test_what_can_never_work_is_given_up_at_once(database: Database) -> None:
-    owe(database, "message:1")
-    runner.run(database, "embed", failing(Permanent("refused")), POLICY)
-    assert row(database, "message:1")["dead_at"] is not None
-
-
-def test_an_outage_of_the_provider_costs_no_attempt(database: Database) -> None:
-    owe(database, "message:1")
-    for _ in range(10):
-        runner.run(database, "embed", failing(ProviderUnavailable("away")), POLICY)
-        pass_time(database)
-    found = row(database, "message:1")
-    assert (found["attempts"], found["dead_at"]) == (0, None)
-
-
 @pytest.mark.parametrize(
     ("error", "seconds"),
     [
@@ -203,17 +170,7 @@ def test_a_process_that_is_stopped_gives_back_what_it_held(database: Database) -
     assert (found["attempts"], found["claimed"], found["due"]) == (0, None, True)
 
 
-def test_a_row_that_may_have_killed_its_worker_is_claimed_alone(database: Database) -> None:
-    owe(database, "poison", "a", "b")
-    with database.maintenance() as connection:
-        claimed = store_claims.claim(connection, "embed", batch=3, lease_seconds=60, max_attempts=3)
-    assert len(claimed.rows) == 3
-    pass_time(database)  # the worker died without a word
-    sizes = [runner.run(database, "embed", done(database), POLICY).claimed for _ in range(3)]
-    assert sizes == [1, 1, 1]
-
-
-@pytest.mark.parametrize("max_attempts", [2, 3, 5, 12])
+@pytest.mark.parametrize("max_attempts", [3, 12])
 def test_a_row_that_kills_its_workers_takes_no_other_with_it_and_holds_up_few(
     database: Database, max_attempts: int
 ) -> None:
@@ -240,37 +197,12 @@ def test_a_row_that_kills_its_workers_takes_no_other_with_it_and_holds_up_few(
     assert max_attempts < 5 or len(sizes) < 40
 
 
-def test_a_row_that_kills_every_worker_is_given_up_after_exactly_its_attempts(database: Database) -> None:
-    owe(database, "poison")
-    for _ in range(3):
-        with database.maintenance() as connection:
-            assert store_claims.claim(connection, "embed", batch=1, lease_seconds=60, max_attempts=3).rows
-        pass_time(database)
-    with database.maintenance() as connection:
-        assert not store_claims.claim(connection, "embed", batch=1, lease_seconds=60, max_attempts=3).rows
-        assert claims.mark_exhausted_dead(connection, max_attempts=3) == {(TENANT, "embed"): 1}
-    assert row(database, "poison")["dead_at"] is not None
-
-
 def test_a_change_revives_what_was_given_up(database: Database) -> None:
     owe(database, "message:1")
     runner.run(database, "embed", failing(Permanent("refused")), POLICY)
     owe(database, "message:1")
     found = row(database, "message:1")
     assert (found["dead_at"], found["attempts"], found["due"]) == (None, 0, True)
-
-
-def test_a_tenant_with_a_flood_does_not_starve_a_small_one(database: Database) -> None:
-    owe(database, *(f"message:{n}" for n in range(100)), tenant="loud")
-    owe(database, "message:1", tenant="quiet")
-    tenants: list[str] = []
-
-    def handle(tenant: str, claims: Sequence[Claim]) -> Set[str]:
-        tenants.extend([tenant] * len(claims))
-        return done(database)(tenant, claims)
-
-    runner.run(database, "embed", handle, POLICY)
-    assert sorted(tenants) == ["loud"] * 9 + ["quiet"]
 
 
 def test_two_rows_that_may_have_killed_their_worker_are_never_tried_beside_each_other(
@@ -330,33 +262,6 @@ def test_one_tenants_failure_leaves_the_others_of_the_batch_alone(database: Data
     outcome = runner.run(database, "embed", handle, POLICY)
     assert (outcome.finished, outcome.failed) == (1, 1)
     assert not rows(database, "message:1", tenant="b")
-
-
-def test_what_follows_is_known_even_if_one_of_the_batch_fails(database: Database) -> None:
-    owe(database, "test:1", "test:2", kind="ingest")
-
-    def handle(tenant: str, claims: Sequence[Claim]) -> Set[str]:
-        if any(claim.key == "test:2" for claim in claims):
-            raise ValueError("broken")
-        with database.tenant(tenant) as connection:
-            jobs.finish(connection, claims)
-        return {"embed"}
-
-    outcome = runner.run(database, "ingest", handle, POLICY)
-    assert (outcome.finished, outcome.failed, outcome.follows) == (1, 1, {"embed"})
-
-
-def test_of_a_batch_those_are_served_first_who_have_little_in_it(database: Database) -> None:
-    owe(database, *(f"message:{n}" for n in range(5)), tenant="a-big-one")
-    owe(database, "message:7", tenant="small")
-    served: list[str] = []
-
-    def handle(tenant: str, claims: Sequence[Claim]) -> Set[str]:
-        served.append(tenant)
-        return done(database)(tenant, claims)
-
-    runner.run(database, "embed", handle, POLICY)
-    assert served == ["small", "a-big-one"]
 
 
 def test_what_a_handler_gives_up_or_makes_up_for_counts_as_failed(database: Database) -> None:

@@ -9,13 +9,10 @@ from migrations import REVISION, patience
 from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ingest.accept import accept
-from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
-from schemas.messages import ChatIn
 from schemas.settings import Settings
-from tests.conftest import NEXT, TENANT, message, next_release
+from tests.conftest import NEXT, next_release
 
 SPACE = DeterministicEmbedder().space
 
@@ -23,23 +20,6 @@ SPACE = DeterministicEmbedder().space
 def owner_url(settings: Settings) -> str:
     assert settings.owner_database_url
     return settings.owner_database_url.get_secret_value()
-
-
-def test_upgrading_what_is_up_to_date_changes_nothing(settings: Settings) -> None:
-    before = migrate.state(owner_url(settings))
-    assert migrate.upgrade(owner_url(settings), SPACE) == before
-    assert before.found == before.newest
-    assert before.spaces == ((SPACE.name, "active"),)
-
-
-def test_a_reset_leaves_new_tables_and_no_data(settings: Settings, database: Database) -> None:
-    accept(database, TENANT, ChatIn(chat_id="test:chat"), [message(0)])
-    state = migrate.reset(owner_url(settings), SPACE)
-    assert state.found == state.newest
-    assert state.spaces == ((SPACE.name, "active"),)
-    database.check()
-    with database.tenant(TENANT) as connection:
-        assert chats.get(connection, "test:chat") is None
 
 
 def test_vector_tables_are_added_when_the_extension_appears(

@@ -10,8 +10,12 @@ import psutil
 import pytest
 
 from ops.local import supervisor
+from ops.local.choices import Choices, choose_embedder
 from ops.local.embedded import folder
 from ops.local.supervisor import Supervisor
+from pipeline.clients import factory
+from schemas.errors import SettingsError
+from schemas.settings import Settings
 from tests.ops.running import until
 
 # ignores TERM, and has a child of its own
@@ -37,21 +41,6 @@ def test_a_child_that_ends_is_started_again_later_and_later(
     assert str(tmp_path / "short.log") in said[0]
     assert (tmp_path / "short.log").read_text().count("hello") >= 2
     assert (tmp_path / "short.log").stat().st_mode & 0o077 == 0
-
-
-def test_a_child_that_fails_for_a_day_is_still_started_again(tmp_path: Path) -> None:
-    said: list[str] = []
-    family = Supervisor(os.environ, tmp_path, said.append)
-    family.start("short", [sys.executable, "-c", "raise SystemExit(3)"])
-    try:
-        # Given a child that has failed as often as in a day
-        child = family.children[0]
-        child.failures = 2500
-        until(lambda: (family.tend(), said)[1], "it was noticed")
-        assert child.failures == 2501
-        assert f"restarting it in {supervisor.LAST_RESTART_SECONDS:.0f} s" in said[0]
-    finally:
-        family.stop(1)
 
 
 def test_the_log_of_a_child_that_never_ends_stays_within_its_size(
@@ -95,18 +84,6 @@ def test_the_log_of_a_child_that_never_ends_stays_within_its_size(
     assert len(seen) > 0.99 * lines
 
 
-def test_a_log_that_cannot_be_kept_is_cut_off_and_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(folder, "LOG_BYTES", 50)
-    log = tmp_path / "some.log"
-    log.write_bytes(b"x" * 100)
-    log.with_suffix(".log.1").mkdir()
-    with pytest.raises(IsADirectoryError):
-        folder.rotate(log)
-    assert log.stat().st_size == 0
-
-
 def test_stopping_ends_even_what_ignores_it_with_its_own_children(tmp_path: Path) -> None:
     family = Supervisor(os.environ, tmp_path, lambda _: None)
     family.start("stubborn", [sys.executable, "-c", STUBBORN])
@@ -134,3 +111,53 @@ def test_no_child_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     parent.kill()
     parent.wait()
     assert not psutil.wait_procs([child], timeout=5)[1]
+
+
+MODEL = "sentence-transformers/all-MiniLM-L6-v2/384"
+OPENAI = "openai/text-embedding-3-small/1536"
+HASH = "deterministic/deterministic-hash-v1/256"
+NORMAL, LIGHT = Choices(flower_port=None), Choices(flower_port=None, asked="--light")
+ENGLISH = Choices(flower_port=None, asked="--english")
+
+
+def chosen(wanted: Choices, active: str | None, **given: str) -> tuple[str | None, str | None]:
+    settings = Settings(_env_file=None, data_dir=Path("data"), **given)
+    made = choose_embedder(settings, wanted, active)
+    return made.embedding_provider, made.embedding_model
+
+
+@pytest.mark.parametrize(
+    ("wanted", "active", "asked", "embedder"),
+    [
+        # new data gets the best that is installed
+        (NORMAL, None, None, (factory.default_provider(), None)),
+        (LIGHT, None, None, ("deterministic", "deterministic-hash-v1")),
+        (ENGLISH, None, None, ("onnx", "all-MiniLM-L6-v2")),
+        # data goes on with the one that it began with
+        (NORMAL, HASH, None, ("deterministic", "deterministic-hash-v1")),
+        (NORMAL, MODEL, None, ("sentence-transformers", "all-MiniLM-L6-v2")),
+        (NORMAL, "sentence-transformers/BAAI/bge-m3/1024", None, ("sentence-transformers", "BAAI/bge-m3")),
+        (NORMAL, "ollama/nomic-embed-text/768", None, ("ollama", "nomic-embed-text")),
+        # unless another one is asked for
+        (NORMAL, MODEL, "deterministic", ("deterministic", None)),
+        (NORMAL, OPENAI, "openai", ("openai", None)),
+    ],
+)
+def test_the_embedder_is_the_one_that_is_asked_for_or_that_the_data_has(
+    wanted: Choices, active: str | None, asked: str | None, embedder: tuple[str, str | None]
+) -> None:
+    assert chosen(wanted, active, **({"embedding_provider": asked} if asked else {})) == embedder
+
+
+@pytest.mark.parametrize(
+    ("wanted", "active", "told"),
+    [
+        # nothing is sent to a server before a setting says so
+        (NORMAL, OPENAI, "BACKSCROLL_EMBEDDING_PROVIDER=openai"),
+        (LIGHT, MODEL, r"all-MiniLM-L6-v2.*--light"),
+        (ENGLISH, "onnx/multilingual-e5-small/384", r"multilingual-e5-small.*--english"),
+    ],
+)
+def test_what_does_not_go_with_the_data_is_refused(wanted: Choices, active: str, told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        chosen(wanted, active, openai_api_key="sk-of-something-else")

@@ -1,14 +1,22 @@
 """What a language model relies on: each tool over both transports, and sentences where something is wrong."""
 
 import json
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 from jsonschema import validate
+from mcp.shared.exceptions import MCPError
 
-from tests.mcp.conftest import HOUSE, Opens, listed, over_http, over_stdio, talk, text_of, url_of
+from ops.local.embedded.ports import free_port
+from schemas.settings import Settings
+from tests.api.conftest import problem_of, served
+from tests.mcp.conftest import HOUSE, OFFICE, Opens, listed, over_http, over_stdio, talk, text_of, url_of
+from tests.ops.running import COMMAND, clean_environment
 
 TRANSPORTS: dict[str, Callable[[str], Opens]] = {
     "http": over_http,
@@ -138,3 +146,181 @@ def test_the_list_of_tools_costs_a_model_at_most_1500_tokens(house: httpx.Client
     sent = json.dumps([tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools])
     assert len(tools) == 8
     assert len(bpe.get_encoding("o200k_base").encode(sent)) <= 1500
+
+
+ODD: list[Any] = [
+    None,
+    True,
+    1e400,
+    2**70,
+    "",
+    "../keys",
+    "\x00",
+    "\ud800",
+    "x" * 100_000,
+    [[]],
+    {"a": {"a": [1]}},
+]
+TAKES = {
+    "recall": ["chat_id", "query", "user_id", "as_of", "budget_tokens"],
+    "search": ["chat_id", "query", "mode", "since", "until", "limit"],
+    "read": ["chat_id", "session_id", "shown", "limit"],
+    "about": ["user_id", "chat_id"],
+    "chats": ["after"],
+    "remember": ["content", "scope", "user_id", "learned_in"],
+    "correct": ["memory_id", "content"],
+    "forget": ["memory_id"],
+    "нет такого": ["猫"],
+}
+RIGHT = {"chat_id": HOUSE, "query": "котёл", "session_id": 1, "scope": "organization", "user_id": "test:ann"}
+
+
+def sent(client: httpx.Client, body: bytes, **headers: str) -> httpx.Response:
+    return client.post("/mcp", content=body, headers={"Content-Type": "application/json"} | headers)
+
+
+def test_odd_arguments_are_answered_in_words(house: httpx.Client) -> None:
+    for name, argument in [(name, each) for name, arguments in TAKES.items() for each in arguments]:
+        for odd in ODD:
+            given = {each: RIGHT[each] for each in TAKES[name] if each in RIGHT} | {argument: odd}
+            call = {"name": name, "arguments": given}
+            body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+            answer = sent(house, body.encode())
+            # a lone surrogate is no JSON for the protocol
+            assert answer.status_code == (400 if odd == "\ud800" else 200), (given, answer.text)
+            if answer.status_code == 200:
+                result = answer.json()["result"]
+                text = result["content"][0]["text"]
+                assert text, given
+                assert not any(word in text for word in ("Traceback", "defect", "Internal")), (given, text)
+
+
+BODIES = (b"", b"{", b"null", b"\xff", b"[" * 5000, b'{"jsonrpc":"2.0"}', b'"' + b"x" * 10**6)
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28", "1999-01-01"])
+def test_what_is_no_message_is_refused(house: httpx.Client, version: str) -> None:
+    for body in BODIES:
+        answer = sent(house, body, **{"MCP-Protocol-Version": version})
+        assert answer.status_code in {400, 202}, body[:10]
+        assert "Traceback" not in answer.text
+
+
+def test_an_api_that_is_away_is_told_to_the_model() -> None:
+    (answer,) = talk(over_stdio(f"http://127.0.0.1:{free_port()}"), ("chats", {}))
+    assert answer.is_error
+    assert "does not answer" in text_of(answer)
+
+
+def test_it_prints_nothing_but_messages_and_ends_with_its_input(house: httpx.Client, tmp_path: Path) -> None:
+    # Given a client of 2025 that says hello, calls a tool and leaves
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "猫", "version": "1"},
+    }
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "chats", "arguments": {}}},
+    ]
+    running = subprocess.Popen(
+        [*COMMAND, "mcp"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=clean_environment(BACKSCROLL_URL=url_of(house), BACKSCROLL_API_KEY="test-key"),
+    )
+    assert running.stdin
+    assert running.stdout
+    running.stdin.write(b"".join(json.dumps(each).encode() + b"\n" for each in messages))
+    running.stdin.flush()
+    # Then it answers each, says when it is for, and ends
+    welcome, chats = (json.loads(running.stdout.readline())["result"] for _ in range(2))
+    assert "Call `recall` before you answer" in welcome["instructions"]
+    assert "Дом" in chats["content"][0]["text"]
+    rest, errors = running.communicate()
+    assert (rest, errors, running.returncode) == (b"", b"", 0)
+
+
+SCOPES = ("context", "read", "write", "erase")
+ARGUMENTS = {"recall": {"chat_id": HOUSE, "query": "котёл"}}
+
+
+def key(client: httpx.Client, *scopes: str, **limits: Any) -> str:
+    """The secret of a new key."""
+    made = client.post("/v1/keys", json={"label": "a model", "scopes": scopes} | limits)
+    return str(made.json()["key"])
+
+
+def test_without_a_key_that_is_known_nothing_is_answered(house: httpx.Client) -> None:
+    # over HTTP before the body is read, without an invitation to OAuth
+    for headers in ({"Authorization": "Bearer wrong"}, {"Authorization": ""}):
+        answer = house.post("/mcp", content=b"{", headers=headers)
+        problem_of(answer, 401)
+        assert answer.headers["www-authenticate"] == 'Bearer realm="backscroll"'
+    # over stdio in words
+    opens = over_stdio(url_of(house), key="wrong")
+
+    async def ask() -> None:
+        async with opens() as client:
+            with pytest.raises(MCPError, match="unknown here, has expired or was revoked"):
+                await client.list_tools()
+
+    anyio.run(ask)
+    (refused,) = talk(opens, ("chats", {}))
+    assert "unknown here, has expired or was revoked" in text_of(refused)
+
+
+def test_a_key_for_some_chats_is_told_which_and_reaches_no_other(house: httpx.Client) -> None:
+    # Given a key with every scope, for one chat
+    opens = over_http(url_of(house), key=key(house, *SCOPES, chats=[HOUSE]))
+    # Then the tools are those that are about a chat, and name it
+    tools = {tool.name: tool.input_schema["properties"]["chat_id"] for tool in listed(opens)}
+    assert tools == {name: {"enum": [HOUSE]} for name in ("recall", "search", "read")}
+    # And they answer about it
+    recalled, *refused = talk(
+        opens,
+        *(
+            (name, ARGUMENTS["recall"] | {"chat_id": chat})
+            for name, chat in (("recall", HOUSE), ("recall", OFFICE))
+        ),
+        ("chats", {}),
+        ("about", {"user_id": "Ann", "chat_id": OFFICE}),
+    )
+    assert "E41" in text_of(recalled)
+    # And whatever else is named is refused
+    assert all(answer.is_error and "only for some chats" in text_of(answer) for answer in refused)
+
+
+def test_two_replicas_serve_one_client_by_turns(house: httpx.Client, settings: Settings) -> None:
+    # Given a second replica on the same database, and a client whose requests go to each in turn
+    with served(settings) as other:
+        opens = over_http(url_of(house), url_of(other))
+        # When it remembers with one and asks the other, again and again
+        made = talk(
+            opens,
+            *(("remember", {"content": f"Заметка {n}: 猫", "scope": "organization"}) for n in range(4)),
+        )
+        ids = [answer.structured_content["id"] for answer in made]
+        # Then each knows what the other has done
+        gone = talk(opens, *(("forget", {"memory_id": each}) for each in ids))
+        assert not any(answer.is_error for answer in gone)
+
+
+def test_a_call_counts_as_one_request_of_the_key(house: httpx.Client) -> None:
+    # Given a key that may make a request every ten seconds
+    limited = {"Authorization": f"Bearer {key(house, 'context', 'read', requests_per_second=0.1)}"}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    accept = {"Accept": "application/json, text/event-stream"}
+
+    def call() -> httpx.Response:
+        called = asked | {"params": {"name": "recall", "arguments": ARGUMENTS["recall"]}}
+        return house.post("/mcp", json=called, headers=limited | accept)
+
+    # When it calls a tool
+    answer = call()
+    # Then that is answered, and the next one is refused
+    assert "E41" in answer.json()["result"]["content"][0]["text"]
+    problem_of(call(), 429)

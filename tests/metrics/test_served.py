@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
@@ -19,12 +20,14 @@ from pipeline.llm.gateway import Call, Gateway
 from pipeline.operations import status
 from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
+from pipeline.store.models import llm_limits
 from pipeline.store.operations.counters import DayFigure
 from schemas.errors import ProviderUnavailable
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, copied, message, refusing, settings_of
+from tests.deployment.test_compose import METRIC, expressions, labels_named
 from tests.llm.chat_models import ScriptedModel, asking
 from tests.metrics.conftest import Shown, read, serving
 from tests.ops.running import until
@@ -42,6 +45,7 @@ def settings(
     """The settings of a database of this module's own."""
     with copied(postgres, "watched") as name:
         folder = tmp_path_factory.mktemp("watched")
+        (folder / "postgres-18").mkdir()
         yield settings_of(postgres, name, redis_url=redis.url, data_dir=folder, owner_database_url=None)
 
 
@@ -114,6 +118,22 @@ def test_what_waits_is_shown_until_it_is_done_and_what_was_made_is_counted(
     counted = status.collect(database, TENANT, all_tenants=True).week
     assert (counted["contexts"], counted["embedding_writes"]) == (2, 6)
     assert not any("256" in name or "_le_" in name for name in counted)
+
+
+def test_every_metric_and_label_that_the_dashboard_and_the_alerts_name_is_shown(
+    ask: Callable[[], str], database: Database
+) -> None:
+    with database.tenant("") as connection:
+        llm_limits.lock(connection, "models.example:443")
+    fresh(ask, lambda shown: any(name.startswith("provider_stopped") for name in shown))
+    families = list(text_string_to_metric_families(ask()))
+    shown = {sample.name: set(sample.labels) for family in families for sample in family.samples}
+    shown["up"] = {"job"}
+    for expression, told in expressions():
+        names = METRIC.findall(expression)
+        assert names, expression
+        assert set(names) <= shown.keys(), expression
+        assert labels_named(expression, told) <= set().union(*(shown[name] for name in names)), expression
 
 
 def test_more_chats_make_no_more_series_and_no_name_is_told(

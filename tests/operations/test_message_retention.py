@@ -128,14 +128,6 @@ def test_messages_wait_neither_for_what_was_given_up_nor_for_longer_than_a_week(
     assert prune(database, TENANT, keep)["messages_by_age"] == 8
 
 
-def test_messages_of_which_nothing_is_made_do_not_wait(
-    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
-) -> None:
-    accept.accept(database, TENANT, CHAT, boat())
-    place(database, replace(rules, summaries=False, facts=False), policy)
-    assert prune(database, TENANT, keep)["messages_by_age"] == 8
-
-
 # Summaries
 
 
@@ -220,20 +212,6 @@ def test_a_new_version_of_summaries_keeps_those_of_sessions_that_were_pruned(
         assert the_summary(database) == before
 
 
-@pytest.mark.parametrize("left", [0, 4])
-def test_a_language_model_is_not_asked_for_summaries_of_what_is_not_there_any_more(
-    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention, few: Retention, left: int
-) -> None:
-    accept.accept(database, TENANT, CHAT, boat())
-    place(database, rules, policy)
-    all_made(database, policy)
-    current = Current(rules=rules, summary_version=1, min_messages=4, summary_model="gpt-5-mini")
-    plan = BackfillRequest(kind="summarize")
-    assert backfill.plan(database, TENANT, plan, current).missing == 1
-    prune(database, TENANT, few if left else keep)
-    assert backfill.plan(database, TENANT, plan, current).missing == 0
-
-
 # What comes again
 
 BY_AGE, BY_COUNT = MessageLimits(age=timedelta(days=30)), MessageLimits(per_chat=4)
@@ -271,28 +249,3 @@ def test_an_export_that_has_grown_brings_only_what_is_new(
         assert accepted == Accepted(new=fresh, duplicates=there - fresh, kept_out=pruned)
     assert rows(database, made)[: len(before)] == before
     assert rows(database, "SELECT message_count FROM chats") == [(there,)]
-
-
-def test_an_older_history_than_what_is_kept_is_new_the_first_time(
-    database: Database, rules: SessionPolicy, policy: Policy, few: Retention
-) -> None:
-    accept.accept(database, TENANT, CHAT, boat(1000), limits=BY_COUNT)
-    place(database, rules, policy)
-    all_made(database, policy)
-    prune(database, TENANT, few)
-    # a history of before, and a text of then by somebody who was offline
-    late = message(1900, "I was on the train.", id="late")
-    assert accept.accept(database, TENANT, CHAT, [*boat(), late], limits=BY_COUNT).new == 9
-    place(database, rules, policy)
-    all_made(database, policy)
-    assert rows(database, "SELECT count(*) FROM conversation_sessions WHERE status = 'summarized'") == [(2,)]
-
-
-def test_messages_come_back_in_full_once_retention_is_off(
-    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
-) -> None:
-    accept.accept(database, TENANT, CHAT, boat(), limits=BY_AGE)
-    place(database, rules, policy)
-    all_made(database, policy)
-    prune(database, TENANT, keep)
-    assert accept.accept(database, TENANT, CHAT, boat()).new == 8

@@ -21,7 +21,6 @@ from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import memories
 from pipeline.store.operations import counters
-from pipeline.store.sessions import ranges
 from schemas.errors import DatabaseUnavailable
 from schemas.memory.memories import MemoryIn
 from schemas.memory.memory_changes import MemoryCorrection
@@ -29,7 +28,6 @@ from schemas.messages import ChatIn
 from schemas.people.forgetting import Subject
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.hostile.victims import fill
 from tests.test_pipeline import CHAT, place, rows, run
 
 OLD, OLDER = ChatIn(chat_id="test:b"), ChatIn(chat_id="test:a")
@@ -93,23 +91,6 @@ def test_a_run_that_is_out_of_time_is_gone_on_with_from_the_next_tenant(
         looked_at += done.rows
         after = done.stopped_at
     assert looked_at == ["a", "b", "c"]
-
-
-def test_a_pointer_stays_for_a_month_after_its_session_was_joined_however_old_that_is(
-    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
-) -> None:
-    accept.accept(database, TENANT, CHAT, [message(n * 600, id=f"m{n}") for n in range(3)])
-    place(database, rules, policy)
-    with database.tenant(TENANT) as connection:
-        connection.execute(
-            text("UPDATE conversation_sessions SET created_at = created_at - interval '90 days'")
-        )
-        ranges.merge(connection, {2: 1, 3: 1})
-        connection.execute(
-            text("UPDATE conversation_sessions SET merged_at = merged_at - interval '31 days' WHERE id = 3")
-        )
-    assert prune(database, TENANT, keep)["merged_sessions"] == 1
-    assert rows(database, "SELECT id FROM conversation_sessions ORDER BY id") == [(1,), (2,)]
 
 
 def usefulness(importance: float, uses: int, idle_days: float) -> float:
@@ -296,26 +277,3 @@ def test_what_is_done_long_ago_goes_and_tombstones_stay(
     assert rows(database, "SELECT hash FROM suppression_list ORDER BY hash") == stones
     assert len(stones) == 3
     assert keep.record_age == timedelta(days=400)
-
-
-def test_records_of_calls_go_after_their_time_and_answers_that_no_job_came_for_after_a_day(
-    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
-) -> None:
-    fill(database, {TENANT: "boiler"}, rules, policy)
-    with database.tenant(TENANT) as connection:
-        connection.execute(
-            text("""
-                INSERT INTO llm_calls (tenant_id, purpose, model, provider, input_tokens, output_tokens, called_at)
-                SELECT tenant_id, purpose, model, provider, 1, 1, now() - days * interval '1 day'
-                FROM llm_calls, unnest(ARRAY[89, 91]) AS days
-            """)
-        )
-        # with the calls themselves
-        calls = connection.scalar(text("SELECT count(*) / 3 FROM llm_calls"))
-    pruned = prune(database, TENANT, keep)
-    assert calls
-    assert (pruned["llm_calls"], pruned["llm_answers"]) == (calls, 0)
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE llm_answers SET kept_at = now() - interval '25 hours'"))
-    assert prune(database, TENANT, keep)["llm_answers"] == 1
-    assert rows(database, "SELECT count(*) FROM llm_calls") == [(2 * calls,)]

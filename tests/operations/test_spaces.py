@@ -14,7 +14,6 @@ from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.jobs.dead_letters import JobFilter, listing
-from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.operations import backfill, spaces
 from pipeline.recall import search
@@ -179,19 +178,6 @@ def test_a_space_becomes_active_only_when_it_is_complete_and_the_one_before_is_k
     assert spaces.rollback(deployment.owner).space.name == NEW.name
 
 
-def test_messages_that_come_while_it_is_switched_do_not_keep_it_from_being_complete(
-    deployment: Deployment,
-) -> None:
-    deployment.add()
-    deployment.fill()
-    deployment.work()
-    # Given messages that no worker has embedded yet
-    deployment.say(130, 5)
-    deployment.work("ingest")
-    assert deployment.missing(NEW) == 0
-    assert deployment.activate().status == "active"
-
-
 def test_questions_follow_a_switch_and_one_that_began_before_it_ends_in_its_own_space(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,29 +292,6 @@ def test_a_retired_space_is_not_written_its_vectors_are_deleted_and_it_can_be_ma
             {"id": told},
         ).scalar()
     assert hashes == 1
-
-
-def test_jobs_that_are_lost_while_a_space_is_filled_are_found_missing_at_the_end(
-    deployment: Deployment,
-) -> None:
-    deployment.add()
-    started = deployment.fill()
-    # Given jobs of the backfill that somebody deletes
-    deployment.work("backfill", policy=Policy(batch=1, lease_seconds=60, max_attempts=3))
-    with deployment.database.tenant(TENANT) as connection:
-        lost = connection.execute(text("DELETE FROM jobs WHERE kind = 'embed' RETURNING key")).all()
-        connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'backfill'"))
-    assert lost
-    # Then it is not complete before they are made up for
-    deployment.work()
-    with deployment.database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'backfill'"))
-    deployment.work()
-    assert deployment.missing(NEW) == 0
-    with deployment.database.tenant(TENANT) as connection:
-        ended = backfills.get(connection, started.id)
-    assert ended is not None
-    assert ended.state == "completed"
 
 
 def test_the_indexes_that_the_active_space_has_are_built_before_the_switch(deployment: Deployment) -> None:

@@ -56,20 +56,11 @@ class Up:
     output: Path
 
     @classmethod
-    def start(cls, data_dir: Path, cwd: Path) -> "Up":
+    def start(cls, data_dir: Path, cwd: Path, *options: str) -> "Up":
         """Start one on free ports, without a model, and wait until it is ready."""
         output = cwd / "up.log"
-        command = [
-            *COMMAND,
-            "up",
-            "--light",
-            "--port",
-            "0",
-            "--flower-port",
-            "0",
-            "--data-dir",
-            str(data_dir),
-        ]
+        ports = ("--port", "0", "--flower-port", "0")
+        command = [*COMMAND, "up", "--light", *ports, "--data-dir", str(data_dir), *options]
         with output.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, cwd=cwd, env=clean_environment())
         up = cls(process, output)

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -40,14 +41,13 @@ def migrated(server: EmbeddedPostgres) -> Database:
 
 def texts(data_dir: Path) -> list[str]:
     """What the messages of a data folder say, read as Backscroll reads it."""
-    with EmbeddedPostgres(data_dir) as server:
-        database = Database(server.dsn("app"))
-        with database.tenant(TENANT) as connection:
-            found = (
-                connection.exec_driver_sql("SELECT content FROM messages ORDER BY sent_at").scalars().all()
-            )
-        database.close()
-    return list(found)
+    with EmbeddedPostgres(data_dir) as server, closing(Database(server.dsn("app"))) as database:
+        return said_in(database)
+
+
+def said_in(database: Database) -> list[str]:
+    with database.tenant(TENANT) as connection:
+        return list(connection.exec_driver_sql("SELECT content FROM messages ORDER BY sent_at").scalars())
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "b.dump"
 
 
-def test_a_backup_made_under_way_is_restored_into_a_fresh_folder(
+def test_a_backup_made_under_way_is_restored_and_replaces_what_is_there_only_when_that_was_said(
     here: Here, dump: Path, tmp_path: Path
 ) -> None:
     assert stat.S_IMODE(dump.stat().st_mode) == 0o600
@@ -91,46 +91,32 @@ def test_a_backup_made_under_way_is_restored_into_a_fresh_folder(
     told = here("restore", str(dump), "--json", "--data-dir", "fresh")
     assert told.returncode == 0, told.stderr
     found = json.loads(told.stdout)
-    assert found["migration"] == REVISION
-    assert (found["tenants"], found["chats"]) == (1, 1)
-    stored = texts(tmp_path / "fresh")
-    assert len(stored) == found["messages"]
-    assert stored[:2] == ["the first", "the second"]
-    # Then who was forgotten is still kept out, by the key that came along
+    assert (found["migration"], found["tenants"], found["chats"]) == (REVISION, 1, 1)
     with EmbeddedPostgres(tmp_path / "fresh") as server:
         database = Database(server.dsn("app"), server.dsn("maintenance"))
+        stored = said_in(database)
+        assert (len(stored), stored[:2]) == (found["messages"], ["the first", "the second"])
+        # Then who was forgotten is still kept out, by the key that came along, and what comes now is taken
         late = message(0.5, "again", id="gone-1", sender_id="test:gone")
         assert accept(database, TENANT, ChatIn(chat_id=CHAT), [late]).kept_out == 1
-        # and what comes now is taken
-        assert accept(database, TENANT, ChatIn(chat_id=CHAT), [message(9000)]).new == 1
+        assert accept(database, TENANT, ChatIn(chat_id=CHAT), [message(9000, "of the other")]).new == 1
         database.close()
-
-
-def test_what_is_there_is_replaced_only_when_that_was_said(here: Here, dump: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    with EmbeddedPostgres(other, durable=False) as server:
-        database = migrated(server)
-        accept(database, TENANT, ChatIn(chat_id="test:other"), [message(0, "of the other")])
-        database.close()
-    refused = here("restore", str(dump), "--data-dir", "other")
+    refused = here("restore", str(dump), "--data-dir", "fresh")
     assert refused.returncode == 2
-    assert "holds 1 messages" in refused.stderr
+    assert f"holds {found['messages'] + 1} messages" in refused.stderr
     assert "--replace" in refused.stderr
-    assert texts(other) == ["of the other"]
-    lock = open_lock(other / LOCK)
+    lock = open_lock(tmp_path / "fresh" / LOCK)
     assert take(lock)
-    running = here("restore", str(dump), "--replace", "--data-dir", "other")
-    assert running.returncode == 1
-    assert "stop it first" in running.stderr
+    running = here("restore", str(dump), "--replace", "--data-dir", "fresh")
+    assert (running.returncode, "stop it first" in running.stderr) == (1, True)
     os.close(lock)
-    replaced = here("restore", str(dump), "--replace", "--data-dir", "other")
+    replaced = here("restore", str(dump), "--replace", "--data-dir", "fresh")
     assert replaced.returncode == 0, replaced.stderr
-    assert "read back" in replaced.stdout
     # and what starts it can be copied as it is
-    assert replaced.stdout.endswith(f"Start it with: backscroll up --data-dir {other}\n")
-    assert texts(other)[:2] == ["the first", "the second"]
+    assert replaced.stdout.endswith(f"Start it with: backscroll up --data-dir {tmp_path / 'fresh'}\n")
+    assert texts(tmp_path / "fresh") == stored
     # of a folder that does not run a backup is made as well
-    cold = here("backup", "cold.dump", "--data-dir", "other")
+    cold = here("backup", "cold.dump", "--data-dir", "fresh")
     assert cold.returncode == 0, cold.stderr
     assert "backscroll restore cold.dump" in cold.stdout
 
@@ -154,11 +140,13 @@ def test_a_file_that_is_no_backup_or_is_newer_or_damaged_is_refused(
     (tmp_path / "text.dump").write_text("not a backup")
     whole = dump.read_bytes()
     (tmp_path / "short.dump").write_bytes(whole[: len(whole) // 2])
-    with EmbeddedPostgres(data_dir) as server:
-        for name, at in (("newer.dump", "9999"), ("development.dump", "0018")):
-            with psycopg.connect(server.superuser_dsn("backscroll"), autocommit=True) as connection:
-                connection.execute("UPDATE alembic_version SET version_num = %s", [at])
-            assert here("backup", name, "--data-dir", str(data_dir)).returncode == 0
+    with (
+        EmbeddedPostgres(data_dir) as server,
+        psycopg.connect(server.superuser_dsn("backscroll"), autocommit=True) as connection,
+    ):
+        for name, at in (("newer.dump", "9999"), ("development.dump", "0018"), ("", REVISION)):
+            connection.execute("UPDATE alembic_version SET version_num = %s", [at])
+            assert not name or here("backup", name, "--data-dir", str(data_dir)).returncode == 0
     for name, code, told in (
         ("none.dump", 2, "cannot be read"),
         ("text.dump", 2, "is no backup of Backscroll"),
@@ -169,11 +157,6 @@ def test_a_file_that_is_no_backup_or_is_newer_or_damaged_is_refused(
         assert (refused.returncode, told in refused.stderr) == (code, True), refused.stderr
         assert not (tmp_path / "fresh").exists()
     # What is damaged further on is noticed while it is read: nothing is replaced
-    with (
-        EmbeddedPostgres(data_dir) as server,
-        psycopg.connect(server.superuser_dsn("backscroll"), autocommit=True) as connection,
-    ):
-        connection.execute("UPDATE alembic_version SET version_num = %s", [REVISION])
     before = texts(data_dir)
     short = here("restore", "short.dump", "--replace", "--data-dir", str(data_dir))
     assert short.returncode in {1, 2}, short.stderr
@@ -241,16 +224,13 @@ def test_what_was_forgotten_after_the_backup_stays_forgotten(
         target, options = str(data_dir), ["--replace"]
     else:
         target, options = "fresh", ["--forgotten", "забыто.jsonl"]
-        without = here("restore", "b.dump", "--data-dir", "without")
-        assert (without.returncode, "is there again" in without.stdout) == (0, True)
-        assert len(texts(tmp_path / "without")) == 5
     told = here("restore", "b.dump", "--data-dir", target, *options)
     assert told.returncode == 0, told.stderr
     assert "4 were there, and are forgotten again" in told.stdout
     # Then it is forgotten again, and does not come back
-    assert texts(tmp_path / target) == ["stays"]
     with EmbeddedPostgres(tmp_path / target) as server:
         database = Database(server.dsn("app"), server.dsn("maintenance"))
+        assert said_in(database) == ["stays"]
         late = message(-5, "опять", id="٩", sender_id="test:аня")
         assert accept(database, TENANT, ChatIn(chat_id="test:غرفة"), [late]).kept_out == 1
         with database.tenant("") as connection:
@@ -263,7 +243,7 @@ def test_what_was_forgotten_after_the_backup_stays_forgotten(
 
 
 def test_a_file_that_is_no_suppression_list_is_refused(here: Here, dump: Path, tmp_path: Path) -> None:
-    for text in ("Привет", "{}", '{"tenant": "default", "key": "00", "entries": []}'):
+    for text in ("Привет", '{"tenant": "default", "key": "00", "entries": []}'):
         (tmp_path / "забыто.jsonl").write_text(text)
         refused = here("restore", str(dump), "--data-dir", "fresh", "--forgotten", "забыто.jsonl")
         assert refused.returncode == 2

@@ -1,17 +1,29 @@
 """Commands find their servers: the settings first, then what runs with the data folder."""
 
+import json
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from ops import connection
 from ops.local import stack
 from ops.local.embedded.folder import open_lock, take
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.roles import LOGIN_ROLES
 from ops.local.stack import Running
+from pipeline.ingest.accept import accept
+from pipeline.store.chats import chats
+from pipeline.store.connections.database import Database
 from schemas.errors import DatabaseUnavailable
+from schemas.messages import ChatIn
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+from tests.ops.conftest import Here
+from tests.ops.running import backscroll
 
 RUNNING = Running(
     pid=1,
@@ -43,18 +55,6 @@ def lock(tmp_path: Path) -> Iterator[None]:
     os.close(descriptor)
 
 
-def test_what_runs_is_found(tmp_path: Path, lock: None) -> None:
-    settings = connection.open_stack(tmp_path, tenant="acme")
-    assert settings.tenant == "acme"
-    assert settings.database_url
-    assert settings.database_url.get_secret_value() == RUNNING.database_url
-    assert settings.redis_url
-    assert settings.redis_url.get_secret_value() == RUNNING.redis_url
-    assert settings.api_key
-    assert settings.api_key.get_secret_value() == "kept"
-    assert stat.S_IMODE((tmp_path / stack.STATE).stat().st_mode) == 0o600
-
-
 def test_what_was_killed_is_not_believed(tmp_path: Path) -> None:
     stack.publish(tmp_path, RUNNING)
     assert stack.running(tmp_path) is None
@@ -73,6 +73,72 @@ def test_settings_come_before_what_runs(tmp_path: Path, lock: None, monkeypatch:
     assert settings.redis_url.get_secret_value() == RUNNING.redis_url
 
 
-def test_a_database_alone_is_enough_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BACKSCROLL_DATABASE_URL", "postgresql://mine")
-    assert connection.open_stack(tmp_path).redis_url is None
+@pytest.fixture
+def environment(settings: Settings, tmp_path: Path) -> dict[str, str]:
+    """The settings as a user would set them."""
+    given = {
+        "DATABASE_URL": settings.database_url,
+        "MAINTENANCE_DATABASE_URL": settings.maintenance_database_url,
+        "OWNER_DATABASE_URL": settings.owner_database_url,
+        "REDIS_URL": settings.redis_url,
+    }
+    told = {f"BACKSCROLL_{name}": url.get_secret_value() for name, url in given.items() if url}
+    return told | {"BACKSCROLL_EMBEDDING_PROVIDER": "deterministic", "BACKSCROLL_DATA_DIR": str(tmp_path)}
+
+
+def test_reset_asks_first(
+    here: Here, environment: dict[str, str], database: Database, tmp_path: Path
+) -> None:
+    accept(database, TENANT, ChatIn(chat_id="test:chat"), [message(0)])
+    unanswered = backscroll("db", "reset", cwd=tmp_path, **environment)
+    assert unanswered.returncode == 1
+    with database.tenant(TENANT) as connection:
+        assert chats.get(connection, "test:chat")
+    assert here("db", "reset", "--yes", **environment).returncode == 0
+    with database.tenant(TENANT) as connection:
+        assert chats.get(connection, "test:chat") is None
+
+
+def in_schema(postgres: EmbeddedPostgres, name: str, schema: str) -> None:
+    with psycopg.connect(postgres.superuser_dsn(name), autocommit=True) as server:
+        server.execute(f'CREATE SCHEMA "{schema}"; ALTER EXTENSION vector SET SCHEMA "{schema}"')
+
+
+@pytest.mark.parametrize("schema", ["extensions", "расширения & mehr"])
+def test_pgvector_in_another_schema_is_found_by_the_roles(
+    here: Here, postgres: EmbeddedPostgres, tmp_path: Path, schema: str
+) -> None:
+    passwords = {role: conninfo_to_dict(postgres.dsn(role))["password"] for role in LOGIN_ROLES}
+    (tmp_path / "passwords.json").write_text(json.dumps(passwords))
+    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as server:
+        server.execute("DROP DATABASE IF EXISTS hosted WITH (FORCE)")
+        server.execute("CREATE DATABASE hosted")
+    with psycopg.connect(postgres.superuser_dsn("hosted"), autocommit=True) as server:
+        server.execute(f'CREATE SCHEMA "{schema}"; CREATE EXTENSION vector SCHEMA "{schema}"')
+    made = here(
+        "db", "roles", postgres.superuser_dsn(), "--database", "hosted", "--passwords-file", "passwords.json"
+    )
+    assert made.returncode == 0, made.stderr
+    (tmp_path / ".env").write_text(made.stdout)
+    settings = {
+        "BACKSCROLL_REDIS_URL": "redis://127.0.0.1:1/0",
+        "BACKSCROLL_EMBEDDING_PROVIDER": "deterministic",
+    }
+    upgraded = here("db", "upgrade", "--json", **settings)
+    assert upgraded.returncode == 0, upgraded.stderr
+    assert json.loads(upgraded.stdout)["vector_tables"]
+    findings = json.loads(here("doctor", "--json", **settings).stdout)["findings"]
+    assert [each["check"] for each in findings] == ["redis"]
+
+
+def test_pgvector_in_a_schema_that_no_role_searches_is_said_with_what_to_run(
+    here: Here, environment: dict[str, str], postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    in_schema(postgres, database_name, "elsewhere")
+    for command in (("db", "upgrade"), ("db", "status"), ("chats",)):
+        told = here(*command, **environment)
+        assert (told.returncode, "Traceback" in told.stderr) == (4, False)
+        assert "pgvector is in the schema elsewhere" in told.stderr
+        assert "ALTER EXTENSION vector SET SCHEMA public" in told.stderr
+    told = here("doctor", **environment)
+    assert (told.returncode, "pgvector is in the schema elsewhere" in told.stdout) == (6, True)

@@ -1,7 +1,5 @@
 """A language model is asked only where a setting names one, and only by those who need it."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,6 @@ from pipeline.clients.factory import make_summary_model
 from schemas.errors import SettingsError
 from schemas.load_settings import load_settings
 from schemas.settings import Settings
-from tests.ops.conftest import Here
 from workers import queues
 
 OURS = {"redis_url": "redis://127.0.0.1:1", "data_dir": "/tmp/nowhere"}  # noqa: S108 - nothing is written
@@ -67,22 +64,6 @@ def test_a_model_that_cannot_be_asked_is_refused(given: dict[str, object], named
         make_summary_model(settings_of(session_summary_model="gpt-4.1-mini", **given))
 
 
-@pytest.mark.parametrize("command", [["worker", "summarize"], ["up", "--light"]])
-def test_it_is_refused_at_the_start(here: Here, tmp_path: Path, command: list[str]) -> None:
-    ended = here(
-        *command,
-        BACKSCROLL_SESSION_SUMMARY_MODEL="gpt-4.1-mini",
-        BACKSCROLL_DATA_DIR=str(tmp_path / "data"),
-        BACKSCROLL_DATABASE_URL="postgresql://nobody:x@127.0.0.1:1/none",
-        BACKSCROLL_REDIS_URL="redis://127.0.0.1:1",
-        OPENAI_API_KEY="",
-        OPENAI_BASE_URL="",
-    )
-    assert ended.returncode == 4, ended.stdout + ended.stderr
-    assert "BACKSCROLL_SESSION_SUMMARY_MODEL=gpt-4.1-mini" in ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
 def test_the_endpoint_is_for_those_who_ask_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a key in the environment, and one in a file that every process reads
     (tmp_path / ".env").write_text(
@@ -110,9 +91,3 @@ def test_the_endpoint_is_for_those_who_ask_it(tmp_path: Path, monkeypatch: pytes
         told = load_settings()
         assert told.openai_api_key == settings.openai_api_key
         assert told.openai_base_url == "http://127.0.0.1:1/v1"
-
-
-def test_the_package_is_imported_only_where_a_model_is_asked() -> None:
-    code = "import sys, workers.resources, pipeline.clients.factory; print('openai' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

@@ -146,12 +146,3 @@ def test_an_option_that_postgres_does_not_know_is_named_whatever_reads_the_url(
     assert told.returncode == 4
     assert f"BACKSCROLL_{role}DATABASE_URL: has the option statement_cache_size" in told.stderr
     assert "geheim" not in told.stderr
-
-
-def test_an_option_in_a_superusers_url_is_named_too(here: Here) -> None:
-    for url, part in (
-        ("postgresql://postgres:geheim@db/postgres?schema=память", "libpq"),
-        ("postgres", "must look like"),
-    ):
-        told = here("db", "roles", url)
-        assert (told.returncode, part in told.stderr, "geheim" in told.stderr) == (4, True, False)

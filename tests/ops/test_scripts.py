@@ -11,6 +11,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from ops.local import processes
+from schemas.settings import Settings
+
 CHECKOUT = Path(__file__).parents[2]
 PINS = {
     canonicalize_name(name): version
@@ -48,11 +51,7 @@ def test_without_a_python_the_script_says_what_to_install(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (
-            ["ops/run", "--help"],
-            {"--light", "--exit", "--data-dir", "--port", "--flower-port", "--no-flower"},
-        ),
-        (["ops/run", "--light", "-h"], {"BACKSCROLL_VENV"}),
+        (["ops/run", "--light", "-h"], {"BACKSCROLL_VENV", "--light", "--exit", "--data-dir", "--port"}),
         (["ops/test", "--help"], {"everything", "pytest"}),
     ],
 )
@@ -106,3 +105,32 @@ def test_every_requirement_is_locked_to_a_version_that_fits() -> None:
         assert version, f"{requirement.name} is not in constraints.txt"
         assert requirement.specifier.contains(version), f"{requirement} is locked to {version}"
     assert not [pin for pin in PINS.values() if "+" in pin]
+
+
+SETTINGS = Settings(_env_file=None, redis_url="redis://127.0.0.1:1/0")
+BEAT = processes.beat_command(Path())
+COMMANDS = {
+    # Celery finds our application
+    "backscroll.sweep": [*BEAT[: BEAT.index("beat")], "report"],
+    # the HTTP API ends at once, with a reason of ours
+    "BACKSCROLL_API_KEY is not set": processes.api_command(SETTINGS),
+}
+
+
+@pytest.mark.parametrize("told", COMMANDS)
+def test_what_is_started_is_ours_and_not_the_projects(tmp_path: Path, told: str) -> None:
+    for name in ("workers", "pipeline", "schemas", "ops", "migrations"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('not ours')")
+    environment = processes.environment(SETTINGS)
+    environment.pop("BACKSCROLL_API_KEY", None)
+    done = subprocess.run(
+        COMMANDS[told],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert told in done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""One user, from the first `backscroll up --demo` over the next start to Ctrl-C, with all real processes."""
+"""One user, from `backscroll up --demo` to Ctrl-C, with all real processes."""
 
 import json
 import shlex
@@ -12,9 +12,11 @@ from pathlib import Path
 
 import httpx
 import psutil
+import psycopg
 import pytest
 
 from ops.local.demo import QUESTIONS
+from ops.local.embedded.postgres import EmbeddedPostgres
 from tests.ops.running import Up, backscroll, clean_environment, until
 from workers.queues import QUEUES
 
@@ -34,42 +36,24 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 
 @pytest.fixture(scope="module")
-def demo(home: Home) -> "subprocess.CompletedProcess[str]":
-    """The demo, run once to its end."""
-    arguments = ("--light", "--exit", "--port", "0", "--no-flower", "--data-dir", str(home.data_dir))
-    return backscroll("up", "--demo", *arguments, cwd=home.folder)
-
-
-@pytest.fixture(scope="module")
-def up(home: Home, demo: object) -> Iterator[Up]:
-    """`backscroll up`, started again on the demo's data."""
-    started = Up.start(home.data_dir, home.folder)
+def up(home: Home) -> Iterator[Up]:
+    """`backscroll up --demo`, once for all stories."""
+    started = Up.start(home.data_dir, home.folder, "--demo")
     yield started
     started.process.kill()
     started.process.wait()
 
 
-def test_the_demo_imports_answers_and_ends_with_exit_code_0(
-    demo: "subprocess.CompletedProcess[str]",
-) -> None:
-    assert demo.returncode == 0, demo.stdout + demo.stderr
-    assert "418 new messages" in demo.stdout
-    assert "418 of them embedded" in demo.stdout
+def test_the_demo_imports_and_answers(up: Up) -> None:
+    told = up.said()
+    assert "418 new messages" in told
+    assert "418 of them embedded" in told
     for question in QUESTIONS:
         # the first line below is the best, and says why
-        _, _, below = demo.stdout.partition(f"\n{question}\n")
+        _, _, below = told.partition(f"\n{question}\n")
         assert below.splitlines()[1].startswith("      ↳ match 1: ")
-    assert "Ondaclara" in demo.stdout
-    assert "Failed" not in demo.stdout
-    assert demo.stdout.count("\ncurl ") == 4
-
-
-def test_started_again_it_has_its_data(home: Home, up: Up) -> None:
-    state = json.loads((home.data_dir / "stack.json").read_text())
-    question = {"chat_id": "telegram:-100420", "query": "How many bar should we keep the boiler at?"}
-    key = {"Authorization": f"Bearer {state['api_key']}"}
-    answer = httpx.post(state["api_url"] + "/v1/context", json=question, headers=key, timeout=300)
-    assert "1.4 bar" in answer.json()["text"]
+    assert "Ondaclara" in told
+    assert "Failed" not in told
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
@@ -101,20 +85,6 @@ def test_the_lines_for_another_terminal_lead_to_what_runs(home: Home, up: Up) ->
     assert "telegram:-100420" in pasted.stdout
 
 
-def test_a_question_is_answered_by_what_runs(home: Home, up: Up) -> None:
-    log = home.data_dir / "logs/api.log"
-    before = log.read_text().count("/v1/context")
-    told = backscroll(
-        *("context", "How many bar should we keep the boiler at?", "--chat", "telegram:-100420"),
-        cwd=home.folder,
-        BACKSCROLL_DATA_DIR=str(home.data_dir),
-    )
-    assert told.returncode == 0, told.stderr
-    assert told.stderr == ""
-    assert "1.4 bar" in told.stdout
-    assert log.read_text().count("/v1/context") == before + 1
-
-
 def test_its_metrics_can_be_scraped(home: Home, up: Up) -> None:
     url = up.find(r"Metrics +(http\S+/metrics)")
     until(lambda: 'backscroll_queue_workers{queue="embed"} 1.0' in httpx.get(url).text, "all are seen")
@@ -129,8 +99,6 @@ def test_the_status_shows_what_it_takes_in_memory(home: Home, up: Up) -> None:
     workers = {f"worker {name}" for name in QUEUES}
     assert set(sizes) == {"up", "api", "postgres", "redis", "beat", "flower", "metrics"} | workers
     assert all(1e6 < size < 2e9 for size in sizes.values())
-    nothing = backscroll("status", "--memory", "--data-dir", "none", cwd=home.folder)
-    assert nothing.returncode == 1
 
 
 def test_nobody_else_can_read_the_keys(home: Home, up: Up) -> None:
@@ -165,7 +133,7 @@ def test_a_redis_that_died_is_started_again(home: Home, up: Up) -> None:
     until(lambda: _status(f"{door}/readyz") == 200, "the HTTP API is ready again")
 
 
-def test_ctrl_c_stops_everything_soon(home: Home, up: Up) -> None:
+def test_ctrl_c_stops_everything_soon_and_keeps_the_data(home: Home, up: Up) -> None:
     family = up.family()
     up.process.send_signal(signal.SIGINT)
     assert up.process.wait(120) == 0
@@ -173,9 +141,12 @@ def test_ctrl_c_stops_everything_soon(home: Home, up: Up) -> None:
     _, alive = psutil.wait_procs(family, timeout=5)
     assert not alive
     assert not (home.data_dir / "stack.json").exists()
-    told = backscroll("db", "status", "--data-dir", str(home.data_dir), cwd=home.folder)
-    assert told.returncode == 1
-    assert "backscroll up" in told.stderr
+    with (
+        EmbeddedPostgres(home.data_dir) as server,
+        psycopg.connect(server.superuser_dsn("backscroll")) as kept,
+    ):
+        told = kept.execute("SELECT count(*) FROM messages WHERE chat_id = 'telegram:-100420'").fetchone()
+    assert told == (418,)
 
 
 def _child_of(up: Up, word: str) -> int | None:

@@ -4,6 +4,8 @@ import io
 import json
 from typing import Any
 
+import pytest
+
 from pipeline.platforms.discord import export as discord
 from pipeline.platforms.records import ImportOptions
 from tests.platforms.reading import Read, read_path, sort
@@ -100,13 +102,6 @@ def test_what_was_forwarded_from_elsewhere_answers_nothing_here() -> None:
     assert [message.reply_to for message in general.messages] == ["5", None]
 
 
-def test_it_is_said_that_times_are_exact_and_on_which_clock_they_are_shown() -> None:
-    told = read(channel(said(timestamp="2024-01-01T11:00:00+01:00"))).times
-    assert "shown in UTC; whoever exported was at UTC+01:00: say --tz" in told[0]
-    zoned = read(channel(said()), time_zone="Europe/Berlin")
-    assert "shown by the clock of Europe/Berlin" in zoned.times[0]
-
-
 def test_a_file_that_breaks_off_is_told_from_one_with_a_broken_message() -> None:
     whole = json.dumps(channel(said(id="1"), said(id="2"), said(id=""))).encode()
     assert not any(
@@ -115,11 +110,6 @@ def test_a_file_that_breaks_off_is_told_from_one_with_a_broken_message() -> None
     cut = sort(discord.parse(io.BytesIO(whole[:-80]), ImportOptions()))
     assert cut.ids == ["1", "2"]
     assert [broken.breaks_off for broken in cut.broken] == [True]
-
-
-def test_direct_chats_and_threads_are_told_apart() -> None:
-    kinds = {"DirectTextChat": "direct", "DirectGroupTextChat": "group", "GuildPublicThread": "thread"}
-    assert {name: read(channel(said(), kind=name)).chats[0].kind for name in kinds} == kinds
 
 
 def test_a_broken_message_is_reported_and_the_next_one_read() -> None:
@@ -134,7 +124,30 @@ def test_a_broken_message_is_reported_and_the_next_one_read() -> None:
     assert "timestamp" in read_channel.broken[1].reason
 
 
-def test_a_channel_without_an_id_is_reported() -> None:
-    nameless = read({"messages": [said()]})
-    assert "no usable id" in nameless.broken[0].reason
-    assert read({"messages": [said()]}, chat_id="discord:1").ids == ["1"]
+def forward(**snapshot: Any) -> dict[str, Any]:
+    empty = {"content": "", "attachments": [], "embeds": [], "stickers": []}
+    reference = {"type": "Forward", "messageId": "1", "channelId": "701", "guildId": "600"}
+    forwarded = {"timestamp": "2026-02-20T09:00:00+00:00", "timestampEdited": None} | empty | snapshot
+    return said(id="2", content="", reference=reference, forwardedMessage=forwarded)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "text"),
+    [
+        ({"content": "Стоянка стоит 340 € <:yakor:17>"}, "Стоянка стоит 340 € :yakor:"),
+        ({"attachments": [{"id": "1", "fileName": "契約書.pdf"}]}, "[document 契約書.pdf]"),
+        ({"stickers": [{"id": "3", "name": "⛵ Ahoi"}]}, "[sticker]"),
+        ({"embeds": [{"title": "مد", "description": "٠٦:١٢"}]}, "مد\n٠٦:١٢"),
+        (
+            {"content": "https://a.example", "embeds": [{"title": "Příliv", "description": "dlouhý"}]},
+            "https://a.example\n[link Příliv]",
+        ),
+    ],
+)
+def test_a_forwarded_message_is_kept_and_says_so_and_is_answered(snapshot: dict[str, Any], text: str) -> None:
+    reply = {"type": "Default", "messageId": "2", "channelId": "700"}
+    found = read(channel(said(), forward(**snapshot), said(id="3", type="Reply", reference=reply)))
+    assert found.contents == ["hi", text, "hi"]
+    assert [message.metadata.get("forwarded_from") for message in found.messages] == [None, "", None]
+    assert [message.reply_to for message in found.messages] == [None, None, "2"]
+    assert (found.skipped, found.unread) == ([], [])

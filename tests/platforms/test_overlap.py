@@ -1,12 +1,15 @@
 """Importing twice, or a longer export later, adds only what is new, and keeps the order."""
 
+from itertools import combinations
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.platforms import jsonlines
-from pipeline.platforms.identity import ImportIds, Positions
+from pipeline.platforms.identity import ImportIds, Positions, sender_by_name
 from pipeline.platforms.records import ImportOptions
 from pipeline.platforms.whatsapp import export as whatsapp
+from schemas.messages import MAX_ID_CHARS
 from tests.platforms.reading import sort
 
 OPTIONS = ImportOptions(title="House", time_zone="Europe/Lisbon")
@@ -51,27 +54,6 @@ def test_exports_cut_anywhere_add_up_to_the_whole(
     assert len(set(second)) == len(second)
 
 
-def test_with_and_without_media_it_is_the_same_message() -> None:
-    without = sort(whatsapp.parse(["31.12.23, 21:00 - Ana: <Media omitted>"], OPTIONS))
-    attached = sort(whatsapp.parse(["31.12.23, 21:00 - Ana: IMG-1.jpg (file attached)"], OPTIONS))
-    assert without.ids == attached.ids
-
-
-def test_a_corrected_time_zone_doubles_nothing() -> None:
-    lines = ["31.12.23, 21:00 - Ana: hi"]
-    corrected = ImportOptions(title="House", time_zone="Asia/Tokyo")
-    assert sort(whatsapp.parse(lines, OPTIONS)).ids == sort(whatsapp.parse(lines, corrected)).ids
-
-
-def test_json_lines_without_ids_are_named_alike_in_a_longer_file() -> None:
-    line = '{"sender_id": "a:1", "content": "ok", "sent_at": "2024-05-01T09:00:00Z"}'
-    options = ImportOptions(chat_id="a:x")
-    short, long = sort(jsonlines.parse([line], options)), sort(jsonlines.parse([line] * 3, options))
-    assert long.ids[:1] == short.ids
-    assert len(set(long.ids)) == 3
-    assert [message.position for message in long.messages] == [0, 1, 2]
-
-
 @given(st.lists(st.tuples(st.text(), st.text(), st.text())))
 def test_derived_ids_are_distinct_and_repeatable(parts: list[tuple[str, str, str]]) -> None:
     one, other = ImportIds(), ImportIds()
@@ -105,3 +87,23 @@ def test_order_within_a_minute_is_kept(messages: list[tuple[int, str, str]]) -> 
     read = sort(whatsapp.parse(export(messages), OPTIONS)).messages
     assert [(m.sent_at, m.position) for m in read] == sorted((m.sent_at, m.position) for m in read)
     assert len({(m.sent_at, m.position) for m in read}) == len(read)
+
+
+NAMES = ["Анна", "王芳", "سارة", "Zoë 🦊", "Ana/Bo", "Ana%2FBo", "Ana@Müller", "長" * 255, "長" * 254 + "短"]
+
+
+@pytest.mark.parametrize("platform", ["whatsapp", "messenger", "instagram", "signal"])
+def test_no_two_people_of_any_chats_share_an_id(platform: str) -> None:
+    chats = [
+        f"{platform}:Müller",
+        f"{platform}:Müller@Müller",
+        f"{platform}:A/B",
+        f"{platform}:A%2FB",
+        "app:Müller",
+        f"{platform}:" + "集" * 240,
+    ]
+    ids = [sender_by_name(platform, chat, name) for chat in chats for name in NAMES]
+    assert all(one != other for one, other in combinations(ids, 2))
+    assert all(
+        each.startswith(f"{platform}:") and len(each) <= MAX_ID_CHARS and "/" not in each for each in ids
+    )

@@ -15,7 +15,6 @@ from pipeline.platforms.records import ImportOptions
 from pipeline.platforms.slack import export as slack
 from pipeline.platforms.telegram import export as telegram
 from pipeline.platforms.whatsapp import export as whatsapp
-from pipeline.platforms.whatsapp import whatsapp_time
 from schemas.errors import InvalidInput
 from tests.platforms.reading import sort
 
@@ -121,16 +120,6 @@ def test_signal_takes_any_json(values: list[Any]) -> None:
     sort(signal.parse(map(json.dumps, values), OPTIONS))
 
 
-@given(
-    st.lists(
-        st.text(max_size=20) | st.builds("[2026-03-01 10:0{}:00] {}".format, st.integers(), st.text()),
-        max_size=8,
-    )
-)
-def test_signal_takes_any_lines(lines: list[str]) -> None:
-    sort(signal.parse(lines, OPTIONS))
-
-
 @given(st.lists(our_lines | json_values, max_size=5))
 def test_json_lines_take_any_json(values: list[Any]) -> None:
     sort(jsonlines.parse(map(json.dumps, values), OPTIONS))
@@ -140,9 +129,3 @@ def test_json_lines_take_any_json(values: list[Any]) -> None:
 def test_detection_names_a_format_or_says_what_to_do(name: str, head: str) -> None:
     with suppress(InvalidInput):
         assert detect(name, head) in FORMATS
-
-
-@given(st.text(max_size=100))
-def test_what_follows_the_date_is_left_as_it_stands(text: str) -> None:
-    start = whatsapp_time.read_start("\u200e[31/12/2023, 21:41:07] \u200e" + text)
-    assert start.rest == "\u200e" + text

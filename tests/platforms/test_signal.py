@@ -1,40 +1,19 @@
 """Signal's own export, and those of signal-export, come in as Signal's, with the people that they name."""
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.platforms.reading import Read, read_path
+from tests.platforms.reading import FIXTURES, Read, read_path
 
 MS = 1772359260123
-RECIPIENTS: list[dict[str, Any]] = [
-    {"id": "1", "self": {}},
-    {"id": "2", "releaseNotes": {}},
-    {
-        "id": "3",
-        "contact": {
-            "aci": "X4xWjQEZR72BqruHybcZlQ==",
-            "profileGivenName": "Мира",
-            "profileFamilyName": "Соло",
-        },
-    },
-    {
-        "id": "4",
-        "contact": {"aci": "CujGyCcHTqeyJHQXIn04kA==", "e164": "4915112345", "nickname": {"given": "小李"}},
-    },
-    {"id": "5", "group": {"masterKey": "IK0/LD6Q", "snapshot": {"title": {"title": "ورشة السفينة"}}}},
-    {"id": "6", "contact": {"systemGivenName": "Zoë"}},
-]
-FRAMES: list[dict[str, Any]] = [
-    {"version": "1", "backupTimeMs": str(MS), "mediaRootBackupKey": "q6s="},
-    {"account": {"profileKey": "YQ==", "givenName": "Boba", "familyName": "Фет", "username": "boba.66"}},
-    *({"recipient": recipient} for recipient in RECIPIENTS),
-    {"chat": {"id": "1", "recipientId": "5", "archived": False}},
-    {"chat": {"id": "2", "recipientId": "4"}},
-]
+# The account, recipients and chats of an export of Signal's own.
+FRAMES = (FIXTURES / "signal/frames.jsonl").read_text("utf-8")
+MARKDOWN = (FIXTURES / "signal/chat.md").read_text("utf-8")
 
 
 def item(chat: str, author: str, ms: int = MS, **held: Any) -> dict[str, Any]:
@@ -48,7 +27,7 @@ def standard(text: str, **more: Any) -> dict[str, Any]:
 
 def own_export(tmp_path: Path, *items: dict[str, Any], **options: str) -> Read:
     path = tmp_path / "main.jsonl"
-    path.write_text("\n".join(json.dumps(frame, ensure_ascii=False) for frame in [*FRAMES, *items]))
+    path.write_text(FRAMES + "\n".join(json.dumps(item, ensure_ascii=False) for item in items))
     return read_path(path, **options)
 
 
@@ -95,34 +74,6 @@ def test_an_edited_message_is_one_with_its_last_text_and_first_time(tmp_path: Pa
     assert [(message.external_id, message.content) for message in read.messages] == [(str(MS), "в шесть")]
 
 
-FILE = {"pointer": {"contentType": "x/y", "fileName": "договор.pdf"}}
-
-
-@pytest.mark.parametrize(
-    ("held", "content", "counted"),
-    [
-        ({"stickerMessage": {"sticker": {"emoji": "🦊"}}}, "[sticker] 🦊", ""),
-        ({"poll": {"question": "Куда?", "options": [{"option": "海"}]}}, "[poll] Куда?\n海", ""),
-        ({"contactMessage": {"contact": {"name": {"givenName": "Ali"}}}}, "[contact] Ali", ""),
-        ({"directStoryReplyMessage": {"emoji": "❤️"}}, "[answer to a story] ❤️", ""),
-        ({"standardMessage": {"attachments": [{"pointer": {"contentType": "image/jpeg"}}]}}, "[image]", ""),
-        ({"standardMessage": {"attachments": [FILE]}}, "[document договор.pdf]", ""),
-        ({"updateMessage": {"simpleUpdate": {"type": "JOINED_SIGNAL"}}}, "", "service message"),
-        ({"remoteDeletedMessage": {}}, "", "deleted message"),
-        ({"viewOnceMessage": {}}, "", "kind that Signal does not export"),
-        (standard("начало", longText={"contentType": "text/plain"}), "начало", "unread end of a long text"),
-        ({"hologram": {"body": "смотри"}}, "смотри", "unread hologram"),
-    ],
-)
-def test_what_becomes_of_an_item_depends_on_its_kind(
-    tmp_path: Path, held: dict[str, Any], content: str, counted: str
-) -> None:
-    read = own_export(tmp_path, item("1", "3", **held))
-    assert read.contents == [content] * bool(content)
-    reasons = [found.reason for found in read.skipped] + [f"unread {found.kind}" for found in read.unread]
-    assert (reasons, read.broken) == ([counted] * bool(counted), [])
-
-
 def test_a_frame_that_nobody_knows_and_a_chat_that_is_not_there_are_said(tmp_path: Path) -> None:
     read = own_export(
         tmp_path, {"hologram": {"id": "1"}}, item("9", "3", **standard("где?")), {"stickerPack": {}}
@@ -131,49 +82,10 @@ def test_a_frame_that_nobody_knows_and_a_chat_that_is_not_there_are_said(tmp_pat
     assert "chatId '9'" in read.broken[0].reason
 
 
-MARKDOWN = """\
-[2026-03-01 10:01:00] Мира: Когда отплываем?
-(- 小李: 👍 -)
-
-[2026-03-01 10:02:30] 小李:
-
-> Когда отплываем?
-
-六点  
-
-[2026-03-01 10:03:00] Me: (This message was deleted)
-
-[2026-03-01 10:04:00] Zoë: يا: نعم  
-
-"""  # noqa: W291
-OLD_TEXT = "[2019-12-24, 12:23] Мира: С праздником!\nи с наступающим\n[2020-01-17, 21:49] 小李: 谢谢 🎆"
-SAID = {"quote": "", "sticker": "", "reactions": [], "attachments": [], "deleted": False, "call": False}
-LINES = [
-    {
-        "date": "2026-03-01T10:01:00",
-        "sender": "Мира",
-        "body": "Когда отплываем?  ",
-        "reactions": [["小李", "👍"]],
-    },
-    {
-        "date": "2026-03-01T10:02:30",
-        "sender": "小李",
-        "body": "六点  ",
-        "quote": "\n\n> Когда отплываем?\n\n",
-        "attachments": [{"name": "船.jpg", "path": "media/船.jpg"}],
-    },
-    {"date": "2026-03-01T10:03:00", "sender": "Me", "body": "", "sticker": {"emoji": "🦊"}},
-    {"date": "2026-03-01T10:03:00", "sender": "Me", "body": "", "deleted": True},
-    {"date": "2026-03-01T10:04:00", "sender": "Me", "body": "Missed voice call", "call": True},
-]
-
-
-@pytest.mark.parametrize(
-    ("name", "text"), [("Пристань/chat.md", MARKDOWN), ("Пристань.md", MARKDOWN), ("Пристань.txt", MARKDOWN)]
-)
-def test_the_text_of_signal_export_is_signals(tmp_path: Path, name: str, text: str) -> None:
+@pytest.mark.parametrize("name", ["Пристань/chat.md", "Пристань.md", "Пристань.txt"])
+def test_the_text_of_signal_export_is_signals(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(MARKDOWN)
     chat = read_path(tmp_path / name, time_zone="Europe/Lisbon")
     assert (chat.chats[0].chat_id, chat.chats[0].platform) == ("signal:Пристань", "signal")
     assert [(message.sender_id, message.content) for message in chat.messages] == [
@@ -185,22 +97,13 @@ def test_the_text_of_signal_export_is_signals(tmp_path: Path, name: str, text: s
     assert all(record.by_clock for record in chat.records)
 
 
-def test_old_text_of_signal_export_is_signals(tmp_path: Path) -> None:
-    (tmp_path / "Семья.txt").write_text(OLD_TEXT)
-    chat = read_path(tmp_path / "Семья.txt", time_zone="Europe/Berlin")
-    assert chat.contents == ["С праздником!\nи с наступающим", "谢谢 🎆"]
-    assert chat.messages[0].sent_at.isoformat() == "2019-12-24T11:23:00+00:00"
-
-
 @pytest.mark.parametrize("zipped", [False, True])
 def test_the_folder_of_signal_export_is_one_import_with_each_chat_once(tmp_path: Path, zipped: bool) -> None:
     output = tmp_path / "output"
     for chat in ("Мира", "ورشة"):
         (output / chat).mkdir(parents=True)
         (output / chat / "chat.md").write_text(MARKDOWN)
-        (output / chat / "data.json").write_text(
-            "\n".join(json.dumps({**line, **SAID, **line}) for line in LINES)
-        )
+        shutil.copy(FIXTURES / "signal/data.json", output / chat)
     (output / "只有文字").mkdir()
     (output / "只有文字" / "chat.md").write_text(MARKDOWN)
     if zipped:
@@ -217,23 +120,3 @@ def test_the_folder_of_signal_export_is_one_import_with_each_chat_once(tmp_path:
     ]
     assert len(read.records) == 9
     assert read.broken == []
-
-
-def test_lines_of_whatsapp_stay_whatsapps(tmp_path: Path) -> None:
-    (tmp_path / "WhatsApp Chat - Åsa.txt").write_text(
-        "[2023-12-31, 21:41:07] Åsa: god jul\n[2023-12-31, 21:42:00] Bo: tack"
-    )
-    assert read_path(tmp_path / "WhatsApp Chat - Åsa.txt").chats[0].chat_id == "whatsapp:Åsa"
-
-
-def test_a_message_without_end_and_bytes_of_another_encoding_cost_themselves(tmp_path: Path) -> None:
-    long = "\n".join(["я" * 1000] * 200)
-    path = tmp_path / "Пристань.md"
-    path.write_bytes(
-        f"[2026-03-01 10:01:00] A: {long}\n[2026-03-01 10:02:00] B: caf".encode()
-        + b"\xe9\n[2026-03-01 10:03:00] C: \xd0\xb4\xd0\xb0\n"
-    )
-    chat = read_path(path)
-    assert chat.contents == ["да"]
-    assert [broken.where for broken in chat.broken] == ["line 1", "line 201"]
-    assert "0xE9" in chat.broken[1].reason

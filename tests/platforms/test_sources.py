@@ -2,14 +2,12 @@
 
 import io
 import json
-import os
 import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from ops.sources import source as sources
 from ops.sources.exports import SeveralExports
 from ops.sources.source import open_source
 from pipeline.platforms.records import ImportOptions
@@ -24,10 +22,8 @@ HARBOUR = FIXTURES / "whatsapp/WhatsApp Chat with Harbour House.txt"
     ("content", "format_"),
     [
         ('{"guild":{"id":"1"},"channel":{"id":"2"},"messages":[]}', "discord"),
-        ('{"name":"a","type":"personal_chat","id":1,"messages":[]}', "telegram"),
         ('{"chat_id": "a:b", "content": "\\"messages\\": [ \\"channel\\": {"}\n', "jsonl"),
         ("\n\n31.12.23, 21:41 - Jo: hi", "whatsapp"),
-        ("[2023-12-31 21:41:07] Åsa: god jul", "whatsapp"),
         ("[2023-12-31 21:41:07] Åsa: god jul  \n", "signal"),
         ("[2019-05-29, 15:04] Мира: да", "signal"),
         ('{"version":"1","backupTimeMs":"1715636551000"}\n{"account":{}}', "signal"),
@@ -54,22 +50,6 @@ def test_every_marked_unicode_reads_the_same(tmp_path: Path, encoding: str) -> N
     assert read_path(result).ids == read_path("telegram/result.json").ids
 
 
-def test_windows_line_ends_change_nothing(tmp_path: Path) -> None:
-    path = tmp_path / HARBOUR.name
-    path.write_bytes(HARBOUR.read_bytes().replace(b"\n", b"\r\n"))
-    assert read_path(path).contents == read_path(HARBOUR).contents
-
-
-def test_progress_is_seen_while_a_large_file_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "WhatsApp Chat with All.txt"
-    with path.open("w") as file:
-        file.writelines(f"13/01/24, 10:00 - Ana: {n} {'x' * 4000}\n" for n in range(4000))
-    source = open_source(path, ImportOptions())
-    seen = {source.position for _ in source.records()}
-    assert len(seen) > 5
-    assert max(seen) == source.size
-
-
 def test_a_whatsapp_zip_is_read_with_its_media_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "WhatsApp Chat - Família.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -79,13 +59,6 @@ def test_a_whatsapp_zip_is_read_with_its_media_left_alone(tmp_path: Path) -> Non
     family = read_path(path)
     assert family.chats[0].chat_id == "whatsapp:Família"
     assert len(family.messages) == 6
-
-
-def test_telegrams_export_folder_can_be_given_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "result.json").write_bytes((FIXTURES / "telegram/result.json").read_bytes())
-    (tmp_path / "notes.txt").write_text("mine")
-    assert len(read_path(tmp_path).messages) == 8
 
 
 def refusal(path: Path, **options: str) -> str:
@@ -102,12 +75,10 @@ def refusal(path: Path, **options: str) -> str:
         ("notes.txt", b"Dear diary,\nnothing happened.", "none of the formats known"),
         ("messages.html", b"<!DOCTYPE html><html>", "export again as JSON"),
         ("day.json", b'[{"type": "message"}]', "Slack export"),
-        ("package.json", b'{\n "name": "x"\n}', "--format"),
         ("photo.jpg", b"\xff\xd8\xff\xe0\x00", "is no text"),
         ("wide.txt", "hällo".encode("utf-16-le"), "is no text"),
         ("latin.txt", "Grüße aus Köln".encode("latin-1"), "is not UTF-8"),
         ("C1.json", '{"channel_id": "C1", "name": "порт", "messages": [{"ts": "1"}]}', "slackdump export"),
-        ("C1.json", b'{\n  "channel_id": "C1",\n  "messages": [\n', "slackdump export"),
         ("got.json", '{"envelope": {"dataMessage": {"message": "да"}}}', "signal-cli"),
         ("log.json", '{"messages": [{"type": "message", "text": "好"}]}', "JSON Lines"),
         (
@@ -129,10 +100,6 @@ def test_a_wrong_encoding_is_refused_with_the_byte_and_the_way_out(tmp_path: Pat
     path.write_bytes("31.12.23, 21:41 - Jörg: hi".encode("cp1252"))
     assert "byte 0xF6 at position 19" in refusal(path)
     assert "iconv -f WINDOWS-1252 -t UTF-8" in refusal(path)
-
-
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
-    assert "does not exist" in refusal(tmp_path / "nothing.txt")
 
 
 def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
@@ -172,25 +139,6 @@ def test_of_several_exports_none_is_taken_silently_and_all_are_named(tmp_path: P
     assert all(export.path == tmp_path / export.name for export in several.value.exports)
 
 
-def test_a_platforms_own_folder_is_taken_and_what_else_lies_there_is_named(tmp_path: Path) -> None:
-    names = fill(tmp_path)
-    (tmp_path / "result.json").write_bytes((FIXTURES / "telegram/result.json").read_bytes())
-    source = open_source(tmp_path, ImportOptions())
-    assert source.name.endswith("result.json")
-    assert sorted(export.name for export in source.others) == names
-
-
-def test_a_slack_export_among_others_is_one_of_them(tmp_path: Path) -> None:
-    shutil.copytree(FIXTURES / "slack", tmp_path / "slack")
-    assert open_source(tmp_path, ImportOptions()).format == "slack"
-    fill(tmp_path)
-    with pytest.raises(SeveralExports) as several:
-        open_source(tmp_path, ImportOptions())
-    found = {export.name: export.path for export in several.value.exports}
-    assert found["slack"] == tmp_path / "slack"
-    assert not any(name.startswith("slack/") for name in found)
-
-
 def test_chats_of_one_platform_are_one_export_among_others(tmp_path: Path) -> None:
     shutil.copytree(FIXTURES / "slack", tmp_path / "slack")
     for chat in ("Мира", "李雷"):
@@ -220,25 +168,6 @@ def test_a_zip_of_several_exports_is_refused_too(tmp_path: Path) -> None:
     ]
 
 
-def test_a_chat_without_a_name_is_asked_for(tmp_path: Path) -> None:
-    assert "--chat" in refusal(FIXTURES / "whatsapp/iphone/_chat.txt")
-    assert "--chat" in refusal(FIXTURES / "whatsapp/iphone")
-
-
-@pytest.mark.parametrize(("option", "value"), [("time_zone", "Mars"), ("language", "klingon")])
-def test_wrong_options_are_refused(option: str, value: str) -> None:
-    with pytest.raises(InvalidInput, match=value):
-        ImportOptions(**{option: value})  # type: ignore[arg-type]
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_said(tmp_path: Path) -> None:
-    path = tmp_path / "secret.jsonl"
-    path.write_text("{}")
-    path.chmod(0)
-    assert "cannot be read: Permission denied" in refusal(path)
-
-
 def test_a_damaged_zip_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "WhatsApp Chat - A.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -257,26 +186,6 @@ def test_an_encrypted_zip_is_refused_with_what_to_do(tmp_path: Path) -> None:
     raw[raw.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(raw)
     assert "is encrypted" in refusal(path)
-
-
-def test_a_damaged_day_in_a_slack_zip_costs_that_day_alone(tmp_path: Path) -> None:
-    path = tmp_path / "slack.zip"
-    day = json.dumps([{"ts": "1704103200.000000", "user": "U1", "text": "fine"}])
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("channels.json", '[{"id": "C1", "name": "general"}]')
-        archive.writestr("general/2024-01-01.json", day.replace("fine", "lost"))
-        archive.writestr("general/2024-01-02.json", day)
-    path.write_bytes(path.read_bytes().replace(b"lost", b"last"))
-    workspace = read_path(path)
-    assert workspace.contents == ["fine"]
-    assert "general/2024-01-01.json cannot be read" in workspace.broken[0].reason
-
-
-def test_utf16_that_breaks_off_is_said(tmp_path: Path) -> None:
-    path = tmp_path / "WhatsApp Chat with A.txt"
-    path.write_bytes("13/01/24, 10:00 - Ana: hi".encode("utf-16") + b"\xd8")
-    with pytest.raises(InvalidInput, match="damaged near byte 53"):
-        read_path(path)
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
@@ -348,16 +257,3 @@ def test_a_slack_day_of_millions_of_empty_objects_costs_that_day_alone(tmp_path:
     assert read.contents == ["日和"]
     assert [broken.breaks_off for broken in read.broken] == [True]
     assert "12,000,002 values; at most 10,000,000 are read" in read.broken[0].reason
-
-
-def test_a_day_that_unpacks_to_too_much_is_not_unpacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sources, "MAX_SLACK_FILE_BYTES", 1000)
-    path = tmp_path / "slack.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("channels.json", '[{"id": "C1", "name": "general"}]')
-        archive.writestr("general/2024-01-01.json", " " * 100_000)
-    source = open_source(path, ImportOptions())
-    assert "at most 1000" in str(list(source.records()))
-    assert source.position == source.size

@@ -4,6 +4,8 @@ import io
 import json
 from typing import Any
 
+import pytest
+
 from pipeline.platforms.records import ImportOptions
 from pipeline.platforms.telegram import export as telegram
 from tests.platforms.reading import Read, read_path, sort
@@ -92,11 +94,6 @@ def test_times_of_old_exports_are_read_on_the_clock_that_is_said() -> None:
     assert "--tz" in read(old).notices[0]
 
 
-def test_the_chat_of_a_single_export_can_be_named() -> None:
-    assert read(chat(said()), chat_id="telegram:-1").chats[0].chat_id == "telegram:-1"
-    assert "not used" in read_path("telegram/all.json", chat_id="x").notices[0]
-
-
 def test_a_broken_message_is_reported_and_the_next_one_read() -> None:
     house = read(
         chat(
@@ -122,20 +119,6 @@ def test_an_export_that_breaks_off_gives_what_came_before() -> None:
     assert cut.ids == ["1"]
     assert "breaks off" in cut.broken[0].reason
     assert cut.broken[0].breaks_off
-
-
-def test_a_poll_says_how_many_took_each_answer() -> None:
-    poll = {
-        "question": ["RAID ", {"type": "bold", "text": "level"}, "?"],
-        "total_voters": 3,
-        "answers": [{"text": "RAID1", "voters": 2}, {"text": "RAID5", "voters": 1}, "odd"],
-    }
-    assert read(chat(said(text="", poll=poll))).contents == [
-        "[poll] RAID level?: RAID1 (2 votes) / RAID5 (1 vote)"
-    ]
-    assert read(chat(said(text="", poll=poll | {"total_voters": 0}))).contents == [
-        "[poll] RAID level?: RAID1 / RAID5"
-    ]
 
 
 def test_a_forums_topics_are_threads_and_what_is_said_in_them_stays_there() -> None:
@@ -166,12 +149,57 @@ def test_a_forums_topics_are_threads_and_what_is_said_in_them_stays_there() -> N
     ]
 
 
-def test_it_is_said_that_times_are_exact_and_which_clock_the_exporter_had() -> None:
-    local = said(date="2024-07-01T14:00:00", date_unixtime="1719835200")
-    assert read(chat(local)).times == [
-        "exact, from the file's Unix times; shown in UTC; the clock of whoever exported was UTC+02:00 at "
-        "2024-07-01T14:00:00: say --tz, as in Europe/Lisbon"
-    ]
-    assert "shown by the clock of Europe/Berlin" in read(chat(local), time_zone="Europe/Berlin").times[0]
-    # a local time that says nothing
-    assert "say --tz" in read(chat(said(date="noon"))).times[0]
+def read_raw(text: str, at_once: int = 1 << 16) -> Read:
+    """A file that is no JSON, given out in pieces of this many bytes."""
+
+    class Pieces(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            return super().read(min(size or at_once, at_once))
+
+    return sort(telegram.parse(Pieces(text.encode()), ImportOptions()))
+
+
+def raw_chat(*messages: str) -> str:
+    """Messages as they stand in a file, on lines of their own as Telegram Desktop writes them."""
+    begin = '{\n "name": "Гавань",\n "type": "private_supergroup",\n "id": 5,\n "messages": [\n'
+    listed = (
+        f'  {{\n   "id": {n},\n   "type": "message",\n   "date_unixtime": "1788256860",\n   "from": "Ünal",\n'
+        f'   "from_id": "user11",\n   {message}\n  }}'
+        for n, message in enumerate(messages, start=1)
+    )
+    return begin + ",\n".join(listed) + "\n ]\n}"
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 7, 64, 1 << 16])
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (r"Пароль\x08\x0C от лодки", "Пароль\b\f от лодки"),
+        (r"码头\x1F费\x0c用\x7f", "码头\x1f费\f用\x7f"),
+        # a person wrote a backslash, and perhaps a control character after it
+        (r"C:\\x08\\x0C ميناء", r"C:\x08\x0C ميناء"),
+        (r"⛵\\\x0B\\\\x0B\n\"", '⛵\\\x0b\\\\x0B\n"'),
+        ("長" * 9000 + r"\x08い", "長" * 9000 + "\bい"),
+    ],
+)
+def test_control_characters_of_telegrams_own_spelling_are_read_wherever_a_piece_of_the_file_ends(
+    written: str, meant: str, at_once: int
+) -> None:
+    read = read_raw(raw_chat(f'"text": "{written}"', '"text": "danach"'), at_once)
+    assert (read.contents, read.broken) == ([meant, "danach"], [])
+
+
+@pytest.mark.parametrize("at_once", [1, 50, 1 << 16])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "stickers/sticker (12).webm",
+        "video_files/наклейка.webm",
+        "(File not included. Change data exporting settings to download.)",
+    ],
+)
+def test_the_unquoted_files_of_custom_emoji_lose_no_message(name: str, at_once: int) -> None:
+    emoji = f'{{\n     "type": "custom_emoji",\n     "text": "🦆",\n     "document_id": {name}\n    }}'
+    quoted = '"text": "er schrieb \\"document_id\\": nichts, und weg"'
+    read = read_raw(raw_chat(f'"text": [\n    "Ente ",\n    {emoji},\n    ""\n   ]', quoted), at_once)
+    assert (read.contents, read.broken) == (["Ente 🦆", 'er schrieb "document_id": nichts, und weg'], [])

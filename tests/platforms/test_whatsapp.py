@@ -1,13 +1,19 @@
 """A WhatsApp export comes in as it was said, whatever phone and country it is from."""
 
-from datetime import UTC, date, datetime
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.platforms.records import ImportOptions
 from pipeline.platforms.whatsapp import export as whatsapp
-from tests.platforms.reading import Read, read_path, sort
+from tests.platforms.reading import FIXTURES, Read, read_path, sort
 
 HARBOUR = "whatsapp/WhatsApp Chat with Harbour House.txt"
 
@@ -32,31 +38,17 @@ def test_an_android_export_is_read_whole() -> None:
     assert not house.broken
     # times without a zone are read as UTC, and that is said
     assert "--tz" in house.notices[0]
-    assert house.chats[0].chat_id == "whatsapp:Harbour House"
-    assert house.chats[0].title == "Harbour House"
+    assert (house.chats[0].chat_id, house.chats[-1].kind) == ("whatsapp:Harbour House", "group")
     assert house.messages[0].sender_id == "whatsapp:Ana Lima@Harbour House"
+    # a number without a contact is the platform's own id
+    stranger = house.messages[3]
+    assert (stranger.sender_id, stranger.sender_name) == ("whatsapp:351912345678", "+351 912 345 678")
     assert house.messages[4].metadata == {"media": [{"kind": "image", "name": "IMG-20231231-WA0001.jpg"}]}
     assert house.messages[6].metadata == {"edited": True}
     assert house.messages[-1].sent_at == datetime(2024, 1, 1, tzinfo=UTC)
-
-
-def test_system_lines_and_deleted_messages_are_counted_and_left_out() -> None:
-    reasons = [skipped.reason for skipped in read_path(HARBOUR).skipped]
-    assert reasons.count("system line") == 4
-    assert reasons.count("deleted message") == 2
-
-
-def test_records_say_on_which_line_they_begin() -> None:
-    assert [record.where for record in read_path(HARBOUR).records[:3]] == ["line 4", "line 9", "line 10"]
-
-
-def test_a_number_without_a_contact_is_the_platforms_own_id() -> None:
-    stranger = read_path(HARBOUR).messages[3]
-    assert (stranger.sender_id, stranger.sender_name) == ("whatsapp:351912345678", "+351 912 345 678")
-
-
-def test_a_chat_of_more_than_two_people_is_a_group() -> None:
-    assert read_path(HARBOUR).chats[-1].kind == "group"
+    assert [record.where for record in house.records[:3]] == ["line 4", "line 9", "line 10"]
+    reasons = [skipped.reason for skipped in house.skipped]
+    assert (reasons.count("system line"), reasons.count("deleted message")) == (4, 2)
 
 
 def test_a_chat_that_is_called_like_one_of_its_two_people_is_direct() -> None:
@@ -67,51 +59,17 @@ def test_a_chat_that_is_called_like_one_of_its_two_people_is_direct() -> None:
     assert {chat.kind for chat in said.chats} == {"group"}
 
 
-def test_an_iphone_export_in_portuguese_is_read_without_its_invisible_marks() -> None:
-    chat = read_path("whatsapp/iphone/_chat.txt", chat_id="familia", time_zone="Europe/Lisbon")
-    assert chat.chats[0].chat_id == "whatsapp:familia"
-    assert chat.contents == [
-        "Quem traz o bolo?",
-        "[image]",
-        "[document Orçamento.pdf]",
-        "[image] Olha",
-        "ENQUETE:\nQue bolo?\nOPÇÃO: chocolate (2 votos)\nOPÇÃO: laranja (0 votos)",
-        "Bom ano!",
-    ]
-    assert chat.messages[0].sender_name == "Rita"
-    assert chat.messages[0].sent_at.second == 7
-    assert len(chat.skipped) == 3
-
-
+# As the phones of other countries than those of `test_whatsapp_languages.py` write it.
 @pytest.mark.parametrize(
     "start",
     [
-        "12/31/23, 9:41 PM - ",
-        "12/31/23, 9:41\u202fPM - ",
         "12/31/2023, 21:41 - ",
-        "31/12/2023, 21:41 - ",
-        "31/12/2023 21:41 - ",
         "31/12/23, 9:41 p. m. - ",
         "31/12/23, 9:41 p.\u00a0m. - ",
-        "31.12.23, 21:41 - ",
-        "31.12.2023 klo 21.41 - ",
         "31. 12. 2023 21:41 - ",
         "31.12.2023 г., 21:41 ч. - ",
-        "31/12/2023 à 21:41 - ",
-        "31-12-2023 21:41 - ",
         "2023-12-31, 9:41 p.m. - ",
-        "2023-12-31 21:41 - ",
-        "2023/12/31 下午9:41 - ",
-        "2023. 12. 31. 오후 9:41 - ",
         "2023년 12월 31일 오후 9:41 - ",
-        "\u200f31\u200f/12\u200f/2023، 9:41 م - ",
-        "٣١/١٢/٢٠٢٣، ٩:٤١ م - ",
-        "31/12/2566 21:41 - ",
-        "[31/12/2023, 21:41:00] ",
-        "\u200e[31.12.23, 21:41:00] ",
-        "[12/31/23, 9:41:00\u202fPM] ",
-        "[31/12/23 21:41:00] ",
-        "[2023-12-31, 21:41:00] ",
         "31-12-23 21:41:00: ",
     ],
 )
@@ -121,25 +79,17 @@ def test_the_date_is_understood_as_this_phone_writes_it(start: str) -> None:
     assert chat.messages[0].sent_at == datetime(2023, 12, 31, 21, 41, tzinfo=UTC)
 
 
-def test_midnight_and_noon_on_a_twelve_hour_clock() -> None:
-    chat = read("12/31/23, 12:05 AM - Ana: night\n12/31/23, 12:05 PM - Ana: noon")
-    assert [message.sent_at.hour for message in chat.messages] == [0, 12]
-
-
 @pytest.mark.parametrize(
     ("said", "hour"),
     [
+        ("12/31/23, 12:05 AM", 0),
+        ("12/31/23, 12:05 PM", 12),
         ("2024/3/26 凌晨2:30", 2),
-        ("2024/3/26 清晨6:30", 6),
         ("2024/3/26 中午12:30", 12),
-        ("2024/3/26 傍晚6:30", 18),
         ("2024/3/26 深夜11:30", 23),
         ("2024/3/26 半夜12:30", 0),
         ("2024. 3. 26. 새벽 4:30", 4),
-        ("2024. 3. 26. 아침 7:30", 7),
-        ("2024. 3. 26. 저녁 7:30", 19),
         ("2024. 3. 26. 밤 10:30", 22),
-        ("2024/3/26 朝7:30", 7),
         ("2024/3/26 夕方5:30", 17),
         ("2024/3/26 夜中1:30", 1),
     ],
@@ -173,64 +123,39 @@ def test_dates_that_allow_two_readings_are_asked_for_and_nothing_else_is_read() 
     )
 
 
-def test_a_date_that_is_one_day_in_every_reading_is_not_asked_for() -> None:
-    assert read("03/03/2024, 10:00 - Ana: hi").messages[0].sent_at.month == 3
-
-
-@pytest.mark.parametrize("start", ["[3/12/24, 6:02:01\u202fPM] ", "3/12/24, 6:02 PM - "])
-def test_twelve_hours_and_a_number_without_a_zero_in_front_are_month_first(start: str) -> None:
-    chat = read(f"{start}Ana: hi")
-    assert (chat.messages[0].sent_at.month, chat.messages[0].sent_at.day) == (3, 12)
-    assert "dates month first (3/12/24 is 12 March 2024, Tuesday)" in chat.times[0]
-
-
 @pytest.mark.parametrize(
-    "start", ["03/12/24, 6:02 PM - ", "3/12/24, 18:02 - ", "3/12/24, 6:02 p. m. - ", "3/12/24, 6:02 pm - "]
-)
-def test_other_countries_dates_stay_ambiguous(start: str) -> None:
-    assert read(f"{start}Ana: hi").ambiguous
-
-
-@pytest.mark.parametrize("start", ["12.03.24, 18:02 - ", "[12.03.24, 18:02:01] ", "12.3.2024 18:02 - "])
-def test_dots_are_day_first(start: str) -> None:
-    chat = read(f"{start}Ana: hi")
-    assert (chat.messages[0].sent_at.month, chat.messages[0].sent_at.day) == (3, 12)
-
-
-@pytest.mark.parametrize(
-    "lines",
+    ("starts", "days"),
     [
-        "24. 3. 6. 오전 9:30 - 아나: a\n24. 12. 30. 오후 9:30 - 벤: b",
-        "24. 3. 6. 09:30 - 아나: a\n24. 12. 30. 21:30 - 벤: b",
-        "24/03/06 9:30 - Ana: a\n24/12/30 21:30 - Ben: b",
-        "24. 3. 10. 09:30 - 아나: x\n24. 4. 6. 09:30 - 아나: a\n24. 12. 30. 21:30 - 벤: b",
+        # one day in every reading
+        (["03/03/2024, 10:00 -"], ["2024-03-03"]),
+        # twelve hours and a number without a zero in front are month first
+        (["[3/12/24, 6:02:01\u202fPM]"], ["2024-03-12"]),
+        (["3/12/24, 6:02 PM -"], ["2024-03-12"]),
+        # dots are day first
+        (["12.03.24, 18:02 -"], ["2024-03-12"]),
+        (["[12.03.24, 18:02:01]"], ["2024-03-12"]),
+        # time runs forward in one reading alone
+        (["11/01/24, 10:00 -", "01/02/24, 10:00 -"], ["2024-01-11", "2024-02-01"]),
+        (["1/11/24, 10:00 -", "2/1/24, 10:00 -"], ["2024-01-11", "2024-02-01"]),
+        # a year of two figures may come first, or be one of the Thai calendar
+        (["24. 3. 6. 오전 9:30 -", "24. 12. 30. 오후 9:30 -"], ["2024-03-06", "2024-12-30"]),
+        (["24/03/06 9:30 -", "24/12/30 21:30 -"], ["2024-03-06", "2024-12-30"]),
+        (
+            ["24. 3. 10. 9:30 -", "24. 4. 6. 9:30 -", "24. 12. 30. 21:30 -"],
+            ["2024-03-10", "2024-04-06", "2024-12-30"],
+        ),
+        (["6/3/67 05:30 -", "16/3/67 05:30 -"], ["2024-03-06", "2024-03-16"]),
+        # two readings are possible
+        (["03/12/24, 6:02 PM -"], []),
+        (["3/12/24, 18:02 -"], []),
+        (["3/12/24, 6:02 p. m. -"], []),
+        (["3/12/24, 6:02 pm -"], []),
     ],
 )
-def test_a_year_of_two_figures_may_come_first(lines: str) -> None:
-    days = [message.sent_at.date() for message in read(lines).messages]
-    assert days[0] in {date(2024, 3, 6), date(2024, 3, 10)}
-    assert days[-1] == date(2024, 12, 30)
-
-
-def test_a_year_of_two_figures_that_is_far_ahead_is_one_of_the_thai_calendar() -> None:
-    chat = read("6/3/67 05:30 - Ana: a\n16/3/67 05:30 - Ana: b")
-    assert [message.sent_at.date() for message in chat.messages] == [date(2024, 3, 6), date(2024, 3, 16)]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        'Ana renamed the group "House" to "House: new"',
-        "Ana hat den Gruppennamen von „Haus“ zu „Haus: neu“ geändert",
-        "Ana ha cambiato il nome del gruppo da “Casa” a “Casa: nuova”",
-        "Ana a changé le nom du groupe : « Maison: neuve »",
-        "Ana a renommé le groupe « Maison: neuve »",
-    ],
-)
-def test_a_groups_new_name_with_a_colon_is_nobodys_message(line: str) -> None:
-    chat = read(f"13/01/24, 10:00 - {line}\n13/01/24, 10:01 - Ana: ok")
-    assert chat.contents == ["ok"]
-    assert [skipped.reason for skipped in chat.skipped] == ["system line"]
+def test_days_are_those_that_were_meant_or_are_asked_for(starts: list[str], days: list[str]) -> None:
+    chat = read("\n".join(f"{start} Ana: hi" for start in starts))
+    assert [str(message.sent_at.date()) for message in chat.messages] == days
+    assert bool(chat.ambiguous) == (not days)
 
 
 def test_the_zone_of_a_stored_chat_is_its_clock_unless_another_is_said() -> None:
@@ -254,20 +179,6 @@ def test_other_readings_of_a_date_are_other_names_of_a_message() -> None:
     assert len({record.message.external_id for record in by_day}) == 3
 
 
-def test_the_date_order_that_is_said_is_used() -> None:
-    chat = read("03/04/2024, 10:00 - Ana: hi", date_order="mdy")
-    assert chat.messages[0].sent_at.month == 3
-    assert not chat.notices
-
-
-def test_dates_that_run_forward_in_one_reading_alone_are_read_so() -> None:
-    # as days and months these would be 11 January, 1 February; as months and days time would run back
-    assert not read("11/01/24, 10:00 - Ana: a\n01/02/24, 10:00 - Ana: b").notices
-    chat = read("1/11/24, 10:00 - Ana: a\n2/1/24, 10:00 - Ana: b")
-    assert [message.sent_at.month for message in chat.messages] == [1, 2]
-    assert not chat.notices
-
-
 def test_the_hour_that_autumn_repeats_does_not_run_backwards() -> None:
     lines = (
         "[27/10/2024, 02:50:00] A: summer\n[27/10/2024, 02:10:00] A: winter\n[27/10/2024, 03:00:00] A: later"
@@ -276,62 +187,25 @@ def test_the_hour_that_autumn_repeats_does_not_run_backwards() -> None:
     assert [(m.sent_at.hour, m.sent_at.minute) for m in chat.messages] == [(0, 50), (1, 10), (2, 0)]
 
 
-def test_an_impossible_date_is_reported_with_its_line_and_the_rest_is_read() -> None:
-    chat = read("13/01/24, 10:00 - Ana: a\n99/99/24, 10:00 - Ana: b\n14/01/24, 10:00 - Ana: c")
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("99/99/24, 10:00 - Ana: b", "99/99/24"),
+        ("13/01/24, 10:00 - Ana: " + "\n".join(["x" * 1000] * 100), "65536 bytes"),
+        (b"13/01/24, 10:00 - Ana: caf\xe9".decode("utf-8", "surrogateescape"), "0xE9"),
+    ],
+    ids=["an impossible date", "beyond the limit", "no UTF-8"],
+)
+def test_what_is_wrong_breaks_one_message_alone(line: str, reason: str) -> None:
+    chat = read(f"13/01/24, 09:00 - Ana: a\n{line}\n14/01/24, 10:00 - Ana: c")
     assert chat.contents == ["a", "c"]
     assert chat.broken[0].where == "line 2"
-    assert "99/99/24" in chat.broken[0].reason
-    assert "--date-order" in chat.broken[0].reason
-
-
-def test_a_message_beyond_the_limit_is_reported_and_the_rest_is_read() -> None:
-    long = "\n".join(["x" * 1000] * 100)
-    chat = read(f"13/01/24, 10:00 - Ana: {long}\n13/01/24, 10:01 - Ana: c")
-    assert chat.contents == ["c"]
-    assert "65536 bytes" in chat.broken[0].reason
-
-
-def test_a_byte_that_is_no_utf8_breaks_one_message_alone() -> None:
-    bad = b"13/01/24, 10:00 - Ana: caf\xe9".decode("utf-8", "surrogateescape")
-    chat = read(f"{bad}\n13/01/24, 10:01 - Ana: fine")
-    assert chat.contents == ["fine"]
-    assert "0xE9" in chat.broken[0].reason
+    assert reason in chat.broken[0].reason
 
 
 def test_a_line_of_another_phones_style_goes_on_with_the_message() -> None:
     chat = read("13/01/24, 10:00 - Ana: she wrote\n[13/01/24, 09:00:00] Ben: hm\n13/01/24, 10:01 - Ana: see?")
     assert chat.contents == ["she wrote\n[13/01/24, 09:00:00] Ben: hm", "see?"]
-
-
-@pytest.mark.parametrize(
-    ("placeholder", "content"),
-    [
-        ("<Media omitted>", "[media]"),
-        ("PTT-20231231-WA0007.opus (file attached)", "[audio]"),
-        ("VID-20231231-WA0007.mp4 (Datei angehängt)", "[video]"),
-        ("STK-20231231-WA0007.webp (archivo adjunto)", "[sticker]"),
-        ("Ana.vcf (fichier joint)", "[contact]"),
-        ("\u200eIMG-1.jpg (arquivo anexado)", "[image]"),
-    ],
-)
-def test_what_was_sent_stays_visible_on_android(placeholder: str, content: str) -> None:
-    assert read(f"13/01/24, 10:00 - Ana: {placeholder}").contents == [content]
-
-
-@pytest.mark.parametrize(
-    ("placeholder", "content"),
-    [
-        ("image omitted", "[image]"),
-        ("vidéo absente", "[video]"),
-        ("sticker omitido", "[sticker]"),
-        ("Contact card omitted", "[contact]"),
-        ("Plan B.pdf • \u200e3 pages \u200edocument omitted", "[document Plan B.pdf]"),
-        ("<adjunto: 00000012-AUDIO-2023-12-31-21-41-07.opus>", "[audio]"),
-        ("<Anhang: 00000012-Plan.pdf>", "[document 00000012-Plan.pdf]"),
-    ],
-)
-def test_what_was_sent_stays_visible_on_the_iphone(placeholder: str, content: str) -> None:
-    assert read(f"\u200e[13/01/24, 10:00:00] Ana: \u200e{placeholder}").contents == [content]
 
 
 def test_a_caption_before_a_picture_is_one_message_with_and_without_the_media() -> None:
@@ -344,50 +218,21 @@ def test_a_caption_before_a_picture_is_one_message_with_and_without_the_media() 
 
 
 @pytest.mark.parametrize(
-    ("name", "title"),
-    [
-        ("WhatsApp Chat with Harbour House.txt", "Harbour House"),
-        ("WhatsApp Chat with Harbour House (2).txt", "Harbour House"),
-        ("WhatsApp Chat - Ana.zip", "Ana"),
-        ("WhatsApp-Chat mit Jörg.txt", "Jörg"),
-        ("Chat de WhatsApp con Los del barrio.txt", "Los del barrio"),
-        ("Conversa do WhatsApp com Família.txt", "Família"),
-        ("Discussion WhatsApp avec Zoé.txt", "Zoé"),
-        ("WhatsApp-chat met Sanne.txt", "Sanne"),
-        ("Чат WhatsApp с контактом Аня.txt", "Аня"),
-        ("holiday.txt", "holiday"),
-        ("_chat.txt", None),
-    ],
-)
-def test_the_files_name_tells_the_chat(name: str, title: str | None) -> None:
-    assert whatsapp.title_from_name(name) == title
-
-
-@pytest.mark.parametrize("start", ["31/01/26, 21:41 - ", "[31/01/26, 21:41:07] "], ids=["android", "iphone"])
-@pytest.mark.parametrize(
     ("line", "sender", "content"),
     [
         ("Øyvind:Båten koster 340 kroner", "Øyvind", "Båten koster 340 kroner"),
-        ("Øyvind:Pris: 340, kl. 8:30", "Øyvind", "Pris: 340, kl. 8:30"),
         ("~\u202fМаша 🌻:🚤", "Маша 🌻", "🚤"),
         ("+47 21 55 66 77:hei", "+47 21 55 66 77", "hei"),
         ("Øyvind:\u00a0hei", "Øyvind", "hei"),
         ("Ana:Work: from a contact with a colon", "Ana:Work", "from a contact with a colon"),
     ],
 )
-def test_a_colon_without_a_space_ends_a_name_too(start: str, line: str, sender: str, content: str) -> None:
-    chat = read("\n".join(start + each for each in ("Øyvind: hei", "Øyvind: ja", "Ana:Work: a", line)))
+def test_a_colon_without_a_space_ends_a_name_too(line: str, sender: str, content: str) -> None:
+    chat = read(
+        "\n".join("31/01/26, 21:41 - " + each for each in ("Øyvind: hei", "Øyvind: ja", "Ana:Work: a", line))
+    )
     assert (chat.messages[-1].sender_name, chat.messages[-1].content) == (sender, content)
     assert not chat.skipped
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["Ana left at 10:30", "Learn more at https://faq.example", 'Ana changed the subject to "Trip:Rome"'],
-)
-def test_a_time_an_address_and_a_quoted_name_hold_no_colon_of_a_speaker(line: str) -> None:
-    chat = read(f"31/01/26, 21:41 - {line}\n31/01/26, 21:41 - Ana: ok")
-    assert [message.sender_name for message in chat.messages] == ["Ana"]
 
 
 @pytest.mark.parametrize(
@@ -395,8 +240,6 @@ def test_a_time_an_address_and_a_quoted_name_hold_no_colon_of_a_speaker(line: st
     [
         "\u202a+44 (20) 7946\u20110958\u202c",
         "+44\u00a0(20)\u00a07946\u00a00958",
-        "+44\u202f20\u201379\u2212460958",
-        "\u2068+44 20 7946 0958\u2069",
         "\u200e~\u202f+44\u2009207946\u2010\u200e0958",
         "\uff0b44 20 7946-0958",
         "+٤٤ ٢٠ ٧٩٤٦ ٠٩٥٨",
@@ -428,29 +271,6 @@ def test_what_an_iphone_group_says_itself_is_nobodys_with_and_without_marks() ->
 def test_somebody_called_as_the_group_is_heard() -> None:
     lines = [f"[31/01/26, 21:4{n}:00] {name}: {n}" for n in range(6) for name in ("Eva", "Jo", "Eva", "Li")]
     assert len(read("\n".join(lines), title="Eva").messages) == 24
-
-
-@pytest.mark.parametrize(
-    ("line", "counted"),
-    [
-        ("13/01/24, 10:00 - Missed voice call", "call"),
-        ("[13/01/24, 10:00:00] Ana: \u200eVoice call, \u200e5 min", "call"),
-        ("[13/01/24, 10:00:00] Ana: Cevapsız görüntülü arama", "call"),
-        ("[13/01/24, 10:00:00] Ana: \u200e부재중 전화", "call"),
-        ("13/01/24, 10:00 - Ana: live location shared", "live location"),
-        ("13/01/24, 10:00 - Ana: Геоданные отправлены", "live location"),
-        ("13/01/24, 10:00 - Ana: 共享实时位置", "live location"),
-        ("13/01/24, 10:00 - Ana: Warte auf diese Nachricht", "message that the phone had not received"),
-        ("13/01/24, 10:00 - Ana: null", "kind that WhatsApp does not export"),
-        ("13/01/24, 10:00 - Ana: Bạn đã xoá tin nhắn này", "deleted message"),
-        ("13/01/24, 10:00 - Ana: ", "message without text"),
-        ("13/01/24, 10:00 - Ana entfernte Ben", "system line"),
-    ],
-)
-def test_what_is_not_kept_is_counted_by_what_it_is(line: str, counted: str) -> None:
-    chat = read(f"{line}\n{line}")
-    assert not chat.messages
-    assert [skipped.reason for skipped in chat.skipped] == [counted] * 2
 
 
 def read_file(name: str, *speakers: str, **options: Any) -> Read:
@@ -488,12 +308,6 @@ def test_a_group_is_not_taken_for_one_of_its_people() -> None:
     assert (chat.chats[-1].title, chat.chats[-1].kind) == ("Blorb WhatsApp Ane & Бен", None)
 
 
-def test_a_name_that_tells_nothing_about_the_kind_says_so_only_if_nobody_else_does() -> None:
-    assert "--kind" in read_file("Urlaub.txt", "Ane", "Бен").notices[0]
-    assert not read_file("Urlaub.txt", "Ane", "Бен", "Jo").notices
-    assert not read_file("WhatsApp Chat with Urlaub.txt", "Ane", "Бен").notices
-
-
 @pytest.mark.parametrize(
     ("file", "sender"),
     [
@@ -519,3 +333,90 @@ def test_a_long_export_of_few_days_is_read_until_a_date_tells(monkeypatch: pytes
     chat = read("\n".join(lines))
     assert {message.sent_at.month for message in chat.messages} == {3}
     assert chat.contents == ["04", "04", "04", "05", "05", "06", "13"]
+
+
+@dataclass(frozen=True)
+class Phone:
+    """How a phone of one language writes the export of the chat with `Zoë`."""
+
+    file: str
+    android: str
+    iphone: str
+    encrypted: str
+    media: str
+    image: str
+    deleted: str
+    attached: str
+    # None: not known for this language
+    edited: str | None = None
+
+
+# The fields of a `Phone` by its language. Phrases and forms are those that other projects' tables and the exports in
+# their issues show, none made up here.
+TABLE = (FIXTURES / "whatsapp/phones.txt").read_text("utf-8")
+
+
+def phones() -> Iterator[tuple[str, Phone]]:
+    for entry in re.split(r"\n(?=\S)", TABLE.strip()):
+        language, file, android, iphone, *phrases = re.split(r" \| |\n  ", entry)
+        yield language, Phone(file, f"{android} - ", f"{iphone} ", *phrases)
+
+
+PHONES = dict(phones())
+SENT = datetime(2026, 1, 31, 20, 41, tzinfo=UTC)
+of_every_phone = pytest.mark.parametrize("phone", PHONES.values(), ids=PHONES)
+
+
+def export(folder: Path, file: str, *lines: str) -> Read:
+    path = folder / file
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return read_path(path, time_zone="Europe/Berlin")
+
+
+def counts(read: Read) -> Counter[str]:
+    return Counter(skipped.reason for skipped in read.skipped)
+
+
+@of_every_phone
+def test_an_android_phone_of_any_language_tells_the_same_chat(tmp_path: Path, phone: Phone) -> None:
+    # a Mac takes accents apart when it writes a file's name
+    chat = export(
+        tmp_path,
+        f"{unicodedata.normalize('NFD', phone.file)}.txt",
+        f"{phone.android}{phone.encrypted}",
+        f"{phone.android}Zoë: Fähre 8:30, паром, 渡輪 ⛴",
+        f"{phone.android}Łukasz: <{phone.media}>",
+        f"{phone.android}Łukasz: IMG-20260131-WA0003.jpg ({phone.attached})",
+        f"{phone.android}Zoë: {phone.deleted}",
+        f"{phone.android}Łukasz: ок <{phone.edited}>" if phone.edited else f"{phone.android}Łukasz: ок",
+    )
+    assert chat.contents[0] == "Fähre 8:30, паром, 渡輪 ⛴"
+    assert chat.contents[1].startswith("[")
+    assert chat.contents[2:] == ["[image]", "ок"]
+    assert counts(chat) == {"system line": 1, "deleted message": 1}
+    assert [message.sender_name for message in chat.messages] == ["Zoë", "Łukasz", "Łukasz", "Łukasz"]
+    assert {message.sent_at for message in chat.messages} == {SENT}
+    assert chat.messages[-1].metadata.get("edited", False) is (phone.edited is not None)
+    assert (chat.chats[-1].title, chat.chats[-1].kind) == ("Zoë", "direct")
+    assert not chat.broken + chat.notices  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("mark", ["\u200e", ""], ids=["marked", "unmarked"])
+@of_every_phone
+def test_an_iphone_of_any_language_tells_the_same_chat(tmp_path: Path, phone: Phone, mark: str) -> None:
+    chat = export(
+        tmp_path,
+        "WhatsApp Chat - Zoë.txt",
+        f"{phone.iphone}Zoë: {mark}{phone.encrypted}",
+        f"{phone.iphone}Zoë: Fähre 8:30, паром, 渡輪 ⛴",
+        f"{mark}{phone.iphone}Łukasz: {mark}{phone.image}",
+        f"{phone.iphone}Zoë: {mark}{phone.deleted}",
+        f"{phone.iphone}Łukasz: ок \u200e<{phone.edited or 'in words that nobody listed'}>",
+    )
+    assert chat.contents[0] == "Fähre 8:30, паром, 渡輪 ⛴"
+    assert chat.contents[1] in {"[image]", "[video]"}
+    assert chat.contents[2:] == ["ок"]
+    assert counts(chat) == {"system line": 1, "deleted message": 1}
+    assert {message.sent_at for message in chat.messages} == {SENT + timedelta(seconds=7)}
+    assert chat.messages[-1].metadata == {"edited": True}
+    assert (chat.chats[-1].title, chat.chats[-1].kind) == ("Zoë", "direct")

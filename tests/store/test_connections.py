@@ -1,17 +1,26 @@
 """The pools of connections: whoever asks next does not pay for a server that went away meanwhile."""
 
+import asyncio
 import socket
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg.sql import Literal
+from psycopg.types.json import Jsonb
 from sqlalchemy import text
 
+from ops.dev.scripts import SENTENCES
 from ops.local.embedded.postgres import EmbeddedPostgres
+from pipeline.store.connections import trips
 from pipeline.store.connections.database import Database
 from schemas.errors import DatabaseUnavailable
 from schemas.settings import Settings
 from tests.conftest import TENANT
+from tests.scripts import of_bytes
 from workers.app import make_app
 
 
@@ -40,14 +49,6 @@ def test_a_connection_that_ends_within_a_transaction_is_told_from_a_server_that_
         backend = connection.scalar(text("SELECT pg_backend_pid()"))
         superuser.execute("SELECT pg_terminate_backend(%s, 5000)", [backend])
         connection.execute(text("SELECT 1"))
-
-
-def test_an_idle_connection_is_used_again(database: Database) -> None:
-    used = set()
-    for _ in range(3):
-        with database.tenant(TENANT) as connection:
-            used.add(connection.scalar(text("SELECT pg_backend_pid()")))
-    assert len(used) == 1
 
 
 # Until a host that went away without a word is given up: idle, then three times this long.
@@ -80,3 +81,84 @@ def test_a_network_that_goes_away_without_a_word_is_noticed_in_seconds_and_not_i
             == GIVEN_UP_SECONDS
         )
         assert int(asked["tcp_user_timeout"]) == 20_000
+
+
+SMALL_BUFFER = 4096
+MEGABYTE = 1024 * 1024
+Send = Callable[[psycopg.Connection[Any], trips.Prepared, list[trips.Statement]], Any]
+
+
+def from_loop(
+    driver: psycopg.Connection[Any], prepared: trips.Prepared, statements: list[trips.Statement]
+) -> Any:
+    return asyncio.run(trips.send_from_loop(driver, prepared, statements))
+
+
+SENDS = pytest.mark.parametrize("send", [trips.send, from_loop])
+
+
+@contextmanager
+def connected(postgres: EmbeddedPostgres, buffer: int | None = None) -> Iterator[psycopg.Connection[Any]]:
+    with closing(psycopg.connect(postgres.superuser_dsn())) as connection:
+        if buffer is not None:
+            ours = socket.socket(fileno=connection.fileno())
+            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                ours.setsockopt(socket.SOL_SOCKET, option, buffer)
+            ours.detach()
+        yield connection
+
+
+@SENDS
+@pytest.mark.parametrize("buffer", [None, SMALL_BUFFER])
+@pytest.mark.parametrize("script", SENTENCES)
+def test_a_text_of_any_script_and_size_goes_there_and_comes_back(
+    postgres: EmbeddedPostgres, send: Send, buffer: int | None, script: str
+) -> None:
+    with connected(postgres, buffer) as connection:
+        prepared: trips.Prepared = {}
+        for size in (0, 200, 70_000, MEGABYTE):
+            text = of_bytes(script, size)
+            echoes: list[trips.Statement] = [("SELECT %(text)s || '', 1", {"text": text})] * 2
+            assert send(connection, prepared, echoes) == (text, 1)
+
+
+def test_mappings_travel_in_utf_8_and_not_three_times_as_long(postgres: EmbeddedPostgres) -> None:
+    text = of_bytes("cyrillic", MEGABYTE)
+    with connected(postgres) as connection:
+        assert len(Literal(Jsonb([text])).as_bytes(connection)) < len(text.encode()) + 100
+        found = trips.send(connection, {}, [("SELECT CAST(%(said)s AS jsonb)", {"said": Jsonb([text])})])
+        assert found == ([text],)
+
+
+@SENDS
+def test_an_answer_that_does_not_come_is_given_up(
+    postgres: EmbeddedPostgres, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trips, "TRIP_SECONDS", 0.2)
+    with connected(postgres) as connection, pytest.raises(psycopg.OperationalError, match="timeout"):
+        send(connection, {}, [("SELECT pg_sleep(%(seconds)s)", {"seconds": 30})])
+
+
+def test_a_transaction_that_does_not_begin_is_given_up_and_its_connection_closed(
+    postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trips, "TRIP_SECONDS", 0.2)
+    with connected(postgres) as connection:
+        with pytest.raises(psycopg.OperationalError, match="timeout"):
+            trips.begin(connection, "SELECT pg_sleep(%s)", 30)
+        assert connection.closed
+
+
+@SENDS
+@pytest.mark.parametrize(
+    ("failing", "error"),
+    [
+        ("SELECT 1 / %(zero)s", psycopg.errors.DivisionByZero),
+        ("SELECT FROM nothing WHERE %(zero)s = 0", psycopg.errors.UndefinedTable),
+    ],
+)
+def test_an_error_of_a_statement_is_raised_as_itself(
+    postgres: EmbeddedPostgres, send: Send, failing: str, error: type[psycopg.Error]
+) -> None:
+    with connected(postgres) as connection, pytest.raises(error):
+        send(connection, {}, [(failing, {"zero": 0}), ("SELECT 1", {})])

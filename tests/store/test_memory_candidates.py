@@ -145,14 +145,3 @@ def test_a_memory_of_many_parts_leaves_room_for_the_others(house: Database) -> N
     assert len({each.id for each in found}) == 8
     assert found[0].id == str(long)
     assert [each.similarity for each in found] == sorted((each.similarity for each in found), reverse=True)
-
-
-def test_what_has_no_vector_counts_by_its_words(house: Database) -> None:
-    of_ann(house, "Ann rows a boat.")
-    of_ann(house, "Ann has a cat.")
-    first, second = nearest(house, 4)
-    assert (first.content, first.cosine) == ("Ann rows a boat.", None)
-    assert first.similarity > second.similarity > 0
-    embedded(house)
-    assert all(each.cosine is not None for each in nearest(house, 4))
-    assert nearest(house, 4, words_only=True)[0].content == "Ann rows a boat."

@@ -1,10 +1,12 @@
 """Migrations apply and revert, on an empty and on a filled database, and give the tables that the program knows."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, event, text
@@ -17,8 +19,9 @@ from pipeline.jobs.runner import Policy
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
-from tests.conftest import CHECKOUT, TENANT, alembic_config, message, next_release
-from tests.test_pipeline import place, run, summarizer
+from tests.conftest import CHECKOUT, NEXT, TENANT, alembic_config, message, next_release
+from tests.store.released import FOLDER, VERSIONS, answers, known, load
+from tests.test_pipeline import place, rows, run, summarizer
 
 # Migrations that write a whole table anew and keep everybody waiting for it, with the reason why they may.
 REWRITES: dict[str, str] = {}
@@ -32,23 +35,6 @@ def owner_url(settings: Settings) -> str:
 def test_the_program_needs_the_newest_migration(settings: Settings) -> None:
     newest = ScriptDirectory.from_config(alembic_config(owner_url(settings))).get_current_head()
     assert newest == REVISION
-
-
-def columns(settings: Settings) -> list[tuple[str, str, str]]:
-    with psycopg.connect(owner_url(settings)) as connection:
-        return connection.execute(
-            "SELECT table_name, column_name, data_type FROM information_schema.columns "
-            "WHERE table_schema = 'public' ORDER BY 1, 2"
-        ).fetchall()
-
-
-def test_every_migration_can_be_reverted_and_applied_again_on_an_empty_database(settings: Settings) -> None:
-    config = alembic_config(owner_url(settings))
-    before = columns(settings)
-    command.downgrade(config, "base")
-    assert columns(settings) == [("alembic_version", "version_num", "character varying")]
-    command.upgrade(config, "head")
-    assert columns(settings) == before
 
 
 def test_every_migration_can_be_reverted_and_applied_again_on_a_filled_database(
@@ -174,25 +160,58 @@ def test_no_index_is_kept_that_row_level_security_keeps_everybody_from(
         assert unread.fetchall() == []
 
 
-def test_tables_that_grow_large_are_vacuumed_after_a_fiftieth_of_them_has_changed(
-    settings: Settings, postgres: EmbeddedPostgres, database_name: str
-) -> None:
-    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as superuser:
-        rows = superuser.execute(
-            "SELECT relname, array_to_string(reloptions, ' ') FROM pg_class "
-            "WHERE relname IN ('messages', 'message_vectors')"
-        )
-        for table, options in rows.fetchall():
-            for share in ("vacuum_scale", "vacuum_insert_scale", "analyze_scale"):
-                assert f"autovacuum_{share}_factor=0.02" in options, table
+CHANGES = """
+op.execute("ALTER TABLE messages ADD COLUMN mood text")
+op.execute("ALTER TABLE memories ADD COLUMN mood text NOT NULL DEFAULT ''")
+with concurrently():
+    build("messages_mood", "messages (tenant_id, mood) WHERE mood IS NOT NULL")
+"""
+DUE_JOBS = "SELECT kind, key FROM jobs WHERE due_at IS NOT NULL ORDER BY 1, 2"
+COUNTS = """
+    SELECT (SELECT count(*) FROM message_vectors), (SELECT count(*) FROM session_vectors),
+        (SELECT count(*) FROM memory_vectors), (SELECT count(*) FROM arrivals)
+"""
 
 
-def test_a_message_is_found_by_its_key_before_its_table_is_first_analyzed(
-    postgres: EmbeddedPostgres, database_name: str
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_database_of_a_released_version_is_upgraded_without_a_loss_and_answers_as_before(
+    version: str,
+    settings: Settings,
+    database: Database,
+    postgres: EmbeddedPostgres,
+    database_name: str,
+    rules: SessionPolicy,
+    policy: Policy,
+    tmp_path: Path,
 ) -> None:
-    # as the foreign key of an arrival looks for it
-    looked_for = "SELECT 1 FROM ONLY messages x WHERE tenant_id = 'one' AND id = 1 FOR KEY SHARE OF x"
-    with psycopg.connect(postgres.superuser_dsn(database_name)) as superuser:
-        superuser.execute("SET enable_seqscan = off")
-        plan = "\n".join(row[0] for row in superuser.execute(f"EXPLAIN {looked_for}").fetchall())
-    assert "messages_pkey" in plan
+    # Given messages, vectors, memories and due jobs, as that version stored them
+    recorded = json.loads((FOLDER / f"{version}.json").read_text())
+    config = next_release(owner_url(settings), tmp_path / "migrations", CHANGES)
+    command.downgrade(config, "base")
+    command.upgrade(config, version)
+    load(postgres.superuser_dsn(database_name), version)
+    # When they are upgraded to this version
+    command.upgrade(config, REVISION)
+    # Then all that was known is known, and found
+    for before, after in zip(recorded["known"], known(database), strict=True):
+        assert after.items() >= before.items()
+    told = answers(database, settings)
+    expected = (
+        "we take the plumber from Almada for 240 euros",
+        "old wooden boat",
+        "allergic to nuts",
+        "Wednesdays",
+    )
+    for answer, wanted in zip(told, expected, strict=True):
+        assert wanted in answer
+    due, counts = rows(database, DUE_JOBS), rows(database, COUNTS)
+    assert ("ingest", "test:house") in due
+    assert 0 not in counts[0]
+    # And the next version changes nothing of it
+    command.upgrade(config, NEXT)
+    assert answers(database, settings) == told
+    assert (rows(database, DUE_JOBS), rows(database, COUNTS)) == (due, counts)
+    # And what was due is done
+    place(database, rules, policy)
+    statement = "SELECT (SELECT count(*) FROM arrivals), count(*) FROM conversation_sessions"
+    assert rows(database, statement) == [(0, 3)]

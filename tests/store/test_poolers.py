@@ -20,7 +20,6 @@ from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import LOGIN_ROLES, LoginRole, provision
 from pipeline.ingest.accept import accept
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.store.connections import poolers
 from pipeline.store.connections.database import Database
 from schemas.errors import SettingsError
@@ -29,9 +28,8 @@ from schemas.settings import Settings
 from tests.api.conftest import body, said, served
 from tests.commands.conftest import Run, run  # noqa: F401 - a fixture
 from tests.commands.test_doctor import found
-from tests.conftest import POLICY, TENANT, message
+from tests.conftest import TENANT, message
 from tests.ops.running import until
-from tests.test_pipeline import place
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
 TEXTS = ("Кто чинит котёл?", "暖气坏了 🔧", "المدفأة معطلة", "who fixes the boiler")
@@ -105,15 +103,6 @@ def test_messages_and_questions_go_through_a_pooler(behind: Settings, database: 
         assert connection.scalar(text("SELECT count(*) FROM messages")) == 60
 
 
-def test_jobs_are_done_through_a_pooler(behind: Settings, database: Database) -> None:
-    with closing(Database.from_settings(behind)) as pooled:
-        for number, said_ in enumerate(TEXTS * 4):
-            accept(pooled, TENANT, ChatIn(chat_id=f"test:{number % 2}"), [message(number, said_)])
-        place(pooled, SessionPolicy.of(behind), POLICY)
-    with database.tenant(TENANT) as connection:
-        assert connection.scalar(text("SELECT sum(message_count) FROM chats")) == 16
-
-
 def test_what_belongs_to_a_session_is_refused_through_a_pooler(behind: Settings, tmp_path: Path) -> None:
     assert behind.owner_database_url
     with pytest.raises(SettingsError, match="BACKSCROLL_OWNER_DATABASE_URL goes through a connection pooler"):
@@ -163,10 +152,3 @@ def test_nothing_is_left_in_a_session_that_a_pooler_would_give_to_somebody_else(
             "",
         )
         driver.rollback()
-
-
-def test_without_a_pooler_statements_are_prepared(database: Database) -> None:
-    for number in range(3):
-        accept(database, TENANT, ChatIn(chat_id="test:house"), [message(number, TEXTS[number])])
-    with database.tenant(TENANT) as connection:
-        assert connection.scalar(text("SELECT count(*) FROM pg_prepared_statements"))

