@@ -63,15 +63,20 @@ class Deployment:
     workers: dict[str, Process] = field(default_factory=dict)
 
     def start_workers(
-        self, *, names: Iterable[str] = QUEUES, include: str | None = None, **environment: str
+        self,
+        *,
+        names: Iterable[str] = QUEUES,
+        together: bool = False,
+        include: str | None = None,
+        **environment: str,
     ) -> None:
-        """A worker of each of these queues, all at the same time, with the arguments that `backscroll` gives it.
+        """A worker of each of these queues, or one of all of them, with the arguments that `backscroll` gives it.
 
         They import one more module, if one is named, and have this environment too.
         """
         told = {**self.environment, **environment}
-        for name in names:
-            command = self._command(name)
+        for served in [[*names]] if together else [[name] for name in names]:
+            name, command = served[0], self._command(served)
             if include:
                 at = command.index("worker") + 1
                 command[at:at] = ["-I", include]
@@ -79,8 +84,8 @@ class Deployment:
         for worker in self.workers.values():
             worker.ready()
 
-    def _command(self, name: str) -> list[str]:
-        command = processes.worker_command([name], shutdown_seconds=SOFT_SECONDS)
+    def _command(self, names: list[str]) -> list[str]:
+        command = processes.worker_command(names, shutdown_seconds=SOFT_SECONDS)
         transport = REDIS_TRANSPORT | {
             "visibility_timeout": VISIBILITY_SECONDS,
             "unacked_restore_interval": 1,

@@ -131,8 +131,8 @@ def all_is_there(deployment: Deployment, chat: str, count: int) -> None:
 def test_a_database_is_upgraded_under_the_current_program(
     early: Deployment, postgres: EmbeddedPostgres, tmp_path: Path
 ) -> None:
-    # Given workers, clock and door of the current program on tables that are too old for them
-    early.start_workers()
+    # Given a worker, clock and door of the current program on tables that are too old for them
+    early.start_workers(together=True)
     with clock(early), door(early) as url:
         unready = httpx.get(f"{url}/readyz")
         assert unready.status_code == 503
