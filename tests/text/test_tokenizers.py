@@ -1,5 +1,7 @@
 """Tokens are counted by the tokenizer of the model that will read them, where it is at hand."""
 
+from importlib.util import find_spec
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from pipeline.clients.tokenizers import tokenizer_for
 from pipeline.text.tokens import estimate
 from pipeline.text.truncate import one_line, within_tokens
 
-pytest.importorskip("bpe_openai", reason="the extra `tokens` is not installed")
+pytestmark = pytest.mark.skipif(find_spec("bpe_openai") is None, reason="the extra `tokens` is not installed")
 
 LINES = st.lists(st.text(max_size=60).map(one_line).filter(bool), min_size=1, max_size=6)
 
