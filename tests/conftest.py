@@ -49,6 +49,8 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
 MEMORY_BYTES = 4 * 1024**3
 # How work is claimed in tests: all of it, for a minute.
 POLICY = Policy(batch=1000, lease_seconds=60, max_attempts=3)
+# How sessions are cut in tests: as by default, and summarized at once.
+SESSION_POLICY = SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0))
 Templates = Callable[[str, Callable[[Database], None]], str]
 _numbers = itertools.count(1)
 

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.clients.protocols import Embedder
 from pipeline.enrich.facts.kept_on_request import RequestExtractor
 from pipeline.enrich.summaries import summarize
 from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
@@ -30,7 +31,7 @@ from schemas.messages import ChatIn
 from schemas.sessions import Message, Summary
 from schemas.settings import Settings
 from schemas.vectors import Vector
-from tests.conftest import TENANT, message
+from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
 
 CHAT = ChatIn(chat_id="test:1", title="One")
 
@@ -47,7 +48,7 @@ class Counting(DeterministicEmbedder):
         return super().embed_documents(texts)
 
 
-def run(database: Database, kind: str, handler: Handler, policy: Policy) -> int:
+def run(database: Database, kind: str, handler: Handler, policy: Policy = POLICY) -> int:
     """Do everything of a kind that is due; how many rows."""
     done = 0
     while (outcome := runner.run(database, kind, handler, policy)).claimed:
@@ -55,13 +56,17 @@ def run(database: Database, kind: str, handler: Handler, policy: Policy) -> int:
     return done
 
 
-def place(database: Database, rules: SessionPolicy, policy: Policy) -> None:
+def place(database: Database, rules: SessionPolicy = SESSION_POLICY, policy: Policy = POLICY) -> None:
     run(database, "ingest", placer(database, rules), policy)
 
 
 def summarizer(database: Database, version: int = 1, client: object = None) -> Handler:
     policy = SummaryPolicy(min_messages=4, version=version)
     return summarize.summarizer(database, client or ExtractiveSummarizer(), policy)  # type: ignore[arg-type]
+
+
+def embed_all(database: Database, client: Embedder | None = None, policy: Policy = POLICY) -> int:
+    return run(database, "embed", embed.embedder(database, client or DeterministicEmbedder()), policy)
 
 
 def learns(database: Database) -> Handler:

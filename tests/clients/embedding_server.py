@@ -19,14 +19,12 @@ from schemas.errors import ProviderUnavailable
 from schemas.vectors import Vector
 
 DIMENSIONS = 64
-POISON = "aconite"
 
 
 @dataclass(kw_only=True)
 class Asked:
     """One request."""
 
-    path: str
     texts: list[str]
     body: dict[str, Any]
     authorization: str | None
@@ -83,7 +81,7 @@ REFUSALS: dict[str, tuple[int, dict[str, str], str]] = {
     "moved": (307, {"Location": "http://127.0.0.1:1/"}, ""),
 }
 """Faults that have a status, headers and a reason."""
-SLOW, HANGS, DRIPS, DRIPS_HEADERS, CLOSES = "slow", "hangs", "drips", "drips headers", "closes"
+HANGS, DRIPS, CLOSES = "hangs", "drips", "closes"
 
 
 @contextmanager
@@ -101,15 +99,13 @@ def embedding_server() -> Iterator[EmbeddingServer]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-            state.asked.append(
-                Asked(path=self.path, texts=texts, body=body, authorization=self.headers["Authorization"])
-            )
+            state.asked.append(Asked(texts=texts, body=body, authorization=self.headers["Authorization"]))
             is_meant = len(state.asked) > state.after and any(state.word in text for text in texts)
             fault = state.fault if is_meant else None
             if fault == CLOSES:
                 self.close_connection = True
-            elif fault in (SLOW, HANGS):
-                over.wait(5 if fault == SLOW else 60)
+            elif fault == HANGS:
+                over.wait(60)
                 self._send(200, self._answer(body, texts, None))
             elif fault in RUBBISH:
                 self._send(200, RUBBISH[fault])
@@ -141,16 +137,12 @@ def embedding_server() -> Iterator[EmbeddingServer]:
             lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
             head = f"HTTP/1.1 {status} So\r\n{lines}\r\n".encode()
             try:
-                if drips in (DRIPS, DRIPS_HEADERS):
-                    whole = head + answer
-                    at = len(head) if drips == DRIPS else 0
-                    self.wfile.write(whole[:at])
-                    for byte in whole[at:]:
-                        self.wfile.write(bytes([byte]))
-                        if over.wait(0.05):
-                            return
-                else:
-                    self.wfile.write(head + answer)
+                self.wfile.write(head)
+                for byte in answer if drips == DRIPS else ():
+                    self.wfile.write(bytes([byte]))
+                    if over.wait(0.05):
+                        return
+                self.wfile.write(b"" if drips == DRIPS else answer)
             except OSError:
                 # who asked has gone
                 self.close_connection = True

@@ -2,12 +2,12 @@
 
 import pytest
 
-from pipeline.clients.calibration import PAIRS, calibrate
+from pipeline.clients.calibration import calibrate
 from pipeline.clients.onnx.onnx import OnnxEmbedder, is_installed
 from pipeline.clients.onnx.onnx_bundled import MODELS
 from pipeline.clients.protocols import Embedder
 from pipeline.memories.likeness import SAME_COSINE
-from schemas.vectors import Calibration, EmbeddingSpace, Vector
+from schemas.vectors import Calibration
 
 # of neither list: what says the same, and what is about the same and says something else
 SAME = [
@@ -21,18 +21,6 @@ OTHER = [
     ("lives in Lisbon", "lives in Porto"),
     ("likes tea", "likes coffee"),
 ]
-
-
-class Flat:
-    """A model for which all texts are alike."""
-
-    space = EmbeddingSpace(provider="openai", model="flat", dimensions=2)
-
-    def embed_query(self, text: str) -> Vector:
-        return [1.0, 0.0]
-
-    def embed_documents(self, texts: list[str]) -> list[Vector]:
-        return [[1.0, 0.0] for _ in texts]
 
 
 def cosine(calibration: Calibration, embedder: Embedder, pair: tuple[str, str]) -> float:
@@ -53,20 +41,3 @@ def test_statements_that_say_the_same_are_nearer_than_others_with_every_model(mo
     assert max(other) < min(same)
     # the limit unites nothing that is different, and at least what is told in other words of the same kind
     assert max(other) < SAME_COSINE <= same[0]
-
-
-@pytest.mark.model
-@pytest.mark.skipif(not is_installed(), reason="the `local` extra is not installed")
-def test_the_scale_is_that_of_the_model_of_english() -> None:
-    measured = calibrate(OnnxEmbedder("all-MiniLM-L6-v2"))
-    assert measured is not None
-    for each in measured:
-        assert (each.slope, each.height) == pytest.approx((1, 0), abs=0.02)
-
-
-def test_a_model_that_tells_nothing_apart_keeps_its_cosines() -> None:
-    assert calibrate(Flat()) is None  # type: ignore[arg-type]
-
-
-def test_no_pair_shares_its_words_with_another() -> None:
-    assert len({text for pair in PAIRS for text in pair}) == 2 * len(PAIRS)

@@ -48,9 +48,7 @@ def ask(database: Database, settings: Settings, reranker: Reranker | None) -> Co
     )
 
 
-def test_what_it_prefers_comes_first_and_the_explanation_shows_by_how_much(
-    database: Database, settings: Settings
-) -> None:
+def test_what_it_prefers_comes_first_and_shows_by_how_much(database: Database, settings: Settings) -> None:
     found = ask(database, settings, Prefers("half a day")).explain
     assert found is not None
     assert "half a day" in found.messages[0].preview
@@ -65,9 +63,7 @@ class Away:
         raise ProviderUnavailable("The reranker is not there.")
 
 
-def test_without_its_answer_the_ranking_stays_and_the_context_says_so(
-    database: Database, settings: Settings
-) -> None:
+def test_without_its_answer_the_ranking_stays(database: Database, settings: Settings) -> None:
     plain = ask(database, settings, None)
     without = ask(database, settings, Away())
     assert without.blocks[:-1] == plain.blocks[:-1]
@@ -79,11 +75,6 @@ def test_none_falls_behind_what_was_not_read() -> None:
     found = rerank.read_again(hits, [0.0, 0.5, 1.0])
     assert [each.candidate.id for each in found] == [2, 1, 0, 3, 4, 5]
     assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
-
-
-def test_it_is_off_unless_named() -> None:
-    assert make_reranker(None) is None
-    assert make_reranker("") is None
 
 
 @pytest.mark.model

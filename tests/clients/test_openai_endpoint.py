@@ -55,83 +55,36 @@ def has(name: str) -> Callable[[Request], bool]:
 
 
 ANY_FORM = has_form("json_schema", "json_object")
-# who words it so; what it refuses, how, and what is to be learned
-CHAT_REFUSALS: dict[str, tuple[Callable[[Request], bool], Reply, set[str]]] = {
-    "vLLM, a template": (
-        has_system,
-        says(
-            400,
-            {"object": "error", "message": "Conversation roles must alternate user/assistant", "code": 400},
-        ),
-        {"system"},
-    ),
-    "Gemini, in a list": (
-        has_system,
-        says(
-            400,
-            [
-                {
-                    "error": {
-                        "code": 400,
-                        "message": "Developer instruction is not enabled for models/gemma-3-4b-it",
-                    }
-                }
-            ],
-        ),
-        {"system"},
-    ),
-    "llama.cpp, as its own fault": (
-        has_system,
-        says(500, {"error": {"code": 500, "message": "Only user and assistant roles are supported!"}}),
-        {"system"},
-    ),
-    "FastAPI, where it is": (
+# who words it so; what it refuses, with which status and body, and what is to be learned
+CHAT_REFUSALS: dict[str, tuple[Callable[[Request], bool], int, Any, str]] = {
+    "vLLM": (has_system, 400, {"message": "Conversation roles must alternate user/assistant"}, "system"),
+    "Gemini": (has_system, 400, [{"error": {"message": "Developer instruction is not enabled"}}], "system"),
+    "llama.cpp": (has_system, 500, {"error": {"message": "Only user and assistant roles!"}}, "system"),
+    "FastAPI": (
         has_form("json_schema"),
-        says(
-            422,
-            {"detail": [{"type": "enum", "loc": ["body", "response_format", "type"], "msg": "bad input"}]},
-        ),
-        {"json_schema"},
+        422,
+        {"detail": [{"loc": ["response_format", "type"]}]},
+        "json_schema",
     ),
-    "a page": (
+    "a page": (ANY_FORM, 400, b"<h1>400</h1><p>JSON mode is not enabled</p>", "json_schema json_object"),
+    "ChatGPT": (has("temperature"), 400, {"detail": "Unsupported parameter: temperature"}, "temperature"),
+    "LiteLLM": (has("temperature"), 400, {"error": {"message": '{"param": "temperature"}'}}, "temperature"),
+    "Azure": (has("max_tokens"), 400, {"error": {"message": "use 'max_completion_tokens'"}}, "max_tokens"),
+    "a gateway, in Chinese": (has_system, 400, {"msg": "该模型不支持系统角色"}, "plain"),
+    "OpenRouter": (
         ANY_FORM,
-        says(400, b"<html><body><h1>400</h1><p>JSON mode is not enabled for this model</p></body></html>"),
-        {"json_schema", "json_object"},
-    ),
-    "ChatGPT's backend": (
-        has("temperature"),
-        says(400, {"detail": "Unsupported parameter: temperature"}),
-        {"temperature"},
-    ),
-    "LiteLLM, JSON within a text": (
-        has("temperature"),
-        says(
-            400, {"error": {"message": 'BadRequestError: {"error": {"param": "temperature"}}', "code": "400"}}
-        ),
-        {"temperature"},
-    ),
-    "Azure, the other name": (
-        has("max_tokens"),
-        says(
-            400, {"error": {"message": "use 'max_completion_tokens' with this model", "code": "unsupported"}}
-        ),
-        {"max_tokens"},
-    ),
-    "a gateway, in Chinese": (has_system, says(400, {"msg": "该模型不支持系统角色"}), {"plain"}),
-    "OpenRouter, within a success": (
-        ANY_FORM,
-        says(200, {"error": {"message": "response_format is not for this provider", "code": 400}}),
-        {"json_schema", "json_object"},
+        200,
+        {"error": {"message": "response_format?", "code": 400}},
+        "json_schema json_object",
     ),
 }
 
 
 @pytest.mark.parametrize("who", CHAT_REFUSALS)
-def test_what_a_chat_model_refuses_is_left_out_by_all_of_the_process_and_logged_once(
-    server: ChatServer, who: str
-) -> None:
-    refuses, reply, learned = CHAT_REFUSALS[who]
-    server.answer = lambda request: reply if refuses(request) else Reply(text="Да, 好的")
+def test_what_a_chat_model_refuses_is_left_out_by_the_process(server: ChatServer, who: str) -> None:
+    refuses, status, body, options = CHAT_REFUSALS[who]
+    learned = options.split()
+    server.answer = lambda request: says(status, body) if refuses(request) else Reply(text="Да, 好的")
     with closing(OpenAIChatModel("m", base_url=server.url)) as model, capture_logs() as logs:
         assert model.complete(PROMPT, timeout_seconds=10).text == "Да, 好的"
         tries = len(server.requests)
@@ -159,9 +112,7 @@ def test_what_a_chat_model_refuses_is_left_out_by_all_of_the_process_and_logged_
         "max_tokens is too large: this model's maximum context length is 4096",
     ],
 )
-def test_an_endpoint_that_refuses_everything_is_asked_a_bounded_number_of_times(
-    server: ChatServer, words: str
-) -> None:
+def test_an_endpoint_that_refuses_everything_is_asked_a_few_times(server: ChatServer, words: str) -> None:
     server.answer = lambda _request: says(400, {"error": words})
     with closing(OpenAIChatModel("m", base_url=server.url)) as model:
         for _ in range(2):
@@ -180,9 +131,7 @@ def test_an_endpoint_that_refuses_everything_is_asked_a_bounded_number_of_times(
     ],
     ids=["object", "header", "masked", "page"],
 )
-def test_a_key_that_an_endpoint_repeats_is_in_no_error(
-    server: ChatServer, status: int, shape: Callable[[str], Any]
-) -> None:
+def test_a_key_is_in_no_error(server: ChatServer, status: int, shape: Callable[[str], Any]) -> None:
     server.answer = lambda _request: says(status, shape(KEY))
     with (
         closing(OpenAIChatModel("m", base_url=server.url, api_key=KEY)) as model,
@@ -237,24 +186,6 @@ def test_vectors_without_numbers_have_their_place_and_a_batch_is_one_request(
 
 
 @pytest.mark.parametrize(
-    ("number", "dropped", "said"),
-    [
-        (lambda n: {"index": n // 2}, 0, "numbers its vectors"),
-        (lambda _n: {}, 1, "3 vectors for 4 texts"),
-        (lambda n: {"index": n}, 3, "1 vectors for 4 texts"),
-    ],
-)
-def test_vectors_of_which_nobody_knows_whose_they_are_are_refused_with_a_sentence(
-    server: ChatServer, number: Callable[[int], dict[str, int]], dropped: int, said: str
-) -> None:
-    server.answer = lambda request: vectors(
-        {"input": request["input"][: len(request["input"]) - dropped]}, number
-    )
-    with closing(embedder(server)) as embeds, pytest.raises(ProviderFailed, match=said):
-        embeds.embed_documents(TEXTS)
-
-
-@pytest.mark.parametrize(
     ("body", "taken"),
     [
         ({"error": {"message": "encoding_format: only 'float' is known"}}, "float"),
@@ -263,7 +194,7 @@ def test_vectors_of_which_nobody_knows_whose_they_are_are_refused_with_a_sentenc
         ({"сообщение": "неизвестное поле"}, None),
     ],
 )
-def test_a_server_without_base64_is_asked_for_numbers(
+def test_without_base64_numbers_are_asked(
     server: ChatServer, body: dict[str, Any], taken: str | None
 ) -> None:
     server.answer = lambda request: (
@@ -279,14 +210,13 @@ def test_a_server_without_base64_is_asked_for_numbers(
     assert len(server.requests) == asked + 1
 
 
-@pytest.mark.parametrize(("provider", "status"), [("openai", 200), ("ollama", 500)])
-def test_an_answer_without_end_is_not_read_whole(provider: str, status: int) -> None:
+def test_an_answer_without_end_is_not_read_whole() -> None:
     sent = 0
 
     class Endless(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             nonlocal sent
-            self.send_response(status)
+            self.send_response(200)
             self.end_headers()
             try:
                 while sent < 400_000_000:
@@ -298,12 +228,11 @@ def test_an_answer_without_end_is_not_read_whole(provider: str, status: int) -> 
             pass
 
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Endless)) as url:
-        where: Any = {"openai_base_url": url, "ollama_url": url, "embedding_provider": provider}
-        embeds = make_embedder(
-            Settings(_env_file=None, embedding_model="m", embedding_timeout_seconds=60, **where)
-        )
-        assert isinstance(embeds, HttpEmbedder)
-        with closing(embeds), pytest.raises(ProviderFailed):
+        named = {"embedding_provider": "openai", "openai_base_url": url, "embedding_model": "m"}
+        with (
+            closing(make_embedder(Settings(_env_file=None, **named))) as embeds,
+            pytest.raises(ProviderFailed),
+        ):
             embeds.embed_documents(TEXTS)
     assert sent < 100_000_000
 
@@ -356,20 +285,6 @@ def test_a_certificate_is_verified_and_a_private_authority_is_given_by_the_envir
             refuses = pytest.raises(ProviderUnavailable, match=said) if said else nullcontext()
             with closing(OpenAIChatModel("m", base_url=url)) as model, refuses:
                 assert model.complete(PROMPT, timeout_seconds=10).text == "да"
-
-
-def test_a_login_in_an_address_is_in_no_message(server: ChatServer) -> None:
-    where = server.url.replace("//", "//маша:geheim@")
-    server.answer = lambda _request: says(404, {"error": "нет"})
-    for named in (
-        {"embedding_provider": "openai", "openai_base_url": where},
-        {"embedding_provider": "ollama", "ollama_url": where},
-    ):
-        embeds = make_embedder(Settings(_env_file=None, embedding_model="m", **named))
-        assert isinstance(embeds, HttpEmbedder)
-        with closing(embeds), pytest.raises(ProviderUnavailable) as caught:
-            embeds.embed_documents(TEXTS)
-        assert "geheim" not in str(caught.value) + embeds.url
 
 
 @pytest.mark.parametrize(

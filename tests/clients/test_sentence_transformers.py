@@ -2,11 +2,10 @@
 
 import pytest
 
-from pipeline.clients.sentence_transformers import (
-    SentenceTransformersEmbedder,
-    is_installed,
-)
-from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
+from pipeline.clients.factory import make_embedder
+from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder, is_installed
+from schemas.errors import ProviderFailed, ProviderUnavailable
+from schemas.settings import Settings
 
 pytestmark = [
     pytest.mark.model,
@@ -21,23 +20,21 @@ def embedder() -> SentenceTransformersEmbedder:
     return embedder
 
 
-def cosine(a: list[float], b: list[float]) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True))
-
-
 def test_word_pieces_are_counted_as_the_model_reads_them(embedder: SentenceTransformersEmbedder):
     assert embedder.max_tokens == 254
     assert embedder.count_tokens("the plumber") == 3  # the, plum, ##ber
     assert embedder.count_tokens("word " * 5000) == 5000
 
 
-def test_its_hub_name_names_the_same_space(embedder: SentenceTransformersEmbedder):
-    assert SentenceTransformersEmbedder("sentence-transformers/all-MiniLM-L6-v2").space == embedder.space
-
-
-def test_a_folder_without_a_model_is_refused(tmp_path):
-    with pytest.raises(SettingsError, match="BACKSCROLL_EMBEDDING_MODEL"):
-        SentenceTransformersEmbedder(str(tmp_path)).load()
+def test_its_pooling_is_a_setting_that_makes_another_space(embedder: SentenceTransformersEmbedder):
+    plain = Settings(_env_file=None, embedding_provider="sentence-transformers")
+    chosen = make_embedder(plain.model_copy(update={"embedding_pooling": "cls"}))
+    again = make_embedder(plain.model_copy(update={"embedding_model": "all-MiniLM-L6-v2#cls"}))
+    assert chosen.space.same_as(again.space)
+    assert not chosen.space.same_as(embedder.space)
+    vector = again.embed_query("the boiler is cold")
+    own = embedder.embed_query("the boiler is cold")
+    assert sum(a * b for a, b in zip(vector, own, strict=True)) < 0.99
 
 
 @pytest.mark.parametrize(
@@ -58,7 +55,6 @@ def test_a_model_that_fails_may_do_so_because_of_the_text_and_one_without_memory
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    embedder.load()
-    monkeypatch.setattr(embedder._model, "encode", fail)
+    monkeypatch.setattr(embedder.load(), "encode", fail)
     with pytest.raises(expected, match="all-MiniLM-L6-v2"):
         embedder.embed_documents(["a text that breaks it"])

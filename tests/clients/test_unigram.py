@@ -30,16 +30,8 @@ SCRIPTS = [
 ]
 # joiners, marks that stand alone, letters of double width, control characters, blanks of all kinds
 ODD = [
-    "👩‍👩‍👧‍👦 hi 🏳️‍🌈",
-    "e\u0301te\u0301",
-    "ｆｕｌｌ　ｗｉｄｔｈ",
-    "  two  blanks\n\n",
-    "\x01a\x02",
-    "\u0301",
-    "▁",
-    "<s>",
-    "",
-    " ",
+    *("👩‍👩‍👧‍👦 hi 🏳️‍🌈", "e\u0301te\u0301", "ｆｕｌｌ　ｗｉｄｔｈ", "  two  blanks\n\n"),
+    *("\x01a\x02", "\u0301", "▁", "<s>", "", " "),
 ]
 # which the reference, made of general rules, reads as "~", and the model's own rules do not
 TILDE = "～"

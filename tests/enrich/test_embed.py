@@ -1,23 +1,21 @@
 """Embedding what is owed: full batches of like length, and a text that breaks the model takes no other with it."""
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from operator import mul
-from threading import Thread
 
-import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local import migrate
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.clients.factory import make_embedder
 from pipeline.enrich.vectors import embed, embed_texts
 from pipeline.erasure import edits
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.dead_letters import JobFilter, listing
-from pipeline.jobs.runner import Outcome, Policy
+from pipeline.jobs.runner import Outcome
+from pipeline.llm.prices import Price, Prices
 from pipeline.store.connections.database import Database
 from pipeline.store.search import vector_search
 from pipeline.store.search.filters import Scope
@@ -25,8 +23,8 @@ from pipeline.store.vectors import vectors
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, Vector
-from tests.conftest import TENANT, message
-from tests.ingest.test_accepting import wait_for_a_lock
+from tests.clients.embedding_server import embedding_server
+from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
 from tests.ingest.test_quarantine import as_owner
 from tests.test_pipeline import CHAT, place, rows
 
@@ -55,15 +53,15 @@ def raising(error: Exception) -> Callable[[list[Vector]], list[Vector]]:
     return fail
 
 
-def owe(database: Database, rules: SessionPolicy, policy: Policy, *contents: str) -> None:
+def owe(database: Database, *contents: str) -> None:
     """Messages of these contents that are placed and owed their vectors."""
     said = [message(n / 10, content, id=f"m{n}") for n, content in enumerate(contents)]
     accept.accept(database, TENANT, CHAT, said)
-    place(database, rules, policy)
+    place(database)
 
 
-def embed_once(database: Database, client: DeterministicEmbedder, policy: Policy) -> Outcome:
-    return runner.run(database, "embed", embed.embedder(database, client), policy)
+def embed_once(database: Database, client: DeterministicEmbedder) -> Outcome:
+    return runner.run(database, "embed", embed.embedder(database, client), POLICY)
 
 
 def embedded(database: Database) -> list[object]:
@@ -82,16 +80,14 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("how", FAILURES)
-def test_one_text_that_breaks_the_model_is_a_dead_letter_and_all_others_have_vectors(
-    database: Database, rules: SessionPolicy, policy: Policy, how: str
-) -> None:
+def test_one_text_that_breaks_the_model_takes_no_other_with_it(database: Database, how: str) -> None:
     count = 32
     # Given one poisonous text among many
     contents = [f"message number {n}" for n in range(count)]
     contents[count // 3] = f"some {POISON} for you"
-    owe(database, rules, policy, *contents)
+    owe(database, *contents)
     model = Model(FAILURES[how])
-    embed_once(database, model, policy)
+    embed_once(database, model)
     # Then all others have their vectors, and it waits for an operator with its reason
     assert len(embedded(database)) == count - 1
     [letter], _ = listing(database, TENANT, JobFilter(state="dead"))
@@ -100,29 +96,25 @@ def test_one_text_that_breaks_the_model_is_a_dead_letter_and_all_others_have_vec
     # and it took about log2 n calls to find it, beside one for each portion and the probes
     assert len(model.calls) <= count / embed.PORTION + 2 * count.bit_length() + 5
     # nothing is tried again
-    assert embed_once(database, model, policy).claimed == 0
+    assert embed_once(database, model).claimed == 0
 
 
-def test_a_text_that_is_too_long_for_the_model_is_embedded_by_its_beginning_and_the_others_whole(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_a_text_too_long_for_the_model_is_embedded_by_its_beginning(database: Database) -> None:
     ending = "z" * 8
     long = f"{'word ' * 300}{ending}"
-    owe(database, rules, policy, *[f"{'other ' * 250}{n}" for n in range(7)], long)
+    owe(database, *[f"{'other ' * 250}{n}" for n in range(7)], long)
     model = Model(raising(ProviderFailed("too long")), word=ending)
-    embed_once(database, model, policy)
+    embed_once(database, model)
     assert len(embedded(database)) == 8
     assert [len(call[0]) for call in model.calls if len(call[0]) == embed_texts.SHORTENED_CHARS] == [1000]
     assert rows(database, "SELECT count(*) FROM jobs WHERE dead_at IS NOT NULL") == [(0,)]
 
 
 @pytest.mark.parametrize("error", [ProviderUnavailable("no answer"), ProviderFailed("it answers 500")])
-def test_an_outage_costs_two_calls_and_no_attempts(
-    database: Database, rules: SessionPolicy, policy: Policy, error: Exception
-) -> None:
-    owe(database, rules, policy, *(f"message number {n}" for n in range(40)))
+def test_an_outage_costs_two_calls_and_no_attempts(database: Database, error: Exception) -> None:
+    owe(database, *(f"message number {n}" for n in range(40)))
     model = Model(raising(error), word="")
-    outcome = embed_once(database, model, policy)
+    outcome = embed_once(database, model)
     assert (outcome.finished, outcome.failed) == (0, 40)
     assert len(model.calls) <= 2
     found = rows(
@@ -133,51 +125,22 @@ def test_an_outage_costs_two_calls_and_no_attempts(
     assert str(found[0][3]).startswith("ProviderUnavailable: ")
 
 
-def test_an_outage_that_begins_while_a_bad_text_is_looked_for_condemns_nobody(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    owe(database, rules, policy, *(f"message number {n}" for n in range(8)), f"some {POISON}")
-    model = Model(raising(ProviderFailed("it answers 500")))
-
-    def break_down(_: list[Vector]) -> list[Vector]:
-        if len(model.calls) > 3:
-            model.word = ""
-        raise ProviderFailed("it answers 500")
-
-    model.fail = break_down
-    embed_once(database, model, policy)
-    assert rows(database, "SELECT max(attempts), count(dead_at) FROM jobs WHERE kind = 'embed'") == [(0, 0)]
-
-
-def test_what_people_say_now_reaches_the_model_before_the_rest_of_a_claim(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    # Given more imported messages than the model is given at once, each longer than the live one
-    imported = [message(n / 10, f"imported message number {n}", id=f"i{n}") for n in range(embed.PORTION + 1)]
-    accept.accept(database, TENANT, CHAT, imported, settle=timedelta(seconds=1))
-    accept.accept(database, TENANT, CHAT, [message(60, "now", id="live")])
-    place(database, rules, policy)
-    client = Model(raising(AssertionError()))
-    embed_once(database, client, policy)
-    assert any("now" in each for each in client.calls[0])
-
-
 def test_a_claim_that_takes_too_long_is_handed_back_in_part_and_nothing_of_it_is_lost(
-    database: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
+    database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a model that takes longer for a portion than a turn lasts
     monkeypatch.setattr(embed, "TURN_SECONDS", 0.0)
     monkeypatch.setattr(embed, "PORTION", 4)
-    owe(database, rules, policy, *(f"message number {n}" for n in range(10)))
+    owe(database, *(f"message number {n}" for n in range(10)))
     # When it has had its turn, then there are the vectors of one portion, and the rest is due, untried
-    first = embed_once(database, DeterministicEmbedder(), policy)
+    first = embed_once(database, DeterministicEmbedder())
     assert first.follows == {"embed"}
     assert len(embedded(database)) == 4
     due = "SELECT count(*), max(attempts) FROM jobs WHERE kind = 'embed' AND due_at <= now() AND claimed IS NULL"
     assert rows(database, due) == [(6, 0)]
     # and it is done in the next turns
-    assert embed_once(database, DeterministicEmbedder(), policy).claimed == 6
-    assert embed_once(database, DeterministicEmbedder(), policy).claimed == 2
+    assert embed_once(database, DeterministicEmbedder()).claimed == 6
+    assert embed_once(database, DeterministicEmbedder()).claimed == 2
     assert len(embedded(database)) == 10
     assert rows(database, "SELECT count(*) FROM jobs WHERE kind = 'embed' AND due_at IS NOT NULL") == [(0,)]
 
@@ -195,38 +158,17 @@ class Meanwhile(DeterministicEmbedder):
         return super().embed_documents(texts)
 
 
-def test_a_message_that_is_deleted_before_it_was_embedded_is_no_failure(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    owe(database, rules, policy, "one", "two", "three")
-    client = Meanwhile(lambda: edits.delete(database, TENANT, CHAT.chat_id, "m1", rules))
+def test_a_message_that_is_deleted_before_it_was_embedded_is_no_failure(database: Database) -> None:
+    owe(database, "one", "two", "three")
+    client = Meanwhile(lambda: edits.delete(database, TENANT, CHAT.chat_id, "m1", SESSION_POLICY))
     with capture_logs() as logs:
-        assert embed_once(database, client, policy).failed == 0
+        assert embed_once(database, client).failed == 0
     assert embedded(database) == ["m0", "m2"]
     assert not [line for line in logs if line["log_level"] in ("warning", "error")]
     assert rows(database, "SELECT name FROM daily_counters WHERE name = 'embed_failures' AND value > 0") == []
     # the others were not embedded twice
     assert rows(database, "SELECT sum(value) FROM daily_counters WHERE name = 'embedding_writes'") == [(2,)]
     assert rows(database, "SELECT count(*) FROM jobs WHERE kind = 'embed'") == [(0,)]
-
-
-def test_a_deletion_that_is_under_way_while_vectors_are_saved_is_waited_for(
-    database: Database, rules: SessionPolicy, policy: Policy, postgres: EmbeddedPostgres, database_name: str
-) -> None:
-    owe(database, rules, policy, "one", "two", "three")
-    with psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
-        rival.execute("DELETE FROM messages WHERE external_id = 'm1'")
-        rival.execute(
-            "DELETE FROM jobs WHERE key = (SELECT 'message:' || id FROM messages WHERE external_id = 'm1')"
-        )
-        saving = Thread(target=lambda: embed_once(database, DeterministicEmbedder(), policy))
-        saving.start()
-        with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as observer:
-            wait_for_a_lock(observer)
-        rival.commit()
-        saving.join()
-    assert embedded(database) == ["m0", "m2"]
-    assert rows(database, "SELECT name FROM daily_counters WHERE name = 'embed_failures' AND value > 0") == []
 
 
 # What cosines stand for
@@ -239,12 +181,12 @@ class Mine(DeterministicEmbedder):
 
 
 def test_the_first_worker_measures_what_cosines_stand_for_and_searches_give_them_on_one_scale(
-    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
+    database: Database, settings: Settings
 ) -> None:
     as_owner(settings, "UPDATE embedding_spaces SET provider = 'sentence-transformers', model = 'mine'")
     asked, said = "where is the boat key?", "Bo left some key in the yard, maybe behind the shed"
-    owe(database, rules, policy, said, "Где ключ?")
-    embed_once(database, Mine(), policy)
+    owe(database, said, "Где ключ?")
+    embed_once(database, Mine())
     with database.tenant(TENANT) as connection:
         space = vectors.active_space(connection)
         assert space.questions.slope != pytest.approx(1, abs=0.1)
@@ -258,3 +200,25 @@ def test_the_first_worker_measures_what_cosines_stand_for_and_searches_give_them
     raw = sum(map(mul, Mine().embed_query(asked), stored[nearest]))
     assert found.cosines[nearest] == pytest.approx(height + slope * raw, abs=0.01)
     assert found.cosines[nearest] != pytest.approx(raw, abs=0.05)
+
+
+def test_what_a_server_embeds_is_noted_with_its_price(database: Database, settings: Settings) -> None:
+    owe(database, "the plumber is called Beatriz", "the boiler is new")
+    prices = Prices(by_model={"mine": Price(input=100.0)})
+    named = {"embedding_provider": "ollama", "embedding_model": "mine"}
+    with embedding_server() as server:
+        client = make_embedder(settings.model_copy(update=named | {"ollama_url": server.url}))
+        as_owner(settings, "UPDATE embedding_spaces SET status = 'retired'")
+        migrate.upgrade(settings.owner_database_url.get_secret_value(), client.space)
+        for server.fault in ("overloaded", None):
+            runner.run(database, "embed", embed.embedder(database, client, prices=prices), POLICY)
+            as_owner(settings, "UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL")
+        client.close()
+    failed, answered = rows(
+        database, "SELECT purpose, model, outcome, input_tokens, cost FROM llm_calls ORDER BY id"
+    )
+    assert failed == ("embedding", "mine", "unavailable", 0, 0)
+    *what, tokens, cost = answered
+    assert what == ["embedding", "mine", "answered"]
+    assert 10 < tokens < 40
+    assert cost == pytest.approx(tokens * 100 / 1_000_000)

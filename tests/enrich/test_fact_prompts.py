@@ -115,21 +115,6 @@ def read(
 # The prompt
 
 
-def test_the_transcript_comes_numbered_in_the_chats_time_zone() -> None:
-    prompt = prompt_of(talk(), time_zone=ZoneInfo("Asia/Tokyo"))
-    assert "\n[1] 2026-03-03 08:30 Ann: we moved to Porto" in prompt.turns[0]
-    assert "\nk1: Ann lives in Lisbon. (since 2026-01-06)\n" in prompt.turns[0]
-    assert "Asia/Tokyo" in prompt.system
-    assert "english" in prompt.system
-    assert "at most 3" in prompt.system
-    assert "Porto" not in prompt.system.replace('"porto"', "")
-
-
-def test_a_bots_lines_are_marked() -> None:
-    prompt = prompt_of(talk(("Harbour", "You live in Porto, Ann."), role="assistant"))
-    assert "[5] 2026-03-02 23:34 Harbour (bot): You live" in prompt.turns[0]
-
-
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
 def test_no_attack_leaves_the_fence(attack: dict[str, Any]) -> None:
     says = attack["says"].replace("{fence}", fence_of(prompt_of(talk())))
@@ -268,14 +253,6 @@ def test_what_two_people_of_one_name_say_in_one_answer_is_of_both(name: str) -> 
     assert fact_answers.chosen(facts, said, 3) == facts
 
 
-def test_a_short_answer_states_what_it_was_asked() -> None:
-    said = talk(("Tom Reis", "Ann, do you still play the cello?"), ("Ann", "yes!!"))
-    cello = GOOD | {"content": "Ann plays the cello.", "messages": [6]}
-    (fact,) = read(cello, messages=said)
-    assert (fact.about, fact.subject, fact.message_ids) == ("speaker", "Ann", (105,))
-    assert read(cello | {"messages": [3]}, messages=said) == []
-
-
 @pytest.mark.parametrize(
     ("said", "content"),
     [
@@ -290,24 +267,6 @@ def test_a_short_answer_states_what_it_was_asked() -> None:
 def test_facts_of_all_kinds_are_recognized_as_said(said: str, content: str) -> None:
     messages = talk(("Ann", said))
     assert len(read(GOOD | {"content": content, "messages": [5]}, messages=messages)) == 1
-
-
-@pytest.mark.parametrize(
-    ("answer", "problem"),
-    [
-        ("", "no JSON object"),
-        (json.dumps({"facts": [GOOD, GOOD]})[:-30], "broken or incomplete"),
-        ('{"summary": "hello"}', 'no "facts"'),
-        ('{"facts": "none"}', '"facts" must be a list'),
-        (
-            '{"facts": [{"text": "Ann lives in Porto.", "messages": [1]}]}',
-            'each of "facts" must be an object',
-        ),
-    ],
-)
-def test_what_is_wrong_with_the_answer_is_said_in_words(answer: str, problem: str) -> None:
-    with pytest.raises(InvalidAnswer, match=problem):
-        fact_answers.read(answer, talk(), people=PEOPLE, known=KNOWN, time_zone=UTC)
 
 
 ANYTHING = st.recursive(

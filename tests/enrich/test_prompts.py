@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -74,16 +73,6 @@ def is_fenced(prompt: Any, count: int) -> bool:
 # The prompt
 
 
-def test_a_transcript_has_speakers_and_times_of_the_chats_own_clock() -> None:
-    prompt = prompt_of(talk(), time_zone=ZoneInfo("Europe/Lisbon"), language="portuguese")
-    assert "[2026-03-02 23:30] Ann: the boiler in the cellar" in prompt.turns[0]
-    assert (
-        "[2026-03-03 08:30] Ann: the boiler" in prompt_of(talk(), time_zone=ZoneInfo("Asia/Tokyo")).turns[0]
-    )
-    assert "portuguese" in prompt.system
-    assert "Europe/Lisbon" in prompt.system
-
-
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
 def test_no_attack_leaves_the_fence(attack: dict[str, str]) -> None:
     fence = fence_of(prompt_of(talk()))
@@ -106,9 +95,7 @@ def test_no_text_leaves_the_fence(said: list[tuple[str, str]]) -> None:
 
 
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=60), st.integers(200, 2000))
-def test_a_long_session_is_divided_into_parts_that_fit_and_leave_nothing_out(
-    sizes: list[int], room: int
-) -> None:
+def test_a_long_session_is_divided_and_nothing_left_out(sizes: list[int], room: int) -> None:
     messages = [prompts.clipped(message(n, "Ann", "word " * size), room // 2) for n, size in enumerate(sizes)]
     runs = prompts.divided(messages, room)
     assert [m.id for run in runs for m in run] == [m.id for m in messages]
@@ -154,29 +141,11 @@ def test_text_around_the_answer_does_no_harm(around: str) -> None:
 @pytest.mark.parametrize(
     "before", ["", '{"summary": "a draft {"}\nSo the answer is\n</think>\n', "```json\n"]
 )
-def test_line_ends_in_a_text_of_the_answer_and_marks_that_it_quotes_do_no_harm(
-    said: str, before: str
-) -> None:
+def test_line_ends_and_quoted_marks_in_an_answer_do_no_harm(said: str, before: str) -> None:
     answer = before + json.dumps(GOOD | {"summary": said}, ensure_ascii=False)
     for each in "\n\r\t":
         answer = answer.replace(json.dumps(each)[1:-1], each)
     assert answers.parse(answer).summary == " ".join(said.split())
-
-
-@pytest.mark.parametrize("end", ["</think>", "</thinking> Désolé.", '{"topics": []}</think>нет'])
-def test_what_was_only_thought_is_no_answer(end: str) -> None:
-    with pytest.raises(InvalidAnswer, match="JSON object"):
-        answers.parse(f"<think>Может быть {json.dumps(GOOD)} {end}")
-
-
-@pytest.mark.parametrize(
-    ("answer", "window", "room"),
-    [("Обрез", 16_000, 1800), ("", 16_000, 3600), (" \n", 16_000, 3600), ("", 4000, 1800), ("答", 900, 1800)],
-)
-def test_a_cut_answer_has_more_room_within_the_window(answer: str, window: int, room: int) -> None:
-    given = prompt_of(talk(("Аня", "Котёл снова холодный, мастер придёт в среду")))
-    more = prompts.with_more_room(given, answer, window).max_tokens
-    assert (room <= more < 3600) if window == 4000 else more == room
 
 
 @pytest.mark.parametrize(

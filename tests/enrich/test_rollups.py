@@ -1,7 +1,7 @@
 """The weeks of a chat are rolled up from the summaries of their sessions, and change and go with them."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,8 +13,7 @@ from pipeline.enrich.summaries.summarizers import ExtractiveSummarizer
 from pipeline.enrich.summaries.summary_policy import SummaryPolicy
 from pipeline.erasure import edits
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Handler, Policy
+from pipeline.jobs.runner import Handler
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.recall import build_context, query_log
@@ -26,7 +25,7 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.sessions import Summary
 from schemas.settings import Settings
-from tests.conftest import EPOCH, MIGRATED, POLICY, TENANT, Templates, message
+from tests.conftest import EPOCH, MIGRATED, SESSION_POLICY, TENANT, Templates, message
 from tests.llm.chat_models import ScriptedModel, retold, summarizing
 from tests.test_pipeline import place, rows, run
 
@@ -61,13 +60,13 @@ def roller(database: Database, client: LanguageModelSummarizer | None = None) ->
 
 
 @pytest.fixture
-def work(database: Database, rules: SessionPolicy, policy: Policy) -> Callable[..., int]:
+def work(database: Database) -> Callable[..., int]:
     """Do everything that is due; how many weeks were looked at."""
 
     def do(client: LanguageModelSummarizer | None = None) -> int:
-        place(database, rules, policy)
-        run(database, "summarize", summarizer(database), policy)
-        return run(database, "rollup", roller(database, client), policy)
+        place(database)
+        run(database, "summarize", summarizer(database))
+        return run(database, "rollup", roller(database, client))
 
     return do
 
@@ -76,9 +75,9 @@ def fill(database: Database) -> None:
     """The boiler and the marina in one week, the roof and the fence in the next."""
     said = [*session(0, "boiler"), *session(2, "marina"), *session(8, "roof"), *session(10, "fence")]
     accept.accept(database, TENANT, CHAT, said)
-    place(database, SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0)), POLICY)
-    run(database, "summarize", summarizer(database), POLICY)
-    assert run(database, "rollup", roller(database), POLICY) == 2
+    place(database)
+    run(database, "summarize", summarizer(database))
+    assert run(database, "rollup", roller(database)) == 2
 
 
 @pytest.fixture
@@ -115,35 +114,7 @@ def test_the_sessions_of_a_week_are_rolled_up_together(two_weeks: Database) -> N
     assert "roof" not in str(told)
 
 
-def test_a_week_is_one_of_the_chat_s_own_clock(database: Database, work: Callable[..., int]) -> None:
-    # 23:30 UTC on Sunday, 29 March, when Lisbon has summer time
-    start = datetime(2026, 3, 29, 23, 30, tzinfo=UTC)
-    late = [
-        m.model_copy(update={"sent_at": start + timedelta(minutes=n)})
-        for n, m in enumerate(session(0, "clock"))
-    ]
-    accept.accept(database, TENANT, CHAT, [*late, *session(29, "boiler")])
-    work()
-    assert rows(database, WEEKS) == [("2026-03-30", 2, MODEL)]
-
-
-def test_the_week_that_is_running_waits_for_its_end(database: Database, work: Callable[..., int]) -> None:
-    ((now,),) = rows(database, "SELECT now() - interval '1 hour'")
-    assert isinstance(now, datetime)
-    said = [
-        m.model_copy(update={"sent_at": now + timedelta(minutes=n)})
-        for n, m in enumerate(session(0, "boiler"))
-    ]
-    accept.accept(database, TENANT, CHAT, said)
-    assert work() == 0
-    ((left,),) = rows(database, "SELECT due_at > now() + interval '1 minute' FROM jobs WHERE kind = 'rollup'")
-    assert left is True
-    assert rows(database, WEEKS) == []
-
-
-def test_a_session_that_comes_late_changes_its_week_and_no_other(
-    two_weeks: Database, work: Callable[..., int]
-) -> None:
+def test_a_late_session_changes_its_week_alone(two_weeks: Database, work: Callable[..., int]) -> None:
     before = dict(rows(two_weeks, "SELECT week::text, created_at FROM rollups"))  # type: ignore[arg-type]
     accept.accept(two_weeks, TENANT, CHAT, session(4, "garden"))
     assert work() == 1
@@ -154,39 +125,24 @@ def test_a_session_that_comes_late_changes_its_week_and_no_other(
     assert work() == 0
 
 
-def test_without_a_language_model_nothing_is_rolled_up(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_without_a_language_model_nothing_is_rolled_up(database: Database) -> None:
     assert not Settings(_env_file=None, rollups_enabled=True).rolls_up()
     assert Settings(_env_file=None, rollups_enabled=True, session_summary_model="gpt-4.1-mini").rolls_up()
     accept.accept(database, TENANT, CHAT, [*session(0, "boiler"), *session(2, "marina")])
-    place(database, rules, policy)
-    run(database, "summarize", summarizer(database), policy)
-    assert run(database, "rollup", rollups.roller(database, None, version=1), policy) == 1
+    place(database)
+    run(database, "summarize", summarizer(database))
+    assert run(database, "rollup", rollups.roller(database, None, version=1)) == 1
     assert rows(database, WEEKS) == []
 
 
-def test_a_model_that_gives_no_usable_answer_leaves_the_week_without_one(
-    two_weeks: Database, work: Callable[..., int]
-) -> None:
-    before = rows(two_weeks, WEEKS)
-    accept.accept(two_weeks, TENANT, CHAT, session(4, "garden"))
-    work(summarizing(two_weeks, ScriptedModel(Completion(text="no"))))
-    # the job has failed, and is tried again
-    assert rows(two_weeks, "SELECT attempts FROM jobs WHERE kind = 'rollup' AND due_at IS NOT NULL") == [(1,)]
-    assert rows(two_weeks, WEEKS) == before
-
-
-def test_what_is_erased_while_a_model_writes_is_not_saved(
-    two_weeks: Database, work: Callable[..., int], rules: SessionPolicy
-) -> None:
+def test_what_is_erased_meanwhile_is_not_saved(two_weeks: Database, work: Callable[..., int]) -> None:
     class Erasing(ScriptedModel):
         """Somebody deletes a message during the first call."""
 
         def complete(self, *given: Any, **more: Any) -> Completion:
             if not self.erased:
                 self.erased = True
-                edits.delete(two_weeks, TENANT, CHAT.chat_id, "2-0", rules)
+                edits.delete(two_weeks, TENANT, CHAT.chat_id, "2-0", SESSION_POLICY)
             return super().complete(*given, **more)
 
         erased = False
@@ -209,9 +165,7 @@ def test_what_is_erased_while_a_model_writes_is_not_saved(
         ("what happened on 5 March 2026?", []),
     ],
 )
-def test_a_context_shows_the_weeks_of_the_time_that_is_asked_about(
-    two_weeks: Database, question: str, mondays: list[str]
-) -> None:
+def test_a_context_shows_the_weeks_asked_for(two_weeks: Database, question: str, mondays: list[str]) -> None:
     shown = block(asked(two_weeks, question))
     assert [line.partition(" – ")[0] for line in shown.splitlines() if line.startswith("- ")] == [
         f"- {each}" for each in mondays
@@ -219,57 +173,43 @@ def test_a_context_shows_the_weeks_of_the_time_that_is_asked_about(
     assert shown.startswith("Earlier weeks:") == bool(mondays)
 
 
-def test_no_more_weeks_are_shown_than_sessions_and_none_that_was_not_over(two_weeks: Database) -> None:
-    last_month = "what happened in March?"
-    assert "9 March" not in block(asked(two_weeks, last_month, sessions=1))
-    assert block(asked(two_weeks, last_month, sessions=0)) == ""
-    ((ended,),) = rows(two_weeks, "SELECT ended_at FROM rollups WHERE week = '2026-03-02'")
-    assert isinstance(ended, datetime)
-    assert block(asked(two_weeks, last_month, as_of=ended)) == ""
-    assert "2 March" in block(asked(two_weeks, last_month, as_of=ended + timedelta(days=1)))
-
-
 # Of what is stored
 
 
-def test_a_backfill_rolls_up_the_weeks_that_are_stored(
-    two_weeks: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_a_backfill_rolls_up_the_weeks_that_are_stored(two_weeks: Database) -> None:
     # Given a chat whose weeks were summarized before rollups were switched on, and a week of one session
     rows(two_weeks, "DELETE FROM rollups RETURNING week")
     accept.accept(two_weeks, TENANT, CHAT, session(15, "garden"))
-    place(two_weeks, rules, policy)
+    place(two_weeks)
     only_sessions = SummaryPolicy(min_messages=4, version=1)
-    run(
-        two_weeks, "summarize", summarize.summarizer(two_weeks, ExtractiveSummarizer(), only_sessions), policy
-    )
-    current = Current(rules=rules, summary_version=1, min_messages=4, rolls_up=True)
+    run(two_weeks, "summarize", summarize.summarizer(two_weeks, ExtractiveSummarizer(), only_sessions))
+    current = Current(rules=SESSION_POLICY, summary_version=1, min_messages=4, rolls_up=True)
     request = BackfillRequest(kind="rollup", chat_id=CHAT.chat_id)
     planned = backfill.plan(two_weeks, TENANT, request, current)
     assert (planned.rows, planned.missing) == (2, 2)
     backfill.start(two_weeks, TENANT, request, current)
-    run(two_weeks, "backfill", backfill.backfiller(two_weeks, current), policy)
-    run(two_weeks, "rollup", roller(two_weeks), policy)
+    run(two_weeks, "backfill", backfill.backfiller(two_weeks, current))
+    run(two_weeks, "rollup", roller(two_weeks))
     # Then they are there, and nothing is left to do
     assert [week for week, *_ in rows(two_weeks, WEEKS)] == ["2026-03-02", "2026-03-09"]
     assert backfill.plan(two_weeks, TENANT, request, current).missing == 0
     with pytest.raises(InvalidInput, match="language model"):
-        backfill.plan(two_weeks, TENANT, request, Current(rules=rules, summary_version=1, min_messages=4))
+        backfill.plan(
+            two_weeks, TENANT, request, Current(rules=SESSION_POLICY, summary_version=1, min_messages=4)
+        )
 
 
 # Erased
 
 
-def test_a_deleted_message_clears_its_week_which_is_made_again_without_it(
-    two_weeks: Database, work: Callable[..., int], rules: SessionPolicy
-) -> None:
+def test_a_deleted_message_has_its_week_made_again(two_weeks: Database, work: Callable[..., int]) -> None:
     context = asked(two_weeks, "what happened in March?")
     query_log.report(
         two_weeks, TENANT, context.context_id, AnswerIn(answer="It is broken."), Settings(_env_file=None)
     )
     accept.accept(two_weeks, TENANT, CHAT, session(4, "garden"))
     for number in range(4):
-        edits.delete(two_weeks, TENANT, CHAT.chat_id, f"2-{number}", rules)
+        edits.delete(two_weeks, TENANT, CHAT.chat_id, f"2-{number}", SESSION_POLICY)
     assert [week for week, *_ in rows(two_weeks, WEEKS)] == ["2026-03-09"]
     ((said, shown),) = rows(two_weeks, "SELECT answer, shown FROM query_log")
     assert said is None

@@ -1,8 +1,8 @@
 """Erasing at size: it looks things up by an index, locks what it must and no more, and is finished by somebody."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -11,7 +11,6 @@ from sqlalchemy import Connection, event, text
 from pipeline.erasure import derived, edits, erase, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.memories import statements as memories
 from pipeline.people import membership
 from pipeline.store.connections.database import Database
@@ -21,20 +20,20 @@ from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.people.forgetting import Subject
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.test_pipeline import CHAT, place, rows, run
 
 OTHER = ChatIn(chat_id="test:other")
 
 
 @pytest.fixture
-def talked(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
+def talked(database: Database) -> Database:
     """Two chats with ten messages each, placed; Ann and Zora in both."""
     for chat in (CHAT, OTHER):
         said = [message(n, f"the boiler shows error number {n} again", id=f"m{n}") for n in range(9)]
         zora = message(9, "my zebrafish lives in the bath", id="z", sender_id="test:zora", sender_name="Zora")
         accept.accept(database, TENANT, chat, [*said, zora])
-    place(database, rules, policy)
+    place(database)
     return database
 
 
@@ -52,32 +51,14 @@ def impatient(settings: Settings) -> Iterator[Database]:
     other.close()
 
 
-def in_thread(act: Callable[[], object]) -> tuple[threading.Thread, list[BaseException]]:
-    """Do something beside; what it raises is in the list when the thread has ended."""
-    errors: list[BaseException] = []
-
-    def run_it() -> None:
-        try:
-            act()
-        except BaseException as error:  # noqa: BLE001 - told to the test
-            errors.append(error)
-
-    thread = threading.Thread(target=run_it)
-    thread.start()
-    return thread, errors
-
-
 def until_somebody_waits(database: Database) -> None:
     """Until a transaction of this database waits for a lock."""
-    for _ in range(500):
-        if rows(
-            database,
-            "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
-            "WHERE NOT l.granted AND a.datname = current_database()",
-        ) != [(0,)]:
-            return
+    waiting = (
+        "SELECT 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
+        "WHERE NOT l.granted AND a.datname = current_database()"
+    )
+    while not rows(database, waiting):
         time.sleep(0.01)
-    raise AssertionError("nobody waits for a lock")
 
 
 def log(database: Database, context_id: str, query: str, shown: list[str], chat: str = CHAT.chat_id) -> None:
@@ -109,18 +90,18 @@ IN_ONE_CHAT: dict[str, Callable[[Database, SessionPolicy], object]] = {
 
 @pytest.mark.parametrize("what", IN_ONE_CHAT)
 def test_what_is_erased_in_one_chat_holds_up_no_other_while_it_waits_for_an_accept(
-    talked: Database, impatient: Database, rules: SessionPolicy, what: str
+    talked: Database, impatient: Database, what: str
 ) -> None:
     # Given a large batch that is being accepted in the chat
-    with talked.tenant(TENANT) as accepting:
-        suppression_list.lock(accepting, TENANT, CHAT.chat_id)
-        # When something of the chat goes, which waits for that
-        thread, errors = in_thread(lambda: IN_ONE_CHAT[what](talked, rules))
-        until_somebody_waits(talked)
-        # Then another chat's messages are accepted meanwhile
-        assert accept.accept(impatient, TENANT, OTHER, [message(60, id="new")]).new == 1
-    thread.join()
-    assert errors == []
+    with ThreadPoolExecutor(1) as pool:
+        with talked.tenant(TENANT) as accepting:
+            suppression_list.lock(accepting, TENANT, CHAT.chat_id)
+            # When something of the chat goes, which waits for that
+            erasing = pool.submit(IN_ONE_CHAT[what], talked, SESSION_POLICY)
+            until_somebody_waits(talked)
+            # Then another chat's messages are accepted meanwhile
+            assert accept.accept(impatient, TENANT, OTHER, [message(60, id="new")]).new == 1
+        erasing.result()
 
 
 CHECKS_A_CHAT: dict[str, Callable[[Database, SessionPolicy, str], object]] = {
@@ -134,17 +115,17 @@ CHECKS_A_CHAT: dict[str, Callable[[Database, SessionPolicy, str], object]] = {
 
 @pytest.mark.parametrize("what", CHECKS_A_CHAT)
 def test_whatever_is_stored_of_a_chat_waits_for_its_forgetting_and_for_that_of_no_other(
-    talked: Database, impatient: Database, rules: SessionPolicy, what: str
+    talked: Database, impatient: Database, what: str
 ) -> None:
     with talked.tenant(TENANT) as forgetting_it:
         suppression_list.lock(forgetting_it, TENANT, CHAT.chat_id, exclusive=True)
         with pytest.raises(Retryable):
-            CHECKS_A_CHAT[what](impatient, rules, CHAT.chat_id)
-        CHECKS_A_CHAT[what](impatient, rules, OTHER.chat_id)
+            CHECKS_A_CHAT[what](impatient, SESSION_POLICY, CHAT.chat_id)
+        CHECKS_A_CHAT[what](impatient, SESSION_POLICY, OTHER.chat_id)
 
 
 def test_what_is_asked_and_shown_between_the_search_and_the_lock_is_taken_back_too(
-    talked: Database, rules: SessionPolicy, monkeypatch: pytest.MonkeyPatch
+    talked: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ahead = derived.take_back_ahead
 
@@ -157,7 +138,7 @@ def test_what_is_asked_and_shown_between_the_search_and_the_lock_is_taken_back_t
         return taken
 
     monkeypatch.setattr(derived, "take_back_ahead", and_then_somebody_asks)
-    edits.delete(talked, TENANT, CHAT.chat_id, "z", rules)
+    edits.delete(talked, TENANT, CHAT.chat_id, "z", SESSION_POLICY)
     assert rows(talked, "SELECT query, answer, shown FROM query_log ORDER BY context_id") == [
         (None, None, {}),
         ("what now?", None, {}),
@@ -183,9 +164,7 @@ QUOTED = [
 ]
 
 
-def test_a_question_quotes_a_text_when_it_says_the_same_or_a_long_part_in_whole_words(
-    talked: Database,
-) -> None:
+def test_a_question_quotes_a_text_in_whole_words(talked: Database) -> None:
     for number, (said, asked, goes) in enumerate(QUOTED):
         log(talked, f"ctx_{number}", asked, [])
         log(talked, f"ctx_{number}_elsewhere", asked, [], chat=OTHER.chat_id)
@@ -218,44 +197,15 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def test_a_deletion_whose_process_ends_half_way_is_finished_by_a_worker(
-    talked: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_finishes_a_broken_deletion(talked: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_given: object, **_options: object) -> None:
         raise Killed
 
     with monkeypatch.context() as patched:
         patched.setattr(erase, "erase_messages", killed)
         with pytest.raises(Killed):
-            edits.delete(talked, TENANT, CHAT.chat_id, "z", rules)
+            edits.delete(talked, TENANT, CHAT.chat_id, "z", SESSION_POLICY)
     with talked.tenant(TENANT) as connection:
         connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'forget'"))
-    run(talked, "forget", forget.forgetter(talked, rules), policy)
+    run(talked, "forget", forget.forgetter(talked, SESSION_POLICY))
     assert rows(talked, "SELECT chat_id FROM messages WHERE external_id = 'z'") == [(OTHER.chat_id,)]
-
-
-def test_a_deletion_that_is_done_leaves_nothing_owed_and_no_receipt(
-    talked: Database, rules: SessionPolicy
-) -> None:
-    for external in ("z", "z", "never came"):
-        edits.delete(talked, TENANT, CHAT.chat_id, external, rules)
-    assert rows(talked, "SELECT count(*) FROM forget_receipts") == [(0,)]
-    assert rows(talked, "SELECT count(*) FROM jobs WHERE kind = 'forget'") == [(0,)]
-
-
-def test_a_deletion_that_a_worker_has_taken_over_meanwhile_is_done_once(
-    talked: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ahead = derived.take_back_ahead
-
-    def slowly(*given: object) -> derived.TakenBack:
-        monkeypatch.setattr(derived, "take_back_ahead", ahead)
-        with talked.tenant(TENANT) as connection:
-            connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'forget'"))
-        run(talked, "forget", forget.forgetter(talked, rules), policy)
-        return ahead(*given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(derived, "take_back_ahead", slowly)
-    assert edits.delete(talked, TENANT, CHAT.chat_id, "z", rules).outcome == "deleted"
-    assert rows(talked, "SELECT count(*) FROM messages WHERE external_id = 'z'") == [(1,)]
-    assert rows(talked, "SELECT message_count FROM chats ORDER BY chat_id") == [(9,), (10,)]

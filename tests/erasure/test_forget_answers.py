@@ -4,11 +4,8 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.recall import build_context, query_log
 from pipeline.store.connections.database import Database
@@ -18,9 +15,9 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.people.forgetting import Subject
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.erasure.test_forget import everywhere, forgotten, work
-from tests.test_pipeline import rows, run
+from tests.test_pipeline import embed_all, rows
 
 GROUP = ChatIn(chat_id="test:group")
 ZORA, ANN = "test:zora", "test:ann"
@@ -41,30 +38,21 @@ def ask(database: Database, settings: Settings, query: str, answer: str | None, 
 
 
 @pytest.fixture
-def asked(database: Database, settings: Settings, rules: SessionPolicy, policy: Policy) -> Database:
+def asked(database: Database, settings: Settings) -> Database:
     """A group where Zora told a secret; she, the bot for her, and Ann have asked about it."""
     talk = [message(n, f"the boiler shows E{40 + n}", id=f"g{n}") for n in range(6)]
     talk[3] = message(3, SECRET, id="g3", **BY_ZORA)
     talk[4] = message(4, "where does my zebrafish live?", id="g4", **BY_ZORA)
     accept.accept(database, TENANT, GROUP, talk)
     accept.accept(database, TENANT, GROUP, [message(600 + n, f"the tea is cold {n}") for n in range(5)])
-    remember(
-        database,
-        TENANT,
-        MemoryIn(scope="user", user_id=ZORA, content="keeps zebrafish", learned_in=GROUP.chat_id),
-    )
-    work(database, rules, policy)
+    known = MemoryIn(scope="user", user_id=ZORA, content="keeps zebrafish", learned_in=GROUP.chat_id)
+    remember(database, TENANT, known)
+    work(database)
     # by Zora, by a bot that does not say for whom, and by Ann, who is shown what Zora said
-    ask(
-        database,
-        settings,
-        "where do I live? zebrafish!",
-        "At Rua Augusta 20, with a zebrafish.",
-        user_id=ZORA,
-    )
+    ask(database, settings, "where do I live? zebrafish!", "At Rua Augusta 20, a zebrafish.", user_id=ZORA)
     ask(database, settings, "where does my zebrafish live?", "At Rua Augusta 20.")
     ask(database, settings, "who lives where?", "A zebrafish at Rua Augusta 20.", user_id=ANN)
-    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+    embed_all(database)
     # Ann is shown the memory of her first question, and of the second
     for again in ("and who lives where again?", "and again, who lives where?"):
         ask(database, settings, again, "As I said, a zebrafish.", user_id=ANN, include_history=False)
@@ -83,36 +71,34 @@ def asked(database: Database, settings: Settings, rules: SessionPolicy, policy: 
     return database
 
 
-@pytest.mark.parametrize(
-    "subject",
-    [
-        Subject(kind="user", sender_id=ZORA),
-        Subject(kind="chat", chat_id=GROUP.chat_id),
-        Subject(kind="tenant"),
-    ],
-    ids=lambda subject: subject.kind,
-)
-def test_nothing_that_was_asked_or_answered_about_what_is_forgotten_stands_anywhere(
-    asked: Database, rules: SessionPolicy, policy: Policy, subject: Subject
+SUBJECTS = [
+    {"kind": "user", "sender_id": ZORA},
+    {"kind": "chat", "chat_id": GROUP.chat_id},
+    {"kind": "tenant"},
+]
+
+
+@pytest.mark.parametrize("given", SUBJECTS, ids=lambda given: given["kind"])
+def test_no_question_or_answer_about_what_is_forgotten_is_left(
+    asked: Database, given: dict[str, str]
 ) -> None:
+    subject = Subject.model_validate(given)
     assert {"query_log.query", "query_log.answer", "memories.content"} <= set(everywhere(asked, "zebrafish"))
     plan = forget.plan(asked, TENANT, subject)
     assert plan["queries"] == (1 if subject.kind == "user" else 5)
-    receipt = forgotten(asked, subject, rules, policy)
+    receipt = forgotten(asked, subject)
     for _ in ("at once", "and when all is done again"):
         for words in ("zebrafish", "Rua Augusta", "zora"):
             assert everywhere(asked, words) == []
-        work(asked, rules, policy)
+        work(asked)
     assert receipt.counts["queries"] == 5
     assert receipt.counts["memories"] == 5
     assert (receipt.counts["found_again_texts"], receipt.counts["found_again_vectors"]) == (0, 0)
 
 
-def test_a_forgotten_message_takes_the_answers_that_rest_on_it_and_the_question_that_it_was(
-    asked: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
-    forgotten(asked, Subject(kind="message", chat_id=GROUP.chat_id, external_id="g4"), rules, policy)
-    forgotten(asked, Subject(kind="message", chat_id=GROUP.chat_id, external_id="g3"), rules, policy)
+def test_a_forgotten_message_takes_along_what_rests_on_it(asked: Database, settings: Settings) -> None:
+    forgotten(asked, Subject(kind="message", chat_id=GROUP.chat_id, external_id="g4"))
+    forgotten(asked, Subject(kind="message", chat_id=GROUP.chat_id, external_id="g3"))
     assert everywhere(asked, "Rua Augusta") == []
     # what Zora and Ann asked in their own words stays, without answers
     assert rows(asked, "SELECT query, answer FROM query_log ORDER BY asked_at") == [
@@ -129,19 +115,15 @@ def test_a_forgotten_message_takes_the_answers_that_rest_on_it_and_the_question_
     ]
 
 
-def test_an_edit_takes_what_rests_on_the_old_text(
-    asked: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    edits.edit(asked, TENANT, GROUP.chat_id, "g3", "I keep no animals", None, rules)
+def test_an_edit_takes_what_rests_on_the_old_text(asked: Database) -> None:
+    edits.edit(asked, TENANT, GROUP.chat_id, "g3", "I keep no animals", None, SESSION_POLICY)
     assert everywhere(asked, "Rua Augusta") == []
 
 
-def test_a_forgetting_that_is_none_of_theirs_leaves_questions_and_answers_alone(
-    asked: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_forgetting_somebody_else_leaves_answers_alone(asked: Database, settings: Settings) -> None:
     accept.accept(asked, TENANT, GROUP, [message(6000, "unheard", id="b", sender_id="test:bob")])
-    work(asked, rules, policy)
+    work(asked)
     before = rows(asked, "SELECT query, answer, shown FROM query_log ORDER BY asked_at")
-    receipt = forgotten(asked, Subject(kind="user", sender_id="test:bob"), rules, policy)
+    receipt = forgotten(asked, Subject(kind="user", sender_id="test:bob"))
     assert receipt.counts["messages"] == 1
     assert rows(asked, "SELECT query, answer, shown FROM query_log ORDER BY asked_at") == before

@@ -6,15 +6,12 @@ import pytest
 
 from pipeline.erasure import edits, export
 from pipeline.ingest import accept, chat_moves
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.operations.retention import prune, retention_of
-from pipeline.people import identities
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn, MessageIn
 from schemas.people.forgetting import Subject
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.erasure.test_forget import everywhere, finish, forgotten, work
 from tests.test_pipeline import rows
 
@@ -46,13 +43,13 @@ def chat(minute: float = 0.5) -> list[MessageIn]:
 class Talk:
     """A database in which people talk, and retention removes what they said."""
 
-    def __init__(self, database: Database, rules: SessionPolicy, policy: Policy) -> None:
-        self.database, self.rules, self.policy = database, rules, policy
+    def __init__(self, database: Database) -> None:
+        self.database = database
 
     def store(self, there: ChatIn, said: Sequence[MessageIn]) -> None:
         """Store what is said in a chat, summarize it and learn from it."""
         accept.accept(self.database, TENANT, there, said)
-        work(self.database, self.rules, self.policy)
+        work(self.database)
 
     def prune(self) -> int:
         """Remove what was said more than a day ago, in small batches; how many messages."""
@@ -60,8 +57,8 @@ class Talk:
         return prune(self.database, TENANT, keep, batch=3)["messages_by_age"]
 
     def forget(self, sender: str) -> None:
-        forgotten(self.database, Subject(kind="user", sender_id=sender), self.rules, self.policy)
-        work(self.database, self.rules, self.policy)
+        forgotten(self.database, Subject(kind="user", sender_id=sender))
+        work(self.database)
 
     def exported(self, sender: str) -> list[str]:
         """The chats of the sessions in the export of a person."""
@@ -81,13 +78,11 @@ class Talk:
 
 
 @pytest.fixture
-def talk(database: Database, rules: SessionPolicy, policy: Policy) -> Talk:
-    return Talk(database, rules, policy)
+def talk(database: Database) -> Talk:
+    return Talk(database)
 
 
-def test_somebody_of_the_same_name_neither_gets_nor_takes_along_what_another_said_in_private(
-    talk: Talk,
-) -> None:
+def test_somebody_of_the_same_name_gets_and_takes_nothing_of_anothers(talk: Talk) -> None:
     # Given that one Kim talks in private and another in a group, and retention has removed the messages
     talk.store(DIRECT, diary())
     talk.store(GROUP, [*diary(OTHER_KIM), *chat()])
@@ -111,17 +106,6 @@ def test_nothing_is_left_of_who_is_forgotten_after_all_their_messages_were_prune
     assert talk.summarized() == ["test:other"]
 
 
-def test_nothing_is_left_of_who_was_called_otherwise_when_they_said_what_was_pruned(talk: Talk) -> None:
-    # Given that Kim is called Robin since retention has removed what Kim said
-    talk.store(GROUP, [*diary(), *chat()])
-    talk.prune()
-    robin = message(talk.now(), "hello", id="r", sender_id=KIM, sender_name="Robin")
-    talk.store(GROUP, [robin])
-    talk.forget(KIM)
-    for words in ("zebrafish", "kim", "robin"):
-        assert everywhere(talk.database, words) == []
-
-
 def test_what_others_go_on_saying_in_a_pruned_session_stays_when_somebody_in_it_is_forgotten(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,19 +121,6 @@ def test_what_others_go_on_saying_in_a_pruned_session_stays_when_somebody_in_it_
     assert (talk.exported(KIM), talk.exported("test:ann")) == ([], ["test:group"])
 
 
-def test_pruned_sessions_follow_the_person_whom_their_sender_is_linked_to(talk: Talk) -> None:
-    talk.store(DIRECT, diary())
-    talk.store(GROUP, [*diary(OTHER_KIM), *chat()])
-    talk.prune()
-    identities.link(talk.database, TENANT, OTHER_KIM, KIM)
-    assert sorted(talk.exported(KIM)) == ["test:direct", "test:group"]
-    identities.unlink(talk.database, TENANT, OTHER_KIM)
-    assert talk.exported(KIM) == ["test:direct"]
-    identities.link(talk.database, TENANT, OTHER_KIM, KIM)
-    talk.forget(OTHER_KIM)
-    assert everywhere(talk.database, "zebrafish") == everywhere(talk.database, "kim") == []
-
-
 def test_sessions_that_are_joined_or_moved_after_they_were_pruned_stay_whose_they_were(talk: Talk) -> None:
     # Given two sessions that are pruned, the later one with Kim
     talk.store(GROUP, [*chat(), *diary(minute=55)])
@@ -159,19 +130,28 @@ def test_sessions_that_are_joined_or_moved_after_they_were_pruned_stay_whose_the
     talk.store(GROUP, [message(30, "the plumber is Beatriz", id="late")])
     assert talk.exported(KIM) == ["test:group"]
     chat_moves.start(talk.database, TENANT, GROUP.chat_id, OTHER.chat_id)
-    finish(talk.database, talk.rules, talk.policy)
-    work(talk.database, talk.rules, talk.policy)
+    finish(talk.database)
+    work(talk.database)
     assert talk.exported(KIM) == talk.exported("test:ann") == ["test:other"]
     talk.forget(KIM)
     assert everywhere(talk.database, "zebrafish") == everywhere(talk.database, "kim") == []
 
 
-def test_a_message_that_is_deleted_takes_along_what_was_known_of_the_pruned_ones_of_its_session(
-    talk: Talk,
-) -> None:
+def test_a_deleted_message_takes_along_what_its_pruned_session_told(talk: Talk) -> None:
     talk.store(GROUP, [*diary(), *chat(20)])
     prune(talk.database, TENANT, retention_of(Settings(_env_file=None, retention_messages_per_chat=4)))
-    edits.delete(talk.database, TENANT, GROUP.chat_id, "a20", talk.rules)
-    work(talk.database, talk.rules, talk.policy)
+    edits.delete(talk.database, TENANT, GROUP.chat_id, "a20", SESSION_POLICY)
+    work(talk.database)
     assert everywhere(talk.database, "zebrafish") == []
     assert (talk.exported(KIM), talk.exported("test:ann")) == ([], ["test:group"])
+
+
+def test_nothing_is_left_of_who_was_called_otherwise_when_they_said_what_was_pruned(talk: Talk) -> None:
+    # Given that Kim is called Robin since retention has removed what Kim said
+    talk.store(GROUP, [*diary(), *chat()])
+    talk.prune()
+    robin = message(talk.now(), "hello", id="r", sender_id=KIM, sender_name="Robin")
+    talk.store(GROUP, [robin])
+    talk.forget(KIM)
+    for words in ("zebrafish", "kim", "robin"):
+        assert everywhere(talk.database, words) == []

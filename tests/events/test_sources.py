@@ -55,9 +55,7 @@ def discord_headers(_secret: str, body: bytes, stamp: int) -> Headers:
 
 
 def whatsapp_headers(secret: str, body: bytes, _stamp: int) -> Headers:
-    return {
-        "X-Hub-Signature-256": "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest(),
-    }
+    return {"X-Hub-Signature-256": "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}
 
 
 SIGNED: dict[str, Callable[[str, bytes, int], Headers]] = {
@@ -94,7 +92,7 @@ def send(client: httpx.Client, path: str, body: bytes, headers: Headers) -> http
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_what_the_platform_has_signed_is_stored_and_what_is_forged_is_not(
+def test_only_what_the_platform_signed_is_stored(
     client: httpx.Client, database: Database, platform: str
 ) -> None:
     path, secret = add(client, platform)
@@ -159,21 +157,7 @@ def test_whatsapp_s_handshake_shows_no_secret_in_its_url(client: httpx.Client) -
     assert SECRETS["whatsapp"] not in json.dumps(made)
 
 
-def test_a_homeserver_sends_its_transactions(client: httpx.Client, database: Database) -> None:
-    path, secret = add(client, "matrix")
-    url = client.base_url.join(f"{path}/_matrix/app/v1/transactions/1")
-    transaction = cases("matrix")[0]["send"][0]
-    problem_of(httpx.put(url, json=transaction), 401)
-    assert messages(database) == 0
-    for _ in range(2):
-        answer = httpx.put(url, json=transaction, headers={"Authorization": f"Bearer {secret}"})
-        assert (answer.status_code, answer.json()) == (200, {})
-    assert messages(database) == 2
-
-
-def test_what_is_proven_and_cannot_be_read_is_answered_so_that_the_hook_stays(
-    client: httpx.Client, database: Database
-) -> None:
+def test_what_is_proven_and_unreadable_is_answered_with_200(client: httpx.Client, database: Database) -> None:
     path, secret = add(client, "telegram")
     for body, reason in ((b'{"update_id": 1', "not JSON"), (b"[1]", "neither an update"), (b"\xff", "UTF-8")):
         answer = send(client, path, body, signed("telegram", secret, body))
@@ -196,9 +180,7 @@ def test_sources_are_listed_without_secrets_and_removed(client: httpx.Client, da
     assert messages(database) == 0
 
 
-def test_a_source_that_is_in_use_is_refused_soon_after_it_was_removed(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_source_is_refused_soon(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "SOURCE_SECONDS", 0.5)
     path, secret = add(client, "telegram")
     body = json.dumps(cases("telegram")[0]["send"][0]).encode()
@@ -230,3 +212,15 @@ def test_a_source_that_cannot_be_is_refused(
     problem = problem_of(standing_client.post("/v1/sources", json=given), 422)
     assert problem["field"] == field
     assert detail in problem["detail"]
+
+
+def test_a_homeserver_sends_its_transactions(client: httpx.Client, database: Database) -> None:
+    path, secret = add(client, "matrix")
+    url = client.base_url.join(f"{path}/_matrix/app/v1/transactions/1")
+    transaction = cases("matrix")[0]["send"][0]
+    problem_of(httpx.put(url, json=transaction), 401)
+    assert messages(database) == 0
+    for _ in range(2):
+        answer = httpx.put(url, json=transaction, headers={"Authorization": f"Bearer {secret}"})
+        assert (answer.status_code, answer.json()) == (200, {})
+    assert messages(database) == 2

@@ -7,29 +7,18 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import text
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
 from pipeline.ingest.accept import Accepted
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.store.connections.database import Database
 from schemas.errors import DatabaseUnavailable
 from schemas.messages import MAX_CONTENT_BYTES, ChatIn
-from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import SESSION_POLICY, TENANT, message
+from tests.test_pipeline import rows
 
 CHAT = ChatIn(chat_id="test:house")
-
-
-def slices(database: Database) -> list[tuple[int, int]]:
-    """`(messages, bytes)` of each transaction that has stored some."""
-    with database.tenant(TENANT) as connection:
-        rows = connection.execute(
-            text("SELECT count(*), sum(octet_length(content)) FROM messages GROUP BY xmin::text")
-        )
-        return [(count, size) for count, size in rows]
 
 
 def in_the_background(act: Callable[[], object]) -> threading.Thread:
@@ -45,7 +34,7 @@ def wait_for_a_lock(observer: psycopg.Connection) -> int:
     return int(found[0])
 
 
-def test_others_are_heard_while_a_large_request_waits(
+def test_a_large_request_holds_up_nobody(
     database: Database, postgres: EmbeddedPostgres, database_name: str
 ) -> None:
     ingest.accept(database, TENANT, CHAT, [message(0)])
@@ -68,37 +57,7 @@ def test_others_are_heard_while_a_large_request_waits(
         assert found[0] >= 32
         rival.rollback()
     accepting.join()
-    assert sum(count for count, _ in slices(database)) == 41
-
-
-def test_a_first_deletion_elsewhere_while_a_message_is_stored_takes_nothing_from_it(
-    database: Database, rules: SessionPolicy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Given a tenant in which nothing was deleted so far, and a message of a new chat
-    ingest.accept(database, TENANT, CHAT, [message(8)])
-    ensure = ingest.chats.ensure
-
-    def meanwhile(*given: Any) -> Any:
-        made = ensure(*given)
-        edits.delete(database, TENANT, "test:elsewhere", "m9", rules)
-        return made
-
-    monkeypatch.setattr(ingest.chats, "ensure", meanwhile)
-    titled = ChatIn(chat_id="test:titled", title="House")
-    assert ingest.accept(database, TENANT, titled, [message(0)]) == Accepted(new=1, duplicates=0)
-    assert ingest.accept(database, TENANT, titled, [message(0)]) == Accepted(new=0, duplicates=1)
-
-
-def test_a_connection_on_which_something_was_rolled_back_goes_on_accepting(settings: Settings) -> None:
-    # psycopg then deallocates all statements of the connection, when it has prepared one itself
-    database = Database.from_settings(settings, pool_size=1)
-    for number in range(3):
-        assert ingest.accept(database, TENANT, CHAT, [message(number)]).new == 1
-        with pytest.raises(ZeroDivisionError), database.tenant(TENANT) as connection:
-            for _ in range(10):
-                connection.execute(text("SELECT count(*) FROM messages"))
-            raise ZeroDivisionError
-    database.close()
+    assert rows(database, "SELECT count(*) FROM messages") == [(41,)]
 
 
 def test_an_edit_that_comes_while_its_message_is_stored_is_applied(
@@ -123,27 +82,22 @@ def test_an_edit_that_comes_while_its_message_is_stored_is_applied(
         )
         editor.commit()
     accepting.join()
-    with database.tenant(TENANT) as connection:
-        row = connection.execute(
-            text("SELECT content, revision, edited_at IS NOT NULL FROM messages WHERE external_id = 'm'")
-        ).one()
-        assert tuple(row) == ("new", 2, True)
-        assert connection.execute(text("SELECT count(*) FROM pending_changes")).scalar_one() == 0
+    row = "SELECT content, revision, edited_at IS NOT NULL FROM messages WHERE external_id = 'm'"
+    assert rows(database, row) == [("new", 2, True)]
+    assert rows(database, "SELECT 1 FROM pending_changes") == []
 
 
 def test_a_session_is_closed_by_a_message_that_is_there_already(database: Database) -> None:
     said = message(0, session_key="task")
     ingest.accept(database, TENANT, CHAT, [said])
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("DELETE FROM jobs"))
+    rows(database, "DELETE FROM jobs RETURNING 1")
     again = said.model_copy(update={"closes_session": True})
     accepted = ingest.accept(database, TENANT, CHAT, [again])
     assert (accepted.new, accepted.duplicates) == (0, 1)
-    with database.tenant(TENANT) as connection:
-        assert connection.execute(text("SELECT kind, key FROM jobs")).all() == [("ingest", CHAT.chat_id)]
-        # and what was stored is counted apart from what was known
-        counted = connection.execute(text("SELECT name, value FROM daily_counters ORDER BY name")).all()
-        assert counted == [("messages_accepted", 1), ("messages_known", 1)]
+    assert rows(database, "SELECT kind, key FROM jobs") == [("ingest", CHAT.chat_id)]
+    # and what was stored is counted apart from what was known
+    counted = rows(database, "SELECT name, value FROM daily_counters ORDER BY name")
+    assert counted == [("messages_accepted", 1), ("messages_known", 1)]
 
 
 def test_a_connection_that_is_lost_while_storing_is_an_outage_and_the_next_one_works(
@@ -169,7 +123,19 @@ def test_a_connection_that_is_lost_while_storing_is_an_outage_and_the_next_one_w
     assert ingest.accept(database, TENANT, CHAT, [message(1)]).new == 1
 
 
-@pytest.mark.parametrize("given", [[], [message(0), message(0)]])
-def test_what_is_given_twice_in_one_call_is_stored_once(database: Database, given: list) -> None:
-    accepted = ingest.accept(database, TENANT, CHAT, given)
-    assert (accepted.new, accepted.duplicates, accepted.kept_out) == (len(given) // 2, len(given) // 2, 0)
+def test_a_first_deletion_elsewhere_while_a_message_is_stored_takes_nothing_from_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a tenant in which nothing was deleted so far, and a message of a new chat
+    ingest.accept(database, TENANT, CHAT, [message(8)])
+    ensure = ingest.chats.ensure
+
+    def meanwhile(*given: Any) -> Any:
+        made = ensure(*given)
+        edits.delete(database, TENANT, "test:elsewhere", "m9", SESSION_POLICY)
+        return made
+
+    monkeypatch.setattr(ingest.chats, "ensure", meanwhile)
+    titled = ChatIn(chat_id="test:titled", title="House")
+    assert ingest.accept(database, TENANT, titled, [message(0)]) == Accepted(new=1, duplicates=0)
+    assert ingest.accept(database, TENANT, titled, [message(0)]) == Accepted(new=0, duplicates=1)

@@ -1,7 +1,6 @@
 """A chat that gets another id, or goes into another one, keeps everything, and what still comes under the former id."""
 
 import threading
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -11,18 +10,14 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import edits, forget
-from pipeline.erasure.forget_job import Forgetting
 from pipeline.ingest import accept as ingest
 from pipeline.ingest import chat_moves
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.memories.statements import remember
 from pipeline.people import api_keys
 from pipeline.recall import build_context, search
 from pipeline.store.connections.database import Database
-from pipeline.store.messages import messages
 from schemas.bots.keys import KeyIn
 from schemas.errors import Busy, NotFound
 from schemas.memory.memories import MemoryIn
@@ -32,7 +27,7 @@ from schemas.people.forgetting import Subject
 from schemas.search import SearchQuery
 from schemas.sessions import key_of
 from schemas.settings import Settings
-from tests.conftest import HELLO, TENANT, message
+from tests.conftest import HELLO, POLICY, SESSION_POLICY, TENANT, message
 from tests.erasure.test_edits import work
 from tests.ingest.test_sessions_stored import expected, place_all, stored
 from tests.llm.chat_models import ScriptedModel, asking
@@ -46,14 +41,14 @@ def accept(database: Database, chat: ChatIn, *said: MessageIn) -> ingest.Accepte
     return ingest.accept(database, TENANT, ChatIn(chat_id=chat.chat_id), said)
 
 
-def finish(database: Database, rules: SessionPolicy, policy: Policy) -> None:
-    while runner.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
+def finish(database: Database) -> None:
+    while runner.run(database, "forget", forget.forgetter(database, SESSION_POLICY), POLICY).claimed:
         pass
 
 
-def move(database: Database, rules: SessionPolicy, policy: Policy, chat: str, into: str) -> None:
+def move(database: Database, chat: str, into: str) -> None:
     chat_moves.start(database, TENANT, chat, into)
-    finish(database, rules, policy)
+    finish(database)
 
 
 def talk(start: float, count: int = 6) -> list[MessageIn]:
@@ -63,10 +58,10 @@ def talk(start: float, count: int = 6) -> list[MessageIn]:
 
 
 @pytest.fixture
-def remembered(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
+def remembered(database: Database) -> Database:
     """A chat with a summarized session, a memory that was learned there, and a context that was asked there."""
     ingest.accept(database, TENANT, OLD, talk(0))
-    work(database, rules, policy)
+    work(database)
     remember(database, TENANT, MemoryIn(scope="organization", content="Likes tea.", learned_in=OLD.chat_id))
     return database
 
@@ -86,53 +81,39 @@ def everything(database: Database) -> list[list[tuple[object, ...]]]:
     ]
 
 
-NAMING = {
-    "messages": "chat_id",
-    "conversation_sessions": "chat_id",
-    "message_vectors": "chat_id",
-    "session_vectors": "chat_id",
-    "arrivals": "chat_id",
-    "chat_members": "chat_id",
-    "session_closes": "chat_id",
-    "pending_changes": "chat_id",
-    "query_log": "chat_id",
-    "memories": "learned_in",
-    "memory_evidence": "chat_id",
-    "llm_calls": "chat_id",
-}
+NAMING = """
+    messages conversation_sessions message_vectors session_vectors arrivals chat_members session_closes
+    pending_changes query_log memory_evidence llm_calls
+""".split()
 
 
-def test_a_renamed_chat_keeps_everything_under_its_new_id(
-    remembered: Database, rules: SessionPolicy, policy: Policy, settings: Settings
-) -> None:
+def test_a_renamed_chat_keeps_everything_under_its_new_id(remembered: Database, settings: Settings) -> None:
     ask = ContextQuery(chat_id=OLD.chat_id, query="what does the boiler show?")
     build_context(remembered, TENANT, ask, embedder=DeterministicEmbedder(), settings=settings)
     call = Call(tenant_id=TENANT, chat_id=OLD.chat_id, purpose="hyde")
     Gateway(remembered, ScriptedModel()).complete(call, asking(), timeout_seconds=5)
     before = everything(remembered)
-    move(remembered, rules, policy, OLD.chat_id, NEW.chat_id)
+    move(remembered, OLD.chat_id, NEW.chat_id)
     assert everything(remembered) == before
-    for table, column in NAMING.items():
-        named = {row[0] for row in rows(remembered, f"SELECT {column} FROM {table}")}
-        assert named <= {NEW.chat_id}, table
+    for table in NAMING:
+        assert {row[0] for row in rows(remembered, f"SELECT chat_id FROM {table}")} <= {NEW.chat_id}, table
+    assert rows(remembered, "SELECT learned_in FROM memories") == [(NEW.chat_id,)]
     assert rows(remembered, "SELECT chat_id, title, message_count, moved_to FROM chats ORDER BY chat_id") == [
         (OLD.chat_id, "The house", 0, NEW.chat_id),
         (NEW.chat_id, "The house", 6, None),
     ]
     # and nothing is owed but what looks whether anything is
-    work(remembered, rules, policy)
+    work(remembered)
     # only to look whether what came is indexed in the language of where it is
     assert rows(remembered, "SELECT kind FROM jobs WHERE due_at IS NOT NULL") == [("language",)]
 
 
-def test_a_key_for_a_renamed_chat_is_for_its_new_id_too(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_a_key_for_a_renamed_chat_is_for_its_new_id_too(database: Database) -> None:
     accept(database, ChatIn(chat_id="test:гурт"), message(1))
     for chats in (["test:гурт"], ["test:гурт", "test:another"], ["test:another"], None):
         api_keys.create(database, TENANT, KeyIn(label="бот", scopes=["ingest"], chats=chats))
     for _ in range(2):
-        move(database, rules, policy, "test:гурт", "test:супергурт")
+        move(database, "test:гурт", "test:супергурт")
     assert [key.chats for key in reversed(api_keys.listing(database, TENANT))] == [
         ["test:гурт", "test:супергурт"],
         ["test:гурт", "test:another", "test:супергурт"],
@@ -141,21 +122,8 @@ def test_a_key_for_a_renamed_chat_is_for_its_new_id_too(
     ]
 
 
-def test_messages_of_one_second_keep_their_order_in_a_renamed_chat(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    for number in ("100", "9", "99"):
-        accept(database, OLD, message(0, id=number))
-    move(database, rules, policy, OLD.chat_id, NEW.chat_id)
-    with database.tenant(TENANT) as connection:
-        newest_first = [m.external_id for m in messages.recent(connection, NEW.chat_id, 9)]
-    assert newest_first == ["test:1/100", "test:1/99", "test:1/9"]
-
-
-def test_what_comes_under_the_former_id_goes_to_the_new_one(
-    remembered: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    move(remembered, rules, policy, OLD.chat_id, NEW.chat_id)
+def test_what_comes_under_the_former_id_goes_to_the_new_one(remembered: Database) -> None:
+    move(remembered, OLD.chat_id, NEW.chat_id)
     # the new chat counts from 1 again
     assert accept(remembered, NEW, message(100, "welcome to the supergroup", id="1")).new == 1
     # what is sent once more is known
@@ -168,20 +136,16 @@ def test_what_comes_under_the_former_id_goes_to_the_new_one(
     assert [row[0] for row in found] == [*(f"test:1/{n}" for n in (1, 2, 3, 4, 99, 5, 6)), "1"]
     assert found[4][1] == "test:1/2"
     assert rows(remembered, "SELECT DISTINCT chat_id FROM messages") == [(NEW.chat_id,)]
-    assert [row[3] for row in stored_after(remembered, rules, policy, NEW.chat_id)] == [7, 1]
+    assert [row[3] for row in stored_after(remembered, NEW.chat_id)] == [7, 1]
 
 
-def stored_after(
-    database: Database, rules: SessionPolicy, policy: Policy, chat_id: str
-) -> list[tuple[object, ...]]:
-    place_all(database, rules, policy)
+def stored_after(database: Database, chat_id: str) -> list[tuple[object, ...]]:
+    place_all(database)
     return stored(database, chat_id)
 
 
-def test_questions_edits_and_deletions_under_the_former_id_are_of_the_new_one(
-    remembered: Database, rules: SessionPolicy, policy: Policy, settings: Settings
-) -> None:
-    move(remembered, rules, policy, OLD.chat_id, NEW.chat_id)
+def test_questions_and_changes_under_the_former_id_count(remembered: Database, settings: Settings) -> None:
+    move(remembered, OLD.chat_id, NEW.chat_id)
     asked = ContextQuery(chat_id=OLD.chat_id, query="what about E44?")
     found = build_context(remembered, TENANT, asked, embedder=DeterministicEmbedder(), settings=settings)
     assert "E44" in found.text
@@ -194,10 +158,10 @@ def test_questions_edits_and_deletions_under_the_former_id_are_of_the_new_one(
         settings=settings,
     ).hits
     assert len(hits) == 1
-    edited = edits.edit(remembered, TENANT, OLD.chat_id, "2", "all is well", None, rules)
+    edited = edits.edit(remembered, TENANT, OLD.chat_id, "2", "all is well", None, SESSION_POLICY)
     assert edited.outcome == "edited"
-    assert edits.delete(remembered, TENANT, OLD.chat_id, "3", rules).outcome == "deleted"
-    assert edits.delete(remembered, TENANT, NEW.chat_id, "test:1/4", rules).outcome == "deleted"
+    assert edits.delete(remembered, TENANT, OLD.chat_id, "3", SESSION_POLICY).outcome == "deleted"
+    assert edits.delete(remembered, TENANT, NEW.chat_id, "test:1/4", SESSION_POLICY).outcome == "deleted"
     contents = [row[0] for row in rows(remembered, "SELECT content FROM messages ORDER BY sent_at")]
     assert contents[1] == "all is well"
     assert len(contents) == 4
@@ -206,34 +170,18 @@ def test_questions_edits_and_deletions_under_the_former_id_are_of_the_new_one(
     assert (again.new, again.kept_out) == (0, 2)
 
 
-def test_what_was_deleted_or_waits_to_be_edited_is_so_after_a_move(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_what_was_deleted_or_waits_to_be_edited_is_so_after_a_move(database: Database) -> None:
     accept(database, OLD, message(0, id="1"))
-    edits.delete(database, TENANT, OLD.chat_id, "2", rules)
-    edits.edit(database, TENANT, OLD.chat_id, "3", "edited before it came", None, rules)
-    move(database, rules, policy, OLD.chat_id, NEW.chat_id)
-    move(database, rules, policy, NEW.chat_id, FINAL)
+    edits.delete(database, TENANT, OLD.chat_id, "2", SESSION_POLICY)
+    edits.edit(database, TENANT, OLD.chat_id, "3", "edited before it came", None, SESSION_POLICY)
+    move(database, OLD.chat_id, NEW.chat_id)
+    move(database, NEW.chat_id, FINAL)
     accepted = accept(database, OLD, message(1, id="2"), message(2, "as it was", id="3"))
     assert (accepted.new, accepted.kept_out) == (1, 1)
     assert rows(database, "SELECT chat_id, external_id, content FROM messages ORDER BY sent_at") == [
         (FINAL, "test:1/1", HELLO),
         (FINAL, "test:1/3", "edited before it came"),
     ]
-
-
-def test_a_rename_can_be_taken_back(database: Database, rules: SessionPolicy, policy: Policy) -> None:
-    accept(database, OLD, *talk(0))
-    place_all(database, rules, policy)
-    before = stored(database, OLD.chat_id)
-    move(database, rules, policy, OLD.chat_id, NEW.chat_id)
-    accept(database, NEW, message(200, id="1"))
-    move(database, rules, policy, NEW.chat_id, OLD.chat_id)
-    assert [row[0] for row in rows(database, "SELECT external_id FROM messages ORDER BY sent_at")] == [
-        *(str(n) for n in range(1, 7)),
-        "test:2/1",
-    ]
-    assert stored_after(database, rules, policy, OLD.chat_id)[:1] == before
 
 
 @st.composite
@@ -258,13 +206,7 @@ def two_chats(draw: st.DrawFn) -> tuple[list[MessageIn], list[MessageIn]]:
 @given(chats=two_chats(), placed=st.booleans(), at_once=st.sampled_from([1, 3, 500]))
 @hypothesis_settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_two_chats_that_are_merged_have_the_sessions_of_all_their_messages(
-    database: Database,
-    rules: SessionPolicy,
-    policy: Policy,
-    chats: tuple[list[MessageIn], list[MessageIn]],
-    *,
-    placed: bool,
-    at_once: int,
+    database: Database, chats: tuple[list[MessageIn], list[MessageIn]], *, placed: bool, at_once: int
 ) -> None:
     with database.tenant(TENANT) as connection:
         connection.execute(text("DELETE FROM chats"))
@@ -273,12 +215,12 @@ def test_two_chats_that_are_merged_have_the_sessions_of_all_their_messages(
     for chat, said in zip((OLD, NEW), chats, strict=True):
         accept(database, chat, *said)
         if placed:
-            place_all(database, rules, policy)
+            place_all(database)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chat_moves, "MESSAGES_AT_ONCE", at_once)
-        move(database, rules, policy, OLD.chat_id, NEW.chat_id)
-    place_all(database, rules, policy)
-    assert stored(database, NEW.chat_id) == expected([*chats[0], *chats[1]], rules)
+        move(database, OLD.chat_id, NEW.chat_id)
+    place_all(database)
+    assert stored(database, NEW.chat_id) == expected([*chats[0], *chats[1]])
     assert stored(database, OLD.chat_id) == []
     counted = rows(database, "SELECT chat_id, message_count FROM chats ORDER BY chat_id")
     assert counted == [(OLD.chat_id, 0), (NEW.chat_id, len(chats[0]) + len(chats[1]))]
@@ -286,9 +228,7 @@ def test_two_chats_that_are_merged_have_the_sessions_of_all_their_messages(
     assert {row[0] for row in rows(database, "SELECT DISTINCT session_key FROM messages")} == keys
 
 
-def test_joined_sessions_are_summarized_again_and_the_others_keep_their_summaries(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_joined_sessions_are_summarized_again_and_the_others_keep_their_summaries(database: Database) -> None:
     accept(
         database,
         OLD,
@@ -296,11 +236,11 @@ def test_joined_sessions_are_summarized_again_and_the_others_keep_their_summarie
         *(message(500 + n, "the boat is at the marina", id=f"b{n}") for n in range(6)),
     )
     accept(database, NEW, *(message(6 + n, "the plumber is called Beatriz", id=f"p{n}") for n in range(6)))
-    work(database, rules, policy)
+    work(database)
     latest = "SELECT id, summary_text, revision FROM conversation_sessions ORDER BY started_at DESC LIMIT 1"
     kept = rows(database, latest)
-    move(database, rules, policy, OLD.chat_id, NEW.chat_id)
-    work(database, rules, policy)
+    move(database, OLD.chat_id, NEW.chat_id)
+    work(database)
     whole = rows(
         database,
         "SELECT message_count, summary_message_count, summary_text ~ 'Beatriz' FROM conversation_sessions "
@@ -311,13 +251,11 @@ def test_joined_sessions_are_summarized_again_and_the_others_keep_their_summarie
     assert rows(database, "SELECT count(*) FROM session_vectors") == [(2,)]
 
 
-def test_messages_may_come_under_both_ids_while_a_chat_is_moved(
-    database: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_may_come_under_both_ids(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_moves, "MESSAGES_AT_ONCE", 3)
     said = [message(n * 40, f"number {n}", id=str(n)) for n in range(40)]
     accept(database, OLD, *said)
-    place_all(database, rules, policy)
+    place_all(database)
     chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
 
     def come() -> None:
@@ -329,28 +267,29 @@ def test_messages_may_come_under_both_ids_while_a_chat_is_moved(
     coming = threading.Thread(target=come)
     coming.start()
     while coming.is_alive():
-        finish(database, rules, policy)
-        place_all(database, rules, policy)
+        finish(database)
+        place_all(database)
     coming.join()
-    finish(database, rules, policy)
-    assert [row[3] for row in stored_after(database, rules, policy, NEW.chat_id)] == [3] * 40
+    finish(database)
+    assert [row[3] for row in stored_after(database, NEW.chat_id)] == [3] * 40
     assert rows(database, "SELECT count(*) FROM messages WHERE chat_id = 'test:2'") == [(120,)]
 
 
-def test_edits_and_deletions_reach_a_message_wherever_it_is_on_its_way(
-    database: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_reach_a_message_on_its_way(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     accept(database, OLD, *(message(n * 40, "one by one", id=str(n)) for n in range(4)))
-    place_all(database, rules, policy)
+    place_all(database)
     receipt = chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
-    steps = chat_moves.steps(database, TENANT, receipt.id, OLD.chat_id, NEW.chat_id, rules)
+    steps = chat_moves.steps(database, TENANT, receipt.id, OLD.chat_id, NEW.chat_id, SESSION_POLICY)
     monkeypatch.setattr(chat_moves, "MESSAGES_AT_ONCE", 1)
     next(steps)
     next(steps)
     for each in ("0", "3"):
-        assert edits.edit(database, TENANT, OLD.chat_id, each, "edited", None, rules).outcome == "edited"
+        assert (
+            edits.edit(database, TENANT, OLD.chat_id, each, "edited", None, SESSION_POLICY).outcome
+            == "edited"
+        )
     for each in ("1", "2"):
-        edits.delete(database, TENANT, OLD.chat_id, each, rules)
+        edits.delete(database, TENANT, OLD.chat_id, each, SESSION_POLICY)
     for _ in steps:
         pass
     assert rows(database, "SELECT external_id, content FROM messages ORDER BY sent_at") == [
@@ -360,49 +299,17 @@ def test_edits_and_deletions_reach_a_message_wherever_it_is_on_its_way(
     assert accept(database, OLD, message(40, id="1"), message(80, id="2")).kept_out == 2
 
 
-def test_forgetting_waits_until_a_chat_is_where_it_goes(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_forgetting_waits_until_a_chat_is_where_it_goes(database: Database) -> None:
     accept(database, OLD, *talk(0))
-    place_all(database, rules, policy)
-    moved = chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
+    place_all(database)
+    chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
     with pytest.raises(Busy):
         chat_moves.start(database, TENANT, NEW.chat_id, FINAL)
     with pytest.raises(NotFound, match=f"is {NEW.chat_id} now"):
         forget.start(database, TENANT, Subject(kind="chat", chat_id=OLD.chat_id))
     receipt = forget.start(database, TENANT, Subject(kind="user", sender_id="test:ann"))
-    claims = [claim for claim in _claims(database, policy) if claim.key == str(receipt.id)]
-    assert Forgetting(database, TENANT, claims[0], rules).run() == set()
-    assert forget.get(database, TENANT, receipt.id).finished_at is None
-    for _ in chat_moves.steps(database, TENANT, moved.id, OLD.chat_id, NEW.chat_id, rules):
-        pass
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE jobs SET due_at = now(), claimed = NULL WHERE kind = 'forget'"))
-    finish(database, rules, policy)
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'forget'"))
-    finish(database, rules, policy)
+    while forget.get(database, TENANT, receipt.id).finished_at is None:
+        rows(database, "UPDATE jobs SET due_at = now() WHERE kind = 'forget' RETURNING 1")
+        finish(database)
     assert rows(database, "SELECT count(*) FROM messages") == [(0,)]
-    assert accept(database, OLD, *talk(0)).kept_out == 6
-
-
-def _claims(database: Database, policy: Policy) -> Sequence[runner.Claim]:
-    taken: list[runner.Claim] = []
-
-    def take(_: str, claims: Sequence[runner.Claim]) -> set[str]:
-        taken.extend(claims)
-        return set()
-
-    runner.run(database, "forget", take, policy)
-    return taken
-
-
-def test_a_chat_that_is_forgotten_does_not_come_back_under_an_id_that_it_had(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    accept(database, OLD, *talk(0))
-    move(database, rules, policy, OLD.chat_id, NEW.chat_id)
-    forget.start(database, TENANT, Subject(kind="chat", chat_id=NEW.chat_id))
-    finish(database, rules, policy)
-    assert rows(database, "SELECT chat_id FROM chats") == []
     assert accept(database, OLD, *talk(0)).kept_out == 6

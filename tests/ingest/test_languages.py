@@ -1,9 +1,7 @@
 """A chat is found in the language that it is in: declared, or detected once it has some messages."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from itertools import cycle, islice
 
 import pytest
@@ -14,8 +12,6 @@ from sqlalchemy import text
 
 from pipeline.ingest import languages
 from pipeline.ingest.accept import accept
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.store.chats import chat_languages, chats
 from pipeline.store.chats.chats import Chat
 from pipeline.store.connections.database import Database
@@ -23,7 +19,7 @@ from pipeline.store.jobs import jobs
 from pipeline.store.search import keyword_search
 from pipeline.text.accents import without_accents
 from schemas.messages import ChatIn
-from tests.conftest import EPOCH, TENANT, message
+from tests.conftest import EPOCH, SESSION_POLICY, TENANT, message
 from tests.test_pipeline import learns, place, rows, run, summarizer
 
 CHAT = "test:1"
@@ -35,13 +31,6 @@ GERMAN = (
     "Dann bringe ich das Geld morgen früh zur Bank.",
     "Super, vielen Dank, das hilft uns sehr.",
 )
-ENGLISH = (
-    "I think that we should meet at three in front of the park.",
-    "Great, then I will bring the drinks and some cake.",
-    "Has anybody seen the keys to my bicycle?",
-    "They were on the kitchen table this morning.",
-    "Thanks, I would never have found them there.",
-)
 
 
 def say(database: Database, texts: Sequence[str], *, count: int | None = None, start: int = 0) -> None:
@@ -50,9 +39,9 @@ def say(database: Database, texts: Sequence[str], *, count: int | None = None, s
     accept(database, TENANT, ChatIn(chat_id=CHAT), some)
 
 
-def label(database: Database, policy: Policy, rules: SessionPolicy) -> int:
+def label(database: Database) -> int:
     """Do the jobs of languages that are due; how many there were."""
-    return run(database, "language", languages.labeller(database, rules), policy)
+    return run(database, "language", languages.labeller(database, SESSION_POLICY))
 
 
 def stored(database: Database, chat_id: str = CHAT) -> Chat:
@@ -79,18 +68,13 @@ def found(database: Database, asked: str, chat_id: str = CHAT) -> list[str]:
 
 def counted(database: Database) -> bool:
     """Whether the lexemes of a chat are as many as its counter says."""
-    with database.tenant(TENANT) as connection:
-        return bool(
-            connection.scalar(
-                text("SELECT lexeme_count = (SELECT coalesce(sum(length(tsv)), 0) FROM messages) FROM chats")
-            )
-        )
+    equal = "SELECT lexeme_count = (SELECT coalesce(sum(length(tsv)), 0) FROM messages) FROM chats"
+    return rows(database, equal) == [(True,)]
 
 
-def in_languages(database: Database) -> set[str]:
-    with database.tenant(TENANT) as connection:
-        statement = "SELECT language FROM messages UNION SELECT language FROM conversation_sessions"
-        return set(connection.execute(text(statement)).scalars())
+def in_languages(database: Database) -> set[object]:
+    found = "SELECT language FROM messages UNION SELECT language FROM conversation_sessions"
+    return {language for (language,) in rows(database, found)}
 
 
 ACCENTS = [
@@ -107,26 +91,12 @@ ACCENTS = [
 
 
 @pytest.mark.parametrize(("language", "said", "bare"), ACCENTS)
-def test_words_are_found_with_and_without_their_accents(
-    database: Database, language: str, said: str, bare: str
-) -> None:
+def test_words_are_found_without_accents(database: Database, language: str, said: str, bare: str) -> None:
     texts = {f"{said}.", f"{bare}?"}
     messages = [message(place, each) for place, each in enumerate(sorted(texts))]
     accept(database, TENANT, ChatIn(chat_id=CHAT, language=language), messages)
     for word in (*said.split(", "), *bare.split(", ")):
         assert set(found(database, word)) == texts, word
-
-
-def test_an_accent_makes_no_stop_word_a_word_and_no_letter_another_one_in_cyrillic(
-    database: Database,
-) -> None:
-    with database.tenant(TENANT) as connection:
-        words = partial(keyword_search.lexemes, connection)
-        assert words("portuguese", "não está já até") == []
-        assert words("french", "été à même") == []
-        assert words("ukrainian", "їжак") == ["їжак"]
-        # once for each word
-        assert words("spanish", "reunión") == ["reunion"]
 
 
 @given(st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=0x1EFF, exclude_categories=["Cs"])))
@@ -137,23 +107,21 @@ def test_a_question_and_a_message_lose_the_same_accents(database: Database, cont
     assert without_accents(content) == stored
 
 
-def test_a_chat_of_which_nobody_says_the_language_is_stemmed_by_it_after_twenty_messages(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_an_undeclared_language_is_known_after_twenty_messages(database: Database) -> None:
     # Given nineteen messages
     say(database, GERMAN, count=19)
-    place(database, rules, policy)
-    assert label(database, policy, rules) == 0
+    place(database)
+    assert label(database) == 0
     assert not found(database, "Gibt es eine Rechnung?")
     say(database, GERMAN, count=1, start=100)
-    place(database, rules, policy)
-    assert label(database, policy, rules) == 1
+    place(database)
+    assert label(database) == 1
     # Then another form of a word finds it, and what comes is in that language
     chat = stored(database)
     assert (chat.language, chat.language_by, chat.language_at) == ("german", "detected", 20)
     assert "Rechnungen" in found(database, "Gibt es eine Rechnung?")[0]
     say(database, ["Die Häuser sind alle verkauft."], start=200)
-    place(database, rules, policy)
+    place(database)
     assert "Die Häuser sind alle verkauft." in found(database, "ein Haus")
     assert in_languages(database) == {"german"}
     assert counted(database)
@@ -162,12 +130,11 @@ def test_a_chat_of_which_nobody_says_the_language_is_stemmed_by_it_after_twenty_
 TOLD = ("Bot, merk dir, dass ich in Graz wohne.", "Ich bin Veganerin.", *GERMAN)
 
 
-def enrich(database: Database, policy: Policy) -> None:
+def enrich(database: Database) -> None:
     """Summarize and read the sessions that are due, without waiting."""
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL"))
-    run(database, "summarize", summarizer(database), policy)
-    run(database, "extract", learns(database), policy)
+    rows(database, "UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL RETURNING 1")
+    run(database, "summarize", summarizer(database))
+    run(database, "extract", learns(database))
 
 
 def known(database: Database) -> set[object]:
@@ -178,93 +145,46 @@ def summaries(database: Database) -> list[object]:
     return [row[0] for row in rows(database, "SELECT summary_text FROM conversation_sessions ORDER BY id")]
 
 
-def test_what_was_said_before_the_language_was_known_is_summarized_then_and_kept_at_once(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_what_was_said_before_the_language_was_known_is_summarized_anew(database: Database) -> None:
     # Given a German chat that was read in the default language, one session closed and one open
     say(database, TOLD)
     say(database, GERMAN, count=12, start=(datetime.now(UTC) - EPOCH) // timedelta(minutes=1) - 12)
-    place(database, rules, policy)
+    place(database)
     assert rows(database, "SELECT status FROM conversation_sessions ORDER BY id") == [("closed",), ("open",)]
     with database.tenant(TENANT) as connection:
         jobs.enqueue(connection, TENANT, "summarize", ["session:2"])
-    enrich(database, policy)
+    enrich(database)
     # what a bot is told to keep is kept in whatever language that is said
     assert known(database) == {"Ann: ich in Graz wohne"}
     before = summaries(database)
-    assert label(database, policy, rules) == 1
-    enrich(database, policy)
+    assert label(database) == 1
+    enrich(database)
     # Then it is read in it, and nothing is left to do
     assert known(database) == {"Ann: ich in Graz wohne"}
     after = summaries(database)
     assert len(after) == 2
     assert all(old and new and old != new for old, new in zip(before, after, strict=True))
-    assert languages.change(database, TENANT, CHAT, "german", rules) == 0
+    assert languages.change(database, TENANT, CHAT, "german", SESSION_POLICY) == 0
     assert rows(database, "SELECT kind, key FROM jobs WHERE kind IN ('summarize', 'extract')") == []
 
 
-@pytest.mark.parametrize("off", ["summaries", "memory"])
-def test_what_is_switched_off_is_not_done_in_another_language_either(
-    database: Database, rules: SessionPolicy, policy: Policy, off: str
-) -> None:
-    say(database, TOLD)
-    say(database, GERMAN, count=12, start=1000)
-    place(database, rules, policy)
-    enrich(database, policy)
-    label(database, policy, replace(rules, **{off: False}))
-    assert rows(database, "SELECT kind FROM jobs WHERE kind IN ('summarize', 'extract')") == []
-
-
-def test_a_chat_that_becomes_another_is_looked_at_again_and_then_less_and_less(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    say(database, ENGLISH, count=20)
-    place(database, rules, policy)
-    label(database, policy, rules)
-    assert (stored(database).language, stored(database).language_by) == ("english", "detected")
-    say(database, GERMAN, count=79, start=100)
-    place(database, rules, policy)
-    assert label(database, policy, rules) == 0
-    say(database, GERMAN, count=200, start=1000)
-    place(database, rules, policy)
-    assert label(database, policy, rules) == 1
-    assert "german" in stored(database).language
-
-
-def test_what_is_declared_stays_until_it_is_to_be_detected(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_what_is_declared_stays_until_it_is_to_be_detected(database: Database) -> None:
     accept(database, TENANT, ChatIn(chat_id=CHAT, language="pt"), [message(-1, "Olá")])
     say(database, GERMAN, count=30)
-    place(database, rules, policy)
-    assert label(database, policy, rules) == 0
+    place(database)
+    assert label(database) == 0
     assert (stored(database).language, stored(database).language_by) == ("portuguese", "declared")
-    assert languages.change(database, TENANT, CHAT, "auto", rules) == 31
+    assert languages.change(database, TENANT, CHAT, "auto", SESSION_POLICY) == 31
     assert (stored(database).language, stored(database).language_by) == ("german", "detected")
     # what a bot says with every message counts, too, also when it is what was detected
     accept(database, TENANT, ChatIn(chat_id=CHAT, language="german"), [message(500, "Gut")])
     assert stored(database).language_by == "declared"
 
 
-def test_a_language_that_a_bot_declares_late_is_that_of_what_is_there(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    say(database, GERMAN)
-    place(database, rules, policy)
-    accept(database, TENANT, ChatIn(chat_id=CHAT, language="german"), [message(100, "Die Häuser sind alt.")])
-    place(database, rules, policy)
-    assert label(database, policy, rules) == 1
-    assert "Rechnungen" in found(database, "Rechnung")[0]
-    assert in_languages(database) == {"german"}
-    assert counted(database)
-
-
-def test_a_change_that_was_broken_off_goes_on_where_it_was(
-    database: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_that_was_broken_off_goes_on(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a change whose process ends after a slice
     say(database, GERMAN, count=12)
-    place(database, rules, policy)
+    place(database)
     monkeypatch.setattr(languages, "INDEXED_AT_ONCE", 5)
     index, slices = chat_languages.index_messages, []
 
@@ -277,15 +197,15 @@ def test_a_change_that_was_broken_off_goes_on_where_it_was(
     with monkeypatch.context() as patched:
         patched.setattr(chat_languages, "index_messages", ends)
         with pytest.raises(KeyboardInterrupt):
-            languages.change(database, TENANT, CHAT, "german", rules)
+            languages.change(database, TENANT, CHAT, "german", SESSION_POLICY)
     assert in_languages(database) == {"german", "english"}
     assert counted(database)
     # When a worker takes the job that the change left
-    assert label(database, policy, rules) == 1
+    assert label(database) == 1
     assert in_languages(database) == {"german"}
     assert len(found(database, "Rechnung")) == 2
     assert counted(database)
-    assert languages.change(database, TENANT, CHAT, "german", rules) == 0
+    assert languages.change(database, TENANT, CHAT, "german", SESSION_POLICY) == 0
 
 
 def test_texts_of_the_declared_language_or_of_none_look_like_no_other() -> None:

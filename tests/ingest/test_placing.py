@@ -5,19 +5,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import psycopg
-import pytest
-from sqlalchemy import text
 
 from pipeline.ingest import accept
 from pipeline.ingest.place import placer
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Policy
 from pipeline.store.chats.chats import Chat
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
 from tests.test_pipeline import place, rows
 
 CHAT = ChatIn(chat_id="test:1")
@@ -33,54 +30,30 @@ def locked(settings: Settings, chat_id: str) -> Iterator[None]:
         yield
 
 
-def once(database: Database, rules: SessionPolicy, policy: Policy) -> runner.Outcome:
-    return runner.run(database, "ingest", placer(database, rules), policy)
-
-
-# What it costs
+def once(database: Database) -> runner.Outcome:
+    return runner.run(database, "ingest", placer(database, SESSION_POLICY), POLICY)
 
 
 # Fairness
 
 
-def test_a_chat_with_a_long_queue_leaves_room_for_all_that_come_with_it(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    for start in (0, 1000):
-        accept.accept(database, TENANT, CHAT, [message(n) for n in range(start, start + 1000)])
-    for number in range(20):
-        accept.accept(database, TENANT, ChatIn(chat_id=f"test:small-{number}"), [message(0), message(1)])
-    outcome = once(database, rules, policy)
-    assert outcome.finished == 21
-    assert rows(database, "SELECT chat_id, count(*) FROM arrivals GROUP BY chat_id") == [
-        ("test:1", 2000 - (500 - 40))
-    ]
-    place(database, rules, policy)
-    assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
-
-
-def test_live_messages_of_a_chat_are_placed_before_those_of_its_import(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_live_messages_of_a_chat_are_placed_before_those_of_its_import(database: Database) -> None:
     accept.accept(database, TENANT, CHAT, [message(n) for n in range(600)])
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE arrivals SET priority = 1"))
+    rows(database, "UPDATE arrivals SET priority = 1 RETURNING 1")
     accept.accept(database, TENANT, CHAT, [message(9000, id="live")])
-    once(database, rules, policy)
+    once(database)
     assert rows(database, "SELECT count(*), min(priority) FROM arrivals") == [(101, 1)]
 
 
 # Locks
 
 
-def test_a_locked_chat_is_put_off_and_the_others_are_placed(
-    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_a_locked_chat_is_put_off_and_the_others_are_placed(database: Database, settings: Settings) -> None:
     # Given five chats, one of which somebody else has
     for number in range(5):
         accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
     with locked(settings, "test:2"):
-        outcome = once(database, rules, policy)
+        outcome = once(database)
         # Then four are, and the fifth has lost no attempt
         assert (outcome.claimed, outcome.failed) == (5, 0)
         assert rows(database, "SELECT chat_id FROM arrivals") == [("test:2",)]
@@ -89,49 +62,24 @@ def test_a_locked_chat_is_put_off_and_the_others_are_placed(
             """SELECT key, attempts, claimed, due_at > now(), last_error FROM jobs
             WHERE kind = 'ingest' AND due_at IS NOT NULL""",
         ) == [("test:2", 0, None, True, "the chat is locked by somebody else")]
-    with database.maintenance() as connection:
-        connection.execute(text("UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL"))
-    place(database, rules, policy)
+    rows(database, "UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL RETURNING 1")
+    place(database)
     assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
     assert rows(database, "SELECT DISTINCT last_error FROM jobs WHERE kind = 'ingest'") == [(None,)]
 
 
-def test_a_chat_whose_claim_was_lost_takes_no_other_with_it(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_a_chat_whose_claim_was_lost_takes_no_other_with_it(database: Database) -> None:
     for number in range(3):
         accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
-    handle = placer(database, rules)
+    handle = placer(database, SESSION_POLICY)
 
     def late(tenant_id: str, claims: Sequence[runner.Claim]) -> Set[str]:
-        with database.maintenance() as connection:
-            connection.execute(text("UPDATE jobs SET token = token + 1000 WHERE key = 'test:1'"))
+        rows(database, "UPDATE jobs SET token = token + 1000 WHERE key = 'test:1' RETURNING 1")
         return handle(tenant_id, claims)
 
-    outcome = runner.run(database, "ingest", late, policy)
+    outcome = runner.run(database, "ingest", late, POLICY)
     assert outcome.claimed == 3
     assert rows(database, "SELECT chat_id FROM arrivals") == [("test:1",)]
-
-
-def test_figures_of_a_transaction_that_fails_are_not_written(database: Database) -> None:
-    from pipeline.store.operations import counters
-
-    with pytest.raises(ZeroDivisionError), database.tenant(TENANT) as connection:
-        connection.execute(text("INSERT INTO tenants (tenant_id) VALUES (:t)"), {"t": TENANT})
-        counters.add(connection, TENANT, {"messages_edited": 1})
-        raise ZeroDivisionError
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("INSERT INTO tenants (tenant_id) VALUES (:t)"), {"t": TENANT})
-        counters.add(connection, TENANT, {"messages_deleted": 1})
-        counters.add(connection, TENANT, {"messages_deleted": 2})
-    assert rows(database, "SELECT name, value FROM daily_counters") == [("messages_deleted", 3)]
-
-
-def deadlocks(database: Database) -> object:
-    with database.maintenance() as connection:
-        return connection.scalar(
-            text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
-        )
 
 
 class _LongerInDirectChats(SessionPolicy):
@@ -141,13 +89,11 @@ class _LongerInDirectChats(SessionPolicy):
         return replace(self, gap=2 * self.gap) if chat.kind == "direct" else self
 
 
-def test_a_chat_s_own_pause_cuts_its_sessions(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    longer = _LongerInDirectChats(**vars(rules))
+def test_a_chat_s_own_pause_cuts_its_sessions(database: Database) -> None:
+    longer = _LongerInDirectChats(**vars(SESSION_POLICY))
     for chat_id, kind in (("test:group", "group"), ("test:direct", "direct")):
         chat = ChatIn.model_validate({"chat_id": chat_id, "kind": kind})
         accept.accept(database, TENANT, chat, [message(0), message(50)])
-    place(database, longer, policy)
+    place(database, longer)
     cut = "SELECT chat_id, count(*) FROM conversation_sessions GROUP BY 1 ORDER BY 1"
     assert rows(database, cut) == [("test:direct", 1), ("test:group", 2)]

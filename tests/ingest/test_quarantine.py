@@ -3,14 +3,12 @@
 from sqlalchemy import create_engine, text
 
 from pipeline.ingest import accept, place, poison
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Policy
 from pipeline.operations.sweep import sweep
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
 from tests.ingest.test_sessions_stored import expected, stored
 from tests.jobs.test_runner import pass_time, row
 
@@ -38,9 +36,9 @@ def refuse(settings: Settings, condition: str = "'Mallory' = ANY(NEW.participant
     as_owner(settings, REFUSE.format(condition=condition))
 
 
-def turn(database: Database, rules: SessionPolicy, policy: Policy) -> runner.Outcome:
+def turn(database: Database) -> runner.Outcome:
     """One try at what is due, however long a failure would have it wait."""
-    outcome = runner.run(database, "ingest", place.placer(database, rules), policy)
+    outcome = runner.run(database, "ingest", place.placer(database, SESSION_POLICY), POLICY)
     pass_time(database)
     return outcome
 
@@ -57,74 +55,42 @@ def aside(database: Database) -> list[tuple[object, ...]]:
         return [tuple(each) for each in found]
 
 
-def test_a_message_that_cannot_be_placed_stands_aside_and_the_others_are_placed(
-    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_a_message_that_cannot_be_placed_stands_aside(database: Database, settings: Settings) -> None:
     refuse(settings)
     position = 4
     given = [message(n, sender_name="Mallory" if n == position else "Ann") for n in range(10)]
     accept.accept(database, TENANT, CHAT, given, trace_id="the-request")
-    assert turn(database, rules, policy).failed == 1  # everything is tried together first
+    assert turn(database).failed == 1  # everything is tried together first
     assert aside(database) == []
-    assert turn(database, rules, policy).finished == 1
+    assert turn(database).finished == 1
     assert aside(database) == [
         (f"m{position}", "RaiseException: no session may be made of this", "the-request")
     ]
-    assert stored(database) == expected([m for m in given if m.sender_name == "Ann"], rules)
+    assert stored(database) == expected([m for m in given if m.sender_name == "Ann"])
     assert row(database, "test:1")["attempts"] == 0
 
 
-def test_later_messages_are_placed_at_once_and_no_sweep_tries_the_one_aside_again(
-    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_later_messages_are_placed_and_the_one_aside_stays(database: Database, settings: Settings) -> None:
     refuse(settings)
     first = [message(0), message(1, sender_name="Mallory")]
     accept.accept(database, TENANT, CHAT, first)
-    while turn(database, rules, policy).claimed:
+    while turn(database).claimed:
         pass
-    sweep(database, rules, max_attempts=3)
-    assert turn(database, rules, policy).claimed == 0
+    sweep(database, SESSION_POLICY, max_attempts=3)
+    assert turn(database).claimed == 0
     later = message(2)
     accept.accept(database, TENANT, CHAT, [later])
-    assert turn(database, rules, policy).finished == 1
-    sweep(database, rules, max_attempts=3)
-    assert stored(database) == expected([first[0], later], rules)
+    assert turn(database).finished == 1
+    sweep(database, SESSION_POLICY, max_attempts=3)
+    assert stored(database) == expected([first[0], later])
 
 
-def test_a_fault_that_befalls_every_message_blames_none(
-    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_a_fault_that_befalls_every_message_blames_none(database: Database, settings: Settings) -> None:
     refuse(settings, "true")
     accept.accept(database, TENANT, CHAT, [message(n) for n in range(3 * poison.BLAMED_AT_MOST)])
-    while turn(database, rules, policy).claimed:
+    while turn(database).claimed:
         pass
     assert aside(database) == []
     found = row(database, "test:1")
     assert found["dead_at"] is not None
     assert found["last_error"] == "RaiseException: no session may be made of this"
-
-
-def test_a_fault_of_the_database_itself_blames_none(
-    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
-    as_owner(settings, "REVOKE INSERT ON conversation_sessions FROM backscroll_app")
-    accept.accept(database, TENANT, CHAT, [message(0)])
-    while turn(database, rules, policy).claimed:
-        pass
-    assert aside(database) == []
-    assert row(database, "test:1")["dead_at"] is not None
-    # nor is it taken for the death of a process
-    with database.tenant(TENANT) as connection:
-        assert connection.scalar(text("SELECT count(*) FROM jobs WHERE kind = 'suspect'")) == 0
-
-
-def test_one_chat_in_trouble_burns_no_attempt_of_the_others_in_its_batch(
-    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
-    refuse(settings)
-    for number in range(3):
-        bad = [message(0, sender_name="Mallory" if number == 0 else "Ann")]
-        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), bad)
-    outcome = turn(database, rules, policy)
-    assert (outcome.claimed, outcome.finished, outcome.failed) == (3, 2, 1)
-    assert [row(database, f"test:{n}")["attempts"] for n in range(3)] == [1, 0, 0]

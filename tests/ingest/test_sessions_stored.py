@@ -16,30 +16,28 @@ from pipeline.store.sessions import cards
 from pipeline.text import tokens
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import key_of
-from tests.conftest import EPOCH, TENANT, message
-from tests.test_pipeline import run
+from tests.conftest import EPOCH, POLICY, SESSION_POLICY, TENANT, message
+from tests.test_pipeline import rows, run
 
 CHAT = ChatIn(chat_id="test:1")
 
 
-def place_all(database: Database, rules: SessionPolicy, policy: Policy) -> None:
+def place_all(database: Database, rules: SessionPolicy = SESSION_POLICY, policy: Policy = POLICY) -> None:
     run(database, "ingest", place.placer(database, rules), policy)
 
 
 def stored(database: Database, chat_id: str = "test:1") -> list[tuple[object, ...]]:
-    with database.tenant(TENANT) as connection:
-        rows = connection.execute(
-            text("""
-                SELECT session_key, started_at, ended_at, message_count, token_count, participants, status
-                FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
-                ORDER BY session_key COLLATE "C", started_at
-            """),
-            {"chat": chat_id},
-        )
-        return [tuple(row) for row in rows]
+    return rows(
+        database,
+        f"""SELECT session_key, started_at, ended_at, message_count, token_count, participants, status
+        FROM conversation_sessions WHERE chat_id = '{chat_id}' AND status <> 'merged'
+        ORDER BY session_key COLLATE "C", started_at""",
+    )
 
 
-def expected(messages: Sequence[MessageIn], rules: SessionPolicy) -> list[tuple[object, ...]]:
+def expected(
+    messages: Sequence[MessageIn], rules: SessionPolicy = SESSION_POLICY
+) -> list[tuple[object, ...]]:
     """What the pure function says of the unique messages."""
     found: list[tuple[object, ...]] = []
     for key in sorted({key_of(m.session_key, m.thread) for m in messages}):
@@ -84,43 +82,35 @@ def conversations(draw: st.DrawFn) -> list[list[MessageIn]]:
 
 @given(batches=conversations())
 @hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_order_of_arrival_gives_the_sessions_of_the_pure_function(
-    database: Database, rules: SessionPolicy, policy: Policy, batches: list[list[MessageIn]]
-) -> None:
+def test_any_order_of_arrival_gives_the_same(database: Database, batches: list[list[MessageIn]]) -> None:
     with database.tenant(TENANT) as connection:
         connection.execute(text("DELETE FROM chats"))
         connection.execute(text("DELETE FROM jobs"))
     for batch in batches:
         accept.accept(database, TENANT, CHAT, batch)
-        place_all(database, rules, policy)
+        place_all(database)
     everything = [m for batch in batches for m in batch]
-    assert stored(database) == expected(everything, rules)
-    with database.tenant(TENANT) as connection:
-        assert connection.scalar(text("SELECT count(*) FROM arrivals")) == 0
-        unique = {m.external_id for m in everything}
-        assert connection.scalar(text("SELECT message_count FROM chats")) == len(unique)
+    assert stored(database) == expected(everything)
+    assert rows(database, "SELECT 1 FROM arrivals") == []
+    unique = {m.external_id for m in everything}
+    assert rows(database, "SELECT message_count FROM chats") == [(len(unique),)]
 
 
-def test_the_last_session_of_a_chat_stays_open_until_it_was_quiet_for_the_gap(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    with database.tenant(TENANT) as connection:
-        now = connection.scalar(text("SELECT now()"))
+def test_the_last_session_of_a_chat_stays_open_until_it_was_quiet_for_the_gap(database: Database) -> None:
+    ((now,),) = rows(database, "SELECT now()")
     minutes_ago = (now - EPOCH) / timedelta(minutes=1)
     accept.accept(database, TENANT, CHAT, [message(minutes_ago - 45), message(minutes_ago - 10)])
-    place_all(database, rules, policy)
+    place_all(database)
     assert [row[-1] for row in stored(database)] == ["closed", "open"]
 
 
-def test_the_sessions_of_a_time_are_those_with_a_part_in_it_in_order(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_the_sessions_of_a_time_are_those_with_a_part_in_it_in_order(database: Database) -> None:
     # Given a session each day of four days, the third of a thread
     said = [
         message(day * 1440 + n, session_key="deck" if day == 2 else "") for day in range(4) for n in range(3)
     ]
     accept.accept(database, TENANT, CHAT, said)
-    place_all(database, rules, policy)
+    place_all(database)
 
     def days(start: float, until: float, session_key: str | None = None, limit: int = 10) -> list[int]:
         times = [EPOCH + timedelta(days=day) for day in (start, until)]

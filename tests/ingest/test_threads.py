@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from functools import partial
 
-from pipeline.erasure import edits, export
+from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.recall import query_log
 from pipeline.store.connections.database import Database
 from pipeline.store.messages import messages as store
 from schemas.context import Context
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.erasure.test_edits import work
 from tests.ingest.test_sessions_stored import place_all, stored
 from tests.recall import asking
@@ -42,9 +40,7 @@ def order(database: Database) -> list[str]:
 # Threads
 
 
-def test_the_topics_of_a_forum_are_sessions_of_their_own(
-    database: Database, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_the_topics_of_a_forum_are_sessions_of_their_own(database: Database) -> None:
     accept(
         database,
         message(0, "which rack do we take?", id="1", thread="7"),
@@ -54,7 +50,7 @@ def test_the_topics_of_a_forum_are_sessions_of_their_own(
         # an agent's own key goes first
         message(4, "order 12 it is", id="5", thread="7", session_key="order-12"),
     )
-    place_all(database, rules, policy)
+    place_all(database)
     assert [(row[0], row[3]) for row in stored(database)] == [
         ("", 1),
         (" thread:7", 2),
@@ -63,9 +59,7 @@ def test_the_topics_of_a_forum_are_sessions_of_their_own(
     ]
 
 
-def test_neighbours_and_recent_talk_are_of_the_same_thread(
-    database: Database, rules: SessionPolicy, policy: Policy, settings: Settings
-) -> None:
+def test_neighbours_and_recent_talk_are_of_the_same_thread(database: Database, settings: Settings) -> None:
     topics: Sequence[tuple[str, str]] = [
         ("7", "the rack stands in the cellar"),
         ("8", "football is at eight"),
@@ -75,7 +69,7 @@ def test_neighbours_and_recent_talk_are_of_the_same_thread(
     accept(
         database, *(message(n, said, id=str(n + 1), thread=topic) for n, (topic, said) in enumerate(topics))
     )
-    work(database, rules, policy)
+    work(database)
     found = ask(
         database, settings, "the rack?", include_history=False, parameters={"messages": 1, "neighbours": 1}
     )
@@ -84,15 +78,6 @@ def test_neighbours_and_recent_talk_are_of_the_same_thread(
     here = block(ask(database, settings, "and where?", thread="8"), "history")
     assert "who brings the ball?" in here
     assert "rack" not in here
-
-
-def test_an_export_says_thread_and_reply_as_they_were_given(database: Database) -> None:
-    accept(database, message(0, id="1", thread="7"), message(1, id="2", reply_to="1", session_key="k"))
-    said = [each for each in export.of_user(database, TENANT, "test:ann") if each["record"] == "message"]
-    assert [(each["session_key"], each["thread"], each["reply_to"]) for each in said] == [
-        ("", "7", None),
-        ("k", None, "1"),
-    ]
 
 
 # Replies
@@ -107,11 +92,9 @@ def boiler() -> list[MessageIn]:
     ]
 
 
-def test_a_line_says_what_it_answers_unless_that_is_the_line_above(
-    database: Database, rules: SessionPolicy, policy: Policy, settings: Settings
-) -> None:
+def test_a_line_says_what_it_answers(database: Database, settings: Settings) -> None:
     accept(database, *boiler())
-    work(database, rules, policy)
+    work(database)
     found = ask(database, settings, "which one is it?")
     line = "Ben, to Ana (“does five suit you for the boiler?”): yes, that one"
     assert line in block(found, "history")
@@ -126,11 +109,9 @@ def test_a_line_says_what_it_answers_unless_that_is_the_line_above(
     assert f"message:{answered[0]}" in query_log.shown_in(best)
 
 
-def test_what_was_answered_is_named_no_more_when_it_is_deleted(
-    database: Database, rules: SessionPolicy
-) -> None:
+def test_what_was_answered_is_named_no_more_when_it_is_deleted(database: Database) -> None:
     accept(database, *boiler())
-    edits.delete(database, TENANT, CHAT.chat_id, "1", rules)
+    edits.delete(database, TENANT, CHAT.chat_id, "1", SESSION_POLICY)
     assert rows(database, "SELECT external_id, reply_to FROM messages ORDER BY external_id") == [
         ("2", None),
         ("3", None),
@@ -154,13 +135,3 @@ def test_other_ids_keep_the_order_in_which_they_were_handed_over(database: Datab
     # the same again changes nothing
     accept(database, message(0, id="m"), message(0, id="z"))
     assert order(database) == ["z", "a", "m"]
-
-
-def test_a_position_that_is_given_goes_first(database: Database) -> None:
-    accept(
-        database,
-        message(0, id="1", position=1),
-        message(0, id="2", position=0),
-        message(0, id="b", position=0),
-    )
-    assert order(database) == ["b", "2", "1"]

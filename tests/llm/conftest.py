@@ -7,11 +7,9 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Call
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import claims, jobs
+from pipeline.store.jobs import claims
 from pipeline.store.jobs.jobs import Claim
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
@@ -22,11 +20,11 @@ Claiming = Callable[[], Claim]
 
 
 @pytest.fixture
-def claiming(database: Database, rules: SessionPolicy, policy: Policy) -> Claiming:
+def claiming(database: Database) -> Claiming:
     """`claiming()`: the claim of the worker that summarizes a session, whoever had it before is dead."""
     told = [message(n, f"the boiler shows error E4{n}", id=f"m{n}") for n in range(6)]
     accept.accept(database, TENANT, ChatIn(chat_id=CHAT), told)
-    place(database, rules, policy)
+    place(database)
 
     def claim() -> Claim:
         with database.maintenance() as connection:
@@ -44,12 +42,6 @@ def claiming(database: Database, rules: SessionPolicy, policy: Policy) -> Claimi
 def call(claiming: Claiming) -> Call:
     """A call for the summary of that session."""
     return Call(tenant_id=TENANT, chat_id=CHAT, purpose="summary", claim=claiming())
-
-
-def finish(database: Database, claim: Claim) -> None:
-    """Mark a summary as saved."""
-    with database.tenant(TENANT) as connection:
-        jobs.finish(connection, [claim])
 
 
 def at(seconds: float) -> datetime:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
 from pipeline.clients.protocols import Completion
 from pipeline.llm.budget import Budget
@@ -38,8 +37,7 @@ def test_a_spent_budget_waits_for_the_next_day(database: Database) -> None:
     calls = model.calls
     # another tenant has a budget of its own, and the next day has one
     ask(gateway, "mine", tenant="other")
-    with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE llm_calls SET called_at = called_at - interval '1 day'"))
+    rows(database, "UPDATE llm_calls SET called_at = called_at - interval '1 day' RETURNING 1")
     ask(gateway, "again")
     assert model.calls == calls + 2
 
@@ -63,22 +61,6 @@ def test_many_at_once_do_not_spend_more_than_there_is(settings: Settings) -> Non
     assert done == model.calls
     assert 5000 - 1100 <= int(str(total)) <= 5000 + 4 * 1100
     database.close()
-
-
-def test_a_call_that_is_being_made_counts_as_much_as_it_may_cost(database: Database) -> None:
-    outcomes = []
-
-    def reply(_: object) -> Completion:
-        with pytest.raises(BudgetSpent) as spent:
-            ask(gateway, "meanwhile")
-        outcomes.append(str(spent.value))
-        return Completion(text="short", input_tokens=5, output_tokens=5)
-
-    gateway = Gateway(database, ScriptedModel(reply), budget=Budget(tokens=200))
-    ask(gateway, "first")
-    assert len(outcomes) == 1
-    # it took less than it might have
-    assert rows(database, "SELECT sum(input_tokens + output_tokens) FROM llm_calls") == [(10,)]
 
 
 def test_a_call_that_is_more_than_a_whole_days_is_refused_for_good(database: Database) -> None:
@@ -110,9 +92,7 @@ def test_prices_come_from_the_table_and_from_the_file_that_overrides_it(tmp_path
         (None, "cannot be read"),
     ],
 )
-def test_a_wrong_file_of_prices_is_named_with_what_is_wrong_in_it(
-    tmp_path: Path, written: str | None, told: str
-) -> None:
+def test_a_wrong_file_of_prices_is_named(tmp_path: Path, written: str | None, told: str) -> None:
     path = tmp_path / "prices.toml"
     if written is not None:
         path.write_text(written)

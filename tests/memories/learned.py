@@ -8,14 +8,12 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.vectors import embed
 from pipeline.memories.statements import new_id
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import jobs
 from schemas.memory.facts import RULES
-from tests.conftest import POLICY, TENANT
-from tests.test_pipeline import run
+from tests.conftest import TENANT
+from tests.test_pipeline import embed_all
 
 _INSERT = """
     INSERT INTO memories (tenant_id, id, content_hash, {names}) VALUES (:tenant, :id, :hash, {values})
@@ -70,7 +68,7 @@ def change(database: Database, identity: UUID, **fields: object) -> None:
 
 
 def embedded(database: Database) -> None:
-    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), POLICY)
+    embed_all(database)
 
 
 def day(month: int, number: int) -> datetime:

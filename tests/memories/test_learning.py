@@ -2,32 +2,27 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import pytest
-from sqlalchemy import text
-from structlog.testing import capture_logs
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.protocols import People
-from pipeline.enrich.vectors import embed
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.learn import Learning, learner
 from pipeline.store.connections.database import Database
-from pipeline.store.jobs import jobs
 from schemas.errors import ProviderFailed
 from schemas.memory.facts import RULES, Fact
 from schemas.messages import ChatIn, MessageIn
 from schemas.people.forgetting import Subject
 from schemas.sessions import Message
-from tests.conftest import TENANT, message
+from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
 from tests.memories.told import fact
-from tests.test_pipeline import place, rows, run
+from tests.test_pipeline import embed_all, place, rows, run
 
 GROUP = ChatIn(chat_id="test:group", title="Group")
 DIRECT = ChatIn(chat_id="test:direct", title="Direct", kind="direct")
@@ -64,21 +59,12 @@ class Reading:
         )
 
 
-class Replacing(Reading):
-    """Says of each fact that it makes a memory untrue."""
-
-    def __init__(self, memory: UUID) -> None:
-        super().__init__()
-        self.memory = memory
-
-    def _fact(self, said: Message, people: People) -> Fact:
-        return replace(super()._fact(said, people), replaces=(self.memory,))
-
-
 class Talk:
     """People who say something every few hours, each time a session of its own."""
 
-    def __init__(self, database: Database, rules: SessionPolicy, policy: Policy) -> None:
+    def __init__(
+        self, database: Database, rules: SessionPolicy = SESSION_POLICY, policy: Policy = POLICY
+    ) -> None:
         self.database, self.rules, self.policy = database, rules, policy
         self.reading: Any = Reading()
 
@@ -93,14 +79,10 @@ class Talk:
 
     def learn(self) -> None:
         place(self.database, self.rules, self.policy)
+        learning = learner(self.database, Learning(extractor=self.reading, rules=Reading()))
         for _ in range(3):
-            run(
-                self.database,
-                "extract",
-                learner(self.database, Learning(extractor=self.reading, rules=Reading())),
-                self.policy,
-            )
-            run(self.database, "embed", embed.embedder(self.database, DeterministicEmbedder()), self.policy)
+            run(self.database, "extract", learning, self.policy)
+            embed_all(self.database, DeterministicEmbedder(), self.policy)
 
     def known(self, which: str = "true") -> list[tuple[Any, ...]]:
         """Memories that nothing supersedes, with their owner."""
@@ -117,8 +99,8 @@ class Talk:
 
 
 @pytest.fixture
-def talk(database: Database, rules: SessionPolicy, policy: Policy) -> Talk:
-    return Talk(database, rules, policy)
+def talk(database: Database) -> Talk:
+    return Talk(database)
 
 
 def test_a_fact_is_learned_about_who_says_it_who_is_named_the_agent_and_the_group(talk: Talk) -> None:
@@ -148,19 +130,6 @@ def test_what_is_said_of_a_name_that_two_people_have_is_learned_of_neither(talk:
     assert talk.known() == [("test:ann", "Max: home rome."), ("test:u8", "me: home faro.")]
 
 
-def test_what_somebody_says_replaces_nothing_of_another_of_the_same_name(talk: Talk) -> None:
-    talk.say(0, "Мария | home | брага", who="u7", name="Мария", id="first")
-    talk.learn()
-    ((known,),) = rows(talk.database, "SELECT id FROM memories")
-    talk.reading = Replacing(known)
-    talk.say(6, "Мария | flat | эвора", who="u8", name="Мария", id="other")
-    talk.learn()
-    assert talk.known() == [("test:u7", "Мария: home брага."), ("test:u8", "Мария: flat эвора.")]
-    talk.say(12, "Мария | flat | фару", who="u7", name="Мария", id="own")
-    talk.learn()
-    assert talk.known() == [("test:u7", "Мария: flat фару."), ("test:u8", "Мария: flat эвора.")]
-
-
 def test_a_change_supersedes_what_was_known_in_whatever_order_it_comes(talk: Talk) -> None:
     talk.say(48, "Ann | home | faro")
     talk.learn()
@@ -170,31 +139,6 @@ def test_a_change_supersedes_what_was_known_in_whatever_order_it_comes(talk: Tal
     talk.learn()
     assert talk.known() == [("test:ann", "Ann: home faro.")]
     assert talk.all() == ["Ann: home porto.", "Ann: home braga.", "Ann: home faro."]
-
-
-def test_the_log_tells_once_what_supersedes_what_and_what_was_forgotten_and_not_whom(
-    talk: Talk, policy: Policy
-) -> None:
-    with capture_logs() as seen:
-        for hour, place_ in ((0, "Порту"), (10, "ポルト"), (20, "Брага")):
-            talk.say(hour, f"me | дом | {place_}")
-            # a repeated turn writes the same again
-            talk.learn()
-        with talk.database.tenant(TENANT) as connection:
-            jobs.enqueue(connection, TENANT, "extract", ["session:1"], trace_id="request-7")
-        talk.learn()
-        receipt = forget.start(talk.database, TENANT, Subject(kind="user", sender_id="test:ann"))
-        run(talk.database, "forget", forget.forgetter(talk.database, talk.rules), policy)
-    told = [line for line in seen if line["event"] == "memory_superseded"]
-    assert len({(line["memory_id"], line["superseded_by"]) for line in told}) == len(told) >= 2
-    assert {(line["tenant"], line["chat_id"]) for line in told} == {(TENANT, GROUP.chat_id)}
-    counted = rows(talk.database, "SELECT sum(value) FROM daily_counters WHERE name = 'memories_superseded'")
-    assert counted == [(len(told),)]
-    (gone,) = [line for line in seen if line["event"] == "forgotten"]
-    assert (gone["receipt_id"], gone["kind"]) == (receipt.id, "user")
-    assert gone["counts"]["messages"] == 3
-    assert "test:ann" not in str(gone)
-    assert not [word for word in ("Порту", "ポルト", "Брага") if word in str(seen)]
 
 
 def test_what_is_said_again_gains_confidence_and_piles_up_nothing(talk: Talk) -> None:
@@ -226,18 +170,6 @@ def test_what_is_said_again_in_other_words_becomes_one_memory_with_all_its_evide
     assert rows(talk.database, "SELECT count(*), count(DISTINCT message_id) FROM memory_evidence") == [(2, 2)]
     # and there is nothing that would do it again and again
     assert rows(talk.database, "SELECT key, last_error FROM jobs WHERE kind = 'extract'") == []
-
-
-def test_reading_a_session_again_changes_nothing(talk: Talk) -> None:
-    talk.say(0, "Ann | home | porto")
-    talk.learn()
-    before = rows(talk.database, "SELECT * FROM memories")
-    assert len(before) == 1
-    with talk.database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE conversation_sessions SET facts_revision = NULL"))
-        connection.execute(text("UPDATE jobs SET due_at = now(), wanted = wanted + 1 WHERE kind = 'extract'"))
-    talk.learn()
-    assert rows(talk.database, "SELECT * FROM memories") == before
 
 
 def test_deleting_the_message_behind_a_fact_removes_it_and_revives_what_it_had_superseded(talk: Talk) -> None:
@@ -290,9 +222,7 @@ def test_a_fact_that_two_sessions_say_outlives_the_deletion_of_one(talk: Talk) -
     assert (confidence, at) == (pytest.approx(0.7), later)
 
 
-def test_forgetting_somebody_removes_what_was_learned_of_them_and_from_them_and_nothing_else(
-    talk: Talk, policy: Policy
-) -> None:
+def test_forgetting_somebody_removes_what_was_learned_of_and_from_them(talk: Talk) -> None:
     talk.say(0, "Ann | home | porto", who="Bob")
     talk.say(2, "Bob | guest | ann", who="Bob")
     talk.say(4, "Bob | pet | rex", who="Ann")
@@ -300,20 +230,20 @@ def test_forgetting_somebody_removes_what_was_learned_of_them_and_from_them_and_
     talk.say(8, "hello", who="Bob")
     talk.learn()
     forget.start(talk.database, TENANT, Subject(kind="user", sender_id="test:ann"))
-    run(talk.database, "forget", forget.forgetter(talk.database, talk.rules), policy)
+    run(talk.database, "forget", forget.forgetter(talk.database, talk.rules))
     talk.learn()
     assert talk.known() == [("test:bob", "Bob: guest ann.")]
     [(counts,)] = rows(talk.database, "SELECT counts FROM forget_receipts")
     assert counts["memories"] == 3
     # and what Bob says of her is not learned again, as it was said before
-    with talk.database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE conversation_sessions SET facts_revision = NULL"))
-        connection.execute(text("UPDATE jobs SET due_at = now(), wanted = wanted + 1 WHERE kind = 'extract'"))
+    rows(talk.database, "UPDATE conversation_sessions SET facts_revision = NULL RETURNING 1")
+    again = "UPDATE jobs SET due_at = now(), wanted = wanted + 1 WHERE kind = 'extract' RETURNING 1"
+    rows(talk.database, again)
     talk.learn()
     assert talk.known() == [("test:bob", "Bob: guest ann.")]
 
 
-def test_forgetting_a_chat_leaves_what_was_said_elsewhere_too(talk: Talk, policy: Policy) -> None:
+def test_forgetting_a_chat_leaves_what_was_said_elsewhere_too(talk: Talk) -> None:
     talk.say(0, "Ann | home | porto", chat=DIRECT)
     talk.say(24, "Ann | home | porto", chat=GROUP)
     talk.say(48, "Ann | job | baker", chat=DIRECT)
@@ -323,15 +253,13 @@ def test_forgetting_a_chat_leaves_what_was_said_elsewhere_too(talk: Talk, policy
         [GROUP.chat_id],
     )
     forget.start(talk.database, TENANT, Subject(kind="chat", chat_id=DIRECT.chat_id))
-    run(talk.database, "forget", forget.forgetter(talk.database, talk.rules), policy)
+    run(talk.database, "forget", forget.forgetter(talk.database, talk.rules))
     assert rows(talk.database, "SELECT content, learned_in, also_in FROM memories") == [
         ("Ann: home porto.", GROUP.chat_id, [])
     ]
 
 
-def test_where_a_model_gives_no_answer_the_rules_read_the_session_and_the_model_is_asked_later(
-    talk: Talk,
-) -> None:
+def test_where_a_model_gives_no_answer_rules_read_the_session(talk: Talk) -> None:
     talk.reading = Reading("a-model", fails=True)
     talk.say(0, "Ann | home | porto")
     talk.learn()
@@ -342,24 +270,12 @@ def test_where_a_model_gives_no_answer_the_rules_read_the_session_and_the_model_
     )
     assert due
     talk.reading = Reading("a-model")
-    with talk.database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'extract'"))
+    rows(talk.database, "UPDATE jobs SET due_at = now() WHERE kind = 'extract' RETURNING 1")
     talk.learn()
     assert rows(
         talk.database,
         "SELECT content, learned_by FROM memories JOIN memory_evidence USING (learned_by, content)",
     ) == [("Ann: home porto.", "a-model")]
-
-
-def test_a_model_is_told_only_what_was_learned_in_the_same_chat_and_still_holds(talk: Talk) -> None:
-    talk.reading = Reading("a-model")
-    talk.say(0, "Ann | home | porto")
-    talk.say(24, "Ann | home | faro")
-    talk.say(30, "Ann | secret | gold", chat=DIRECT)
-    talk.learn()
-    talk.say(72, "hello again")
-    talk.learn()
-    assert talk.reading.known == ["Ann: home faro."]
 
 
 def test_nothing_is_learned_of_somebody_who_is_not_remembered(talk: Talk) -> None:
@@ -372,21 +288,3 @@ def test_nothing_is_learned_of_somebody_who_is_not_remembered(talk: Talk) -> Non
     talk.learn()
     # her name is nobody's here, so it is only something that Bob has said
     assert {owner for owner, _ in talk.known()} <= {"test:bob"}
-
-
-def test_an_open_session_is_read_as_it_grows(talk: Talk, rules: SessionPolicy) -> None:
-    talk.rules = SessionPolicy(**{**rules.__dict__, "rolling_messages": 4})
-    with talk.database.tenant(TENANT) as connection:
-        now = connection.execute(text("SELECT now() - interval '5 minutes'")).scalar_one()
-    for number in range(5):
-        said = message(0, "Ann | home | porto" if number == 1 else f"and {number}", id=f"o{number}")
-        at = now + timedelta(seconds=10 * number)
-        accept.accept(
-            talk.database,
-            TENANT,
-            GROUP,
-            [said.model_copy(update={"sent_at": at, "sender_id": "test:ann", "sender_name": "Ann"})],
-        )
-    talk.learn()
-    assert rows(talk.database, "SELECT status FROM conversation_sessions") == [("open",)]
-    assert talk.all() == ["Ann: home porto."]

@@ -11,9 +11,7 @@ from sqlalchemy import text
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.vectors import embed
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Policy
 from pipeline.memories import manual_changes, statements
 from pipeline.people import suppression
 from pipeline.store.connections.database import Database
@@ -22,7 +20,7 @@ from schemas.errors import Conflict, InvalidInput, NotFound
 from schemas.memory.memories import MemoryIn
 from schemas.memory.memory_changes import MemoryCorrection, MemoryEdit, MemoryPromotion
 from schemas.messages import ChatIn
-from tests.conftest import TENANT, message
+from tests.conftest import POLICY, TENANT, message
 from tests.memories.learned import change, evidence
 from tests.test_pipeline import place, rows
 
@@ -61,71 +59,70 @@ def of(database: Database, identity: UUID, columns: str) -> Any:
         ).one()
 
 
+def edit(database: Database, identity: UUID, **fields: Any) -> manual_changes.Changed:
+    return manual_changes.edit(database, TENANT, identity, MemoryEdit(**fields))
+
+
+def correct(database: Database, identity: UUID, **fields: Any) -> manual_changes.Changed:
+    return manual_changes.correct(database, TENANT, identity, MemoryCorrection(**fields))
+
+
+def promote(database: Database, identity: UUID, **fields: Any) -> manual_changes.Changed:
+    return manual_changes.promote(database, TENANT, identity, MemoryPromotion(**fields))
+
+
 def learned(database: Database, identity: UUID) -> None:
     """Let a memory be one that was learned from a message."""
     change(database, identity, learned_by="rules-v1", attribute="home")
     evidence(database, identity, f"{HOUSE.chat_id}/m0")
 
 
-def test_other_words_are_embedded_again_and_keep_what_they_were_learned_from(
-    database: Database, say: Say, policy: Policy
-) -> None:
+def test_other_words_are_embedded_again_and_keep_their_evidence(database: Database, say: Say) -> None:
     tea = say("Ann likes tea.", type="preference")
     learned(database, tea)
     embedding = embed.embedder(database, DeterministicEmbedder())
-    runner.run(database, "embed", embedding, policy)
+    runner.run(database, "embed", embedding, POLICY)
     before = rows(database, "SELECT content_hash FROM memory_vectors")
-    changed = manual_changes.edit(
-        database, TENANT, tea, MemoryEdit(content="Ann likes green tea.", importance=8, metadata={"by": "me"})
-    )
+    changed = edit(database, tea, content="Ann likes green tea.", importance=8, metadata={"by": "me"})
     assert (changed.outcome, changed.id) == ("edited", tea)
-    assert of(database, tea, "content, type, learned_by, importance, metadata") == (
-        *("Ann likes green tea.", "preference", "rules-v1", 8),
-        {"by": "me"},
-    )
-    assert of(database, tea, "edited_at IS NOT NULL") == (True,)
+    kept = ("Ann likes green tea.", "preference", "rules-v1", 8, {"by": "me"}, True)
+    assert of(database, tea, "content, type, learned_by, importance, metadata, edited_at IS NOT NULL") == kept
     assert rows(database, "SELECT count(*) FROM memory_evidence") == [(1,)]
     # the former words are not found by their meaning any more
     assert rows(database, "SELECT count(*) FROM memory_vectors") == [(0,)]
-    runner.run(database, "embed", embedding, policy)
+    runner.run(database, "embed", embedding, POLICY)
     after = rows(database, "SELECT content_hash FROM memory_vectors")
     assert len(after) == 1
     assert after != before
     # and what is not named stays
-    manual_changes.edit(database, TENANT, tea, MemoryEdit(metadata={"by": None, "checked": True}))
-    assert of(database, tea, "content, importance, metadata") == (
-        "Ann likes green tea.",
-        8,
-        {"checked": True},
-    )
+    edit(database, tea, metadata={"by": None, "checked": True})
+    assert of(database, tea, "importance, metadata") == (8, {"checked": True})
 
 
 def test_an_edit_that_cannot_be_says_why(database: Database, say: Say) -> None:
     porto, braga = say(), say("Ann lives in Braga.")
     with pytest.raises(Conflict, match=f"memory {braga} of the same user says this already"):
-        manual_changes.edit(database, TENANT, porto, MemoryEdit(content="ann  lives in BRAGA."))
+        edit(database, porto, content="ann  lives in BRAGA.")
     with pytest.raises(NotFound, match="backscroll memories list"):
-        manual_changes.edit(database, TENANT, UUID(int=1), MemoryEdit(importance=1))
+        edit(database, UUID(int=1), importance=1)
     answer = say("Where? Porto.", type="qa_turn", metadata={"recalled": ["memory:1"]})
     with pytest.raises(InvalidInput, match="question and answer stay as they were"):
-        manual_changes.edit(database, TENANT, answer, MemoryEdit(content="Braga."))
+        edit(database, answer, content="Braga.")
     with pytest.raises(InvalidInput, match="metadata: recalled of question and answer"):
-        manual_changes.edit(database, TENANT, answer, MemoryEdit(metadata={"recalled": []}))
+        edit(database, answer, metadata={"recalled": []})
     chunk = say("Rule 1.", type="document", document_id="rules")
     with pytest.raises(InvalidInput, match="part of a document"):
-        manual_changes.edit(database, TENANT, chunk, MemoryEdit(importance=1))
+        edit(database, chunk, importance=1)
     suppression.remember_user(database, TENANT, ANN, remembered=False)
-    kept_out = manual_changes.edit(database, TENANT, porto, MemoryEdit(content="Ann lives in Lisbon."))
+    kept_out = edit(database, porto, content="Ann lives in Lisbon.")
     assert kept_out.outcome == "kept_out"
     assert of(database, porto, "content") == ("Ann lives in Porto.",)
 
 
-def test_a_correction_supersedes_what_was_wrong_and_is_shown_where_that_was(
-    database: Database, say: Say
-) -> None:
+def test_a_correction_supersedes_and_is_shown_where_that_was(database: Database, say: Say) -> None:
     porto = say(type="fact", learned_in=HOUSE.chat_id, importance=7)
     learned(database, porto)
-    done = manual_changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga."))
+    done = correct(database, porto, content="Ann lives in Braga.")
     assert done.outcome == "corrected"
     assert edges(database) == {(porto, done.id)}
     assert of(
@@ -133,9 +130,7 @@ def test_a_correction_supersedes_what_was_wrong_and_is_shown_where_that_was(
     ) == ("Ann lives in Braga.", ANN, "fact", "home", "correction", 7, HOUSE.chat_id, "")
     assert of(database, porto, "content, retracted_at") == ("Ann lives in Porto.", None)
     # When that is wrong, too
-    third = manual_changes.correct(
-        database, TENANT, done.id, MemoryCorrection(content="Ann lives in Faro.", chat_id=ALONE.chat_id)
-    )
+    third = correct(database, done.id, content="Ann lives in Faro.", chat_id=ALONE.chat_id)
     assert of(database, third.id, "learned_in, also_in") == (ALONE.chat_id, [])
     # Then the first stays superseded even when the second is removed
     assert edges(database) == {(porto, done.id), (done.id, third.id), (porto, third.id)}
@@ -143,31 +138,27 @@ def test_a_correction_supersedes_what_was_wrong_and_is_shown_where_that_was(
     assert edges(database) == {(porto, third.id)}
 
 
-def test_what_is_known_to_be_wrong_stays_as_history_and_gives_back_what_it_superseded(
-    database: Database, say: Say
-) -> None:
+def test_what_is_wrong_stays_as_history_and_gives_back(database: Database, say: Say) -> None:
     porto = say()
-    braga = manual_changes.correct(
-        database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")
-    ).id
-    done = manual_changes.correct(database, TENANT, braga, MemoryCorrection())
+    braga = correct(database, porto, content="Ann lives in Braga.").id
+    done = correct(database, braga)
     assert (done.outcome, done.id) == ("retracted", braga)
     assert edges(database) == set()
     (since,) = of(database, braga, "retracted_at")
     assert since is not None
-    manual_changes.correct(database, TENANT, braga, MemoryCorrection())
+    correct(database, braga)
     assert of(database, braga, "retracted_at") == (since,)
     with pytest.raises(Conflict, match="known to be wrong since"):
-        manual_changes.edit(database, TENANT, braga, MemoryEdit(importance=1))
+        edit(database, braga, importance=1)
     with pytest.raises(Conflict, match="if it is right, add it again"):
-        manual_changes.promote(database, TENANT, braga, MemoryPromotion(scope="organization"))
+        promote(database, braga, scope="organization")
 
 
 def test_answers_that_rest_on_what_was_wrong_go(database: Database, say: Say) -> None:
     porto = say()
     say("Where does Ann live? In Porto.", type="qa_turn", metadata={"recalled": [f"memory:{porto}"]})
     other = say("When is tea? At four.", type="qa_turn", metadata={"recalled": ["message:1"]})
-    manual_changes.correct(database, TENANT, porto, MemoryCorrection())
+    correct(database, porto)
     assert rows(database, "SELECT id FROM memories WHERE type = 'qa_turn'") == [(other,)]
 
 
@@ -176,79 +167,30 @@ def test_a_correction_that_cannot_be_says_why(database: Database, say: Say) -> N
     now = datetime.now(UTC)
     for at in (LONG_AGO, now + timedelta(hours=1)):
         with pytest.raises(InvalidInput, match="said_at: must be after 2026-03-02T18:00:00"):
-            manual_changes.correct(database, TENANT, porto, MemoryCorrection(said_at=at))
+            correct(database, porto, said_at=at)
     with pytest.raises(InvalidInput, match="content: these are the memory's own words"):
-        manual_changes.correct(database, TENANT, porto, MemoryCorrection(content="Ann lives in PORTO."))
+        correct(database, porto, content="Ann lives in PORTO.")
     with pytest.raises(InvalidInput, match="chat_id: there is no chat nowhere:1"):
-        manual_changes.correct(database, TENANT, porto, MemoryCorrection(content="x", chat_id="nowhere:1"))
-
-
-def test_what_was_said_by_a_clock_that_is_ahead_can_be_corrected(database: Database, say: Say) -> None:
-    porto = say(said_at=datetime.now(UTC) + timedelta(minutes=5))
-    braga = manual_changes.correct(
-        database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")
-    ).id
-    assert edges(database) == {(porto, braga)}
-    assert of(database, braga, "said_at") > of(database, porto, "said_at")
-
-
-def test_the_same_words_by_hand_bring_back_what_was_superseded_or_wrong(database: Database, say: Say) -> None:
-    porto = say(type="fact")
-    learned(database, porto)
-    braga = manual_changes.correct(
-        database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")
-    ).id
-    # said before the correction, it says nothing new
-    assert say() == porto
-    assert edges(database) == {(porto, braga)}
-    assert say(said_at=None) == porto
-    assert edges(database) == {(braga, porto)}
-    assert of(database, porto, "learned_by") == ("",)
-    assert rows(database, "SELECT count(*) FROM memory_evidence") == [(0,)]
-    manual_changes.correct(database, TENANT, porto, MemoryCorrection())
-    say(said_at=None)
-    assert of(database, porto, "retracted_at") == (None,)
-
-
-def test_a_correction_in_words_that_were_right_once_turns_the_two_round(database: Database, say: Say) -> None:
-    porto = say()
-    braga = manual_changes.correct(
-        database, TENANT, porto, MemoryCorrection(content="Ann lives in Braga.")
-    ).id
-    back = manual_changes.correct(database, TENANT, braga, MemoryCorrection(content="Ann lives in Porto."))
-    assert (back.outcome, back.id) == ("corrected", porto)
-    assert edges(database) == {(braga, porto)}
+        correct(database, porto, content="x", chat_id="nowhere:1")
 
 
 def test_a_memory_gets_a_wider_scope_and_stays_where_it_was_learned(database: Database, say: Say) -> None:
     mine = say("The key is under the mat.", learned_in=HOUSE.chat_id)
     same = say("Tea is at four.", scope="organization", user_id=None)
     with pytest.raises(InvalidInput, match="scope user, and can be promoted to agent or organization"):
-        manual_changes.promote(database, TENANT, mine, MemoryPromotion(scope="user", user_id=ANN))
-    manual_changes.promote(database, TENANT, mine, MemoryPromotion(scope="agent", agent_id="helper"))
-    assert of(database, mine, "scope, user_id, agent_id, learned_in") == (
-        "agent",
-        None,
-        "helper",
-        HOUSE.chat_id,
-    )
-    assert (
-        manual_changes.promote(database, TENANT, mine, MemoryPromotion(scope="organization")).outcome
-        == "promoted"
-    )
+        promote(database, mine, scope="user", user_id=ANN)
+    promote(database, mine, scope="agent", agent_id="helper")
+    assert of(database, mine, "scope, user_id, agent_id") == ("agent", None, "helper")
+    assert promote(database, mine, scope="organization").outcome == "promoted"
     assert of(database, mine, "scope, agent_id, learned_in") == ("organization", None, HOUSE.chat_id)
     with pytest.raises(InvalidInput, match="the widest there is"):
-        manual_changes.promote(database, TENANT, mine, MemoryPromotion(scope="organization"))
+        promote(database, mine, scope="organization")
     with pytest.raises(Conflict, match=f"memory {same} of the same organization says this already"):
-        manual_changes.promote(
-            database, TENANT, say("Tea is at four."), MemoryPromotion(scope="organization")
-        )
+        promote(database, say("Tea is at four."), scope="organization")
 
 
-def test_a_sessions_memory_lives_on_while_it_is_used_and_for_good_once_it_is_somebodys(
-    database: Database, say: Say, rules: SessionPolicy, policy: Policy
-) -> None:
-    place(database, rules, policy)
+def test_a_sessions_memory_lives_on_while_it_is_used(database: Database, say: Say) -> None:
+    place(database)
     ((session,),) = rows(database, "SELECT id FROM conversation_sessions WHERE chat_id = 'test:house'")
     note = MemoryIn(scope="session", session_id=session, content="The code is 4711.")
 
@@ -270,33 +212,19 @@ def test_a_sessions_memory_lives_on_while_it_is_used_and_for_good_once_it_is_som
             )
 
     sliding = write(note)
-    fixed = write(
-        note.model_copy(
-            update={"content": "The door is open.", "expires_at": datetime.now(UTC) + timedelta(minutes=60)}
-        )
-    )
-    lasting = write(MemoryIn(scope="user", user_id=ANN, content="Ann has a boat."))
+    in_an_hour = datetime.now(UTC) + timedelta(minutes=60)
+    fixed = write(note.model_copy(update={"content": "The door is open.", "expires_at": in_an_hour}))
     # Given half of their hour has passed, when both are shown
     pass_time(30)
     assert (left(sliding), left(fixed)) == (30, 30)
     with database.tenant(TENANT) as connection:
-        memories.touch(connection, [str(sliding), str(fixed), str(lasting)])
+        memories.touch(connection, [str(sliding), str(fixed)])
     # Then only the one without an expiry of its own has another hour
     assert (left(sliding), left(fixed)) == (60, 30)
-    assert of(database, lasting, "expires_at") == (None,)
-    # and so it has when it is written again
-    pass_time(30)
-    assert write(note) == sliding
-    assert left(sliding) == 60
     # but what is the user's does not end with the session
-    manual_changes.promote(database, TENANT, sliding, MemoryPromotion(scope="user", user_id=ANN))
-    assert of(database, sliding, "scope, session_id, expires_at, learned_in") == (
-        "user",
-        None,
-        None,
-        HOUSE.chat_id,
-    )
+    promote(database, sliding, scope="user", user_id=ANN)
+    assert of(database, sliding, "session_id, expires_at, learned_in") == (None, None, HOUSE.chat_id)
     # what has expired is not there to be changed
     pass_time(60)
     with pytest.raises(NotFound):
-        manual_changes.promote(database, TENANT, fixed, MemoryPromotion(scope="user", user_id=ANN))
+        promote(database, fixed, scope="user", user_id=ANN)

@@ -9,7 +9,6 @@ from sqlalchemy import text
 
 from pipeline.ingest import accept
 from pipeline.memories import manual_changes, pages, statements
-from pipeline.people import identities
 from pipeline.store.connections.database import Database
 from schemas.errors import NotFound
 from schemas.memory.memories import MemoryIn
@@ -135,30 +134,3 @@ def test_in_a_chat_a_page_shows_only_what_may_be_shown_there(house: Database) ->
     assert [(each.id, each.superseded_by[0].id) for each in alone.earlier] == [(porto, faro)]
     with pytest.raises(NotFound, match="there is no chat test:nowhere"):
         page(house, ChatIn(chat_id="test:nowhere"))
-
-
-def test_a_page_goes_on_where_the_last_one_ended(house: Database) -> None:
-    wrong = [write(house, f"Ann has {n} boats.", said_at=EPOCH + timedelta(days=n)) for n in range(3)]
-    for each in wrong:
-        manual_changes.correct(house, TENANT, each, MemoryCorrection())
-    right = [write(house, f"Ann has {n} cats.", said_at=EPOCH + timedelta(days=n // 2)) for n in range(4)]
-    whole = page(house)
-    assert [each.id for each in whole.current] == [right[3], right[2], right[1], right[0]]
-    assert [each.id for each in whole.earlier] == wrong[::-1]
-    seen: list[UUID] = []
-    while len(seen) < 7:
-        part = page(house, limit=2, after=seen[-1] if seen else None)
-        seen += [each.id for each in (*part.current, *part.earlier)]
-    assert seen == [each.id for each in (*whole.current, *whole.earlier)]
-    last = page(house, after=seen[-1])
-    assert (last.current, last.earlier) == ([], [])
-
-
-def test_a_page_is_of_the_person_by_any_of_their_ids(house: Database) -> None:
-    identities.link(house, TENANT, ANN, "ann")
-    write(house, "Ann has a boat.")
-    write(house, "Ann has a cat.", user_id="ann")
-    write(house, "Bob has a dog.", user_id=BOB)
-    shown = page(house)
-    assert shown.user_id == "ann"
-    assert set(contents(shown.current)) == {"Ann has a boat.", "Ann has a cat."}

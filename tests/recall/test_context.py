@@ -1,13 +1,10 @@
 """The context: what a bot gets for a question, within its budget, and why each line is there."""
 
 import re
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.summaries import summarize
@@ -24,10 +21,10 @@ from schemas.errors import InvalidInput, ProviderUnavailable
 from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
-from schemas.vectors import EmbeddingSpace, Vector
-from tests.conftest import POLICY, TENANT, message
+from schemas.vectors import Vector
+from tests.conftest import POLICY, SESSION_POLICY, TENANT, message
 from tests.recall import asking
-from tests.test_pipeline import run
+from tests.test_pipeline import rows, run
 
 CHAT = ChatIn(chat_id="test:house", title="The house", time_zone="Europe/Lisbon")
 DAY = 24 * 60
@@ -55,7 +52,7 @@ def house() -> list[MessageIn]:
     ]
 
 
-def do_all(database: Database, rules: SessionPolicy, policy: Policy) -> None:
+def do_all(database: Database, rules: SessionPolicy = SESSION_POLICY, policy: Policy = POLICY) -> None:
     handlers = {
         "ingest": place.placer(database, rules),
         "summarize": summarize.summarizer(
@@ -69,7 +66,7 @@ def do_all(database: Database, rules: SessionPolicy, policy: Policy) -> None:
 
 def fill(database: Database) -> None:
     accept.accept(database, TENANT, CHAT, house())
-    do_all(database, SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0)), POLICY)
+    do_all(database)
 
 
 ask = partial(asking.ask, chat_id=CHAT.chat_id, explain=True)
@@ -87,9 +84,7 @@ def test_the_message_that_answers_is_there_with_its_reason(filled: Database, set
     assert not found.degraded
 
 
-def test_blocks_come_in_their_order_and_the_question_last_and_verbatim(
-    filled: Database, settings: Settings
-) -> None:
+def test_blocks_come_in_order_and_the_question_last(filled: Database, settings: Settings) -> None:
     # of a chat whose recent messages do not show all of it
     found = ask(filled, settings, "Which  boat?", parameters={"history_tokens": 60, "messages": 3})
     kinds = [block.kind for block in found.blocks]
@@ -101,17 +96,9 @@ def test_blocks_come_in_their_order_and_the_question_last_and_verbatim(
     assert found.messages[-1].content == "Which  boat?"
 
 
-def test_a_question_that_leans_on_what_was_just_said_is_searched_for_with_it(
-    filled: Database, settings: Settings
-) -> None:
+def test_a_question_that_leans_on_the_talk_is_searched_with_it(filled: Database, settings: Settings) -> None:
     now = datetime.now(UTC)
-    said = MessageIn(
-        external_id="now",
-        sender_id="ana",
-        sender_name="Ana",
-        content="I have to call the plumber again",
-        sent_at=now - timedelta(minutes=2),
-    )
+    said = message(0, "I have to call the plumber again", id="now", sent_at=now - timedelta(minutes=2))
     accept.accept(filled, TENANT, CHAT, [said])
     found = ask(filled, settings, "And how much was that?")
     assert found.explain.brief == ["call", "plumber"]
@@ -128,9 +115,7 @@ class Unreachable(DeterministicEmbedder):
         raise ProviderUnavailable("the embedding provider does not answer")
 
 
-def test_with_the_provider_down_keywords_find_and_the_context_says_so(
-    filled: Database, settings: Settings
-) -> None:
+def test_with_the_provider_down_keywords_are_searched(filled: Database, settings: Settings) -> None:
     found = ask(filled, settings, "who is the plumber?", embedder=Unreachable())
     assert "Almada" in found.text
     assert found.degraded == ["vectors: the embedding provider does not answer: only keywords are searched"]
@@ -151,137 +136,76 @@ def test_without_pgvector_keywords_find_and_vectors_stay_owed(
     assert found.degraded[0].startswith("vectors: ")
 
 
-def test_without_session_memory_a_context_is_recent_talk_message_hits_and_documents(
+def test_without_session_memory_there_are_messages_and_documents(
     filled: Database, settings: Settings
 ) -> None:
     """Golden: what a bot got before sessions were remembered."""
-    remember(
-        filled,
-        TENANT,
-        MemoryIn(
-            scope="organization",
-            type="document",
-            content="Сантехник plumber: 210",
-            document_id="d",
-            chunk_index=0,
-        ),
-    )
-    remember(filled, TENANT, MemoryIn(scope="organization", content="The plumber is called Rui."))
+    document = {"type": "document", "document_id": "d", "chunk_index": 0, "content": "Сантехник plumber: 210"}
+    for known in (document, {"content": "The plumber is called Rui."}):
+        remember(filled, TENANT, MemoryIn.model_validate({"scope": "organization"} | known))
     off = settings.model_copy(update={"session_memory_enabled": False})
     found = ask(filled, off, "who is the plumber?", parameters={"history_tokens": 64, "neighbours": 0})
-    assert [block.kind for block in found.blocks] == [
-        "guardrails",
-        "documents",
-        "exchanges",
-        "history",
-        "question",
+    kinds = [block.kind for block in found.blocks]
+    assert kinds == ["guardrails", "documents", "exchanges", "history", "question"]
+    assert found.blocks[2].text.splitlines() == [
+        "What was said earlier:",
+        fencing.OPEN,
+        "2 March 2026, 18:00",
+        *(f"{each.sender_name}: {each.content}" for each in house()[:4]),
+        fencing.CLOSE,
     ]
-    assert (
-        found.blocks[2].text
-        == """\
-What was said earlier:
-<backscroll-recalled>
-2 March 2026, 18:00
-Ann: the boiler is broken again, it shows E41
-Bob: I know a plumber from Almada
-Ann: ok decided: we take the plumber from Almada for 240 euros
-Bob: great, I call her tomorrow
-</backscroll-recalled>"""
-    )
-    assert (
-        found.blocks[3].text
-        == """\
-Recent messages:
-<backscroll-recalled>
-4 March 2026, Wednesday
-18:00 Bob: good morning
-18:01 Cy: coffee is ready
-18:02 Ann: thanks
-18:03 Bob: you are welcome
-</backscroll-recalled>"""
-    )
+    assert found.blocks[3].text.splitlines() == [
+        "Recent messages:",
+        fencing.OPEN,
+        "4 March 2026, Wednesday",
+        *(f"18:0{n} {each.sender_name}: {each.content}" for n, each in enumerate(house()[8:])),
+        fencing.CLOSE,
+    ]
 
 
-@pytest.mark.parametrize("profile", ["balanced", "group", "agent", "contextual"])
-def test_without_session_memory_profiles_show_messages_and_no_session_week_or_statement(
-    filled: Database, settings: Settings, profile: str
-) -> None:
-    remember(filled, TENANT, MemoryIn(scope="organization", content="The plumber is called Rui."))
-    off = settings.model_copy(update={"session_memory_enabled": False})
-    for question in ("who is the plumber?", "summarize March 2026"):
-        found = ask(
-            filled, off, question, profile=profile, top_k_memories=5, include_history=False, fill=True
-        )
-        assert "Almada" in found.text
-        assert {item.kind for block in found.blocks for item in block.items} <= {"message"}
-        assert "·" not in found.text
-
-
-def test_without_session_memory_messages_are_placed_and_embedded_and_nothing_is_summarized(
-    database: Database, settings: Settings, policy: Policy
-) -> None:
+def test_without_session_memory_nothing_is_summarized(database: Database, settings: Settings) -> None:
     off = SessionPolicy.of(settings.model_copy(update={"session_memory_enabled": False}))
     accept.accept(database, TENANT, CHAT, house())
-    do_all(database, off, policy)
-    with database.tenant(TENANT) as connection:
-        counted = connection.execute(
-            text("""
-                SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM conversation_sessions),
-                    (SELECT count(*) FROM conversation_sessions WHERE summary_text IS NOT NULL),
-                    (SELECT count(*) FROM message_vectors),
-                    (SELECT count(*) FROM jobs WHERE kind <> 'ingest')
-            """)
-        ).one()
-    assert tuple(counted) == (12, 3, 0, 12, 0)
+    do_all(database, off)
+    for table, count in (("messages", 12), ("conversation_sessions", 3), ("message_vectors", 12)):
+        assert rows(database, f"SELECT count(*) FROM {table}") == [(count,)]
+    assert rows(database, "SELECT 1 FROM conversation_sessions WHERE summary_text IS NOT NULL") == []
+    assert rows(database, "SELECT 1 FROM jobs WHERE kind <> 'ingest'") == []
 
 
-def test_one_chat_can_have_its_memory_off_and_on_again(
-    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_one_chat_can_have_its_memory_off_and_on_again(filled: Database, settings: Settings) -> None:
     off = ChatIn(chat_id=CHAT.chat_id, memory=False)
     accept.accept(filled, TENANT, off, [message(9 * DAY, "the parrot is called Vasco", id="off")])
-    do_all(filled, rules, policy)
+    do_all(filled)
     found = ask(filled, settings, "what is the parrot called?")
     assert [block.kind for block in found.blocks] == ["guardrails", "history", "question"]
-    with filled.tenant(TENANT) as connection:
-        assert connection.scalar(text("SELECT count(*) FROM conversation_sessions")) == 3
-        assert connection.scalar(text("SELECT count(*) FROM messages")) == 13
+    assert rows(filled, "SELECT count(*) FROM conversation_sessions") == [(3,)]
     accept.accept(
         filled, TENANT, ChatIn(chat_id=CHAT.chat_id, memory=True), [message(9 * DAY + 1, "hi", id="on")]
     )
-    do_all(filled, rules, policy)
+    do_all(filled)
     with filled.tenant(TENANT) as connection:
-        session_ranges.sessionize_anew(connection, TENANT, CHAT.chat_id, rules)
-    with filled.tenant(TENANT) as connection:
-        counts = connection.execute(
-            text("SELECT message_count FROM conversation_sessions ORDER BY started_at")
-        ).scalars()
-        assert list(counts) == [4, 4, 4, 2]
+        session_ranges.sessionize_anew(connection, TENANT, CHAT.chat_id, SESSION_POLICY)
+    counts = rows(filled, "SELECT message_count FROM conversation_sessions ORDER BY started_at")
+    assert counts == [(4,), (4,), (4,), (2,)]
 
 
 def test_what_was_recalled_is_not_remembered_again(filled: Database) -> None:
     answer = f"As you said: {fencing.OPEN}the plumber comes from Almada{fencing.CLOSE} so call her."
     accept.accept(filled, TENANT, CHAT, [message(9 * DAY, answer, id="answer", role="assistant")])
-    with filled.tenant(TENANT) as connection:
-        stored = connection.scalar(text("SELECT content FROM messages WHERE external_id = 'answer'"))
-    assert stored == "As you said:  so call her."
+    stored = rows(filled, "SELECT content FROM messages WHERE external_id = 'answer'")
+    assert stored == [("As you said:  so call her.",)]
 
 
-def test_memories_of_the_user_and_documents_are_shown_with_their_citation(
-    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
-    remember(filled, TENANT, MemoryIn(scope="user", user_id="u1", content="Ann is allergic to plumber jokes"))
-    remember(
-        filled, TENANT, MemoryIn(scope="user", user_id="u2", content="a plumber secret of somebody else")
-    )
-    remember(
-        filled,
-        TENANT,
-        MemoryIn(
-            scope="organization", type="document", content="plumber rules", document_id="house", chunk_index=3
-        ),
-    )
-    do_all(filled, rules, policy)
+def test_memories_and_documents_are_shown_with_their_citation(filled: Database, settings: Settings) -> None:
+    document = {"type": "document", "document_id": "house", "chunk_index": 3, "content": "plumber rules"}
+    for known in (
+        {"scope": "user", "user_id": "u1", "content": "Ann is allergic to plumber jokes"},
+        {"scope": "user", "user_id": "u2", "content": "a plumber secret of somebody else"},
+        {"scope": "organization"} | document,
+    ):
+        remember(filled, TENANT, MemoryIn.model_validate(known))
+    do_all(filled)
     found = ask(filled, settings, "plumber", user_id="u1", profile="ask")
     assert re.search(r"\[u1, since \d+ \w+ 20\d\d\] Ann is allergic to plumber jokes", found.text)
     assert "Doc house/Chunk 3: plumber rules" in found.text
@@ -289,20 +213,10 @@ def test_memories_of_the_user_and_documents_are_shown_with_their_citation(
     assert found.memories is not None
     assert [memory.preview for memory in found.memories] == ["Ann is allergic to plumber jokes"]
     assert found.usedHistoryTokens
-    with filled.tenant(TENANT) as connection:
-        used = connection.execute(text("SELECT content, access_count FROM memories ORDER BY content")).all()
-    assert [row.access_count for row in used] == [1, 0, 1]
+    assert rows(filled, "SELECT access_count FROM memories ORDER BY content") == [(1,), (0,), (1,)]
 
 
-def test_an_ask_without_history_and_memories_has_neither(filled: Database, settings: Settings) -> None:
-    found = ask(filled, settings, "plumber", profile="ask", include_history=False, parameters={"memories": 0})
-    assert not {"history", "memories"} & {block.kind for block in found.blocks}
-    assert found.usedHistoryTokens == 0
-
-
-def test_a_question_above_its_budget_is_refused_before_it_is_embedded(
-    filled: Database, settings: Settings
-) -> None:
+def test_a_question_above_its_budget_is_refused_unembedded(filled: Database, settings: Settings) -> None:
     class Counting(DeterministicEmbedder):
         asked = 0
 
@@ -313,30 +227,6 @@ def test_a_question_above_its_budget_is_refused_before_it_is_embedded(
     with pytest.raises(InvalidInput, match="the question itself takes") as refused:
         ask(filled, settings, "in May " * 1140, budget_tokens=200, embedder=Counting())
     assert (refused.value.field, Counting.asked) == ("budget_tokens", 0)
-
-
-class Other(DeterministicEmbedder):
-    """A model that is not quite that of the active space."""
-
-    def __init__(self, **difference: Any) -> None:
-        super().__init__()
-        self.difference = difference
-
-    @property
-    def space(self) -> EmbeddingSpace:
-        return replace(super().space, **self.difference)
-
-
-@pytest.mark.parametrize(
-    "difference",
-    [{"dimensions": 128}, {"query_prefix": "Q: "}, {"document_prefix": "D: "}, {"model": "other"}],
-)
-def test_a_question_is_never_compared_with_vectors_of_another_space(
-    filled: Database, settings: Settings, difference: dict[str, Any]
-) -> None:
-    found = ask(filled, settings, "plumber", embedder=Other(**difference))
-    assert "nothing here embeds into the active space" in found.degraded[0]
-    assert "Almada" in found.text
 
 
 def test_an_explanation_accounts_for_every_hit(filled: Database, settings: Settings) -> None:
@@ -369,9 +259,7 @@ def test_an_explanation_changes_nothing_that_is_shown(filled: Database, settings
         assert untold.blocks[:-1] == told.blocks[:-1]
 
 
-def test_a_time_counted_from_an_event_is_found_in_the_talk_and_told(
-    filled: Database, settings: Settings
-) -> None:
+def test_a_time_counted_from_an_event_is_found_and_told(filled: Database, settings: Settings) -> None:
     found = ask(filled, settings, "What did we say after the boat trip?", include_history=False)
     why = found.explain
     (told,) = why.times
@@ -383,14 +271,7 @@ def test_a_time_counted_from_an_event_is_found_in_the_talk_and_told(
     assert len(fits) == len(house())
 
 
-def test_dates_of_a_question_are_told_by_its_explanation(filled: Database, settings: Settings) -> None:
-    why = ask(filled, settings, "What was said in March 2026 or on 2 April 2026?").explain
-    assert sorted(why.times) == ["1 March 2026 – 31 March 2026", "2 April 2026"]
-
-
-def test_a_budget_is_kept_by_the_tokenizer_of_the_model_that_is_named(
-    filled: Database, settings: Settings
-) -> None:
+def test_a_budget_is_kept_by_the_tokenizer_of_the_model(filled: Database, settings: Settings) -> None:
     pytest.importorskip("bpe_openai", reason="the extra `tokens` is not installed")
     from pipeline.clients.tokenizers import tokenizer_for
 
@@ -401,3 +282,30 @@ def test_a_budget_is_kept_by_the_tokenizer_of_the_model_that_is_named(
         assert count(found.text) - 1 <= found.used_tokens <= budget
         assert sum(count(one.content) for one in found.messages) <= budget
     assert ask(filled, settings, "the boat", model="llama3").counted_by == "estimate"
+
+
+GERMAN = "Was kostet ein halber Tag mit acht Leuten?"
+ENGLISH = "what is the price of half a day for up to 8 people?"
+
+
+def test_a_german_question_with_its_translation_finds_the_english_message_and_says_by_which_query(
+    filled: Database, settings: Settings
+) -> None:
+    alone = ask(filled, settings, GERMAN, include_history=False)
+    assert alone.explain.messages[0].external_id != "h6"
+    wordings = ["price of an excursion", ENGLISH]
+    found = ask(filled, settings, GERMAN, queries=wordings, include_history=False)
+    best = found.explain.messages[0]
+    assert (best.external_id, best.queries["keywords"]) == ("h6", 2)
+    assert abs(sum(best.components.values()) - best.score) < 1e-4
+    items = [item for block in found.blocks if block.kind == "exchanges" for item in block.items]
+    assert any(item.id == best.id and "by query 2" in item.reason for item in items)
+    assert found.text.endswith(f"Question: {GERMAN}")
+
+
+def test_times_and_names_are_read_off_the_question_only(filled: Database, settings: Settings) -> None:
+    found = ask(filled, settings, "which boat?", queries=["what did Bob say on 2 March 2026?"])
+    assert found.explain.times == []
+    assert not any(
+        hit.components.get("named") or hit.components.get("date") for hit in found.explain.messages
+    )

@@ -5,11 +5,8 @@ from typing import Any
 import pytest
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.vectors import embed
 from pipeline.erasure import forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.people import suppression
 from pipeline.recall import query_log
@@ -21,10 +18,10 @@ from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.people.forgetting import Subject
 from schemas.settings import Settings
-from tests.conftest import POLICY, TENANT, Templates, message
+from tests.conftest import SESSION_POLICY, TENANT, Templates, message
 from tests.ingest.test_quarantine import as_owner
 from tests.recall import asking
-from tests.test_pipeline import place, rows, run, summarizer
+from tests.test_pipeline import embed_all, place, rows, run, summarizer
 
 CHAT = ChatIn(chat_id="test:house")
 ANN = "test:ann"
@@ -37,9 +34,9 @@ def fill(database: Database) -> None:
         talk = [message(day * 1440 + n, said, id=f"{day}-{n}") for n, said in enumerate(SAID)]
         accept.accept(database, TENANT, CHAT, talk)
     remember(database, TENANT, MemoryIn(scope="organization", content="The boiler is old."))
-    place(database, SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0)), POLICY)
-    run(database, "summarize", summarizer(database), POLICY)
-    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), POLICY)
+    place(database)
+    run(database, "summarize", summarizer(database))
+    embed_all(database)
 
 
 @pytest.fixture
@@ -64,9 +61,7 @@ def logged(database: Database, context: Context) -> LoggedContext | None:
     return None if row is None else LoggedContext.model_validate(row._mapping)
 
 
-def test_a_context_is_recorded_with_what_it_showed_and_what_that_took(
-    talked: Database, settings: Settings
-) -> None:
+def test_a_context_is_recorded_with_what_it_showed_and_cost(talked: Database, settings: Settings) -> None:
     context = ask(talked, settings)
     row = logged(talked, context)
     assert (row.chat_id, row.user_id, row.query) == (CHAT.chat_id, ANN, "what does the boiler show?")
@@ -85,9 +80,7 @@ def test_nothing_is_recorded_when_the_log_is_off(talked: Database, settings: Set
     assert logged(talked, ask(talked, settings.model_copy(update={"query_log_enabled": False}))) is None
 
 
-def test_where_memory_is_off_the_figures_alone_are_recorded(
-    talked: Database, settings: Settings, rules: SessionPolicy
-) -> None:
+def test_where_memory_is_off_the_figures_alone_are_recorded(talked: Database, settings: Settings) -> None:
     suppression.remember_user(talked, TENANT, "test:bob", remembered=False)
     of_bob = ask(talked, settings, user_id="test:bob")
     accept.accept(talked, TENANT, CHAT.model_copy(update={"memory": False}), [message(9999)])
@@ -97,18 +90,14 @@ def test_where_memory_is_off_the_figures_alone_are_recorded(
         assert row.used_tokens == context.used_tokens
 
 
-def test_a_context_that_cannot_be_recorded_is_served_and_says_so(
-    talked: Database, settings: Settings
-) -> None:
+def test_a_context_that_cannot_be_recorded_is_served(talked: Database, settings: Settings) -> None:
     as_owner(settings, "REVOKE INSERT ON query_log FROM backscroll_app")
     context = ask(talked, settings)
     assert "E41" in context.text
     assert [reason.partition(":")[0] for reason in context.degraded] == ["query_log"]
 
 
-def test_who_is_forgotten_while_their_context_is_made_is_not_recorded(
-    talked: Database, settings: Settings
-) -> None:
+def test_who_is_forgotten_meanwhile_is_not_recorded(talked: Database, settings: Settings) -> None:
     class Forgetful(DeterministicEmbedder):
         subject: Subject
 
@@ -140,9 +129,7 @@ def test_an_answer_is_kept_once_and_the_first_one_stands(talked: Database, setti
     assert rows(talked, "SELECT count(*) FROM memories WHERE type = 'qa_turn'") == [(0,)]
 
 
-def test_question_and_answer_become_a_memory_of_who_asked(
-    talked: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_question_and_answer_become_a_memory_of_who_asked(talked: Database, settings: Settings) -> None:
     context = ask(talked, settings)
     assert report(talked, settings, context) == ("stored", False)
     # wanted later, and asked for twice
@@ -151,33 +138,12 @@ def test_question_and_answer_become_a_memory_of_who_asked(
     assert rows(
         talked, "SELECT scope, user_id, learned_in, importance, content FROM memories WHERE type = 'qa_turn'"
     ) == [("user", ANN, CHAT.chat_id, 1.0, "what does the boiler show?\nIt shows E41.")]
-    run(talked, "embed", embed.embedder(talked, DeterministicEmbedder()), policy)
+    embed_all(talked)
     again = ask(talked, settings)
     assert any("E41" in item.text for b in again.blocks if b.kind == "memories" for item in b.items)
 
 
-def test_a_remembered_question_and_its_answer_do_not_run_together(
-    talked: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
-    query = "Was zeigt\nder котёл?"
-    report(talked, settings, ask(talked, settings, query=query), answer="E41,\nseit Montag", remember=True)
-    run(talked, "embed", embed.embedder(talked, DeterministicEmbedder()), policy)
-    again = ask(talked, settings, query=query, profile="ask")
-    shown = [item.text for block in again.blocks if block.kind == "memories" for item in block.items]
-    assert [line.partition("] ")[2] for line in shown] == ["Was zeigt der котёл? → E41, seit Montag"]
-    assert [each.source for each in again.memories or ()] == ["qa_turn"]
-
-
-def test_without_session_memory_an_answer_is_kept_and_does_not_become_a_memory(
-    talked: Database, settings: Settings
-) -> None:
-    off = settings.model_copy(update={"session_memory_enabled": False})
-    assert report(talked, off, ask(talked, off), remember=True) == ("stored", False)
-
-
-def test_answers_are_remembered_by_a_setting_unless_the_bot_says_otherwise(
-    talked: Database, settings: Settings
-) -> None:
+def test_answers_are_remembered_by_a_setting_or_the_bots_wish(talked: Database, settings: Settings) -> None:
     keen = settings.model_copy(update={"remember_answers": True})
     assert report(talked, keen, ask(talked, settings), remember=False) == ("stored", False)
     assert report(talked, keen, ask(talked, settings)) == ("stored", True)
@@ -186,9 +152,7 @@ def test_answers_are_remembered_by_a_setting_unless_the_bot_says_otherwise(
         report(talked, settings, ask(talked, settings, user_id=None), remember=True)
 
 
-def test_what_was_recalled_is_cut_out_of_an_answer_that_repeats_it(
-    talked: Database, settings: Settings
-) -> None:
+def test_what_was_recalled_is_cut_out_of_an_answer(talked: Database, settings: Settings) -> None:
     context = ask(talked, settings)
     told = f"Here is what I know. {context.text} It shows E41."
     report(talked, settings, context, answer=told, remember=True)
@@ -198,17 +162,8 @@ def test_what_was_recalled_is_cut_out_of_an_answer_that_repeats_it(
     assert rows(talked, "SELECT count(*) FROM memories WHERE content LIKE '%plumber%'") == [(0,)]
 
 
-def test_memories_that_an_answer_used_count_once_more(talked: Database, settings: Settings) -> None:
-    context = ask(talked, settings)
-    (memory,) = [item.id for block in context.blocks if block.kind == "memories" for item in block.items]
-    report(talked, settings, context, used=[f"memory:{memory}", "memory:of nobody"])
-    assert rows(talked, "SELECT access_count FROM memories") == [(2,)]
-
-
-def test_an_answer_that_rests_on_what_was_forgotten_meanwhile_is_kept_out(
-    talked: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_an_answer_that_rests_on_what_was_forgotten_is_kept_out(talked: Database, settings: Settings) -> None:
     context = ask(talked, settings, user_id="test:bob")
     forget.start(talked, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id="1-0"))
-    run(talked, "forget", forget.forgetter(talked, rules), policy)
+    run(talked, "forget", forget.forgetter(talked, SESSION_POLICY))
     assert report(talked, settings, context, remember=True) == ("kept_out", False)

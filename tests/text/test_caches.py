@@ -8,14 +8,12 @@ from types import ModuleType
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.recall import build_context
 from pipeline.store.connections.database import Database
 from schemas.payloads import ContextQuery
 from schemas.people.forgetting import Subject
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import SESSION_POLICY, TENANT, message
 from tests.recall.test_context import CHAT, do_all
 from tests.test_pipeline import run
 
@@ -43,20 +41,18 @@ def is_held(word: str) -> list[str]:
     return [found[:80] for found in held() if type(found) is str and word in found]
 
 
-def test_what_was_forgotten_is_in_no_cache(
-    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_what_was_forgotten_is_in_no_cache(database: Database, settings: Settings) -> None:
     # Given words that were said, summarized, asked about and quoted
     word = "".join(reversed("gibraltarzebra"))
     said = [message(n, f"the {word}{n} was seen by my sister yesterday?", id=f"m{n}") for n in range(8)]
     accept.accept(database, TENANT, CHAT, said)
-    do_all(database, rules, policy)
+    do_all(database)
     for asked in (f'who saw "the {word}1" last year and when?', f"{word.capitalize()}-42 or {word}3's?"):
         query = ContextQuery(chat_id=CHAT.chat_id, query=asked, explain=True, include_history=True)
         found = build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
         assert word in found.text
     forget.start(database, TENANT, Subject(kind="chat", chat_id=CHAT.chat_id))
-    run(database, "forget", forget.forgetter(database, rules), policy)
+    run(database, "forget", forget.forgetter(database, SESSION_POLICY))
     del said, found, query, asked
     gc.collect()
     # Then nothing that outlives a request holds them

@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,16 +14,6 @@ prose = st.lists(words, max_size=120).flatmap(
         st.sampled_from([" ", ". ", "\n", "\n\n", "? ", ""]), min_size=len(parts), max_size=len(parts)
     ).map(lambda gaps: "".join(a + b for a, b in zip(parts, gaps, strict=True)))
 )
-
-
-def test_a_short_text_is_one_chunk():
-    [chunk] = split("  One. Two.\n", limit=50, overlap=10)
-
-    assert chunk.text == "One. Two."
-
-
-def test_nothing_but_white_space_has_no_chunks():
-    assert split(" \n\t ", limit=10, overlap=2) == []
 
 
 def test_chunks_end_with_paragraphs_rather_than_sentences_rather_than_words():
@@ -50,19 +39,6 @@ def test_a_chunk_begins_with_the_last_sentence_of_the_one_before():
         "Ee ff. Gg hh ii jj.",
         "hh ii jj. Kk ll mm.",  # no sentence begins within the overlap
     ]
-
-
-def test_a_word_longer_than_the_limit_is_cut():
-    chunks = split("a" * 1000, limit=10, overlap=0)
-
-    assert "".join(chunk.text for chunk in chunks) == "a" * 1000
-    assert len(chunks) == 15
-
-
-@pytest.mark.parametrize(("limit", "overlap"), [(0, 0), (10, 6), (10, -1)])
-def test_limits_that_cannot_work_are_refused(limit: int, overlap: int):
-    with pytest.raises(ValueError, match="limit"):
-        split("text", limit=limit, overlap=overlap)
 
 
 @settings(max_examples=200)

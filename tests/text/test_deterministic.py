@@ -2,7 +2,6 @@
 
 from math import isclose, sqrt
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,21 +32,6 @@ def test_a_text_without_words_points_where_its_hash_says():
         [vector] = DeterministicEmbedder().embed_documents([text])
 
         assert {i: x for i, x in enumerate(vector) if x} == {fnv1a_utf16(text) % 256: 1.0}
-
-
-def test_words_that_a_text_shares_bring_it_nearer():
-    embedder = DeterministicEmbedder()
-    query = embedder.embed_query("who fixes the boiler")
-    near, far = embedder.embed_documents(["the boiler man comes on Monday", "pizza at eight?"])
-
-    assert sum(map(float.__mul__, query, near)) > sum(map(float.__mul__, query, far)) + 0.2
-
-
-@pytest.mark.parametrize("dimensions", [1, 7, 256, 384])
-def test_the_space_says_how_many_dimensions_there_are(dimensions: int):
-    embedder = DeterministicEmbedder(dimensions=dimensions)
-
-    assert embedder.space.dimensions == len(embedder.embed_query("some words")) == dimensions
 
 
 @given(st.text() | st.text(st.characters(categories=["Cs", "Lu"])), st.sampled_from([1, 3, 256]))

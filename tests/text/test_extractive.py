@@ -46,118 +46,33 @@ def test_tasks_and_unanswered_questions_are_listed_with_who_said_them_and_no_dec
     assert summary.open_questions == ["Tom: who pays her in the meantime, and how much?"]
 
 
-def test_topics_are_what_was_talked_about_again_and_again():
-    topics = summarize(BOILER).topics
-
-    assert topics[0] == "Beatriz"
-    assert "Amílcar" in topics
-    assert not {"decided", "anyone", "thursday", "leave"} & set(topics)
-
-
-def earlier(*lines: str) -> list[tuple[str, str]]:
-    return [(m.speaker, m.content) for m in conversation(*lines)]
-
-
 @pytest.mark.parametrize(
     ("language", "before", "lines", "topic", "usual"),
     [
         (
             "english",
-            [f"Ann: the bakery opens at {hour}, I like the bakery" for hour in range(6, 12)],
+            "Ann: the bakery opens at six, I like the bakery",
             ["Ann: the bakery has a flea market in the yard", "Bob: a flea market? at the bakery?"],
             "flea market",
             "bakery",
         ),
         (
-            "russian",
-            [f"Аня: булочная закрыта, иду в другую, булочная на углу {n}" for n in range(6)],
-            [
-                "Аня: булочная продаёт мёд с пасеки",
-                "Боб: пасека далеко?",
-                "Аня: мёд с этой пасеки везёт булочная",
-            ],
-            "мёд",
-            "булочная",
-        ),
-        (
             "chinese",
-            [f"小王: 面包店几点开门，面包店在拐角{n}" for n in range(6)],
+            "小王: 面包店几点开门，面包店在拐角",
             ["小王: 面包店旁边开了幼儿园", "老李: 幼儿园贵吗", "小王: 这幼儿园不贵，面包店贵"],
             "幼儿园",
             "面包店",
         ),
     ],
 )
-def test_topics_set_a_session_apart_from_the_rest_of_its_chat(
-    language: str, before: list[str], lines: list[str], topic: str, usual: str
-):
+def test_topics_set_a_session_apart(language: str, before: str, lines: list[str], topic: str, usual: str):
+    said = [(m.speaker, m.content) for m in conversation(*[before] * 6)]
     alone = summarize(conversation(*lines), language=language).topics
-    among = summarize(conversation(*lines), earlier=earlier(*before), language=language).topics
+    among = summarize(conversation(*lines), earlier=said, language=language).topics
 
-    assert topic in alone
-    assert usual in alone
+    assert {topic, usual} <= set(alone)
     assert topic in among
     assert usual not in among
-
-
-def test_a_phrase_is_a_topic_whole():
-    for language, lines, phrase in (
-        (
-            "english",
-            ["Ann: where is the heat pump", "Bob: a heat pump costs 900", "Ann: sell the heat pump"],
-            "heat pump",
-        ),
-        ("chinese", ["小王: 幼儿园开学", "老李: 去幼儿园的路", "小王: 幼儿园很近"], "幼儿园"),
-        ("portuguese", ["Inês: chamei a Dona Lurdes", "Davi: e a Dona Lurdes vem?"], "Dona Lurdes"),
-    ):
-        topics = summarize(conversation(*lines), language=language).topics
-        assert topics[0] == phrase
-        assert not [topic for topic in topics[1:] if topic in phrase]
-
-
-def test_links_versions_numbers_code_and_shouting_are_no_topics():
-    topics = summarize(
-        conversation(
-            "Ann: see https://example.org/v3/flea?q=boat and boat.example.com, the collar is THERE",
-            "Bob: v3 of the collar: 20 EVERY month, it is a BOY, `self.flea_ttl`",
-            "Ann: https://example.org/v3/flea v3 20 20 THE COLLAR",
-            "Bob: ```\nflea = boat(flea)\n``` в словаре https://пример.example/мост мост",
-        )
-    ).topics
-
-    assert topics[0] == "collar"
-    assert not {"https", "example", "flea", "boat", "v3", "20", "BOY", "EVERY", "THE COLLAR", "ttl"} & set(
-        topics
-    )
-
-
-def test_a_passage_is_quoted_on_a_line_of_its_own_and_says_something():
-    lines = summarize(
-        conversation(
-            "Priya: walking",
-            "Priya: running",
-            "Priya: Sardinha sat in the rudder box all morning",
-            "Priya: the vet looked at her left ear",
-            "Inês: berth?",
-            "Inês: в субботу лодка у причала",
-        )
-    ).summary.splitlines()
-
-    assert lines[1:] == [
-        "Priya: Sardinha sat in the rudder box all morning",
-        "Priya: the vet looked at her left ear",
-        "Inês: в субботу лодка у причала",
-    ]
-
-
-def test_nothing_is_added_to_what_people_said():
-    for language, text in (
-        ("english", "today is our last day in the flat, I moved yesterday"),
-        ("german", "heute ist der letzte Tag beim Mieterverein, gestern war ich da"),
-        ("russian", "сегодня последний день, вчера я был в Твери"),
-        ("chinese", "昨天下雨了，今天是最后一天"),
-    ):
-        assert summarize([message(text)], language=language).summary.splitlines()[1:] == [f"Ann: {text}"]
 
 
 def test_a_question_that_was_answered_is_not_open():
@@ -175,16 +90,6 @@ def test_the_day_is_that_of_the_chats_calendar():
     assert summarize(late, time_zone=ZoneInfo("Asia/Tokyo")).summary.startswith("3 March 2026\n")
 
 
-def test_one_message_is_a_session_too():
-    summary = summarize([message("👍")])
-
-    assert summary.summary == "2 March 2026"
-    assert summary.topics == []
-    assert summarize([message("the ferry leaves at 9:40")]).summary == (
-        "2 March 2026\nAnn: the ferry leaves at 9:40"
-    )
-
-
 def test_a_rolling_summary_carries_on_what_came_before():
     first = summarize(BOILER)
     later = conversation(
@@ -199,15 +104,6 @@ def test_a_rolling_summary_carries_on_what_came_before():
     assert "E41" in rolled.search_text()
     assert "145 €" in rolled.summary
     assert rolled.open_questions == []
-
-
-def test_rolling_on_and_on_does_not_grow():
-    summary = summarize(BOILER)
-    for _ in range(30):
-        summary = summarize(BOILER, summary)
-
-    assert len(summary.summary) < 1200
-    assert len(summary.action_items) == len(set(summary.action_items)) == 2
 
 
 def said_in(text: str) -> str:

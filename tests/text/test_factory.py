@@ -10,20 +10,12 @@ from pipeline.clients import sentence_transformers
 from pipeline.clients.factory import default_provider, make_embedder
 from pipeline.clients.onnx import onnx, onnx_bundled
 from pipeline.clients.protocols import Embedder
-from pipeline.enrich.summaries.summarizers import make_summarizer
 from schemas.errors import SettingsError
 from schemas.settings import Settings
 
 
 def embedder(provider: str | None = None, model: str | None = None) -> Embedder:
     return make_embedder(Settings(_env_file=None, embedding_provider=provider, embedding_model=model))
-
-
-def test_a_named_provider_brings_its_own_model():
-    space = embedder("deterministic").space
-
-    assert (space.provider, space.model, space.dimensions) == ("deterministic", "deterministic-hash-v1", 256)
-    assert space.name == "deterministic/deterministic-hash-v1/256"
 
 
 def test_without_the_local_model_the_deterministic_one_is_the_default(monkeypatch: pytest.MonkeyPatch):
@@ -34,9 +26,7 @@ def test_without_the_local_model_the_deterministic_one_is_the_default(monkeypatc
 
 
 @pytest.mark.skipif(not onnx.is_installed(), reason="the `local` extra is not installed")
-def test_the_model_of_many_languages_is_the_default_and_that_of_english_where_it_is_not_installed(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_the_model_of_many_languages_is_the_default_where_it_is_installed(monkeypatch: pytest.MonkeyPatch):
     assert embedder().space.model == "multilingual-e5-small"
     without = replace(onnx_bundled.MULTILINGUAL, package="no_such_package")
     monkeypatch.setattr(onnx_bundled, "MULTILINGUAL", without)
@@ -60,17 +50,6 @@ def test_a_provider_that_is_not_there_is_refused_with_those_that_are():
     settings = Settings(_env_file=None).model_copy(update={"embedding_provider": "nobody"})
     with pytest.raises(SettingsError, match=r"nobody.*deterministic.*onnx"):
         make_embedder(settings)
-
-
-def test_a_model_of_another_provider_is_refused():
-    with pytest.raises(SettingsError, match="deterministic-hash-v1"):
-        embedder("deterministic", "all-MiniLM-L6-v2")
-
-
-def test_the_summarizer_is_chosen_by_name():
-    assert make_summarizer().model == "extractive-v1"
-    with pytest.raises(SettingsError, match="BACKSCROLL_SESSION_SUMMARY_MODEL=gpt-4"):
-        make_summarizer("gpt-4.1-mini")
 
 
 def test_choosing_a_provider_does_not_load_it():

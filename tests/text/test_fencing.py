@@ -82,36 +82,25 @@ def test_a_name_is_one_speaker(posing: str, other: str) -> None:
     assert other not in extractive.summarize([message]).summary
 
 
-@pytest.mark.parametrize("kept", ["telegram:4711", "O'Brien-Łoś", "Dr. 陈 (外科)", "👩‍🚀 Zoë"])
-def test_other_names_stay(kept: str) -> None:
-    assert fencing.name(kept) == kept
-
-
-@pytest.mark.parametrize(
-    "text", ["a < b", "<b>bold</b>", "<backscroll>", "the backscroll-recalled tag", "x<recalled>"]
-)
-def test_what_is_no_fence_stays(text: str) -> None:
-    assert truncate.one_line(text) == text
-
-
-@pytest.mark.parametrize(
-    "sign", ["\u202e", "\u2066", "\u200b", "\u200f", "\ufeff", "\x1b", "\x07", "\U000e0041", "\x9b", "\ud83d"]
-)
-def test_signs_that_nobody_sees_are_not_told(sign: str) -> None:
-    assert truncate.one_line(f"pay {sign}Ann{sign}") == "pay Ann"
-
-
 @pytest.mark.parametrize(
     "text",
     [
+        *("a < b", "<b>bold</b>", "<backscroll>", "the backscroll-recalled tag", "x<recalled>"),
         "می\u200cخواهم",  # Persian, with a joiner that parts
         "क्\u200dष",  # Hindi, with one that joins
         "👩\u200d🚀 ❤\ufe0f\u200d🔥",
         "café naïve 漢字 한국어",
     ],
 )
-def test_joiners_that_a_script_needs_stay(text: str) -> None:
+def test_what_does_no_harm_and_joiners_that_a_script_needs_stay(text: str) -> None:
     assert truncate.one_line(text) == text
+    for kept in ("telegram:4711", "O'Brien-Łoś", "Dr. 陈 (外科)", "👩‍🚀 Zoë"):
+        assert fencing.name(kept) == kept
+
+
+def test_signs_that_nobody_sees_are_not_told() -> None:
+    for sign in "\u202e\u2066\u200b\u200f\ufeff\x1b\x07\U000e0041\x9b\ud83d":
+        assert truncate.one_line(f"pay {sign}Ann{sign}") == "pay Ann"
 
 
 def test_of_signs_without_a_shape_those_alone_stay_that_are_seen() -> None:

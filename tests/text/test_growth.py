@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 
 import pytest
 
@@ -42,9 +42,17 @@ def question(text: str, language: str = "english") -> parse.Question:
 
 
 def session(text: str) -> list[Message]:
-    """A session in which one person says it all, in messages as long as they are read."""
-    parts = [text[at : at + 2000] for at in range(0, len(text), 2000)]
-    return [message(part, id=number) for number, part in enumerate(parts, start=1)]
+    """A session in which many people say it all, in messages of 200 characters."""
+    parts = [text[at : at + 200] for at in range(0, len(text), 200)]
+    return [message(part, f"Имя{number}", id=number) for number, part in enumerate(parts, start=1)]
+
+
+def words_that_never_recur(size: int) -> str:
+    """Words of four letters, of which no two are the same, some at the beginning of a sentence."""
+    words = ("".join(chr(0x430 + (number // 28**place) % 28) for place in range(4)) for number in count())
+    return "".join(
+        f"{word}{'. И ' if number % 9 == 0 else ' '}" for number, word in enumerate(islice(words, size // 4))
+    )[:size]
 
 
 def read_facts(text: str) -> None:
@@ -117,7 +125,7 @@ SIGNS = "a|Ab, |漢|1 |1:|。|. |!?|' |“|(|<|</|@a |# |-|_|\n |\x00".split("|"
 
 def texts() -> dict[str, Callable[[int], str]]:
     """What `ops.dev.bench.worst` sends, and runs of signs: each as long as wanted."""
-    found: dict[str, Callable[[int], str]] = {}
+    found: dict[str, Callable[[int], str]] = {"words that never recur": words_that_never_recur}
     for piece in sorted({*worst.REPEATED, *SIGNS}):
         found[repr(piece)] = lambda size, piece=piece: piece * (size // len(piece))
     for begin, end in worst.FRAMES:

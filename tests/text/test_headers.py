@@ -7,38 +7,25 @@ from schemas.sessions import Session, Summary
 from tests.text.builders import message
 
 
-def session(*participants: str) -> Session:
-    lisbon = timezone(timedelta(hours=1))
-    return Session(
+def test_a_session_is_embedded_with_group_time_participants_and_topics():
+    session = Session(
         id=1,
         chat_id="telegram:-1",
         session_key="",
-        started_at=datetime(2026, 5, 2, 0, 30, tzinfo=lisbon),
+        started_at=datetime(2026, 5, 2, 0, 30, tzinfo=timezone(timedelta(hours=1))),
         ended_at=datetime(2026, 5, 2, 1, 2, tzinfo=UTC),
         message_count=9,
-        participants=participants,
+        participants=("Ann", "Bob"),
         status="closed",
         revision=1,
     )
-
-
-def test_a_session_is_embedded_with_group_time_participants_and_topics():
-    header, body = session_document(
-        session("Ann", "Bob"), "Harbour House", Summary(summary="Ann fixed it.", topics=["boiler", "rent"])
-    )
-
+    summary = Summary(summary="Ann fixed it.", topics=["boiler", "rent"])
+    header, body = session_document(session, "Harbour House", summary)
     assert header == (
         "group: Harbour House | time: 2026-05-01 23:30 to 2026-05-02 01:02 | participants: Ann, Bob"
         " | topics: boiler, rent\n"
     )
     assert body == "Ann fixed it."
-
-
-def test_a_message_is_embedded_with_its_speaker():
-    assert message_document(message("the boiler is cold", sender="Ann")) == (
-        "participants: Ann\n",
-        "the boiler is cold",
-    )
 
 
 def test_a_name_cannot_pretend_to_be_another_part_of_the_header():

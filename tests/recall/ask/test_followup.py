@@ -3,15 +3,14 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.recall.ask import parse
-from pipeline.recall.ask.followup import JUST_NOW, LOOKED_AT, MOST_TAKEN_OVER, brief, leans
+from pipeline.recall.ask.followup import JUST_NOW, LOOKED_AT, MOST_TAKEN_OVER, brief
 from pipeline.recall.ask.parse import Question
 from schemas.sessions import Message
-from tests.text.builders import listed, message
+from tests.text.builders import message
 
 NOW = datetime(2026, 4, 1, 20, 0, tzinfo=UTC)
 
@@ -22,32 +21,6 @@ def read(text: str) -> Question:
 
 def said(text: str, minutes_ago: float = 1) -> Message:
     return replace(message(text), sent_at=NOW - timedelta(minutes=minutes_ago))
-
-
-@pytest.mark.parametrize(
-    "text",
-    listed("""
-        and when? | How old is it? | Who told her that? | What about the one in the kitchen? | why was that?
-        And the plumber? | And Ana? | But who pays for it then? | who lives there?
-    """),
-)
-def test_what_cannot_be_understood_alone_leans(text: str) -> None:
-    assert leans(read(text))
-
-
-@pytest.mark.parametrize(
-    "text",
-    listed("""
-        How old is the boiler? | What did Ana say about her mother?
-        Does the ferry to the island with the lighthouse go every hour, and is it full?
-        Which film that everybody liked came from Portugal?
-        But who pays the plumber for the new boiler then? | Is there a spare key?
-        So where is the spare key under the flower pot? | Where is my hat? | photos | work
-        And did Ana pay? | What happened in the week of 6 April?
-    """),
-)
-def test_what_names_what_it_means_does_not(text: str) -> None:
-    assert not leans(read(text))
 
 
 def test_the_brief_is_what_was_last_talked_about() -> None:

@@ -38,9 +38,7 @@ def parsed(database: Database, settings: Settings, text: str) -> ParsedQuestion:
         return parse_question(connection, for_context(connection, query, settings))
 
 
-def test_a_provider_that_failed_is_not_asked_again_for_the_same_query(
-    filled: Database, settings: Settings
-) -> None:
+def test_a_provider_that_failed_is_asked_once_for_a_query(filled: Database, settings: Settings) -> None:
     # Given a question that needs three vectors: of two events and of itself
     question = parsed(filled, settings, EVENT)
     assert len(question.event.described) == 2

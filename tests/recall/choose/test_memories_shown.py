@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.people import identities
 from pipeline.store.connections.database import Database
@@ -38,7 +36,7 @@ def said(at: datetime, name: str, content: str, number: str) -> MessageIn:
 
 
 @pytest.fixture
-def talk(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
+def talk(database: Database) -> Database:
     """Ann and Ben in two groups, and each with the bot alone, from March to June."""
     for chat, names in ((HOUSE, "Ann Ben"), (BOAT, "Ann Ben"), (ANN_ALONE, "Ann"), (BEN_ALONE, "Ben")):
         told = [
@@ -47,7 +45,7 @@ def talk(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
             for name in names.split()
         ]
         accept.accept(database, TENANT, chat, told)
-    place(database, rules, policy)
+    place(database)
     return database
 
 
@@ -115,21 +113,7 @@ def test_people_are_named_by_display_name_handle_and_alias(talk: Database, setti
     assert len(lines(ask(talk, settings, "which tea does Ann drink?", user_id="test:ben"))) == 2
 
 
-def test_a_question_about_a_person_alone_shows_what_is_known_and_a_name_in_it_earns_nothing(
-    talk: Database, settings: Settings
-) -> None:
-    about_ann(talk, "Ann is allergic to nuts.")
-    about_ann(talk, "Ann sold the red bicycle.")
-    embedded(talk)
-    assert len(lines(ask(talk, settings, "who is Ann?", user_id="test:ben"))) == 2
-    asked = ask(talk, settings, "when did Ann sell the bicycle?", user_id="test:ben")
-    assert statements(asked) == ["Ann sold the red bicycle."]
-    assert list(reasons(asked).values()) == ["below_minimum"]
-
-
-def test_only_what_was_said_in_a_chat_is_told_of_somebody_to_others(
-    talk: Database, settings: Settings
-) -> None:
+def test_others_are_told_only_what_was_said_in_a_chat(talk: Database, settings: Settings) -> None:
     """A note without a chat, a question with its answer and a document are the person's own."""
     remember(talk, TENANT, MemoryIn(scope="user", user_id="test:ann", content="Ann snores at night."))
     about_ann(talk, "Does Ann snore?\nAt night, yes.", type="qa_turn")
@@ -142,15 +126,13 @@ def test_only_what_was_said_in_a_chat_is_told_of_somebody_to_others(
     assert "snores at night" in ask(talk, settings, "do I snore at night?", user_id="test:ann").text
 
 
-def test_two_people_of_one_name_are_two_and_neither_is_told_or_told_of_what_the_other_said(
-    talk: Database, settings: Settings, rules: SessionPolicy, policy: Policy
-) -> None:
+def test_of_two_people_of_one_name_neither_is_told_of_the_other(talk: Database, settings: Settings) -> None:
     # Given an export of another chat, with an Ann Lee whom it knows by her name alone
     club, namesake = ChatIn(chat_id="whatsapp:Яхт-клуб", title="Яхт-клуб"), "whatsapp:Яхт-клуб/Ann Lee"
     for number, content in enumerate(("У меня аллергия на мидии 🦪", "Встретимся у причала")):
         told = said(day(3 + number, 3), "Ann", content, f"клуб-{number}")
         accept.accept(talk, TENANT, club, [told.model_copy(update={"sender_id": namesake})])
-    place(talk, rules, policy)
+    place(talk)
     about_ann(talk, "Ann is allergic to nuts.", learned_in=ANN_ALONE.chat_id)
     about_ann(talk, "Ann is allergic to mussels.", user_id=namesake, learned_in=club.chat_id)
     embedded(talk)
@@ -205,51 +187,19 @@ def test_what_is_said_in_private_changes_nothing_in_the_group(talk: Database, se
     assert statements(ask(talk, settings, question, BEN_ALONE, user_id="test:ben")) == ["Ann lives in Porto."]
 
 
-def test_a_context_as_of_a_time_shows_what_was_believed_then_and_nothing_said_since(
-    talk: Database, settings: Settings
-) -> None:
+def test_a_context_as_of_a_time_shows_what_was_believed_then(talk: Database, settings: Settings) -> None:
     porto = about_ann(talk, "Ann lives in Porto.", said_at=day(3, 3))
     faro = about_ann(talk, "Ann lives in Faro.", said_at=day(5, 3), supersedes=porto)
     about_ann(talk, "Ann lives in Braga.", said_at=day(6, 3), supersedes=faro)
     embedded(talk)
     expected = {2: [], 4: ["Ann lives in Porto."], 5: ["Ann lives in Faro."], 7: ["Ann lives in Braga."]}
     for month, believed in expected.items():
-        found = ask(
-            talk,
-            settings,
-            "where does Ann live?",
-            user_id="test:ben",
-            as_of=day(month, 10).isoformat(),
-            include_history=True,
-            profile="agent",
-        )
+        then = {"as_of": day(month, 10).isoformat(), "include_history": True, "profile": "agent"}
+        found = ask(talk, settings, "where does Ann live?", user_id="test:ben", **then)
         assert statements(found) == believed
-        assert [f"in month {each}" in found.text for each in (3, 4, 5, 6)] == [
-            each <= month for each in (3, 4, 5, 6)
+        assert [each for each in (3, 4, 5, 6) if f"in month {each}" in found.text] == [
+            each for each in (3, 4, 5, 6) if each <= month
         ]
-    assert statements(ask(talk, settings, "where does Ann live?", user_id="test:ben")) == [
-        "Ann lives in Braga."
-    ]
-
-
-def test_however_often_something_changed_the_latest_and_what_else_is_known_are_found(
-    talk: Database, settings: Settings
-) -> None:
-    about_ann(talk, "Ann keeps her tea in a box.")
-    before = None
-    for number in range(40):
-        said_at = day(3, 4) + timedelta(days=number)
-        content = f"Ann drinks her tea from mug {number}."
-        before = about_ann(talk, content, said_at=said_at, supersedes=before, confidence=0.9)
-    embedded(talk)
-    found = ask(
-        talk,
-        settings,
-        "from which mug does Ann drink her tea?",
-        user_id="test:ben",
-        parameters={"memories": 2, "documents": 0},
-    )
-    assert statements(found) == ["Ann drinks her tea from mug 39.", "Ann keeps her tea in a box."]
 
 
 # A memory earns its place
@@ -302,21 +252,3 @@ def test_use_confidence_importance_and_age_decide_between_equals(
         for identity in made.values():
             change(talk, identity, expires_at=day(3, 3))
             change(talk, identity, content_hash=identity.bytes)
-
-
-def test_a_question_that_was_answered_and_never_asked_again_fades_by_its_half_life(
-    talk: Database, settings: Settings
-) -> None:
-    identity = about_ann(talk, "where is the tea?\nin the blue box", type="qa_turn")
-    change(talk, identity, created_at=day(3, 3))
-    embedded(talk)
-
-    def score(month: int) -> float:
-        found = ask(
-            talk, settings, "where is my tea?", user_id="test:ann", as_of=f"2026-{month:02}-02T12:00:00Z"
-        )
-        change(talk, identity, last_accessed_at=None, access_count=0)
-        return found.explain.memories[0].score
-
-    # April has thirty days
-    assert score(4) == pytest.approx(score(5) * 2, rel=0.01)

@@ -65,27 +65,13 @@ def test_no_line_of_a_passage_can_pass_for_another_or_leave_the_fence(end: str) 
     assert "<|im_end|>" not in block.text
 
 
-def test_white_space_that_costs_no_token_does_not_make_a_passage_longer() -> None:
-    line = shown("ключ?", "ключ" + " \n" * 5000 + "у соседа" + " " * 5000 + "| да", "russian")
-    assert [each.split() for each in line.split("\n")[1:]] == [["ключ"], [], ["у", "соседа", "|", "да"]]
-    assert len(line) < 100
-
-
-@pytest.mark.parametrize("profile", ["balanced", "ask"])
-def test_a_short_document_is_shown_whole_at_a_small_budget_while_talk_goes_on(profile: str) -> None:
-    for budget in (400, 450):
-        found = assembled(
-            "wann darf ich waschen?",
-            memories=[passage(HOUSE_RULES)],
-            latest=TALK,
-            language="german",
-            budget=budget,
-            profile=profile,
-        )
-        (line,) = lines(found, "documents")
-        assert "…" not in line
-        assert "waschen --ab 8" in line
-        assert lines(found, "history")
+def test_a_short_document_is_shown_whole_at_a_small_budget_while_talk_goes_on() -> None:
+    document = [passage(HOUSE_RULES)]
+    found = assembled("wann darf ich waschen?", memories=document, latest=TALK, language="german", budget=400)
+    (line,) = lines(found, "documents")
+    assert "…" not in line
+    assert "waschen --ab 8" in line
+    assert lines(found, "history")
 
 
 def filled(before: str, answer: str, after: str) -> str:
@@ -96,28 +82,17 @@ def filled(before: str, answer: str, after: str) -> str:
 @pytest.mark.parametrize(
     ("language", "question", "answer", "other"),
     [
-        (
-            "russian",
-            "когда отходит паром?",
-            "На остров в восемь ходят паромы.",
-            "Ключ у соседа. Он пьёт чай.",
-        ),
+        ("russian", "когда паром?", "На остров в восемь ходят паромы.", "Ключ у соседа. Он пьёт чай."),
         (
             "japanese",
             "フェリーは何時ですか",
             "フェリーは八時に出ます。",
-            "鍵は隣の人が持っています。お茶を飲みます。",
+            "鍵は隣の人が持っています。お茶です。",
         ),
         ("arabic", "متى تغادر العبارة؟", "تغادر العبارة في الثامنة.", "المفتاح عند الجار. يشرب الشاي."),
-        (
-            "english",
-            "who has the keys?",
-            "The key hangs at the porter's.",
-            "The ferry goes at eight. Bring tea.",
-        ),
     ],
 )
-def test_of_a_long_passage_the_lines_around_the_one_that_answers_are_shown(
+def test_of_a_long_passage_what_answers_is_shown(
     language: str, question: str, answer: str, other: str
 ) -> None:
     line = shown(question, filled(other, answer, other), language)
@@ -125,13 +100,3 @@ def test_of_a_long_passage_the_lines_around_the_one_that_answers_are_shown(
     assert (first, last) == ("  …", "  …")
     assert f"  {answer}" in inner[1:-1]
     assert set(inner) == {f"  {answer}", f"  {other}"}
-
-
-def test_a_long_line_is_cut_between_its_sentences_and_short_ones_stay_whole() -> None:
-    item, other = "- ключ: у соседа. Он дома.", "Ключ лежит у соседа, он живёт на втором этаже."
-    prose = " ".join(["Паром отходит в восемь.", *[other] * 20])
-    line = shown("когда отходит паром?", "\n".join([*[item] * 20, "", prose]), "russian")
-    _, first, *items, blank, last = line.split("\n")
-    assert (first, set(items), blank) == ("  …", {f"  {item}"}, "")
-    assert last.startswith(f"  Паром отходит в восемь. {other}")
-    assert last.endswith(f" {other} …")

@@ -8,22 +8,12 @@ from tests.recall.found import assembled, hit, lines, memory
 @pytest.mark.parametrize(
     ("form", "said", "corrected"),
     [
-        (
-            "Hello all, training this season is on thursdays at {} in the north hall, be on time",
-            "18:30",
-            "19:15",
-        ),
-        (
-            "the ferry to the island goes {}on sunday at noon from pier four if the weather is good",
-            "",
-            "not ",
-        ),
+        ("Hello all, training is on thursdays at {} in the north hall, be on time", "18:30", "19:15"),
+        ("the ferry to the island goes {}on sunday at noon from pier four if it is dry", "", "not "),
         ("le ferry part {}dimanche à midi du quai quatre si la météo est bonne", "", "pas "),
     ],
 )
-def test_a_correction_that_differs_by_a_number_or_a_not_is_shown_beside_what_it_corrects(
-    form: str, said: str, corrected: str
-) -> None:
+def test_a_correction_is_shown_beside_what_it_corrects(form: str, said: str, corrected: str) -> None:
     said, corrected = form.format(said), form.format(corrected)
     found = assembled("when is it?", [hit(1, said, 3.0), hit(2, corrected, 2.0), hit(3, said + "!", 1.0)])
     # what is only said again is not, nor beside a match
@@ -38,10 +28,3 @@ def test_a_statement_makes_way_for_a_message_or_a_better_statement_only_if_their
     assert lines(found, "exchanges") == [f"Ann: {fee.format(240)}"]
     shown = [line.partition("] ")[2] for line in lines(found, "memories")]
     assert shown == [fee.format(260), fee.format(280)]
-
-
-def test_the_question_itself_is_not_shown_beside_a_message_that_answers_it() -> None:
-    question = "когда отходит паром?"
-    talk = [hit(1, "паром отходит в девять", 3.0), hit(2, question, 2.0)]
-    found = assembled(question, talk, language="russian")
-    assert lines(found, "exchanges") == ["Ann: паром отходит в девять"]

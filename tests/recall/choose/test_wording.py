@@ -5,16 +5,10 @@ from string import Formatter
 
 import pytest
 
-from pipeline.ingest import accept
 from pipeline.recall.choose.wording import Wording, wording_of
-from pipeline.store.connections.database import Database
 from pipeline.text.fencing import TAG
-from schemas.messages import ChatIn, MessageIn
-from tests.conftest import TENANT
+from pipeline.text.languages import LANGUAGES
 
-LANGUAGES = (
-    "english german french spanish portuguese italian dutch polish turkish russian chinese japanese".split()
-)
 # The slots of each form that is filled in; the other fields are used as they are.
 SLOTS = {
     "today": {"day", "clock"},
@@ -29,11 +23,6 @@ SLOTS = {
     "moment_form": {"day", "clock"},
     **{name: {"day"} for name in ("since", "starting", "until", "on")},
 }
-
-
-def said(database: Database, language: str, *talk: MessageIn) -> None:
-    chat = ChatIn.model_validate({"chat_id": "test:talk", "time_zone": "Europe/Berlin", "language": language})
-    accept.accept(database, TENANT, chat, list(talk))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -69,9 +58,7 @@ def test_every_form_of_a_language_has_its_slots_and_names_the_fence(language: st
         ("japanese", "2023年5月8日", "2023年5月8日（月曜日）"),
     ],
 )
-def test_dates_are_written_as_people_of_that_language_write_them(
-    language: str, day: str, heading: str
-) -> None:
+def test_dates_are_written_as_in_their_language(language: str, day: str, heading: str) -> None:
     wording = wording_of(language)
     assert (wording.day(date(2023, 5, 8)), wording.day_heading(date(2023, 5, 8))) == (day, heading)
 

@@ -6,20 +6,12 @@ from functools import partial
 
 import pytest
 
-from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.recall.ask.ask import parse_question
-from pipeline.recall.ask.request import Stopwatch, for_context
-from pipeline.recall.find import candidates
-from pipeline.recall.find.candidates import CandidateSet
-from pipeline.recall.prepare import prepare_query
 from pipeline.store.connections.database import Database
 from schemas.context import Context, Hit
 from schemas.messages import ChatIn, MessageIn
-from schemas.payloads import ContextQuery
 from schemas.settings import Settings
-from tests.conftest import EPOCH, POLICY, TENANT, Templates, message
+from tests.conftest import EPOCH, TENANT, Templates, message
 from tests.recall import asking
 from tests.recall.test_context import DAY, do_all
 
@@ -69,7 +61,7 @@ def special() -> list[MessageIn]:
 
 def fill(database: Database) -> None:
     accept.accept(database, TENANT, CHAT, [*usual(), *special()])
-    do_all(database, SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0)), POLICY)
+    do_all(database)
 
 
 @pytest.fixture
@@ -80,37 +72,12 @@ def template(templates: Templates) -> str:
 ask = partial(asking.ask, chat_id=CHAT.chat_id, embedder=None, explain=True, include_history=False)
 
 
-def retrieved(database: Database, settings: Settings, query: ContextQuery) -> CandidateSet:
-    """What is ranked for a question, by words and by vectors."""
-    with database.tenant(TENANT) as connection:
-        parsed = parse_question(connection, for_context(connection, query, settings))
-    prepared = prepare_query(database, TENANT, parsed, DeterministicEmbedder(), Stopwatch())
-    with database.tenant(TENANT) as connection:
-        return candidates.retrieve(connection, prepared.request, prepared.terms)
-
-
 def messages(found: Context) -> Sequence[Hit]:
     return found.explain.messages
 
 
 def hit(found: Context, external_id: str) -> Hit:
     return next(one for one in messages(found) if one.external_id == external_id)
-
-
-def test_in_a_small_chat_an_answer_is_ranked_that_much_else_is_more_like_the_question(
-    database: Database, settings: Settings
-) -> None:
-    # Given a chat of 121 messages, of which 120 have more of the question's words than its answer
-    chat = ChatIn(chat_id="test:quay", title="The quay", time_zone="UTC", language="english")
-    often = [said(day, 0, f"the last ferry, again late, number {day}", f"late{day}") for day in range(120)]
-    answer = (
-        "after the storm, and while the crane is being mended, every ferry but one is gone by nine o'clock"
-    )
-    accept.accept(database, TENANT, chat, [*often, said(60, 500, answer, "answer", "Cy")])
-    do_all(database, SessionPolicy.of(settings), POLICY)
-    # When it is asked for, then it is among what is ranked
-    query = ContextQuery(chat_id=chat.chat_id, query="how late is the last ferry?")
-    assert "answer" in {one.external_id for one in retrieved(database, settings, query).candidates}
 
 
 def test_a_day_that_is_named_is_found_by_its_day(database: Database, settings: Settings) -> None:
@@ -121,9 +88,7 @@ def test_a_day_that_is_named_is_found_by_its_day(database: Database, settings: S
     assert hit(found, "soup").rank == 1
 
 
-def test_what_somebody_said_in_a_month_is_found_among_all_that_others_said_of_it_then(
-    database: Database, settings: Settings
-) -> None:
+def test_what_somebody_said_in_a_month_is_found(database: Database, settings: Settings) -> None:
     # Given a month with 360 messages about ferries, and one of Dana's about something else
     month = EPOCH + timedelta(days=70)
     found = ask(database, settings, f"what did Dana say about the ferry in {month:%B %Y}?")
@@ -152,9 +117,7 @@ def test_a_reply_far_from_its_question_is_found_with_it(database: Database, sett
     assert reply.rank <= 2
 
 
-def test_what_only_the_summary_of_its_session_names_is_found_through_it(
-    database: Database, settings: Settings
-) -> None:
+def test_what_only_a_summary_names_is_found_through_it(database: Database, settings: Settings) -> None:
     # Given a day whose summary says where they ate, as a model writes it, and its messages do not
     asked = "what did they have in the canteen?"
     assert "soup" not in {one.external_id for one in messages(ask(database, settings, asked))}
@@ -169,9 +132,7 @@ def test_what_only_the_summary_of_its_session_names_is_found_through_it(
     assert set(found.arms) == {"sessions"}
 
 
-def test_what_was_said_in_several_messages_of_a_session_leads_to_its_others(
-    database: Database, settings: Settings
-) -> None:
+def test_what_several_messages_say_leads_to_their_session(database: Database, settings: Settings) -> None:
     # Given two words that are said again and again, and both in one session only, which has no summary yet
     with database.tenant(TENANT) as connection:
         connection.exec_driver_sql(

@@ -8,8 +8,9 @@ from pipeline.recall.ask.questions import Questions
 from pipeline.recall.find.asides import marked
 from pipeline.recall.find.candidate import Candidate
 from pipeline.text.cues import message_cues
-from pipeline.text.cues.addressing import is_put_to_a_bot, names_of, said, says_nothing
+from pipeline.text.cues.addressing import is_put_to_a_bot, names_of, said
 from tests.recall.found import candidate
+from tests.text.builders import listed
 
 NOW = datetime(2026, 4, 1, 20, 0, tzinfo=UTC)
 BOTS = {"Harbour Bot", "Jarvis"}
@@ -37,28 +38,16 @@ def asides(found: list[Candidate]) -> list[int]:
     return [candidate.id for candidate in found if candidate.aside]
 
 
-@pytest.mark.parametrize(
-    "posted",
-    [
-        "when is my flight?",
-        "@tripbot when is my flight?",
-        "hey @trip_bot, when is my flight??",
-        "when is my flight? @tripbot",
-        "/ask when is my flight?",
-        "Jarvis, when is my flight?",
-        "@Mister Jarvis when is my flight?",
-    ],
-)
-def test_the_question_at_hand_is_known_however_the_bot_was_named(posted: str) -> None:
+def test_the_question_at_hand_is_known_however_the_bot_was_named_and_another_is_not_taken_for_it() -> None:
     bots = names_of(["Jarvis", "Mister Jarvis"])
-    assert said(posted, "english", bots) == said("when is my flight?", "english", bots) == "when is my flight"
-
-
-@pytest.mark.parametrize(
-    "posted", ["when is your flight?", "Tom, when is my flight?", "@tripbot", "my flight?"]
-)
-def test_what_asks_something_else_is_not_taken_for_it(posted: str) -> None:
-    assert said(posted, "english") != said("when is my flight?", "english")
+    same = """
+        when is my flight? | @tripbot when is my flight? | hey @trip_bot, when is my flight??
+        when is my flight? @tripbot | /ask when is my flight? | Jarvis, when is my flight?
+        @Mister Jarvis when is my flight?
+    """
+    assert {said(posted, "english", bots) for posted in listed(same)} == {"when is my flight"}
+    for other in ("when is your flight?", "Tom, when is my flight?", "@tripbot", "my flight?"):
+        assert said(other, "english") != "when is my flight"
 
 
 @pytest.mark.parametrize(
@@ -77,11 +66,6 @@ def test_what_asks_something_else_is_not_taken_for_it(posted: str) -> None:
 )
 def test_a_bot_is_asked_by_its_name_and_what_it_is_told_is_no_aside(text: str, is_one: bool) -> None:
     assert is_put_to_a_bot(text, "german+english", names_of(["Harbour Bot"])) == is_one
-
-
-def test_people_may_say_more_than_that_they_do_not_know() -> None:
-    assert says_nothing("no idea, sorry", "english", of_a_bot=False)
-    assert not says_nothing("not sure if Beatriz comes", "english", of_a_bot=False)
 
 
 def test_an_aside_means_nothing_and_lends_no_words_unless_it_was_answered() -> None:
@@ -128,18 +112,3 @@ def test_what_the_log_has_is_an_aside_if_it_was_asked_then_and_not_answered() ->
     assert asides(marked(talk(*lines), long_ago)) == []
     told = Questions.of("what else?", "english", [("lunch is ready", NOW)])
     assert asides(marked(talk(*lines), told)) == []
-
-
-def test_a_bot_with_a_name_of_several_words_is_known_where_nothing_of_its_own_was_found() -> None:
-    lines = (
-        "Davi: @Harbour Bot which plumber do we use?",
-        "Ana: lunch?",
-        "Tom: @Rose Tyler which plumber do we use?",
-    )
-    alone = Questions.of("which plumber do we use?", "english")
-    assert asides(marked(talk(*lines), alone)) == []
-    asked = Questions.of("which plumber do we use?", "english", people=["Harbour Bot", "Rose Tyler", "Ana"])
-    assert asides(marked(talk(*lines), asked)) == [0, 2]
-    # what is put to somebody who is no bot is as good as anything else
-    other = Questions.of("what else?", "english", people=["Harbour Bot", "Rose Tyler", "Ana"])
-    assert asides(marked(talk(*lines), other)) == [0]

@@ -4,12 +4,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.store.connections.database import Database
 from schemas.context import ContextItem
 from schemas.messages import ChatIn
 from schemas.settings import Settings
-from tests.conftest import EPOCH, MIGRATED, POLICY, Templates
+from tests.conftest import EPOCH, MIGRATED, Templates
 from tests.memories.test_learning import DIRECT, GROUP, Talk
 from tests.memories.told import ToldModel
 from tests.recall.asking import ask
@@ -22,7 +21,7 @@ WEDDING = "The house in Vienna has no heating."
 
 def fill(database: Database) -> None:
     """What a group knows of Lena, and what Ann has told a bot alone."""
-    talk = Talk(database, SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0)), POLICY)
+    talk = Talk(database)
     talk.reading = ToldModel()
     for hour, (who, said) in enumerate(
         [

@@ -72,9 +72,7 @@ def test_whatever_is_offered_no_budget_is_exceeded_and_nothing_gets_lost(
 
 
 @given(st.lists(WORTHS, max_size=15), BUDGETS)
-def test_a_line_never_loses_its_place_to_one_of_its_length_that_is_worth_less(
-    worths: list[float], budget: int
-) -> None:
+def test_a_line_never_loses_its_place_to_one_worth_less(worths: list[float], budget: int) -> None:
     lines = [line("bread and butter", worth, number=number) for number, worth in enumerate(worths)]
     packed = pack(lines, {"exchanges": Frame(heading="Said:")}, budget)
     least = min((worths[number] for number in shown(packed)), default=1.0)
