@@ -375,7 +375,7 @@ WITHOUT_VECTORS = "DROP EXTENSION vector CASCADE; DROP TABLE message_vectors, se
             {"space": "warning", "model": "error"},
         ),
         (
-            "UPDATE embedding_spaces SET name = 'other', status = 'retired'",
+            "UPDATE embedding_spaces SET name = 'other', model = 'other', status = 'retired'",
             {"space": "error", "retired": "warning"},
         ),
     ],

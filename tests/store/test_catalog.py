@@ -1,7 +1,5 @@
 """The tables are compared with what the newest migration makes, and a committed migration stays as it is."""
 
-from contextlib import closing
-
 import pytest
 from sqlalchemy import create_engine
 
@@ -9,7 +7,6 @@ from ops.dev import schema
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.connections.database import Database
 from pipeline.store.operations import catalog
-from schemas.errors import SchemaOutdated
 from schemas.settings import Settings
 from tests.commands.conftest import Run, run  # noqa: F401 - a fixture
 from tests.commands.test_doctor import as_superuser, found, may_mend
@@ -121,19 +118,3 @@ def test_a_database_of_an_older_development_version_is_refused_with_a_way_out(
         assert "older development version (migration 0018)" in told.err
         assert "export" in told.err
         assert "import" in told.err
-
-
-def test_a_newer_database_is_not_compared(
-    database: Database, postgres: EmbeddedPostgres, database_name: str
-) -> None:
-    as_superuser(
-        postgres,
-        database_name,
-        "UPDATE alembic_version SET version_num = '9999'",
-        "ALTER TABLE chats RENAME COLUMN title TO name",
-    )
-    database.check()
-    as_superuser(postgres, database_name, f"UPDATE alembic_version SET version_num = '{catalog.REVISION}'")
-    another = Database(postgres.dsn("app", database=database_name))
-    with closing(another), pytest.raises(SchemaOutdated, match="column chats title"):
-        another.check()
