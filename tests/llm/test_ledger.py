@@ -16,6 +16,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.store.connections.database import Database
+from pipeline.store.models import llm_answers
 from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.people.forgetting import Subject
 from schemas.settings import Settings
@@ -132,7 +133,8 @@ def test_what_a_killed_worker_had_paid_for_is_not_paid_again(
     # When another one does the same
     model = ScriptedModel()
     gateway = Gateway(database, model)
-    call = Call(tenant_id=TENANT, chat_id=CHAT, purpose="summary", claim=claiming())
+    claim = claiming()
+    call = Call(tenant_id=TENANT, chat_id=CHAT, purpose="summary", claim=claim)
     assert gateway.complete(call, asking(), timeout_seconds=5) == ANSWER
     # Then it has the answer without a call, and the ledger says so
     assert model.calls == 0
@@ -142,7 +144,7 @@ def test_what_a_killed_worker_had_paid_for_is_not_paid_again(
     ]
     # and when its result is saved the answer is kept no longer
     with database.tenant(TENANT) as connection:
-        gateway.forget_answers(connection, call)
+        llm_answers.drop_of_job(connection, CHAT, claim)
     assert answers(database) == 0
 
 
