@@ -3,17 +3,17 @@
 import contextlib
 import http.client
 import importlib.metadata
-import ipaddress
 import json
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ValidationError
 
 from schemas.errors import ApiFailed, ApiUnavailable, Conflict, InvalidInput, NotFound, SettingsError
+from schemas.server_urls import is_local
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -68,7 +68,7 @@ class Api:
 
     def _opener(self) -> urllib.request.OpenerDirector:
         # no proxy for what runs on this machine, whatever the environment says
-        proxies = urllib.request.ProxyHandler({}) if _is_loopback(self.url) else urllib.request.ProxyHandler()
+        proxies = urllib.request.ProxyHandler({}) if is_local(self.url) else urllib.request.ProxyHandler()
         return urllib.request.build_opener(proxies)
 
     def _refusal(self, status: int, body: bytes) -> Exception:
@@ -119,11 +119,3 @@ class Api:
 def quoted(name: str) -> str:
     """Quote an id as one part of a path."""
     return quote(name, safe="")
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -1,9 +1,10 @@
-"""What the URLs of Postgres and Redis may say, and what holds where they say nothing."""
+"""What URLs of servers say: whose machine they name, and of Postgres and Redis what holds where they say nothing."""
 
 import re
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 _REDIS = re.compile(r"rediss?://([^/@\s]*@)?[^/@:\s\[\]]*(\[[0-9a-fA-F:.]+\])?(:\d{1,5})?(/\d*)?(\?\S*)?")
 # what a `rediss://` URL may say, with what it says by default: kombu would verify nothing
@@ -16,6 +17,19 @@ _TLS: dict[str, str | None] = {
 }
 _ALLOWED = {"ssl_cert_reqs": ("required", "optional", "none"), "ssl_check_hostname": ("true", "false")}
 _UNKNOWN_OPTION = re.compile(r'query parameter: "(\w+)')
+
+
+def is_local(url: str) -> bool:
+    """Tell whether a URL names this machine.
+
+    >>> is_local("http://127.0.0.1:11434"), is_local("http://[::1]/v1"), is_local("https://api.openai.com/v1")
+    (True, True, False)
+    """
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def postgres_parameters(url: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,33 +16,21 @@ from schemas.settings import Settings
 if TYPE_CHECKING:
     from pipeline.store.connections.database import Database
 
-LOOK_SECONDS = 0.5
-
 
 def finished(database: Database, settings: Settings, receipt: Receipt) -> Receipt:
     """Do the receipt's job, or wait for a worker that does it; exit with 5 if it is given up."""
     from pipeline.erasure import forget
-    from pipeline.ingest.policy import SessionPolicy
-    from pipeline.jobs import runner
-    from pipeline.jobs.runner import Policy
 
-    handler = forget.forgetter(database, SessionPolicy.of(settings))
-    policy = Policy(batch=1, lease_seconds=settings.lease_seconds, max_attempts=settings.job_max_attempts)
-    while receipt.finished_at is None:
-        claimed = runner.run(database, "forget", handler, policy).claimed
-        reason = forget.given_up(database, settings.tenant, receipt.id)
-        receipt = forget.get(database, settings.tenant, receipt.id)
-        if reason is not None:
-            rendering.warn(
-                f"Receipt {receipt.id} is not finished: forgetting was given up ({reason}). "
-                f"{receipt.counts.get('messages', 0):,} messages are gone, the others are still there, and nothing "
-                "comes back meanwhile. Fix the cause, then let workers continue "
-                f"(backscroll jobs replay forget {receipt.id}) or run the same command again.",
-                style="red",
-            )
-            raise typer.Exit(NOT_AS_IT_SHOULD_BE)
-        if receipt.finished_at is None and not claimed:
-            time.sleep(LOOK_SECONDS)
+    receipt, reason = forget.finish(database, settings.tenant, receipt, settings)
+    if reason is not None:
+        rendering.warn(
+            f"Receipt {receipt.id} is not finished: forgetting was given up ({reason}). "
+            f"{receipt.counts.get('messages', 0):,} messages are gone, the others are still there, and nothing "
+            "comes back meanwhile. Fix the cause, then let workers continue "
+            f"(backscroll jobs replay forget {receipt.id}) or run the same command again.",
+            style="red",
+        )
+        raise typer.Exit(NOT_AS_IT_SHOULD_BE)
     connection.wake(settings, "summarize", "extract", "embed")
     return receipt
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +18,6 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import DATABASE
 from ops.local.processes import cores
 from pipeline.erasure import forget, forgotten
-from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs import runner
-from pipeline.jobs.runner import Policy
 from pipeline.store.connections import poolers
 from pipeline.store.connections.database import Database
 from pipeline.store.operations import checks
@@ -37,7 +33,6 @@ from schemas.settings import Settings
 
 STAGING = "backscroll_restored"
 REPLACED = "backscroll_replaced"
-LOOK_SECONDS = 0.5
 # Tables and indexes restored at once, if there are as many cores.
 JOBS = 4
 
@@ -192,17 +187,13 @@ def _forget_again(server: EmbeddedPostgres, settings: Settings, lists: Sequence[
             for listed in lists
             for receipt in forgotten.forget_again(database, listed).receipts
         ]
-        handler = forget.forgetter(database, SessionPolicy.of(settings))
-        policy = Policy(batch=1, lease_seconds=settings.lease_seconds, max_attempts=settings.job_max_attempts)
         for tenant, receipt in begun:
-            while forget.get(database, tenant, receipt.id).finished_at is None:
-                if reason := forget.given_up(database, tenant, receipt.id):
-                    raise archive.ArchiveFailed(
-                        f"What was forgotten after the backup cannot be forgotten in it ({reason}): the former "
-                        "database is kept."
-                    )
-                if not runner.run(database, "forget", handler, policy).claimed:
-                    time.sleep(LOOK_SECONDS)
+            _, reason = forget.finish(database, tenant, receipt, settings)
+            if reason is not None:
+                raise archive.ArchiveFailed(
+                    f"What was forgotten after the backup cannot be forgotten in it ({reason}): the former "
+                    "database is kept."
+                )
     return len(begun)
 
 

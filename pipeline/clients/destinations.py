@@ -7,8 +7,8 @@ from pipeline.clients.factory import (
     make_summary_model,
     space_by_name,
 )
-from pipeline.clients.http_calls import is_local
 from pipeline.clients.http_embedder import HttpEmbedder
+from schemas.server_urls import is_local
 from schemas.settings import Settings
 
 

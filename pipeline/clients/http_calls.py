@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from ipaddress import ip_address
 from math import isfinite
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from schemas.errors import BackscrollError, ProviderFailed, ProviderRejected, ProviderUnavailable
+from schemas.server_urls import is_local
 
 T = TypeVar("T")
 
@@ -186,19 +186,6 @@ def without_login(url: str) -> str:
 def is_too_long(words: str) -> bool:
     """Tell whether a server says that a text, or an answer that it is to make, is longer than its model's window."""
     return any(phrase in words.lower() for phrase in _TOO_LONG)
-
-
-def is_local(url: str) -> bool:
-    """Tell whether a URL names this machine.
-
-    >>> is_local("http://127.0.0.1:11434"), is_local("http://[::1]/v1"), is_local("https://api.openai.com/v1")
-    (True, True, False)
-    """
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def refusal(

@@ -74,9 +74,13 @@ class HttpEmbedder:
             known.document_prefix if options.document_prefix is None else options.document_prefix
         )
         self._dimensions = options.dimensions or known.dimensions
-        self._max_tokens = int(known.max_tokens * _READ_SHARE)
+        # that surely are read
+        self.max_tokens = int(known.max_tokens * _READ_SHARE)
+        # where texts are sent
+        self.url = server.url
+        # how many texts a request takes: as set, or fewer where the server was too slow for that
+        self.batch_size = options.batch_size
         self._calls = Calls()
-        self._batch_size = options.batch_size
         self._lock = threading.Lock()
         # questions wait for nothing before then
         self._away_until = 0.0
@@ -100,21 +104,6 @@ class HttpEmbedder:
             document_prefix=self._document_prefix,
         )
 
-    @property
-    def url(self) -> str:
-        """Return where texts are sent."""
-        return self._server.url
-
-    @property
-    def batch_size(self) -> int:
-        """Return how many texts a request takes: as set, or fewer where a server was too slow for that."""
-        return self._batch_size
-
-    @property
-    def max_tokens(self) -> int:
-        """Return how many tokens, estimated, surely are read."""
-        return self._max_tokens
-
     def count_tokens(self, text: str) -> int:
         return tokens.estimate(text)
 
@@ -122,7 +111,7 @@ class HttpEmbedder:
         vectors: list[Vector] = []
         slow = False
         while len(vectors) < len(texts):
-            batch = texts[len(vectors) : len(vectors) + self._batch_size]
+            batch = texts[len(vectors) : len(vectors) + self.batch_size]
             began = monotonic()
             try:
                 vectors += self._checked(self._prepared(batch), self._options.timeout_seconds)
@@ -133,7 +122,7 @@ class HttpEmbedder:
                 log.warning(
                     "embedding_server_slow", server=self._name, texts=len(batch), seconds=monotonic() - began
                 )
-                slow, self._batch_size = True, 1
+                slow, self.batch_size = True, 1
             else:
                 self._fit(len(batch), monotonic() - began)
         return vectors
@@ -201,7 +190,7 @@ class HttpEmbedder:
     def _fit(self, texts: int, seconds: float) -> None:
         """Make batches so large that they take half the time limit, and no larger than set."""
         fits = int(_SHARE_OF_TIMEOUT * self._options.timeout_seconds * texts / max(seconds, 1e-6))
-        self._batch_size = max(1, min(self._options.batch_size, fits))
+        self.batch_size = max(1, min(self._options.batch_size, fits))
 
     def _require_answering(self) -> None:
         """Raise `ProviderUnavailable` if the server has just failed at a question; then let one try again."""
@@ -223,7 +212,7 @@ class HttpEmbedder:
 
     @property
     def _name(self) -> str:
-        return f"{self._server.provider} ({self._model}) at {self._server.url}"
+        return f"{self._server.provider} ({self._model}) at {self.url}"
 
 
 def require_storable(dimensions: int, model: str) -> None:

@@ -4,12 +4,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import structlog
+from sqlalchemy import Connection
 
 from pipeline.clients.protocols import Completion, Prompt
 from pipeline.enrich.protocols import Source
 from pipeline.enrich.summaries import prompts
 from pipeline.enrich.summaries.answers import InvalidAnswer
 from pipeline.llm.gateway import Call, Gateway
+from pipeline.store.models import llm_answers
 
 log = structlog.get_logger(__name__)
 
@@ -31,14 +33,18 @@ class ModelCaller:
         answer_tokens: int = prompts.ANSWER_TOKENS,
     ) -> None:
         self._gateway = gateway
+        self.model = gateway.model
         self._timeout_seconds = timeout_seconds
         self._context_tokens = context_tokens
         self._answer_tokens = answer_tokens
 
-    @property
-    def model(self) -> str:
-        """Return the provider's name of the model."""
-        return self._gateway.model
+    def forget_answers(self, connection: Connection, source: Source) -> None:
+        """Delete the answers kept for a job, in the transaction that saves its result and before its other statements.
+
+        The next try asks anew.
+        """
+        if source.claim is not None:
+            llm_answers.drop_of_job(connection, source.chat_id, source.claim)
 
     def _answer(
         self, prompt: Prompt, read: Callable[[str], Answer], *, purpose: str, source: Source
@@ -47,7 +53,9 @@ class ModelCaller:
 
         def complete(purpose: str, prompt: Prompt) -> Completion:
             source.before_call()
-            call = call_of(purpose, source)
+            call = Call(
+                tenant_id=source.tenant_id, chat_id=source.chat_id, purpose=purpose, claim=source.claim
+            )
             return self._gateway.complete(call, prompt, timeout_seconds=self._timeout_seconds)
 
         return ask(
@@ -89,8 +97,3 @@ def ask(
             else ""
         )
         raise InvalidAnswer(f"{model} gave no usable answer: {cut}{error}") from None
-
-
-def call_of(purpose: str, source: Source) -> Call:
-    """Return how the ledger describes a call for a source."""
-    return Call(tenant_id=source.tenant_id, chat_id=source.chat_id, purpose=purpose, claim=source.claim)

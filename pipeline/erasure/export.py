@@ -35,11 +35,7 @@ def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict
         for sender in senders:
             with database.tenant(tenant_id) as connection:
                 message_ids = store.message_ids_of(connection, sender, chat_id)
-            for ids in batched(message_ids, BATCH):
-                with database.tenant(tenant_id) as connection:
-                    rows = store.messages(connection, ids)
-                for row in rows:
-                    yield {"record": "message", **row._mapping}
+            yield from _read(database, tenant_id, "message", message_ids, store.messages)
     yield from _read(database, tenant_id, "memory", remembered, store.memories)
     with database.tenant(tenant_id) as connection:
         chats = membership.chats_of(connection, senders)

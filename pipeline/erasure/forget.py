@@ -5,6 +5,7 @@ is stored again. The job (`forget_job`) deletes what came before, and what was m
 killed at any point, it goes on with what is left.
 """
 
+import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -24,6 +25,10 @@ from pipeline.store.jobs.jobs import Claim
 from pipeline.store.people import identities
 from schemas.errors import InvalidInput, NotFound
 from schemas.people.forgetting import Receipt, Subject
+from schemas.settings import Settings
+
+LOOK_SECONDS = 0.5
+"""Between looks whether a worker has done a job."""
 
 
 def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str | None = None) -> Receipt:
@@ -142,6 +147,24 @@ def given_up(database: Database, tenant_id: str, receipt_id: int) -> str | None:
     if state == "pending" or get(database, tenant_id, receipt_id).finished_at is not None:
         return None
     return error or "the job was dropped"
+
+
+def finish(
+    database: Database, tenant_id: str, receipt: Receipt, settings: Settings
+) -> tuple[Receipt, str | None]:
+    """Do a receipt's job, or wait for a worker that does it; return it, and why it was given up (None: it was not)."""
+    handler = forgetter(database, SessionPolicy.of(settings))
+    policy = runner.Policy(
+        batch=1, lease_seconds=settings.lease_seconds, max_attempts=settings.job_max_attempts
+    )
+    reason = None
+    while receipt.finished_at is None and reason is None:
+        claimed = runner.run(database, "forget", handler, policy).claimed
+        reason = given_up(database, tenant_id, receipt.id)
+        receipt = get(database, tenant_id, receipt.id)
+        if receipt.finished_at is None and reason is None and not claimed:
+            time.sleep(LOOK_SECONDS)
+    return receipt, reason
 
 
 def plan(database: Database, tenant_id: str, subject: Subject) -> dict[str, int]:

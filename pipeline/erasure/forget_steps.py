@@ -17,10 +17,11 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.batches import batched
 from pipeline.people import suppression
 from pipeline.store.chats import chats, membership
+from pipeline.store.erasure import derived as made
 from pipeline.store.erasure import erasure as store
 from pipeline.store.erasure import pruned_senders
 from pipeline.store.erasure import suppression as suppression_list
-from pipeline.store.memories import entity_graph
+from pipeline.store.memories import entity_graph, evidence
 from pipeline.store.messages import edits
 from pipeline.store.people import api_keys, identities
 from pipeline.store.search import query_log
@@ -117,7 +118,7 @@ class Deletion:
                 chat = chats.lock_exclusively(connection, chat_id)
                 if chat is None:
                     return
-                picked = verify.pick(connection, ids)
+                longest = made.longest(connection, ids, verify.SAMPLE_OF_A_BATCH)
                 # A sender's clock may run ahead, and an edit of a user's message does not say whose it is.
                 after = None if self.subject.kind == "user" else self.receipt.until
                 self._suppress_messages(connection, chat_id, ids, after)
@@ -125,7 +126,7 @@ class Deletion:
                     connection, self.tenant_id, chat, ids, self.policy, trace_id=self.trace_id
                 )
                 self._count(connection, erased)
-            self.sample.keep(picked)
+            self.sample.keep(longest)
             yield
 
     def _suppress_messages(
@@ -187,22 +188,19 @@ class Deletion:
 
     def _unlearned(self, chat_id: str | None) -> Iterator[None]:
         """Remove what was learned from a person or in a chat, also from messages that retention has removed."""
-        more = True
-        while more:
+        while True:
             with self.transaction() as connection:
                 if chat_id is not None:
-                    gone, more = unlearn.unlearn_chat(
-                        connection, self.tenant_id, chat_id, self.receipt.until, BATCH
-                    )
+                    said = evidence.take_of_chat(connection, chat_id, self.receipt.until, BATCH)
                 else:
-                    gone, more = unlearn.unlearn_senders(
-                        connection, self.tenant_id, self.senders or [], self.receipt.until, BATCH
-                    )
+                    said = evidence.take_of_senders(connection, self.senders or [], self.receipt.until, BATCH)
+                gone = unlearn.settle(connection, self.tenant_id, said)
                 taken = derived.take_back_memories(connection, self.tenant_id, gone)
                 counts = {"memories": len(gone) + taken.memories, "queries": taken.queries}
                 store.add_counts(connection, self.id, counts)
-            if more:
-                yield
+            if not said:
+                return
+            yield
 
     def _memories(self, chat_id: str | None) -> Iterator[None]:
         """Delete the memories of a person, a chat or a tenant."""

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from datetime import datetime
 from hashlib import blake2b
 from uuid import UUID
 
@@ -19,27 +18,11 @@ def unlearn(
     connection: Connection, tenant_id: str, message_ids: Sequence[int], session_ids: Sequence[int]
 ) -> list[UUID]:
     """Remove what these messages say; return the memories that are deleted for it, with what was made of those."""
-    return _settle(connection, tenant_id, evidence.take(connection, message_ids, session_ids))
+    return settle(connection, tenant_id, evidence.take(connection, message_ids, session_ids))
 
 
-def unlearn_chat(
-    connection: Connection, tenant_id: str, chat_id: str, until: datetime, limit: int
-) -> tuple[list[UUID], bool]:
-    """Remove up to `limit` pieces of evidence from a chat; return the memories deleted, and whether there was any."""
-    taken = evidence.take_of_chat(connection, chat_id, until, limit)
-    return _settle(connection, tenant_id, taken), bool(taken)
-
-
-def unlearn_senders(
-    connection: Connection, tenant_id: str, senders: Sequence[str], until: datetime, limit: int
-) -> tuple[list[UUID], bool]:
-    """Remove up to `limit` pieces of evidence that people gave; return as `unlearn_chat` does."""
-    taken = evidence.take_of_senders(connection, senders, until, limit)
-    return _settle(connection, tenant_id, taken), bool(taken)
-
-
-def _settle(connection: Connection, tenant_id: str, ids: Collection[UUID]) -> list[UUID]:
-    """Delete the memories left without evidence, and give the others the words that are left."""
+def settle(connection: Connection, tenant_id: str, ids: Collection[UUID]) -> list[UUID]:
+    """Of memories that lost evidence, delete and return those left without, and give the others the words left."""
     if not ids:
         return []
     left: dict[UUID, list[Evidence]] = defaultdict(list)

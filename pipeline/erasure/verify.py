@@ -15,11 +15,6 @@ MIN_CHARS = 20
 """Shorter texts are said by anybody."""
 
 
-def pick(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
-    """Return the best messages to verify by, with their vectors; read before they are deleted."""
-    return store.longest(connection, ids, SAMPLE_OF_A_BATCH)
-
-
 @dataclass(kw_only=True)
 class DeletedSample:
     """A sample of what was deleted in one turn."""
@@ -28,7 +23,7 @@ class DeletedSample:
     vectors: list[Row[Any]] = field(default_factory=list)
 
     def keep(self, rows: Sequence[Row[Any]]) -> None:
-        """Keep rows of `pick`, once their messages are gone."""
+        """Keep rows of `longest`, once their messages are gone."""
         for row in rows:
             if len(row.content) >= MIN_CHARS and len(self.texts) < SAMPLE:
                 self.texts.append(row.content)

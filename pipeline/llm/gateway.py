@@ -59,6 +59,7 @@ class Gateway:
     ) -> None:
         self._database = database
         self._client = client
+        self.model = client.model
         self._prices = prices or load_prices()
         self._budget = budget or Budget()
         self._limits = shared or Limits()
@@ -73,11 +74,6 @@ class Gateway:
                 "that BACKSCROLL_LLM_PRICES names, or set BACKSCROLL_LLM_DAILY_TOKENS instead"
             )
         return cls(database, client, prices=prices, budget=budget, shared=Limits.of(settings))
-
-    @property
-    def model(self) -> str:
-        """Return the model's name."""
-        return self._client.model
 
     def complete(self, call: Call, prompt: Prompt, *, timeout_seconds: float) -> Completion:
         """Return the model's answer, within `timeout_seconds` in all; no transaction may be open meanwhile.
@@ -104,11 +100,6 @@ class Gateway:
         completion = ledger.as_kept(completion, entry)
         self._save(entry, self._noting_answer(entry, ticket, completion, monotonic() - at))
         return completion
-
-    def forget_answers(self, connection: Connection, call: Call) -> None:
-        """Delete the answers kept for a call's job, in the transaction that saves its result."""
-        if call.claim is not None:
-            ledger.forget_answers(connection, call.chat_id, call.claim)
 
     def _ask(self, prompt: Prompt, seconds: float) -> Completion:
         if seconds <= 0:

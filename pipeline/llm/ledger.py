@@ -161,8 +161,3 @@ def note_embedding(database: Database, tenant_id: str, call: EmbeddingCall, pric
         spent = {"model_tokens": tokens, "model_cost_usd": cost or 0.0, "model_seconds": call.seconds}
         failed = {} if call.answered else {"model_failures": 1}
         counters.add(connection, tenant_id, {"model_calls": 1, **spent, **failed})
-
-
-def forget_answers(connection: Connection, chat_id: str, claim: Claim) -> None:
-    """Delete the answers kept for a job."""
-    llm_answers.drop_of_job(connection, chat_id, claim.kind, claim.key)

@@ -5,15 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from pipeline.people import identities, visibility
-from pipeline.store.chats import chats
-from pipeline.store.chats.membership import EVERYWHERE, Visible
+from pipeline.memories import statements
+from pipeline.people import identities
+from pipeline.store.chats.membership import EVERYWHERE
 from pipeline.store.connections.database import Database
 from pipeline.store.memories import memory_pages as store
 from pipeline.store.people import identities as identity_rows
-from schemas.errors import NotFound
 from schemas.people.user_pages import MAX_MESSAGES, KnownMemory, NamedChat, NamedMessage, UserFilter, UserPage
 
 
@@ -24,7 +23,8 @@ def of_user(database: Database, tenant_id: str, any_id: str, filters: UserFilter
     that is not there, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        visible = EVERYWHERE if filters.chat_id is None else _visible(connection, filters.chat_id, any_id)
+        seen, _ = statements.seen_in(connection, filters.chat_id, any_id)
+        visible = EVERYWHERE if seen is None else seen.visible
         person = identities.person(connection, any_id, visible)
         ids = identity_rows.ids_of(connection, any_id)
         rows = store.known(connection, ids, visible, after=filters.after, limit=filters.limit)
@@ -40,13 +40,6 @@ def of_user(database: Database, tenant_id: str, any_id: str, filters: UserFilter
         current=[memory for is_earlier, memory in known if not is_earlier],
         earlier=[memory for is_earlier, memory in known if is_earlier],
     )
-
-
-def _visible(connection: Connection, chat_id: str, any_id: str) -> Visible:
-    chat = chats.followed(connection, chat_id)
-    if chat is None:
-        raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
-    return visibility.seen(connection, chat.chat_id, chat.kind, any_id).visible
 
 
 def _known(row: Row[Any], messages: list[NamedMessage], titles: Mapping[str, str]) -> KnownMemory:

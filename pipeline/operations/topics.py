@@ -23,12 +23,7 @@ def of_chat(database: Database, tenant_id: str, chat_id: str, filters: TopicFilt
     periods = [
         TopicPeriod(
             begins=begins,
-            topics=[
-                CountedTopic(
-                    topic=row.topic, sessions=row.sessions, first_at=row.first_at, last_at=row.last_at
-                )
-                for row in of_period
-            ],
+            topics=[CountedTopic.model_validate(row, from_attributes=True) for row in of_period],
         )
         for begins, of_period in groupby(rows, key=lambda row: row.begins)
     ]

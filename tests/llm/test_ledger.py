@@ -7,6 +7,7 @@ from pipeline.clients.protocols import Completion
 from pipeline.erasure import edits, forget
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.store.connections.database import Database
+from pipeline.store.models import llm_answers
 from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.people.forgetting import Subject
 from tests.conftest import SESSION_POLICY, TENANT
@@ -76,7 +77,8 @@ def test_what_a_killed_worker_had_paid_for_is_not_paid_again(database: Database,
     model = ScriptedModel()
     gateway = Gateway(database, model)
     for _ in range(2):
-        call = Call(tenant_id=TENANT, chat_id=CHAT, purpose="summary", claim=claiming())
+        claim = claiming()
+        call = Call(tenant_id=TENANT, chat_id=CHAT, purpose="summary", claim=claim)
         assert gateway.complete(call, asking(), timeout_seconds=5) == ANSWER
     # Then it has the answer without a call, and the ledger says so
     assert model.calls == 1
@@ -86,7 +88,7 @@ def test_what_a_killed_worker_had_paid_for_is_not_paid_again(database: Database,
     ]
     # and when its result is saved the answer is kept no longer
     with database.tenant(TENANT) as connection:
-        gateway.forget_answers(connection, call)
+        llm_answers.drop_of_job(connection, CHAT, claim)
     assert answers(database) == 0
 
 

@@ -42,7 +42,8 @@ class Bundled:
         source = self.source()
         if source is None:
             raise SettingsError(f"The package {self.package} is not installed")
-        folder = _cache() / f"{self.model}-{self.version}"
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = cache / "backscroll" / f"{self.model}-{self.version}"
         if not onnx_folder.is_whole(folder):
             try:
                 with _locked(folder.parent):
@@ -103,7 +104,3 @@ def _locked(folder: Path) -> Iterator[None]:
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "backscroll"

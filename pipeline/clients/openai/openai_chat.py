@@ -30,19 +30,9 @@ class OpenAIChatModel:
     def __init__(self, model: str, *, base_url: str | None = None, api_key: str | None = None) -> None:
         """Set up without connecting. Raises `SettingsError` for an invalid URL."""
         self._endpoint = OpenAIEndpoint(base_url, api_key, model)
-        self._provider = self._endpoint.address
-        self._model = model
+        self.provider = self._endpoint.address
+        self.model = model
         self._calls = Calls()
-
-    @property
-    def model(self) -> str:
-        """Return the provider's name of the model."""
-        return self._model
-
-    @property
-    def provider(self) -> str:
-        """Return the base URL's host and port."""
-        return self._provider
 
     def complete(self, prompt: Prompt, *, timeout_seconds: float) -> Completion:
         """Answer a prompt, within `timeout_seconds` in all, as `ChatModel.complete` does."""
@@ -55,7 +45,7 @@ class OpenAIChatModel:
             )
         except TimeoutError as error:
             raise ProviderUnavailable(
-                f"{self._provider} did not answer within {timeout_seconds:.0f} s"
+                f"{self.provider} did not answer within {timeout_seconds:.0f} s"
             ) from error
         except Refused as refused:
             raise self._failure(refused) from None
@@ -74,7 +64,7 @@ class OpenAIChatModel:
         messages = [{"role": roles[i % 2], "content": turn} for i, turn in enumerate(turns)]
         if "system" not in without:
             messages.insert(0, {"role": "system", "content": prompt.system})
-        request: Request = {"model": self._model, "messages": messages}
+        request: Request = {"model": self.model, "messages": messages}
         request["max_completion_tokens" if "max_tokens" in without else "max_tokens"] = prompt.max_tokens
         if "temperature" not in without:
             request["temperature"] = 0
@@ -87,17 +77,17 @@ class OpenAIChatModel:
 
     def _failure(self, refused: Refused) -> Exception:
         status, words = refused.status, refused.words[:MAX_ERROR_CHARS]
-        message = f"{self._provider} answered {status}"
+        message = f"{self.provider} answered {status}"
         if status in UNAUTHORIZED:
             return ProviderUnavailable(
-                f"{message}: set BACKSCROLL_OPENAI_API_KEY to a key that may use {self._model}",
+                f"{message}: set BACKSCROLL_OPENAI_API_KEY to a key that may use {self.model}",
                 retry_after=MENDED_SECONDS,
             )
         message += f": {words}"
         if status == 404 or status < 400:
             return ProviderUnavailable(
                 f"{message}. Check BACKSCROLL_OPENAI_BASE_URL (it usually ends in /v1) and that there is a model "
-                f"{self._model}",
+                f"{self.model}",
                 retry_after=MENDED_SECONDS,
             )
         if status == 429:
@@ -113,14 +103,14 @@ class OpenAIChatModel:
             message = choice["message"]
             text = message.get("content") or ""
             if message.get("refusal"):
-                raise ProviderRejected(f"{self._model} refuses: {str(message['refusal'])[:MAX_ERROR_CHARS]}")
+                raise ProviderRejected(f"{self.model} refuses: {str(message['refusal'])[:MAX_ERROR_CHARS]}")
             text = text if isinstance(text, str) else "".join(part["text"] for part in text)
             usage = answer.get("usage") or {}
             read, written = (int(usage.get(f"{kind}_tokens") or 0) for kind in ("prompt", "completion"))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ProviderFailed(f"{self._provider} gave an answer that cannot be read") from error
+            raise ProviderFailed(f"{self.provider} gave an answer that cannot be read") from error
         if choice.get("finish_reason") == "content_filter":
-            raise ProviderRejected(f"{self._provider} filtered the answer of {self._model}")
+            raise ProviderRejected(f"{self.provider} filtered the answer of {self.model}")
         return Completion(
             text=text[thoughts.end() :] if (thoughts := _THOUGHTS.match(text)) else text,
             truncated=choice.get("finish_reason") == "length",

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, tzinfo
 from functools import partial
 
-from sqlalchemy import Connection
-
 from pipeline.enrich.facts import fact_answers, fact_prompts
-from pipeline.enrich.model_calls import ModelCaller, call_of
+from pipeline.enrich.model_calls import ModelCaller
 from pipeline.enrich.protocols import NOWHERE, People, Source
 from pipeline.enrich.summaries import prompts
 from schemas.memory.facts import Fact, KnownFact
@@ -39,13 +37,6 @@ class LanguageModelExtractor(ModelCaller):
             if any(message.role == fact_prompts.PERSON for message in run):
                 facts += self._ask(run, people, known, time_zone, source, most, answer_tokens)
         return fact_answers.chosen(facts, messages, most)
-
-    def forget_answers(self, connection: Connection, source: Source) -> None:
-        """Delete the answers kept for a job, in the transaction that saves its result and before its other statements.
-
-        The next try asks anew.
-        """
-        self._gateway.forget_answers(connection, call_of("extract", source))
 
     def _ask(
         self,

@@ -5,11 +5,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 
-from sqlalchemy import Connection
-
 from pipeline.clients.protocols import ChatModel, Prompt
 from pipeline.enrich import model_calls
-from pipeline.enrich.model_calls import ModelCaller, call_of
+from pipeline.enrich.model_calls import ModelCaller
 from pipeline.enrich.protocols import NOWHERE, Source
 from pipeline.enrich.summaries import answers, prompts
 from schemas.sessions import Message, Summary
@@ -65,13 +63,6 @@ class LanguageModelSummarizer(ModelCaller):
             before = previous if len(groups) == 1 else None
             summaries = [self._combine(group, before, time_zone, source) for group in groups]
         return summaries[0]
-
-    def forget_answers(self, connection: Connection, source: Source) -> None:
-        """Delete the answers kept for a job, in the transaction that saves its result and before its other statements.
-
-        The next try asks anew.
-        """
-        self._gateway.forget_answers(connection, call_of("summary", source))
 
     def _room_for_data(self, previous: Summary | None = None) -> int:
         return prompts.room_for_data(self._context_tokens, previous, answer_tokens=self._answer_tokens)

@@ -6,6 +6,7 @@ from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import column, run
 from pipeline.store.jobs import jobs
+from pipeline.store.messages.messages import waits
 from schemas.kinds import LANGUAGE
 from schemas.languages import AUTO
 from schemas.sessions import EXTRACTIVE
@@ -21,7 +22,6 @@ _NOTE = text("""
     UPDATE chats SET language_by = coalesce(:by, language_by), language_at = message_count WHERE chat_id = :chat
 """)
 _DECLARE = text(f"UPDATE chats SET language_by = '{DECLARED}' WHERE chat_id = :chat")
-_INDEX_ALL = text("UPDATE chats SET words_after = '' WHERE chat_id = :chat")
 _FORGET = text("UPDATE chats SET language_by = NULL, language_at = 0 WHERE chat_id = :chat")
 _WORDS_AFTER = text("SELECT words_after FROM chats WHERE chat_id = :chat")
 # The first half by time and the last half, of those who talk.
@@ -32,7 +32,7 @@ _SAMPLE = text(f"""
         ({_OF_CHAT} ORDER BY sent_at LIMIT :half) UNION ({_OF_CHAT} ORDER BY sent_at DESC LIMIT :half)) AS said
     ORDER BY id
 """)
-_INDEX_MESSAGES = text("""
+_INDEX_MESSAGES = text(f"""
     WITH next AS MATERIALIZED (
         SELECT id, external_id, language, tsv, words_of(:language, content) AS words, length(tsv) AS lexemes
         FROM messages WHERE chat_id = :chat AND external_id > :after
@@ -46,8 +46,7 @@ _INDEX_MESSAGES = text("""
         UPDATE chats SET words_after = coalesce((SELECT max(external_id) FROM next), words_after) WHERE chat_id = :chat
     )
     SELECT (SELECT count(*) FROM next), (SELECT count(*) FROM changed),
-        (SELECT coalesce(sum(gained), 0) FROM changed c WHERE NOT EXISTS (
-            SELECT 1 FROM arrivals a WHERE a.tenant_id = c.tenant_id AND a.message_id = c.id))
+        (SELECT coalesce(sum(gained), 0) FROM changed c WHERE NOT {waits("c")})
 """)
 _OTHER = """WHERE chat_id = :chat AND (language <> :language OR tsv IS DISTINCT FROM words_of(:language, search_text))
         ORDER BY id LIMIT :limit FOR NO KEY UPDATE"""
@@ -69,7 +68,6 @@ _INDEX_SESSIONS = text(f"""
     )
     SELECT c.id, c.differs, whole.id IS NOT NULL AS summarized FROM changed c LEFT JOIN whole ON whole.id = c.id
 """)
-_DONE = text("UPDATE chats SET words_after = NULL WHERE chat_id = :chat")
 _SHARES = text("""
     SELECT language, sum(message_count)::bigint FROM chats WHERE moved_to IS NULL AND message_count > 0
     GROUP BY language
@@ -131,7 +129,7 @@ def forget(connection: Connection, chat_id: str) -> None:
 
 def index_all(connection: Connection, chat_id: str) -> None:
     """Have everything in a chat indexed anew, from the first message on."""
-    run(connection, _INDEX_ALL, chat=chat_id)
+    run(connection, "UPDATE chats SET words_after = '' WHERE chat_id = :chat", chat=chat_id)
 
 
 def words_after(connection: Connection, chat_id: str) -> str | None:
@@ -163,7 +161,7 @@ def index_sessions(connection: Connection, chat_id: str, language: str, limit: i
 
 def indexed(connection: Connection, chat_id: str) -> None:
     """Note that everything in a chat is indexed in its language."""
-    run(connection, _DONE, chat=chat_id)
+    run(connection, "UPDATE chats SET words_after = NULL WHERE chat_id = :chat", chat=chat_id)
 
 
 def shares(connection: Connection) -> dict[str, int]:

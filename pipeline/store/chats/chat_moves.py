@@ -19,7 +19,6 @@ _ADDRESS = text("""
         SELECT 1 FROM messages m
         WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id AND m.external_id = :external)
 """)
-_CHAT_OF = text("SELECT chat_id FROM messages WHERE id = :id")
 _STILL_THERE = text(
     "SELECT external_id FROM messages WHERE chat_id = :chat AND external_id = ANY(:externals)"
 )
@@ -29,7 +28,6 @@ _UNDER_WAY = text(f"""
         AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = r.tenant_id AND w.kind = '{FORGET}'
             AND w.key = CAST(r.id AS text) AND w.dead_at IS NOT NULL))
 """)
-_UNFINISHED = text("SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE finished_at IS NULL)")
 _LOCK = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR UPDATE")
 _ARRIVALS = text("SELECT message_id FROM arrivals WHERE chat_id = :chat ORDER BY message_id LIMIT :limit")
 _SESSIONS = text("""
@@ -92,7 +90,7 @@ def address(connection: Connection, chat_id: str, external_id: str) -> tuple[str
 
 def chat_of(connection: Connection, message_id: int) -> str | None:
     """Return the chat that a message is in now, or None if it is gone."""
-    return next(iter(column(connection, _CHAT_OF, id=message_id)), None)
+    return next(iter(column(connection, "SELECT chat_id FROM messages WHERE id = :id", id=message_id)), None)
 
 
 _NAMES = text(f"""
@@ -123,7 +121,7 @@ def under_way(connection: Connection) -> bool:
 
 def unfinished(connection: Connection) -> bool:
     """Tell whether something is being forgotten, removed or moved."""
-    return holds(connection, _UNFINISHED)
+    return holds(connection, "SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE finished_at IS NULL)")
 
 
 _LEAD = (

@@ -15,15 +15,12 @@ from schemas.languages import AUTO, DEFAULT_LANGUAGE
 from schemas.messages import ChatIn
 
 _ENSURE_TENANT = text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING")
-_SETTINGS = text("SELECT settings FROM tenants")
 _SET_SETTING = text("UPDATE tenants SET settings = settings || :setting WHERE tenant_id = :tenant")
-_TENANT_IDS = text("SELECT tenant_id FROM tenants ORDER BY tenant_id")
 _ENSURE = text("""
     INSERT INTO chats (tenant_id, chat_id, platform, kind, title, time_zone, language, language_by, memory)
     VALUES (:tenant, :chat, :platform, :kind, :title, :time_zone, :language, :by, :memory)
     ON CONFLICT DO NOTHING
 """)
-_EXISTING = text("SELECT chat_id FROM chats WHERE chat_id = ANY(:chats)")
 _COUNT_ALL_PLACED = text("""
     UPDATE chats c SET message_count = c.message_count + placed.messages,
         lexeme_count = c.lexeme_count + placed.lexemes
@@ -65,9 +62,6 @@ _WHOLE_PAGE = text(_PAGE.format(named="true"))
 _NAMED_PAGE = text(
     _PAGE.format(named="(strpos(lower(title), lower(:name)) > 0 OR starts_with(chat_id, :name))")
 )
-_COUNT = text("SELECT count(*) FROM chats WHERE moved_to IS NULL")
-_DATABASE_NOW = text("SELECT now()")
-_CLOCK = text("SELECT clock_timestamp()")
 
 
 def ensure_tenant(connection: Connection, tenant_id: str) -> None:
@@ -77,7 +71,7 @@ def ensure_tenant(connection: Connection, tenant_id: str) -> None:
 
 def tenant_settings(connection: Connection) -> dict[str, Any]:
     """Return the tenant's settings."""
-    return next(iter(column(connection, _SETTINGS)), None) or {}
+    return next(iter(column(connection, "SELECT settings FROM tenants")), None) or {}
 
 
 def set_tenant_setting(connection: Connection, tenant_id: str, name: str, value: str) -> None:
@@ -88,7 +82,7 @@ def set_tenant_setting(connection: Connection, tenant_id: str, name: str, value:
 
 def tenant_ids(connection: Connection) -> list[str]:
     """Return the id of every tenant (maintenance)."""
-    return column(connection, _TENANT_IDS)
+    return column(connection, "SELECT tenant_id FROM tenants ORDER BY tenant_id")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +228,7 @@ def lock_free(connection: Connection, chat_ids: Sequence[str]) -> dict[str, Chat
 
 def existing(connection: Connection, chat_ids: Sequence[str]) -> set[str]:
     """Return those of these chats that exist."""
-    return set(column(connection, _EXISTING, chats=chat_ids))
+    return set(column(connection, "SELECT chat_id FROM chats WHERE chat_id = ANY(:chats)", chats=chat_ids))
 
 
 _LOCK_ALONE = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = :chat FOR UPDATE")
@@ -279,16 +273,16 @@ def page(connection: Connection, after: str, limit: int, name: str = "") -> tupl
     """
     values = {"after": after, "limit": limit} | ({"name": name} if name else {})
     rows = run(connection, _NAMED_PAGE if name else _WHOLE_PAGE, **values).all()
-    return rows, number(connection, _COUNT)
+    return rows, number(connection, "SELECT count(*) FROM chats WHERE moved_to IS NULL")
 
 
 def database_now(connection: Connection) -> datetime:
     """Return the database's time, which leases, due times and closing go by."""
-    now: datetime = run(connection, _DATABASE_NOW).scalar_one()
+    now: datetime = run(connection, "SELECT now()").scalar_one()
     return now
 
 
 def clock(connection: Connection) -> datetime:
     """Return the database's time at this very moment, also after a long wait for a lock."""
-    at: datetime = run(connection, _CLOCK).scalar_one()
+    at: datetime = run(connection, "SELECT clock_timestamp()").scalar_one()
     return at

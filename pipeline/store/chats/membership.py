@@ -21,26 +21,24 @@ _ADD = text("""
     SELECT :tenant, :chat, sender FROM unnest(CAST(:senders AS text[])) AS sender ORDER BY sender
     ON CONFLICT DO NOTHING
 """)
-_REMOVE = text("""
-    DELETE FROM chat_members c WHERE chat_id = :chat AND sender_id = ANY(:senders) AND NOT EXISTS (
-        SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id
-            AND m.sender_id = c.sender_id AND m.sent_at > :at)
+_MESSAGES = """SELECT 1 FROM messages m
+        WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id AND m.sender_id = c.sender_id"""
+IS_SILENT = f"NOT EXISTS ({_MESSAGES})"
+"""SQL of the condition that no message of a member `c` is left in the chat."""
+_REMOVE = text(f"""
+    DELETE FROM chat_members c WHERE chat_id = :chat AND sender_id = ANY(:senders)
+        AND NOT EXISTS ({_MESSAGES} AND m.sent_at > :at)
 """)
 _OF_CHAT = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat ORDER BY sender_id")
 _AMONG = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat AND sender_id = ANY(:senders)")
 _CHATS_OF = text("SELECT DISTINCT chat_id FROM chat_members WHERE sender_id = ANY(:senders) ORDER BY chat_id")
-_CHATS_TO_UNNAME = text("""
-    SELECT DISTINCT chat_id FROM chat_members c WHERE sender_id = ANY(:senders)
-        AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id
-            AND m.chat_id = c.chat_id AND m.sender_id = c.sender_id)
-    ORDER BY chat_id
+_CHATS_TO_UNNAME = text(f"""
+    SELECT DISTINCT chat_id FROM chat_members c WHERE sender_id = ANY(:senders) AND {IS_SILENT} ORDER BY chat_id
 """)
-_UNNAME = text("""
+_UNNAME = text(f"""
     WITH gone AS (
         DELETE FROM chat_members c WHERE sender_id <> :unknown AND chat_id = :chat
-            AND (CAST(:senders AS text[]) IS NULL OR sender_id = ANY(:senders))
-            AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id
-                AND m.chat_id = c.chat_id AND m.sender_id = c.sender_id)
+            AND (CAST(:senders AS text[]) IS NULL OR sender_id = ANY(:senders)) AND {IS_SILENT}
         RETURNING tenant_id, chat_id
     ), noted AS (
         INSERT INTO chat_members (tenant_id, chat_id, sender_id)
@@ -205,6 +203,10 @@ class Visible:
             return here
         places = (place for place in (learned_in, *also_in) if place is not None)
         return next((place for place in places if self.everywhere or place in self.chats), None)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return them as parameters of statements."""
+        return {"everywhere": self.everywhere, "chats": sorted(self.chats)}
 
 
 EVERYWHERE = Visible(everywhere=True, chats=frozenset())

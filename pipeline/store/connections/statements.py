@@ -1,4 +1,4 @@
-"""Run statements with parameters by their names: mappings are passed as JSON, other collections as arrays."""
+"""Run statements, short ones as they are, with parameters by name: mappings as JSON, other collections as arrays."""
 
 import re
 from array import array
@@ -7,31 +7,35 @@ from functools import cache
 from typing import Any
 
 from psycopg.types.json import Jsonb
-from sqlalchemy import Connection, CursorResult, TextClause
+from sqlalchemy import Connection, CursorResult, TextClause, text
 
 from pipeline.store.connections.trips import Statement
 
 # A parameter as SQLAlchemy has it: a colon and a name, and no cast.
 _PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
 _AS_THEY_ARE = (str, bytes, list, array)
+_parsed = cache(text)
+
+Sql = TextClause | str
 
 
-def run(connection: Connection, statement: TextClause, /, **values: Any) -> CursorResult[*tuple[Any, ...]]:
+def run(connection: Connection, statement: Sql, /, **values: Any) -> CursorResult[*tuple[Any, ...]]:
     """Execute a statement."""
-    return connection.execute(statement, {name: _bound(value) for name, value in values.items()})
+    parsed = _parsed(statement) if isinstance(statement, str) else statement
+    return connection.execute(parsed, {name: _bound(value) for name, value in values.items()})
 
 
-def column(connection: Connection, statement: TextClause, /, **values: Any) -> list[Any]:
+def column(connection: Connection, statement: Sql, /, **values: Any) -> list[Any]:
     """Return the first column of all rows."""
     return list(run(connection, statement, **values).scalars())
 
 
-def number(connection: Connection, statement: TextClause, /, **values: Any) -> int:
+def number(connection: Connection, statement: Sql, /, **values: Any) -> int:
     """Return the first column of the first row as a number; without a row, or if it is null, 0."""
     return int(run(connection, statement, **values).scalar() or 0)
 
 
-def holds(connection: Connection, statement: TextClause, /, **values: Any) -> bool:
+def holds(connection: Connection, statement: Sql, /, **values: Any) -> bool:
     """Tell whether the first column of the first row is true."""
     return bool(run(connection, statement, **values).scalar())
 

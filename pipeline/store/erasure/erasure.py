@@ -106,11 +106,9 @@ _NAME = text("""
     UPDATE forget_receipts SET subject = subject || jsonb_build_object('names', CAST(:names AS text[]))
     WHERE id = :id AND subject IS NOT NULL
 """)
-_CHATS = text("SELECT chat_id FROM chats WHERE moved_to IS NULL")
 _NAMES_OF_MESSAGES = text(
     "SELECT id, chat_id, external_id FROM messages WHERE id > :after ORDER BY id LIMIT :limit"
 )
-_DROP_RECEIPT = text("DELETE FROM forget_receipts WHERE id = :id")
 
 
 def names_of(connection: Connection, senders: Sequence[str]) -> list[str]:
@@ -253,12 +251,12 @@ def keep_names(connection: Connection, receipt_id: int, names: Sequence[str]) ->
 
 def drop_receipt(connection: Connection, receipt_id: int) -> None:
     """Delete a receipt that nobody was given."""
-    run(connection, _DROP_RECEIPT, id=receipt_id)
+    run(connection, "DELETE FROM forget_receipts WHERE id = :id", id=receipt_id)
 
 
 def chat_ids(connection: Connection) -> list[str]:
     """Return the id of each chat."""
-    return column(connection, _CHATS)
+    return column(connection, "SELECT chat_id FROM chats WHERE moved_to IS NULL")
 
 
 def names_of_messages(connection: Connection, at_once: int = 10_000) -> Iterator[tuple[str, str]]:

@@ -10,26 +10,21 @@ from typing import NamedTuple
 from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import arrays, column, run
-from pipeline.store.sessions.sessions import COLUMNS, as_session
+from pipeline.store.messages.messages import waits
+from pipeline.store.sessions.sessions import COLUMNS, IN_SESSIONS, as_session
 from schemas.sessions import Session
 
 # Without `OFFSET 0` Postgres reads all that is noted of the tenant instead.
 _IS_NOTED = """EXISTS (
     SELECT 1 FROM pruned_senders noted WHERE noted.tenant_id = s.tenant_id AND noted.session_id = s.id OFFSET 0)"""
-_PLACED = """(
+_PLACED = f"""(
     SELECT count(*) FROM messages m
     WHERE m.chat_id = s.chat_id AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at
-        AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id))"""
-# The session of a message is the last one of its key that began by then. Where others are missing already, with nobody
-# noted, nobody is noted now: these would pass for all.
+        AND NOT {waits("m")})"""
+# Where others are missing already, with nobody noted, nobody is noted now: these would pass for all.
 _NOTE = text(f"""
     WITH doomed AS MATERIALIZED (
-        SELECT DISTINCT session.id, m.sender_id FROM messages m CROSS JOIN LATERAL (
-            SELECT s.id, s.ended_at FROM conversation_sessions s
-            WHERE s.chat_id = m.chat_id AND s.session_key = m.session_key AND s.status <> 'merged'
-                AND s.started_at <= m.sent_at
-            ORDER BY s.started_at DESC LIMIT 1) session
-        WHERE m.id = ANY(:messages) AND session.ended_at >= m.sent_at
+        SELECT DISTINCT session.id, m.sender_id FROM {IN_SESSIONS} AND m.id = ANY(:messages)
     ), known AS MATERIALIZED (
         SELECT s.tenant_id, s.id FROM conversation_sessions s
         WHERE s.id = ANY(ARRAY(SELECT id FROM doomed)) AND ({_IS_NOTED} OR s.message_count = {_PLACED})
@@ -45,7 +40,6 @@ _MERGE = text("""
         JOIN pruned_senders p ON p.session_id = joined.loser
     ORDER BY p.sender_id, joined.survivor ON CONFLICT DO NOTHING
 """)
-_CLEAR = text("DELETE FROM pruned_senders WHERE session_id = ANY(:sessions)")
 _NOTED = "s.id IN (SELECT session_id FROM pruned_senders WHERE sender_id = ANY(:senders))"
 # Of those with nobody noted, in the person's chats, these that name the person, or all where nobody else is.
 _UNKNOWN = f"""
@@ -86,7 +80,7 @@ def merge(connection: Connection, into: Mapping[int, int]) -> None:
 
 def clear(connection: Connection, session_ids: Sequence[int]) -> None:
     """Delete what is noted of sessions from which nothing is left that was made of their pruned messages."""
-    run(connection, _CLEAR, sessions=session_ids)
+    run(connection, "DELETE FROM pruned_senders WHERE session_id = ANY(:sessions)", sessions=session_ids)
 
 
 def chats_of(connection: Connection, person: PrunedPerson) -> list[str]:

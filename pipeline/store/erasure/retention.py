@@ -4,6 +4,7 @@ from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import number, run
 from pipeline.store.erasure import pruned_senders
+from pipeline.store.messages.messages import waits
 from schemas.kinds import EMBED, EXTRACT, SUMMARIZE
 
 # Each statement finds at most :batch rows of one tenant; `WITH doomed AS (…)` serves counting and deleting.
@@ -11,19 +12,14 @@ HELD_DAYS = 7
 """Since it was received, a message waits for its session at most: some never end, and budgets are spent every day."""
 
 
-def _is_placed(message: str) -> str:
-    """Return the condition that a message is placed. The others would come before all that may go."""
-    return f"""NOT EXISTS (
-        SELECT 1 FROM arrivals a WHERE a.tenant_id = {message}.tenant_id AND a.message_id = {message}.id)"""
-
-
 def _may_go(message: str) -> str:
     """Return the condition that a message is placed, and its session is summarized and learned from.
 
-    Sessions of a key do not overlap: the last one that begins before a message is its own. (Of jobs the latest time is
-    asked for, as `EXISTS` would be planned as a hash of all jobs, made again for each message.)
+    One that waits would come before all that may go. Sessions of a key do not overlap: the last one that begins before
+    a message is its own. (Of jobs the latest time is asked for, as `EXISTS` would be planned as a hash of all jobs,
+    made again for each message.)
     """
-    return f"""{_is_placed(message)}
+    return f"""NOT {waits(message)}
         AND NOT ({message}.received_at > now() - interval '{HELD_DAYS} days' AND EXISTS (
             SELECT 1 FROM (
                 SELECT s.id, s.status, s.ended_at FROM conversation_sessions s
@@ -49,7 +45,7 @@ MESSAGES_BY_AGE = f"""
 MESSAGES_BY_COUNT = f"""
     SELECT m.id, m.chat_id FROM chats c CROSS JOIN LATERAL (
         SELECT sent_at, id FROM messages
-        WHERE tenant_id = c.tenant_id AND chat_id = c.chat_id AND {_is_placed("messages")}
+        WHERE tenant_id = c.tenant_id AND chat_id = c.chat_id AND NOT {waits("messages")}
         ORDER BY sent_at DESC, id DESC OFFSET :keep LIMIT 1) beyond
     CROSS JOIN LATERAL (
         SELECT id, chat_id FROM messages

@@ -36,7 +36,6 @@ _PUT = text("""
         until = CASE WHEN suppression_list.until IS NULL OR excluded.until IS NULL THEN NULL
                      ELSE greatest(suppression_list.until, excluded.until) END
 """)
-_REMOVE = text("DELETE FROM suppression_list WHERE hash = :hash")
 _ENTRIES = text("SELECT hash, kind, until FROM suppression_list ORDER BY created_at, hash")
 _LISTED = text("SELECT hash, until FROM suppression_list WHERE hash = ANY(:hashes)")
 
@@ -94,7 +93,7 @@ def put(
 
 def remove(connection: Connection, entry: bytes) -> None:
     """Remove an entry."""
-    run(connection, _REMOVE, hash=entry)
+    run(connection, "DELETE FROM suppression_list WHERE hash = :hash", hash=entry)
 
 
 def listed(connection: Connection, hashes: Collection[bytes]) -> dict[bytes, Row[Any]]:

@@ -50,10 +50,8 @@ _ADVANCE = text("""
         updated_at = now()
     WHERE id = :id
 """)
-# What each kind looks at: a table with its keyset, the job's key of a row, its chat, whether it is missing something.
-_OF_CHAT = "(CAST(:chat AS text) IS NULL OR t.{chat} = :chat)"
-_SINCE = "(CAST(:since AS timestamptz) IS NULL OR t.{time} >= :since)"
-_UNTIL = "(CAST(:until AS timestamptz) IS NULL OR t.{time} < :until)"
+_FOR_MODEL = """(
+    t.chat_id = ANY(CAST(:model_chats AS text[])) OR cardinality(CAST(:model_chats AS text[])) = 0)"""
 # A model does not summarize what retention has left of a session that has a summary.
 _WHOLE = """t.message_count <= (
     SELECT count(*) FROM messages m WHERE m.tenant_id = t.tenant_id AND m.chat_id = t.chat_id
@@ -125,44 +123,43 @@ def advance(connection: Connection, backfill_id: int, cursor: dict[str, Any], se
 
 
 def _filters(time: str, chat: str = "chat_id") -> str:
-    return f"{_OF_CHAT.format(chat=chat)} AND {_SINCE.format(time=time)} AND {_UNTIL.format(time=time)}"
+    return f"""(CAST(:chat AS text) IS NULL OR t.{chat} = :chat)
+        AND (CAST(:since AS timestamptz) IS NULL OR t.{time} >= :since)
+        AND (CAST(:until AS timestamptz) IS NULL OR t.{time} < :until)"""
 
 
-def _lacks(table: str, owner: str) -> str:
-    """Return the condition that a row has no vector in some of the written spaces."""
-    return f"""EXISTS (SELECT 1 FROM unnest(CAST(:spaces AS integer[])) AS space (id) WHERE NOT EXISTS (
-                SELECT 1 FROM {table} v WHERE v.tenant_id = t.tenant_id AND v.{owner} = t.id
-                    AND v.space_id = space.id))"""
+def _without_vector(owner: str, time: str, tokens: str) -> str:
+    """Return what has text to embed; missing is what has no vector in some of the written spaces."""
+    rows, chat = EMBEDDABLE[owner]
+    return f"""
+        SELECT t.id AS position, '{owner}:' || t.id AS key, t.{chat} AS chat, {tokens} AS tokens,
+            EXISTS (SELECT 1 FROM unnest(CAST(:spaces AS integer[])) AS space (id) WHERE NOT EXISTS (
+                SELECT 1 FROM {owner}_vectors v WHERE v.tenant_id = t.tenant_id AND v.{owner}_id = t.id
+                    AND v.space_id = space.id)) AS missing
+        FROM {rows} AND {_filters(time, chat)}
+    """
 
 
-SOURCES = {
-    "embed_sessions": f"""
-        SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat, length(t.summary_text) / 4 AS tokens,
-            {_lacks("session_vectors", "session_id")} AS missing
-        FROM {EMBEDDABLE["session"][0]} AND {_filters("ended_at")}
-    """,
-    "embed_messages": f"""
-        SELECT t.id AS position, 'message:' || t.id AS key, t.chat_id AS chat, t.token_count AS tokens,
-            {_lacks("message_vectors", "message_id")} AS missing
-        FROM {EMBEDDABLE["message"][0]} AND {_filters("sent_at")}
-    """,
-    "embed_memories": f"""
-        SELECT t.id AS position, 'memory:' || t.id AS key, t.learned_in AS chat, length(t.content) / 4 AS tokens,
-            {_lacks("memory_vectors", "memory_id")} AS missing
-        FROM {EMBEDDABLE["memory"][0]} AND {_filters("created_at", "learned_in")}
-    """,
-    "summarize": f"""
+def _sessions(missing: str, which: str = "true") -> str:
+    return f"""
         SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat, t.token_count AS tokens,
-            (t.status = 'failed' OR t.summary_revision IS DISTINCT FROM t.revision
-                OR t.summary_version IS DISTINCT FROM :version
-                OR (:by_model AND t.summary_model = '{EXTRACTIVE}' AND (
-                    t.chat_id = ANY(CAST(:model_chats AS text[])) OR cardinality(CAST(:model_chats AS text[])) = 0)
-                    AND {_WHOLE})
-            ) AS missing
+            ({missing}) AS missing
         FROM conversation_sessions t
-        WHERE t.status IN ('closed', 'summarized', 'failed', 'skipped') AND t.message_count >= :min_messages
-            AND {_filters("ended_at")}
-    """,
+        WHERE t.status IN ('closed', 'summarized', 'failed', 'skipped') AND {which} AND {_filters("ended_at")}
+    """
+
+
+# What each kind looks at: a table with its keyset, the job's key of a row, its chat, whether it is missing something.
+SOURCES = {
+    "embed_sessions": _without_vector("session", "ended_at", "length(t.summary_text) / 4"),
+    "embed_messages": _without_vector("message", "sent_at", "t.token_count"),
+    "embed_memories": _without_vector("memory", "created_at", "length(t.content) / 4"),
+    "summarize": _sessions(
+        f"""t.status = 'failed' OR t.summary_revision IS DISTINCT FROM t.revision
+            OR t.summary_version IS DISTINCT FROM :version
+            OR (:by_model AND t.summary_model = '{EXTRACTIVE}' AND {_FOR_MODEL} AND {_WHOLE})""",
+        "t.message_count >= :min_messages",
+    ),
     "rollup": f"""
         SELECT key AS position, key, chat, tokens, NOT EXISTS (
             SELECT 1 FROM rollups r WHERE r.chat_id = week.chat AND r.week = week.monday) AS missing
@@ -174,19 +171,13 @@ SOURCES = {
                     SELECT date_trunc('week', t.started_at AT TIME ZONE c.time_zone)::date AS monday) began
             WHERE t.status <> 'merged' AND t.summary_text IS NOT NULL AND c.memory
                 AND monday + 7 <= now() AT TIME ZONE c.time_zone
-                AND (t.chat_id = ANY(CAST(:model_chats AS text[])) OR cardinality(CAST(:model_chats AS text[])) = 0)
-                AND {_filters("ended_at")}
+                AND {_FOR_MODEL} AND {_filters("ended_at")}
             GROUP BY t.chat_id, monday HAVING count(*) >= {MIN_SESSIONS}
         ) week
     """,
-    "extract": f"""
-        SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat, t.token_count AS tokens,
-            (t.facts_revision IS DISTINCT FROM t.revision OR (:by_model AND t.facts_model = '{RULES}' AND (
-                t.chat_id = ANY(CAST(:model_chats AS text[])) OR cardinality(CAST(:model_chats AS text[])) = 0))
-            ) AS missing
-        FROM conversation_sessions t
-        WHERE t.status IN ('closed', 'summarized', 'failed', 'skipped') AND {_filters("ended_at")}
-    """,
+    "extract": _sessions(f"""
+            t.facts_revision IS DISTINCT FROM t.revision
+            OR (:by_model AND t.facts_model = '{RULES}' AND {_FOR_MODEL})"""),
     "answers": f"""
         SELECT t.context_id AS position, t.context_id AS key, t.chat_id AS chat, t.memory_id IS NULL AS missing
         FROM query_log t

@@ -122,7 +122,6 @@ _RELEASE_DEAD = text("""
     UPDATE jobs SET due_at = least(due_at, now() + make_interval(secs => 2.0 ^ attempts))
     WHERE claimed IS NOT NULL AND token = ANY(CAST(:tokens AS bigint[]))
 """)
-_LOCK_SWEEP = text("SELECT pg_try_advisory_xact_lock(:key)")
 _MARK_EXHAUSTED_DEAD = text(f"""
     UPDATE jobs SET claimed = NULL,
         attempts = CASE WHEN {ANEW} THEN 0 ELSE attempts END,
@@ -238,7 +237,7 @@ SWEEPING = 0x62737765
 
 def lock_sweep(connection: Connection) -> bool:
     """Hold off other sweeps until this transaction ends; return False if another one is under way."""
-    return holds(connection, _LOCK_SWEEP, key=SWEEPING)
+    return holds(connection, "SELECT pg_try_advisory_xact_lock(:key)", key=SWEEPING)
 
 
 def release_dead(connection: Connection, tokens: Sequence[int]) -> int:

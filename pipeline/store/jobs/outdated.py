@@ -9,17 +9,11 @@ from pipeline.store.connections.statements import run
 from schemas.kinds import FENCED_BY_CHANGE, Kind
 
 _DROP = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys)")
-
-
 _DROP_OLD = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND pending_since <= :until")
-
-
 _CLEAR_ERRORS = text("""
     UPDATE jobs SET last_error = NULL
     WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND last_error IS NOT NULL
 """)
-
-
 _FENCE = text("""
     WITH locked AS MATERIALIZED (
         SELECT kind, key FROM jobs

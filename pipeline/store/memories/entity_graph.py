@@ -28,8 +28,6 @@ _COPY = text(f"""
     INSERT INTO memory_entities (tenant_id, memory_id, {_COLUMNS})
     SELECT tenant_id, CAST(:copy AS uuid), {_COLUMNS} FROM memory_entities WHERE memory_id = CAST(:id AS uuid)
 """)
-_DROP = text("DELETE FROM memory_entities WHERE memory_id = CAST(:id AS uuid)")
-_DROP_PEOPLE = text("DELETE FROM memory_entities WHERE user_id = ANY(:senders)")
 
 _SHOWN = f"""
     SELECT e.*, m.content, m.importance, m.learned_in, m.also_in, {since("m")} AS at
@@ -146,12 +144,12 @@ def copy(connection: Connection, memory_id: UUID, into: UUID) -> None:
 
 def drop(connection: Connection, memory_id: UUID) -> None:
     """Delete what a memory names, as its words have changed."""
-    run(connection, _DROP, id=memory_id)
+    run(connection, "DELETE FROM memory_entities WHERE memory_id = CAST(:id AS uuid)", id=memory_id)
 
 
 def drop_people(connection: Connection, senders: Sequence[str]) -> None:
     """Delete these senders as entities, and so what relates others to them."""
-    run(connection, _DROP_PEOPLE, senders=senders)
+    run(connection, "DELETE FROM memory_entities WHERE user_id = ANY(:senders)", senders=senders)
 
 
 def listing(

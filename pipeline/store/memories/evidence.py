@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, TextClause, text
 
 from pipeline.store.connections.statements import arrays, column, run
 from schemas.memory.facts import RULES
@@ -25,34 +25,29 @@ _DROP_OF_SESSION = text("""
     WHERE e.session_id = :session AND m.tenant_id = e.tenant_id AND m.id = e.memory_id AND m.edited_at IS NULL
     RETURNING e.memory_id
 """)
+
+
+def _taking(which: str) -> TextClause:
+    return text(f"""
+        DELETE FROM memory_evidence e
+        USING (SELECT DISTINCT memory_id, session_id FROM memory_evidence WHERE {which}) AS taken
+        WHERE e.memory_id = taken.memory_id AND e.session_id = taken.session_id
+        RETURNING e.memory_id
+    """)
+
+
 # Rules read message by message. A model may have made a statement of anything that was said beside it.
-_TAKE = text(f"""
-    DELETE FROM memory_evidence e USING (
-        SELECT DISTINCT memory_id, session_id FROM memory_evidence
-        WHERE message_id = ANY(:messages) OR (session_id = ANY(:sessions) AND learned_by <> '{RULES}')) AS taken
-    WHERE e.memory_id = taken.memory_id AND e.session_id = taken.session_id
-    RETURNING e.memory_id
+_TAKE = _taking(f"""
+    message_id = ANY(:messages) OR (session_id = ANY(:sessions) AND learned_by <> '{RULES}')
 """)
-_TAKE_OF_SENDERS = text("""
-    DELETE FROM memory_evidence e USING (
-        SELECT DISTINCT memory_id, session_id FROM memory_evidence
-        WHERE sender_id = ANY(:senders) AND said_at <= :until LIMIT :limit) AS taken
-    WHERE e.memory_id = taken.memory_id AND e.session_id = taken.session_id
-    RETURNING e.memory_id
-""")
-_TAKE_OF_CHAT = text("""
-    DELETE FROM memory_evidence e USING (
-        SELECT DISTINCT memory_id, session_id FROM memory_evidence
-        WHERE chat_id = :chat AND said_at <= :until LIMIT :limit) AS taken
-    WHERE e.memory_id = taken.memory_id AND e.session_id = taken.session_id
-    RETURNING e.memory_id
-""")
+_TAKE_OF_SENDERS = _taking("sender_id = ANY(:senders) AND said_at <= :until LIMIT :limit")
+_TAKE_OF_CHAT = _taking("chat_id = :chat AND said_at <= :until LIMIT :limit")
 _COLUMNS = """tenant_id, memory_id, message_id, session_id, chat_id, sender_id, said_at, content, confidence,
     learned_by, holds_from, holds_until"""
 _PUT = text(f"""
     INSERT INTO memory_evidence ({_COLUMNS})
-    SELECT :tenant, CAST(:memory AS uuid), said.message, :session, :chat, said.sender, said.at, :content, :confidence,
-        :learned_by, :holds_from, :holds_until
+    SELECT :tenant, CAST(:memory AS uuid), said.message, :session_id, :chat_id, said.sender, said.at, :content,
+        :confidence, :learned_by, :holds_from, :holds_until
     FROM unnest(CAST(:messages AS bigint[]), CAST(:senders AS text[]), CAST(:times AS timestamptz[]))
         AS said (message, sender, at)
     ON CONFLICT (tenant_id, memory_id, message_id) DO UPDATE SET session_id = excluded.session_id,
@@ -154,22 +149,7 @@ def take_of_chat(connection: Connection, chat_id: str, until: datetime, limit: i
 
 def put(connection: Connection, tenant_id: str, memory_id: UUID, evidence: Evidence) -> None:
     """Write the evidence of a memory."""
-    run(
-        connection,
-        _PUT,
-        tenant=tenant_id,
-        memory=memory_id,
-        session=evidence.session_id,
-        chat=evidence.chat_id,
-        content=evidence.content,
-        confidence=evidence.confidence,
-        learned_by=evidence.learned_by,
-        holds_from=evidence.holds_from,
-        holds_until=evidence.holds_until,
-        messages=evidence.messages,
-        senders=evidence.senders,
-        times=evidence.times,
-    )
+    run(connection, _PUT, tenant=tenant_id, memory=memory_id, **vars(evidence))
 
 
 def move(connection: Connection, moves: Iterable[tuple[UUID, int, UUID]]) -> None:

@@ -30,9 +30,10 @@ _OF_AGENT = text(f"{_SHARED} scope = 'agent' AND agent_id = :agent ORDER BY id")
 # What two groups decide is theirs.
 _OF_GROUP = text(f"{_SHARED} scope = 'organization' AND learned_in = :chat ORDER BY id DESC LIMIT :limit")
 _BY_ID = text(f"SELECT {_COLUMNS} FROM memories WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id")
-_INSERT = text("""
-    INSERT INTO memories (tenant_id, id, scope, type, user_id, agent_id, content, content_hash, importance, confidence,
-        source, subject, attribute, value, learned_in, learned_by, said_at, holds_from, holds_until, language)
+_COPIED = """importance, confidence, source, subject, attribute, value, learned_in, learned_by, said_at, holds_from,
+        holds_until, language"""
+_INSERT = text(f"""
+    INSERT INTO memories (tenant_id, id, scope, type, user_id, agent_id, content, content_hash, {_COPIED})
     VALUES (:tenant, :id, :scope, :type, :user_id, :agent_id, :content, :hash, :importance, :confidence, 'learned',
         :subject, :attribute, :value, :learned_in, :learned_by, :said_at, :holds_from, :holds_until, :language)
 """)
@@ -42,11 +43,9 @@ _REFRESH = text("""
     WHERE id = CAST(:id AS uuid)
 """)
 # Its words and where it was learned are set from its own evidence then.
-_COPY = text("""
-    INSERT INTO memories (tenant_id, id, scope, type, user_id, agent_id, content, content_hash, importance, confidence,
-        source, subject, attribute, value, learned_in, learned_by, said_at, holds_from, holds_until, language, metadata)
-    SELECT tenant_id, CAST(:copy AS uuid), scope, type, user_id, agent_id, content, :hash, importance, confidence,
-        source, subject, attribute, value, learned_in, learned_by, said_at, holds_from, holds_until, language, metadata
+_COPY = text(f"""
+    INSERT INTO memories (tenant_id, id, scope, type, user_id, agent_id, content, content_hash, {_COPIED}, metadata)
+    SELECT tenant_id, CAST(:copy AS uuid), scope, type, user_id, agent_id, content, :hash, {_COPIED}, metadata
     FROM memories WHERE id = CAST(:id AS uuid)
 """)
 _ADOPT = text("UPDATE memories SET attribute = :attribute, value = :value WHERE id = CAST(:id AS uuid)")

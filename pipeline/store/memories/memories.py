@@ -12,19 +12,18 @@ from schemas.kinds import EMBED, FENCED_BY_CHANGE
 from schemas.memory.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
 from schemas.memory.memories import MemoryIn
 
-_INSERT = text("""
+_SAME = """(tenant_id, scope, coalesce(session_id, 0), coalesce(user_id, ''), coalesce(agent_id, ''),
+        coalesce(document_id, ''), content_hash)"""
+_INSERT = text(f"""
     INSERT INTO memories (tenant_id, id, scope, type, session_id, user_id, agent_id, content, content_hash,
         importance, expires_at, lives_for, said_at, source, learned_in, document_id, chunk_index, metadata, language)
     VALUES (:tenant, :id, :scope, :type, :session_id, :user_id, :agent_id, :content, :hash, :importance,
         coalesce(:expires_at, now() + :lives_for), :lives_for, :said_at, :source, :learned_in, :document_id,
         :chunk_index, :metadata, :language)
-    ON CONFLICT (tenant_id, scope, coalesce(session_id, 0), coalesce(user_id, ''), coalesce(agent_id, ''),
-        coalesce(document_id, ''), content_hash)
-    DO UPDATE SET importance = greatest(memories.importance, excluded.importance),
+    ON CONFLICT {_SAME} DO UPDATE SET importance = greatest(memories.importance, excluded.importance),
         expires_at = greatest(memories.expires_at, excluded.expires_at)
     RETURNING id, (xmax = 0) AS new
 """)
-_DELETE = text("DELETE FROM memories WHERE id = :id")
 _CHAT_OF_SESSION = text("SELECT chat_id FROM conversation_sessions WHERE id = :id AND status <> 'merged'")
 TOUCH = """
     UPDATE memories SET access_count = access_count + 1, last_accessed_at = now(),
@@ -34,16 +33,14 @@ TOUCH = """
 """SQL that notes that memories were shown; those that live for some time live on."""
 _TOUCH = text(TOUCH)
 _CONTENTS = text("SELECT id, content FROM memories WHERE id = ANY(CAST(:ids AS uuid[]))")
-_PUT_CHUNKS = text("""
+_PUT_CHUNKS = text(f"""
     INSERT INTO memories (tenant_id, id, scope, type, user_id, content, content_hash, importance, source,
         document_id, chunk_index, language)
     SELECT :tenant, chunk.id, CASE WHEN CAST(:user AS text) IS NULL THEN 'organization' ELSE 'user' END, 'document',
         :user, chunk.content, chunk.hash, :importance, :source, :document, chunk.place - 1, :language
     FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS bytea[]), CAST(:contents AS text[]))
         WITH ORDINALITY AS chunk (id, hash, content, place)
-    ON CONFLICT (tenant_id, scope, coalesce(session_id, 0), coalesce(user_id, ''), coalesce(agent_id, ''),
-        coalesce(document_id, ''), content_hash)
-    DO UPDATE SET source = excluded.source, language = excluded.language
+    ON CONFLICT {_SAME} DO UPDATE SET source = excluded.source, language = excluded.language
     RETURNING id, (xmax = 0) AS new
 """)
 # the organization's, or a person's by all their ids
@@ -87,7 +84,7 @@ def insert(
 
 def delete(connection: Connection, tenant_id: str, identity: UUID) -> bool:
     """Delete a memory with its vectors and its jobs; tell whether there was one."""
-    gone = run(connection, _DELETE, id=identity).rowcount
+    gone = run(connection, "DELETE FROM memories WHERE id = :id", id=identity).rowcount
     outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"memory:{identity}"])
     return bool(gone)
 

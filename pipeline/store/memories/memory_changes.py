@@ -10,7 +10,6 @@ from sqlalchemy import Connection, Row, text
 from pipeline.store.connections.statements import column, run
 from pipeline.store.vectors import vectors
 
-_PLACE = text("SELECT learned_in FROM memories WHERE id = :id")
 _LOCKED = text("""
     SELECT id, scope, type, session_id, user_id, agent_id, content, content_hash, importance, expires_at, lives_for,
         subject, attribute, coalesce(said_at, created_at) AS since, retracted_at, learned_in, also_in, metadata,
@@ -26,7 +25,6 @@ _TWIN = text("""
 _REWORD = text(
     "UPDATE memories SET content = :content, content_hash = :hash, edited_at = now() WHERE id = :id"
 )
-_DROP_VECTORS = text("DELETE FROM memory_vectors WHERE memory_id = :id")
 _SET_IMPORTANCE = text("UPDATE memories SET importance = :importance WHERE id = :id")
 _SET_EXPIRY = text("UPDATE memories SET expires_at = :expires_at, lives_for = NULL WHERE id = :id")
 _MERGE_METADATA = text("""
@@ -40,7 +38,6 @@ _PROMOTE = text("""
     WHERE id = :id
 """)
 _RETRACT = text("UPDATE memories SET retracted_at = coalesce(retracted_at, :at) WHERE id = :id")
-_DROP_CONTRADICTED = text("DELETE FROM memory_supersessions WHERE superseded_by = :id")
 _DESCRIBE = text("""
     UPDATE memories m SET subject = old.subject, attribute = old.attribute, value = lower(m.content),
         said_at = CASE WHEN coalesce(m.said_at, m.created_at) > coalesce(old.said_at, old.created_at)
@@ -75,7 +72,6 @@ _REVIVE = text("""
     UPDATE memories SET retracted_at = NULL, said_at = :at, learned_by = '', confidence = 1
     WHERE id = :id AND (retracted_at < :at OR EXISTS (SELECT 1 FROM turned))
 """)
-_DROP_EVIDENCE = text("DELETE FROM memory_evidence WHERE memory_id = :id")
 
 
 class Owner(NamedTuple):
@@ -89,7 +85,7 @@ class Owner(NamedTuple):
 
 def learned_in(connection: Connection, identity: UUID) -> str | None:
     """Return the chat where a memory was learned; None also where there is no such memory."""
-    return next(iter(column(connection, _PLACE, id=identity)), None)
+    return next(iter(column(connection, "SELECT learned_in FROM memories WHERE id = :id", id=identity)), None)
 
 
 def locked(connection: Connection, identity: UUID) -> Row[Any] | None:
@@ -109,7 +105,7 @@ def reword(connection: Connection, identity: UUID, content: str, content_hash: b
     """Replace a memory's words, and delete the vectors of the former ones."""
     run(connection, _REWORD, id=identity, content=content, hash=content_hash)
     if vectors.exist(connection):
-        run(connection, _DROP_VECTORS, id=identity)
+        run(connection, "DELETE FROM memory_vectors WHERE memory_id = :id", id=identity)
 
 
 def set_importance(connection: Connection, identity: UUID, importance: float) -> None:
@@ -136,7 +132,7 @@ def promote(connection: Connection, identity: UUID, owner: Owner) -> None:
 def retract(connection: Connection, identity: UUID, at: datetime) -> None:
     """Record since when a memory is known to be wrong; what it superseded is believed again."""
     run(connection, _RETRACT, id=identity, at=at)
-    run(connection, _DROP_CONTRADICTED, id=identity)
+    run(connection, "DELETE FROM memory_supersessions WHERE superseded_by = :id", id=identity)
 
 
 def supersede(
@@ -154,5 +150,5 @@ def revive(connection: Connection, tenant_id: str, identity: UUID, at: datetime)
     """
     revived = run(connection, _REVIVE, tenant=tenant_id, id=identity, at=at).rowcount > 0
     if revived:
-        run(connection, _DROP_EVIDENCE, id=identity)
+        run(connection, "DELETE FROM memory_evidence WHERE memory_id = :id", id=identity)
     return revived

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from pipeline.store.chats.membership import Seen
+from pipeline.store.chats.membership import EVERYWHERE, Seen
 from pipeline.store.vectors.vectors import cosine, distance, in_space
 from schemas.vectors import EmbeddingSpace
 
@@ -106,10 +106,6 @@ def compared(space: EmbeddingSpace | None) -> tuple[str, str]:
 
 def place(seen: Seen | None) -> dict[str, Any]:
     """Return the parameters of what may be shown; None: everything of the tenant."""
-    return {
-        "everywhere": seen is None or seen.visible.everywhere,
-        "chats": [] if seen is None else sorted(seen.visible.chats),
-        "anybody": seen is None,
-        "alone": seen is not None and seen.alone,
-        "asker": [] if seen is None else seen.asker_ids,
-    }
+    if seen is None:
+        return {**EVERYWHERE.parameters(), "anybody": True, "alone": False, "asker": []}
+    return {**seen.visible.parameters(), "anybody": False, "alone": seen.alone, "asker": seen.asker_ids}

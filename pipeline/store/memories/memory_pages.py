@@ -51,20 +51,16 @@ def known(
     connection: Connection, users: Sequence[str], visible: Visible, *, after: UUID | None, limit: int
 ) -> Sequence[Row[Any]]:
     """Return memories of a person that may be shown in a place: what is believed there, then what was earlier."""
-    return run(connection, _PAGE, users=users, after=after, limit=limit, **_place(visible)).all()
+    return run(connection, _PAGE, users=users, after=after, limit=limit, **visible.parameters()).all()
 
 
 def messages(
     connection: Connection, memory_ids: Sequence[UUID], visible: Visible, limit: int
 ) -> Sequence[Row[Any]]:
     """Return the messages of visible chats that say these memories, the latest `limit` of each, in order."""
-    return run(connection, _EVIDENCE, memories=memory_ids, limit=limit, **_place(visible)).all()
+    return run(connection, _EVIDENCE, memories=memory_ids, limit=limit, **visible.parameters()).all()
 
 
 def titles(connection: Connection, chat_ids: Sequence[str]) -> dict[str, str]:
     """Return the titles of those of these chats that exist."""
     return {row.chat_id: row.title for row in run(connection, _TITLES, ids=chat_ids)}
-
-
-def _place(visible: Visible) -> dict[str, Any]:
-    return {"everywhere": visible.everywhere, "chats": sorted(visible.chats)}

@@ -33,7 +33,6 @@ _INSERT = text("""
         :session, :chat, :language
     ON CONFLICT DO NOTHING RETURNING id
 """)
-_DROP_VECTORS = text("DELETE FROM memory_vectors WHERE memory_id = :id")
 
 
 def put(
@@ -53,7 +52,7 @@ def put(
     known: UUID | None = run(connection, _UPDATE, **values).scalar_one_or_none()
     if known is not None:
         if vectors.exist(connection):
-            run(connection, _DROP_VECTORS, id=known)
+            run(connection, "DELETE FROM memory_vectors WHERE memory_id = :id", id=known)
         return known
     row = {"tenant": tenant_id, "id": new_id(), "chat": session.chat_id, "language": language}
     return next(iter(column(connection, _INSERT, **row, **values)), None)

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from pipeline.store.chats.chat_languages import DECLARED
 from pipeline.store.chats.chats import DESCRIBED, Chat, described
+from pipeline.store.connections.engines import driver_of
 from pipeline.store.connections.trips import Statement
 from pipeline.store.erasure.suppression import FORGETTING
 from pipeline.store.jobs.jobs import AGAIN
@@ -111,7 +112,7 @@ def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes |
     First of a transaction that serves no tenant yet (`Database.undecided`). Forgetting waits from now on, and so does
     `chats.lock_exclusively`; placing goes on.
     """
-    driver = _driver(connection)
+    driver = driver_of(connection)
     with driver.pipeline():
         driver.execute(_BEGIN, {"tenant": tenant_id, "chat": chat_id})
         held = driver.execute(_HOLD, {"chat": chat_id})
@@ -120,7 +121,7 @@ def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes |
 
 def hold(connection: Connection, chat_id: str) -> Chat | None:
     """Hold a chat that was made or changed in this transaction as `begin` does; None: there is none."""
-    _, chat = _as_held(_driver(connection).execute(_HOLD, {"chat": chat_id}))
+    _, chat = _as_held(driver_of(connection).execute(_HOLD, {"chat": chat_id}))
     return chat
 
 
@@ -141,7 +142,7 @@ def put(
     """
     values = _values(tenant_id, ChatIn(chat_id=chat_id), messages, priority, trace_id)
     values |= {"looked": True, "closing": closing}
-    new, held = _driver(connection).execute(_PUT, values).fetchone() or (0, False)
+    new, held = driver_of(connection).execute(_PUT, values).fetchone() or (0, False)
     if not held:
         raise Retryable("the chat was removed while its messages were stored")
     return int(new)
@@ -204,8 +205,3 @@ def _as_held(cursor: "psycopg.Cursor[Any]") -> tuple[bytes | None, Chat | None]:
     key, *columns = cursor.fetchone() or (None, None)
     chat = None if columns[0] is None else Chat(**dict(zip(_CHAT, columns, strict=True)))
     return (None if key is None else bytes(key)), chat
-
-
-def _driver(connection: Connection) -> "psycopg.Connection[Any]":
-    driver: psycopg.Connection[Any] = connection.connection.driver_connection  # type: ignore[assignment]
-    return driver

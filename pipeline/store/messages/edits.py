@@ -10,16 +10,15 @@ from sqlalchemy import Connection, Row, text
 from pipeline.store.connections.statements import arrays, number, run
 from pipeline.store.jobs import outdated
 from pipeline.store.jobs.jobs import LATER
-from pipeline.store.messages.messages import Arrival
+from pipeline.store.messages.messages import Arrival, arrival_columns, waits
 from pipeline.store.sessions.sessions import COLUMNS, as_session
 from pipeline.store.vectors import vectors
-from pipeline.text.cues.message_cues import LONGEST_READ
 from schemas.kinds import FENCED_BY_CHANGE
 from schemas.sessions import Session
 
-_FIND = text("""
+_FIND = text(f"""
     SELECT id, sender_id, session_key, role, content, token_count, sent_at, edited_at, length(tsv) AS lexemes,
-        EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id) AS waiting
+        {waits("m")} AS waiting
     FROM messages m WHERE chat_id = :chat AND external_id = :external
 """)
 _FIND_LOCKED = text(f"{_FIND.text} FOR NO KEY UPDATE")
@@ -40,15 +39,14 @@ _PUT_PENDING = text("""
     WHERE pending_changes.edited_at <= excluded.edited_at
 """)
 _DROP_PENDING = text("DELETE FROM pending_changes WHERE chat_id = :chat AND external_id = ANY(:externals)")
-_DELETE_MESSAGES = text("""
+_DELETE_MESSAGES = text(f"""
     WITH locked AS MATERIALIZED (
         SELECT id FROM messages WHERE chat_id = :chat AND id = ANY(:ids)
         ORDER BY external_id FOR UPDATE
     )
     DELETE FROM messages m USING locked WHERE m.id = locked.id
     RETURNING m.id, m.external_id, m.session_key, m.sent_at, m.content, length(m.tsv) AS lexemes,
-        NOT EXISTS (SELECT 1 FROM arrivals a
-            WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id) AS placed
+        NOT {waits("m")} AS placed
 """)
 _UNLINK_REPLIES = text(
     "UPDATE messages SET reply_to = NULL WHERE chat_id = :chat AND reply_to = ANY(:externals)"
@@ -81,14 +79,12 @@ _CLEAR = text("""
     SELECT count(*) FILTER (WHERE summary) FROM had
 """)
 _DROP_MESSAGE_VECTORS = text("DELETE FROM message_vectors WHERE message_id = ANY(:ids)")
-_DROP_SESSION = text("DELETE FROM conversation_sessions WHERE id = :id")
 _STORED_MESSAGES = text("""
     SELECT id, external_id, sent_at, metadata ->> 'original_sent_at' AS told FROM messages
     WHERE chat_id = :chat AND external_id = ANY(:externals)
 """)
-_LOCK_MESSAGES = text("""
-    SELECT id, session_key, sent_at, length(tsv) AS lexemes, NOT EXISTS (
-        SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id) AS placed
+_LOCK_MESSAGES = text(f"""
+    SELECT id, session_key, sent_at, length(tsv) AS lexemes, NOT {waits("m")} AS placed
     FROM messages m WHERE chat_id = :chat AND id = ANY(:ids) ORDER BY external_id FOR UPDATE
 """)
 # As in accepting, a time in the future is stored as that of the arrival.
@@ -111,10 +107,8 @@ _ARRIVE = text("""
     SELECT :tenant, :chat, id, :priority FROM unnest(CAST(:ids AS bigint[])) AS id
 """)
 _ARRIVED = text(f"""
-    SELECT id, chat_id, CAST(:priority AS smallint), session_key, sent_at,
-        coalesce(nullif(sender_name, ''), sender_id), token_count, length(tsv), role,
-        left(content, {LONGEST_READ})
-    FROM messages WHERE chat_id = :chat AND id = ANY(:ids) ORDER BY sent_at
+    SELECT {arrival_columns("CAST(:priority AS smallint)")}
+    FROM messages m WHERE chat_id = :chat AND id = ANY(:ids) ORDER BY sent_at
 """)
 _SET_ASIDE = text("UPDATE conversation_sessions SET status = 'merged', merged_into = id WHERE id = ANY(:ids)")
 _DROP_CLOSES = text("""
@@ -205,7 +199,7 @@ def drop_message_vectors(connection: Connection, ids: Sequence[int]) -> int:
 
 def drop_session(connection: Connection, tenant_id: str, session_id: int) -> None:
     """Delete an empty session with its vectors, its memories and its jobs."""
-    run(connection, _DROP_SESSION, id=session_id)
+    run(connection, "DELETE FROM conversation_sessions WHERE id = :id", id=session_id)
     outdated.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{session_id}"])
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import arrays, run
+from pipeline.store.messages.messages import waits
 from pipeline.text.cues.message_cues import LONGEST_READ, MessageCues
 
 _PUT = text("""
@@ -20,7 +21,7 @@ _OF_SLICE = text(f"""
     SELECT id, chat_id, role, content FROM (
         SELECT tenant_id, id, chat_id, role, left(content, {LONGEST_READ}) AS content FROM messages
         WHERE chat_id = :chat AND external_id > :after ORDER BY external_id LIMIT :limit) m
-    WHERE NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
+    WHERE NOT {waits("m")}
 """)
 
 

@@ -25,6 +25,19 @@ _NUMBER = """
 ORDER = f"sent_at, position, {_NUMBER}, id"
 NEWEST_FIRST = f"sent_at DESC, position DESC, {_NUMBER} DESC, id DESC"
 
+
+def waits(message: str) -> str:
+    """Return the SQL condition that a message waits for its place in a session."""
+    return f"EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = {message}.tenant_id AND a.message_id = {message}.id)"
+
+
+def arrival_columns(priority: str) -> str:
+    """Return the columns of `Arrival`, of the messages `m`."""
+    return f"""m.id, m.chat_id, {priority}, m.session_key, m.sent_at,
+        coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
+        m.role, left(m.content, {LONGEST_READ})"""
+
+
 # Of each chat the first by the index, dealt round so that no chat takes the room of the others.
 _ARRIVALS = text(f"""
     WITH waiting AS (
@@ -38,20 +51,15 @@ _ARRIVALS = text(f"""
     ), dealt AS (
         SELECT * FROM waiting ORDER BY turn, priority, message_id LIMIT :limit
     )
-    SELECT m.id, m.chat_id, dealt.priority, m.session_key, m.sent_at,
-        coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
-        m.role, left(m.content, {LONGEST_READ}), dealt.known
+    SELECT {arrival_columns("dealt.priority")}, dealt.known
     FROM dealt JOIN messages m ON m.id = dealt.message_id
     ORDER BY m.sent_at
 """)
 _ARRIVAL = text(f"""
-    SELECT m.id, m.chat_id, a.priority, m.session_key, m.sent_at,
-        coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
-        m.role, left(m.content, {LONGEST_READ})
+    SELECT {arrival_columns("a.priority")}
     FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
     WHERE a.message_id = :id AND a.quarantined_at IS NULL
 """)
-_FORGET_ARRIVALS = text("DELETE FROM arrivals WHERE message_id = ANY(:ids)")
 _QUARANTINE = text("""
     UPDATE arrivals SET quarantined_at = now(), error = :error, trace_id = :trace
     WHERE chat_id = :chat AND message_id = :id
@@ -64,11 +72,11 @@ _WAITING = text(f"""
         LIMIT :limit
     ) w
 """)
-_TIMES = text("""
+_TIMES = text(f"""
     SELECT sent_at, coalesce(nullif(sender_name, ''), sender_id), token_count
     FROM messages m
     WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end
-        AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
+        AND NOT {waits("m")}
     ORDER BY sent_at
 """)
 _WITHIN = f"""SELECT {COLUMNS} FROM messages
@@ -130,7 +138,7 @@ def arrival(connection: Connection, message_id: int) -> list[Arrival]:
 
 def forget_arrivals(connection: Connection, message_ids: Sequence[int]) -> None:
     """Delete exactly these arrivals: they are placed."""
-    run(connection, _FORGET_ARRIVALS, ids=message_ids)
+    run(connection, "DELETE FROM arrivals WHERE message_id = ANY(:ids)", ids=message_ids)
 
 
 def quarantine(

@@ -7,10 +7,11 @@ from typing import NamedTuple
 from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import arrays, column
+from pipeline.store.messages.messages import waits
 
 # Of messages that are not stored and would be pruned, those inside a session that has fewer messages than it counts.
 # Sessions of a key do not overlap: the last one that begins before a message is its own.
-_PRUNED = text("""
+_PRUNED = text(f"""
     WITH missing AS MATERIALIZED (
         SELECT external_id, session_key, sent_at
         FROM unnest(CAST(:externals AS text[]), CAST(:keys AS text[]), CAST(:times AS timestamptz[]))
@@ -33,8 +34,7 @@ _PRUNED = text("""
         WHERE s.message_count > (
             SELECT count(*) FROM messages m
             WHERE m.chat_id = :chat AND m.session_key = s.session_key
-                AND m.sent_at BETWEEN s.started_at AND s.ended_at AND NOT EXISTS (
-                    SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id))
+                AND m.sent_at BETWEEN s.started_at AND s.ended_at AND NOT {waits("m")})
     )
     SELECT external_id FROM inside WHERE id IN (SELECT id FROM pruned)
 """)

@@ -26,21 +26,22 @@ _SPENT = text(f"""
 _INSERT = text("""
     INSERT INTO llm_calls (tenant_id, chat_id, purpose, model, provider, outcome, input_tokens, output_tokens, cost,
         prompt_hash, latency_ms)
-    VALUES (:tenant, :chat, :purpose, :model, :provider, :outcome, :input, :output, :cost, :hash, :latency)
+    VALUES (:tenant_id, :chat_id, :purpose, :model, :provider, :outcome, :input_tokens, :output_tokens, :cost,
+        :prompt_hash, :latency)
     RETURNING id
 """)
 _SETTLE = text("""
-    UPDATE llm_calls SET outcome = :outcome, input_tokens = :input, output_tokens = :output, cost = :cost,
-        latency_ms = :latency
-    WHERE tenant_id = :tenant AND id = :id
+    UPDATE llm_calls SET outcome = :outcome, input_tokens = :input_tokens, output_tokens = :output_tokens,
+        cost = :cost, latency_ms = :latency
+    WHERE tenant_id = :tenant_id AND id = :id
 """)
 _IS_TO_BLAME = text("""
     WITH tries AS (
-        SELECT called_at FROM llm_calls WHERE tenant_id = :tenant AND called_at > now() - interval '1 day'
-            AND provider = :provider AND prompt_hash = :hash AND outcome = 'unavailable'
+        SELECT called_at FROM llm_calls WHERE tenant_id = :tenant_id AND called_at > now() - interval '1 day'
+            AND provider = :provider AND prompt_hash = :prompt_hash AND outcome = 'unavailable'
     )
     SELECT count(*) >= :tries AND (max(called_at) - min(called_at) >= make_interval(secs => :seconds) OR EXISTS (
-        SELECT 1 FROM llm_calls c WHERE c.tenant_id = :tenant AND c.provider = :provider
+        SELECT 1 FROM llm_calls c WHERE c.tenant_id = :tenant_id AND c.provider = :provider
             AND c.outcome = 'answered' AND c.called_at > (SELECT min(called_at) FROM tries)
             AND c.called_at < (SELECT max(called_at) FROM tries)))
     FROM tries
@@ -121,7 +122,7 @@ def insert(connection: Connection, entry: Entry, *, reused: bool = False) -> Ent
     noted = number(
         connection,
         _INSERT,
-        **_parameters(entry),
+        **vars(entry),
         outcome="reused" if reused else "pending",
         latency=0.0 if reused else None,
     )
@@ -130,28 +131,13 @@ def insert(connection: Connection, entry: Entry, *, reused: bool = False) -> Ent
 
 def settle(connection: Connection, entry: Entry, outcome: str, seconds: float) -> None:
     """Note how a call has ended, with what it took and cost."""
-    run(connection, _SETTLE, **_parameters(entry), outcome=outcome, latency=seconds * 1000)
-
-
-def _parameters(entry: Entry) -> dict[str, Any]:
-    return {
-        "id": entry.id,
-        "tenant": entry.tenant_id,
-        "chat": entry.chat_id,
-        "purpose": entry.purpose,
-        "model": entry.model,
-        "provider": entry.provider,
-        "hash": entry.prompt_hash,
-        "input": entry.input_tokens,
-        "output": entry.output_tokens,
-        "cost": entry.cost,
-    }
+    run(connection, _SETTLE, **vars(entry), outcome=outcome, latency=seconds * 1000)
 
 
 def is_to_blame(connection: Connection, entry: Entry) -> bool:
     """Tell whether a provider has no answer to this prompt while it answers others of the tenant, or for too long."""
     limits = {"tries": UNANSWERED_TRIES, "seconds": UNANSWERED_SECONDS}
-    return holds(connection, _IS_TO_BLAME, **_parameters(entry), **limits)
+    return holds(connection, _IS_TO_BLAME, **vars(entry), **limits)
 
 
 def forget_chat(connection: Connection, tenant_id: str, chat_id: str) -> None:

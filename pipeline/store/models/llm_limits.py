@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, text
 
 from pipeline.store.connections.statements import number, run
 
@@ -27,7 +26,6 @@ _STATES = text("""
 _FREE_EXPIRED = text("DELETE FROM llm_slots WHERE provider = :provider AND expires_at <= :now")
 _COUNT_SLOTS = text("SELECT count(*) FROM llm_slots WHERE provider = :provider AND expires_at > :now")
 _TAKE_SLOT = text("INSERT INTO llm_slots (provider, expires_at) VALUES (:provider, :expires_at) RETURNING id")
-_FREE_SLOT = text("DELETE FROM llm_slots WHERE id = :id")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,17 +46,13 @@ class Provider:
     tokens_until: datetime | None = None
 
 
-def _as_provider(row: Row[Any]) -> Provider:
-    return Provider(**row._mapping)
-
-
 def lock(connection: Connection, provider: str) -> Provider:
     """Lock and return what is known of a provider."""
     row = run(connection, _LOCK, provider=provider).one_or_none()
     if row is None:
         run(connection, _INSERT, provider=provider)
         row = run(connection, _LOCK, provider=provider).one()
-    return _as_provider(row)
+    return Provider(**row._mapping)
 
 
 def save(connection: Connection, known: Provider) -> None:
@@ -68,7 +62,7 @@ def save(connection: Connection, known: Provider) -> None:
 
 def stopped(connection: Connection) -> list[Provider]:
     """Return the providers that nobody calls at present."""
-    return [_as_provider(row) for row in run(connection, _STOPPED)]
+    return [Provider(**row._mapping) for row in run(connection, _STOPPED)]
 
 
 def states(connection: Connection, at_most: int) -> dict[str, bool]:
@@ -89,4 +83,4 @@ def take_slot(connection: Connection, provider: str, now: datetime, expires_at: 
 
 def free_slot(connection: Connection, slot: int) -> None:
     """Note that a call has ended."""
-    run(connection, _FREE_SLOT, id=slot)
+    run(connection, "DELETE FROM llm_slots WHERE id = :id", id=slot)

@@ -6,6 +6,7 @@ from sqlalchemy import Connection, Row, text
 
 from migrations import FIRST
 from pipeline.store.connections.statements import column, holds, number, run
+from pipeline.store.messages.messages import waits
 from pipeline.store.vectors import vectors
 from pipeline.store.vectors.vectors import OWNERS
 from schemas.errors import SchemaOutdated, SettingsError
@@ -23,12 +24,10 @@ _HELD_UP = text("""
     WHERE datname = current_database() AND usename = current_user AND wait_event_type = 'Client'
         AND xact_start < now() - make_interval(secs => :seconds)
 """)
-_IS_READ_ONLY = text("SELECT current_setting('transaction_read_only')::boolean")
 _HIDDEN_VECTORS = text("""
     SELECT extnamespace::regnamespace::text FROM pg_extension
     WHERE extname = 'vector' AND to_regtype('halfvec') IS NULL
 """)
-_MIGRATION = text("SELECT max(version_num) FROM alembic_version")
 _UNWALLED = text("""
     SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
     WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
@@ -49,11 +48,8 @@ _MOST_SEARCHED = {
     "memory": text("SELECT count(*) FROM memories WHERE scope = 'organization' AND type = 'document'"),
 }
 _SPACE_STATUSES = text("SELECT name, status FROM embedding_spaces ORDER BY id")
-_SAMPLE = text("SELECT chat_id FROM chats ORDER BY random() LIMIT :limit")
-_COUNTED = text("""
-    SELECT count(*), coalesce(sum(length(m.tsv)), 0) FROM messages m
-    WHERE m.chat_id = :chat AND NOT EXISTS (SELECT 1 FROM arrivals a
-        WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
+_COUNTED = text(f"""
+    SELECT count(*), coalesce(sum(length(m.tsv)), 0) FROM messages m WHERE m.chat_id = :chat AND NOT {waits("m")}
 """)
 _SET_COUNTERS = text(
     "UPDATE chats SET message_count = :messages, lexeme_count = :lexemes WHERE chat_id = :chat"
@@ -86,7 +82,7 @@ def held_up(connection: Connection, seconds: float) -> int:
 
 def is_read_only(connection: Connection) -> bool:
     """Tell whether Postgres takes no writes."""
-    return holds(connection, _IS_READ_ONLY)
+    return holds(connection, "SELECT current_setting('transaction_read_only')::boolean")
 
 
 def hidden_vectors(connection: Connection) -> str | None:
@@ -105,7 +101,7 @@ def require_seen_vectors(connection: Connection) -> None:
 
 def migration(connection: Connection) -> str | None:
     """Return the migration that the database is at."""
-    return next(iter(column(connection, _MIGRATION)), None)
+    return next(iter(column(connection, "SELECT max(version_num) FROM alembic_version")), None)
 
 
 def require_upgradable(migration: str | None) -> None:
@@ -160,7 +156,7 @@ def retired_vectors(connection: Connection) -> dict[str, int]:
 
 def sample(connection: Connection, limit: int) -> list[str]:
     """Return some chats of a tenant, at random."""
-    return column(connection, _SAMPLE, limit=limit)
+    return column(connection, "SELECT chat_id FROM chats ORDER BY random() LIMIT :limit", limit=limit)
 
 
 def counted(connection: Connection, chat_id: str) -> tuple[int, int]:
@@ -193,8 +189,7 @@ _MISSING = {
 # By owner what has text to embed, and the column of its chat.
 EMBEDDABLE = {
     "message": (
-        f"""messages t WHERE t.content <> '' AND {_REMEMBERED}
-            AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = t.tenant_id AND a.message_id = t.id)""",
+        f"messages t WHERE t.content <> '' AND {_REMEMBERED} AND NOT {waits('t')}",
         "chat_id",
     ),
     "session": (

@@ -28,7 +28,6 @@ _ROTATE = text(f"""
 _REVOKE = text(f"""
     UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE id = :id RETURNING {_COLUMNS}
 """)
-_DIGESTS = text("SELECT id, digest FROM api_keys")
 # `least` passes over nulls
 _END = text("""
     UPDATE api_keys SET expires_at = least(expires_at, :until),
@@ -85,7 +84,7 @@ def revoke(connection: Connection, key_id: int) -> ListedKey | None:
 
 def digests(connection: Connection) -> list[tuple[int, bytes]]:
     """Return `(key, digest of its present secret)` of all keys."""
-    return [(row.id, bytes(row.digest)) for row in run(connection, _DIGESTS)]
+    return [(row.id, bytes(row.digest)) for row in run(connection, "SELECT id, digest FROM api_keys")]
 
 
 def end(connection: Connection, key_id: int, until: datetime | None) -> None:

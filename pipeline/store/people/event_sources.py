@@ -15,7 +15,6 @@ _LISTING = text("SELECT source_id, platform, label, created_at FROM sources ORDE
 _REMOVE = text(
     "DELETE FROM sources WHERE source_id = :source RETURNING source_id, platform, label, created_at"
 )
-_FIND = text("SELECT tenant, platform, secret FROM source_with(:source)")
 
 
 class SecretSource(NamedTuple):
@@ -46,5 +45,5 @@ def remove(connection: Connection, source_id: str) -> Row[Any] | None:
 
 def find(connection: Connection, source_id: str) -> SecretSource | None:
     """Return the source of this id, whosever it is; None without any."""
-    row = run(connection, _FIND, source=source_id).one()
+    row = run(connection, "SELECT tenant, platform, secret FROM source_with(:source)", source=source_id).one()
     return SecretSource(*row) if row.tenant is not None else None

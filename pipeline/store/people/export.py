@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Row, text
 
 from pipeline.store.connections.statements import column, run
 from pipeline.store.erasure.erasure import OF_PERSON
+from pipeline.store.sessions.sessions import IN_SESSIONS
 from schemas.sessions import THREAD
 
 _MESSAGE_IDS_OF = text("SELECT id FROM messages WHERE sender_id = :sender AND chat_id = :chat ORDER BY id")
@@ -23,15 +24,9 @@ _MEMORIES = text("""
         metadata
     FROM memories WHERE id = ANY(:ids) ORDER BY id
 """)
-# The session of a message is the last one of its key that began by then.
-_SESSION_IDS_OF = text("""
+_SESSION_IDS_OF = text(f"""
     SELECT id FROM conversation_sessions WHERE id IN (
-        SELECT session.id FROM messages m CROSS JOIN LATERAL (
-            SELECT s.id, s.ended_at FROM conversation_sessions s
-            WHERE s.chat_id = m.chat_id AND s.session_key = m.session_key AND s.status <> 'merged'
-                AND s.started_at <= m.sent_at
-            ORDER BY s.started_at DESC LIMIT 1) session
-        WHERE m.sender_id = ANY(:senders) AND session.ended_at >= m.sent_at
+        SELECT session.id FROM {IN_SESSIONS} AND m.sender_id = ANY(:senders)
         UNION SELECT session_id FROM pruned_senders WHERE sender_id = ANY(:senders))
     ORDER BY started_at, id
 """)

@@ -48,7 +48,6 @@ _IS_NAMED = text("""
         OR EXISTS (SELECT 1 FROM memories WHERE promoted_from = :id)
         OR EXISTS (SELECT 1 FROM pruned_senders WHERE sender_id = :id)
 """)
-_HAS_WRITTEN = text("SELECT EXISTS (SELECT 1 FROM messages WHERE sender_id = :id)")
 _SEEN = """
     SELECT sender_id FROM chat_members WHERE sender_id <> '' UNION
     SELECT sender_id FROM user_senders UNION SELECT user_id FROM users
@@ -103,7 +102,7 @@ def listing(connection: Connection, after: str, limit: int) -> Sequence[Row[Any]
 
 def known(connection: Connection, ids: Sequence[str], visible: Visible) -> Row[Any]:
     """Count the `chats` and `memories` of a person that may be shown in a place."""
-    return run(connection, _KNOWN, ids=ids, everywhere=visible.everywhere, chats=sorted(visible.chats)).one()
+    return run(connection, _KNOWN, ids=ids, **visible.parameters()).one()
 
 
 SEEN = 20_000
@@ -117,7 +116,7 @@ def is_named(connection: Connection, any_id: str) -> bool:
 
 def has_written(connection: Connection, sender_id: str) -> bool:
     """Tell whether a sender has a message; reads all messages of the tenant if not."""
-    return holds(connection, _HAS_WRITTEN, id=sender_id)
+    return holds(connection, "SELECT EXISTS (SELECT 1 FROM messages WHERE sender_id = :id)", id=sender_id)
 
 
 def some_seen(connection: Connection) -> list[str]:

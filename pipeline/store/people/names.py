@@ -6,6 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store.chats.membership import IS_SILENT
 from pipeline.store.connections.statements import column, number, run
 from pipeline.store.memories import entity_graph
 
@@ -43,11 +44,7 @@ _MADE = (
     """),
     text("UPDATE query_log SET user_id = :new WHERE chat_id = :chat AND user_id = :old"),
     # bots may have the name as somebody's id, too
-    text("""
-        DELETE FROM chat_members c WHERE chat_id = :chat AND sender_id = :old AND NOT EXISTS (
-            SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id
-                AND m.sender_id = c.sender_id)
-    """),
+    text(f"DELETE FROM chat_members c WHERE chat_id = :chat AND sender_id = :old AND {IS_SILENT}"),
 )
 _MEMORIES = text("""
     SELECT id, learned_by, array_remove(ARRAY[learned_in] || also_in, NULL) AS chats FROM memories

@@ -15,10 +15,10 @@ from sqlalchemy import Connection, TextClause, text
 from pipeline.store.connections.statements import arrays, run
 from pipeline.store.memories import memory_candidates
 from pipeline.store.memories.memory_candidates import MemoryHits, MemoryScope
-from pipeline.store.search import keyword_search
+from pipeline.store.search import keyword_search, session_search
 from pipeline.store.search.filters import Scope, affinity_of
 from pipeline.store.search.keyword_search import KeywordHits, any_of
-from pipeline.store.vectors.vectors import cosine, distance, in_space, literal
+from pipeline.store.vectors.vectors import literal
 from schemas.vectors import EmbeddingSpace, Vector
 
 # Sessions that are compared by all the words that were said in them.
@@ -88,28 +88,16 @@ def _statement(
     looked = int(looked_into)
     inside = "" if is_open else f"AND session_id IN (SELECT id FROM conversation_sessions WHERE {_WHICH})"
     near = "SELECT CAST(NULL AS bigint) AS id, CAST(NULL AS float8) AS cosine WHERE false"
-    best = f"""
-        SELECT m.id FROM messages m WHERE m.chat_id = :chat AND m.session_key = looked.session_key
-            AND m.sent_at BETWEEN looked.started_at AND looked.ended_at
-        ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at LIMIT {int(messages)}"""
     if space is not None:
-        near = f"""
-            SELECT session_id AS id, {cosine(space.questions, f"min({distance(space)})")} AS cosine
-            FROM session_vectors WHERE {in_space(space)} AND chat_id = :chat {inside} GROUP BY session_id"""
-        best = f"""
-            SELECT v.message_id AS id FROM message_vectors v WHERE {in_space(space, "v.")} AND v.chat_id = :chat
-                AND v.sent_at BETWEEN looked.started_at AND looked.ended_at AND v.chunk_index = 0
-            ORDER BY {distance(space, "v.embedding")} LIMIT {int(messages)}"""
+        near = session_search.summaries(space, inside)
+    best = session_search.messages_of("looked", space, int(messages))
     memories = f", ({memory_candidates.candidates(space)}) AS memories" if remembers else ""
     return text(f"""
         WITH by_word AS MATERIALIZED (
             SELECT * FROM {keyword_search.search(limit="0", sessions=BY_WORDS)} WHERE :any <> ''
         ), summaries AS MATERIALIZED ({near}), facts AS MATERIALIZED (
             SELECT avg(cosine) AS mean, max(cosine) AS best, count(*) AS compared FROM summaries
-        ), spoken AS MATERIALIZED (
-            SELECT CAST(key AS bigint) AS id, CAST(value AS float8) AS score
-            FROM by_word CROSS JOIN LATERAL jsonb_each_text(sessions)
-        ), likely AS MATERIALIZED (
+        ), {session_search.SPOKEN}, likely AS MATERIALIZED (
             SELECT * FROM (
                 SELECT coalesce(m.id, w.id) AS id, m.cosine,
                     coalesce(greatest((m.cosine - mean) / nullif(best - mean, 0), 0), 0) AS meaning,

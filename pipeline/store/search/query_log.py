@@ -142,17 +142,8 @@ def record_at_once(tenant_id: str, row: Mapping[str, Any], served: Served) -> li
 def _values(tenant_id: str, row: Mapping[str, Any], served: Served, *, logs: bool) -> dict[str, Any]:
     """Return the parameters of `_RECORD`."""
     figures = sorted((name, float(value)) for name, value in served["counted"].items() if value)
-    return {
-        **row,
-        "tenant": tenant_id,
-        "logs": logs,
-        "remembered": served["remembered"],
-        "key": served["key"],
-        "place": served["place"],
-        "asker": served["asker"],
-        "ids": served["shown_memories"],
-        **arrays("names values", figures),
-    }
+    own = {"tenant": tenant_id, "logs": logs, "ids": served["shown_memories"]}
+    return {**row, **served, **own, **arrays("names values", figures)}
 
 
 def get(connection: Connection, context_id: str, *, locked: bool = False) -> Row[Any] | None:

@@ -9,6 +9,10 @@ from pipeline.text.bm25 import K1, B
 from schemas.sessions import EXTRACTIVE
 from schemas.vectors import EmbeddingSpace
 
+SPOKEN = """spoken AS MATERIALIZED (
+    SELECT CAST(key AS bigint) AS id, CAST(value AS float8) AS score
+    FROM by_word CROSS JOIN LATERAL jsonb_each_text(sessions))"""
+"""SQL after WITH and `by_word`: the sessions that a keyword search has found."""
 _KEYED = "AND (CAST(:key AS text) IS NULL OR session_key = :key)"
 # Sessions that are compared of each kind: by the words of all that was said, and by the words and vectors of summaries.
 BY_WORDS, BY_SUMMARY = 300, 50
@@ -67,10 +71,7 @@ def best(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
                 * tf * ({K1} + 1) / (tf + {K1} * (1 - {B} + {B} * size / mean_size))) AS score
             FROM frequency JOIN documents USING (lexeme) GROUP BY id
             ORDER BY score DESC, id DESC LIMIT {BY_SUMMARY}
-        ), spoken AS MATERIALIZED (
-            SELECT CAST(key AS bigint) AS id, CAST(value AS float8) AS score
-            FROM by_word CROSS JOIN LATERAL jsonb_each_text(sessions)
-        ), likely AS MATERIALIZED (
+        ), {SPOKEN}, likely AS MATERIALIZED (
             SELECT id, max(near) AS near, max(words) AS words FROM (
                 SELECT id, near, CAST(0 AS float8) AS words FROM by_meaning
                 UNION ALL SELECT id, 0, score / (SELECT nullif(max(score), 0) FROM spoken) FROM spoken
@@ -90,13 +91,10 @@ def _by_meaning(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
     """Return SQL after WITH: `by_meaning`, the sessions with the nearest messages or summaries, with their shares."""
     if space is None:
         return "by_meaning AS (SELECT CAST(NULL AS bigint) AS id, CAST(0 AS float8) AS near WHERE false)"
+    inside = """AND (CAST(:key AS text) IS NULL OR session_id IN (
+        SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = :key))"""
     return f"""
-        summaries AS MATERIALIZED (
-            SELECT session_id AS id, {cosine(space.questions, f"min({distance(space)})")} AS cosine FROM session_vectors
-            WHERE {in_space(space)} AND chat_id = :chat AND (CAST(:key AS text) IS NULL OR session_id IN (
-                SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = :key))
-            GROUP BY session_id
-        ), messages_of AS MATERIALIZED (
+        summaries AS MATERIALIZED ({summaries(space, inside)}), messages_of AS MATERIALIZED (
             SELECT s.id, max(cosine) AS cosine FROM (
                 SELECT message_id, cosine FROM near_messages ORDER BY cosine DESC LIMIT {int(limits.nearest)}) near
             CROSS JOIN LATERAL (SELECT session_key, sent_at FROM messages WHERE id = near.message_id OFFSET 0) m
@@ -116,26 +114,30 @@ def _by_meaning(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
     """
 
 
-def messages_inside(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
-    """Return SQL after WITH and `best`: the best messages at the time of the chosen sessions, as `inside`.
-
-    By vector, or else by words.
-    """
-    if space is None:
-        messages = """
-            SELECT m.id FROM messages m WHERE m.chat_id = :chat AND m.session_key = chosen.session_key
-                AND m.sent_at BETWEEN chosen.started_at AND chosen.ended_at
-            ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at"""
-    else:
-        messages = f"""
-            SELECT v.message_id AS id FROM message_vectors v WHERE {in_space(space, "v.")} AND v.chat_id = :chat
-                AND v.sent_at BETWEEN chosen.started_at AND chosen.ended_at AND v.chunk_index = 0
-            ORDER BY {distance(space, "v.embedding")}"""
+def summaries(space: EmbeddingSpace, inside: str) -> str:
+    """Return SQL of the sessions of a chat with the cosine of their summaries, where a further condition holds."""
     return f"""
-        inside AS (
-            SELECT m.id, chosen.score FROM chosen CROSS JOIN LATERAL ({messages} LIMIT {int(limits.messages)}) m
-        )
-    """
+        SELECT session_id AS id, {cosine(space.questions, f"min({distance(space)})")} AS cosine
+        FROM session_vectors WHERE {in_space(space)} AND chat_id = :chat {inside} GROUP BY session_id"""
+
+
+def messages_of(session: str, space: EmbeddingSpace | None, limit: int) -> str:
+    """Return SQL of the best messages at the time of a session: by vector, or else by words."""
+    if space is None:
+        return f"""
+            SELECT m.id FROM messages m WHERE m.chat_id = :chat AND m.session_key = {session}.session_key
+                AND m.sent_at BETWEEN {session}.started_at AND {session}.ended_at
+            ORDER BY m.tsv @@ CAST(:any AS tsquery) DESC, m.sent_at LIMIT {limit}"""
+    return f"""
+        SELECT v.message_id AS id FROM message_vectors v WHERE {in_space(space, "v.")} AND v.chat_id = :chat
+            AND v.sent_at BETWEEN {session}.started_at AND {session}.ended_at AND v.chunk_index = 0
+        ORDER BY {distance(space, "v.embedding")} LIMIT {limit}"""
+
+
+def messages_inside(space: EmbeddingSpace | None, limits: SessionLimits) -> str:
+    """Return SQL after WITH and `best`: the best messages at the time of the chosen sessions, as `inside`."""
+    messages = messages_of("chosen", space, int(limits.messages))
+    return f"inside AS (SELECT m.id, chosen.score FROM chosen CROSS JOIN LATERAL ({messages}) m)"
 
 
 def messages_by_affinity(space: EmbeddingSpace, limits: SessionLimits) -> str:

@@ -12,6 +12,13 @@ from schemas.sessions import THREAD, Session, Summary
 
 COLUMNS = "id, chat_id, session_key, started_at, ended_at, message_count, participants, status, revision"
 
+IN_SESSIONS = """messages m CROSS JOIN LATERAL (
+        SELECT s.id, s.ended_at FROM conversation_sessions s
+        WHERE s.chat_id = m.chat_id AND s.session_key = m.session_key AND s.status <> 'merged'
+            AND s.started_at <= m.sent_at
+        ORDER BY s.started_at DESC LIMIT 1) session
+    WHERE session.ended_at >= m.sent_at"""
+"""SQL of messages with their sessions: those of a key do not overlap, so the last one that began by then."""
 # What `schemas.sessions.is_named` denies.
 _UNNAMED = f"(session_key = '' OR starts_with(session_key, '{THREAD}'))"
 # A session is closed when another of its key came after it, when a marker says so, or when it has been quiet

@@ -16,7 +16,6 @@ from sqlalchemy import Connection, Row, TextClause, text
 from pipeline.store.connections.statements import arrays, holds, run
 from schemas.vectors import Calibration, EmbeddingSpace, Vector
 
-_EXIST = text("SELECT to_regclass('message_vectors') IS NOT NULL")
 _KNOWN_HASHES = text(
     "SELECT DISTINCT content_hash FROM message_vectors WHERE space_id = :space AND content_hash = ANY(:hashes)"
 )
@@ -24,7 +23,6 @@ _OF_MESSAGES = text("""
     SELECT message_id, embedding::text FROM message_vectors
     WHERE space_id = :s AND message_id = ANY(:ids) AND chunk_index = 0
 """)
-_DROP_SESSIONS = text("DELETE FROM session_vectors WHERE session_id = ANY(:ids)")
 COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix, calibration"
 _ACTIVE_SPACE = text(f"SELECT {COLUMNS} FROM embedding_spaces WHERE status = 'active'")
 _SEARCHED_SPACE = text(f"""
@@ -38,7 +36,7 @@ _WRITTEN_SPACES = text(
 
 def exist(connection: Connection) -> bool:
     """Tell whether the vector tables exist (they need pgvector)."""
-    return holds(connection, _EXIST)
+    return holds(connection, "SELECT to_regclass('message_vectors') IS NOT NULL")
 
 
 def known_hashes(connection: Connection, space_id: int, hashes: Sequence[bytes]) -> set[bytes]:
@@ -246,7 +244,7 @@ def put(
 def drop_sessions(connection: Connection, session_ids: Sequence[int]) -> None:
     """Delete the vectors of sessions that were merged into others."""
     if exist(connection):
-        run(connection, _DROP_SESSIONS, ids=session_ids)
+        run(connection, "DELETE FROM session_vectors WHERE session_id = ANY(:ids)", ids=session_ids)
 
 
 def _one(rows: Iterable[Row[Any]]) -> EmbeddingSpace | None:
