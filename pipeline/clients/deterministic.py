@@ -57,9 +57,8 @@ class DeterministicEmbedder:
         query_prefix: str = "",
         document_prefix: str = "",
     ) -> None:
-        # every word counts up to these, so characters are what it reads
-        self.max_tokens = max_chars
-        self.space = EmbeddingSpace(
+        self._max_chars = max_chars
+        self._space = EmbeddingSpace(
             provider=PROVIDER,
             model=MODEL,
             dimensions=dimensions,
@@ -67,18 +66,27 @@ class DeterministicEmbedder:
             document_prefix=document_prefix,
         )
 
+    @property
+    def space(self) -> EmbeddingSpace:
+        return self._space
+
+    @property
+    def max_tokens(self) -> int:
+        return self._max_chars
+
     def count_tokens(self, text: str) -> int:
+        # Every word counts up to `max_chars`, so characters are what it reads.
         return len(text)
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        return [self._embed(self.space.document_prefix + text) for text in texts]
+        return [self._embed(self._space.document_prefix + text) for text in texts]
 
     def embed_query(self, text: str) -> Vector:
-        return self._embed(self.space.query_prefix + text)
+        return self._embed(self._space.query_prefix + text)
 
     def _embed(self, text: str) -> Vector:
-        text = text[: self.max_tokens]
-        dimensions = self.space.dimensions
+        text = text[: self._max_chars]
+        dimensions = self._space.dimensions
         vector = [0.0] * dimensions
         tokens = [token for token in _TOKEN.findall(text.lower()) if len(token) >= _SHORTEST]
         for token in tokens:

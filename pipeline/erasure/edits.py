@@ -167,9 +167,7 @@ def delete(
     with database.tenant(tenant_id) as connection:
         # what is being accepted in this chat ends first, and what is accepted next sees the suppression list
         chat_id, external_id = _lock_address(connection, tenant_id, chat_id, external_id, exclusive=True)
-        key = suppression_list.ensure_key(connection, tenant_id)
-        digest = suppression.hash_of(key, "message", chat_id, external_id)
-        suppression_list.put(connection, tenant_id, "message", [digest], None)
+        (digest,) = suppression.put(connection, tenant_id, [("message", chat_id, external_id)], None)
         store.drop_pending(connection, chat_id, [external_id])
         message = store.find(connection, chat_id, external_id, locked=False)
         if message is None:

@@ -53,12 +53,10 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
         if subject.sender_id is not None:
             known["senders"] = identities.ids_of(connection, subject.sender_id)
             names = [(sender,) for sender in known["senders"]]
-        key = suppression_list.ensure_key(connection, tenant_id)
-        digest = suppression.hash_of(key, subject.kind, *subject.names)
+        (digest,) = suppression.entries(connection, tenant_id, (subject.kind, *subject.names))
         until = chats.clock(connection)
-        for_good = subject.kind == "message"
-        hashes = [suppression.hash_of(key, subject.kind, *name) for name in names]
-        suppression_list.put(connection, tenant_id, subject.kind, hashes, None if for_good else until)
+        named: list[suppression.Named] = [(subject.kind, *name) for name in names]
+        suppression.put(connection, tenant_id, named, None if subject.kind == "message" else until)
         receipt_id = store.insert_receipt(connection, tenant_id, subject.kind, known, digest, until)
         _enqueue(connection, tenant_id, receipt_id, {requested, *names}, trace_id)
     return get(database, tenant_id, receipt_id)
@@ -71,10 +69,7 @@ def again(database: Database, tenant_id: str, subject: Subject, until: datetime 
         known["senders"] = [subject.sender_id]
     with database.tenant(tenant_id) as connection:
         suppression_list.lock(connection, tenant_id, exclusive=True)
-        digest = suppression.hash_of(
-            suppression_list.ensure_key(connection, tenant_id), subject.kind, *subject.names
-        )
-        suppression_list.put(connection, tenant_id, subject.kind, [digest], until)
+        (digest,) = suppression.put(connection, tenant_id, [(subject.kind, *subject.names)], until)
         at = until or chats.clock(connection)
         receipt_id = store.insert_receipt(connection, tenant_id, subject.kind, known, digest, at)
         _enqueue(connection, tenant_id, receipt_id, [subject.names], None)
@@ -112,7 +107,7 @@ def remove(database: Database, tenant_id: str, chat_id: str, *, trace_id: str | 
         # what is being accepted there comes to its end first, and goes too
         suppression_list.lock(connection, tenant_id, chat_id, exclusive=True)
         chats.require_unmoved(chats.get(connection, chat_id))
-        digest = suppression.hash_of(suppression_list.ensure_key(connection, tenant_id), "chat", chat_id)
+        (digest,) = suppression.entries(connection, tenant_id, ("chat", chat_id))
         until = chats.clock(connection)
         receipt_id = store.insert_receipt(connection, tenant_id, "removal", known, digest, until)
         _enqueue(connection, tenant_id, receipt_id, [(chat_id,)], trace_id)

@@ -135,10 +135,9 @@ class Deletion:
         """Put messages on the suppression list: all, or those that say that they were sent later."""
         if self.again:
             return
-        key = suppression_list.ensure_key(connection, self.tenant_id)
         externals = store.external_ids(connection, ids, after)
-        hashes = [suppression.hash_of(key, "message", chat_id, external) for external in externals]
-        suppression_list.put(connection, self.tenant_id, "message", hashes, None)
+        named: list[suppression.Named] = [("message", chat_id, external) for external in externals]
+        suppression.put(connection, self.tenant_id, named, None)
 
     def _pruned(self, chat_id: str, person: pruned_senders.PrunedPerson) -> Iterator[None]:
         """Split sessions anew whose messages were pruned, as their summaries may still quote them."""
@@ -215,11 +214,8 @@ class Deletion:
                     limit=BATCH,
                 )
                 if not self.again:
-                    key = suppression_list.ensure_key(connection, self.tenant_id)
-                    hashes = [
-                        suppression.hash_of(key, "memory", *names) for names in self._memory_names(gone)
-                    ]
-                    suppression_list.put(connection, self.tenant_id, "memory", hashes, self.receipt.until)
+                    named = list(self._memory_names(gone))
+                    suppression.put(connection, self.tenant_id, named, self.receipt.until)
                 taken = derived.take_back_memories(connection, self.tenant_id, [row.id for row in gone])
                 counts = {"memories": len(gone) + taken.memories, "queries": taken.queries}
                 store.add_counts(connection, self.id, counts)
@@ -227,7 +223,7 @@ class Deletion:
                 return
             yield
 
-    def _memory_names(self, gone: Sequence[Row[Any]]) -> Iterator[tuple[str, ...]]:
+    def _memory_names(self, gone: Sequence[Row[Any]]) -> Iterator[suppression.Named]:
         """Yield these memories' names in the suppression list, under each id of the same person.
 
         What was promoted has its present name, and the one that it had as the person's.
@@ -236,7 +232,7 @@ class Deletion:
             present = (row.scope, row.user_id, row.agent_id)
             scope, agent_id = (row.scope, row.agent_id) if row.promoted_from is None else ("user", None)
             for owner in {present, *((scope, sender, agent_id) for sender in self.senders or ())}:
-                yield suppression.memory_names(*owner, bytes(row.content_hash))
+                yield "memory", *suppression.memory_names(*owner, bytes(row.content_hash))
 
     def _identities(self, senders: Sequence[str]) -> Iterator[None]:
         """Delete a person's names among the members of chats, in the entity graph, and the links between their ids."""

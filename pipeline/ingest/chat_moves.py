@@ -54,7 +54,7 @@ def start(
         chat, other = chats.get(connection, chat_id), chats.get(connection, into)
         if chat is None:
             raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
-        digest = suppression.hash_of(suppression_list.ensure_key(connection, tenant_id), "chat", chat_id)
+        (digest,) = suppression.entries(connection, tenant_id, ("chat", chat_id))
         if (
             chat.moved_to == into
             and (known := erasure.latest_receipt(connection, "move", digest)) is not None

@@ -9,7 +9,6 @@ from pipeline.people import suppression
 from pipeline.store.chats import chat_moves, chats
 from pipeline.store.chats.chats import Chat
 from pipeline.store.connections.database import Database
-from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.messages import edits, messages
 from pipeline.store.people import identities
 from pipeline.store.sessions import sessions
@@ -105,7 +104,7 @@ def seen_users(database: Database, tenant_id: str, *ids: str) -> bool:
     with database.tenant(tenant_id) as connection:
         return all(
             identities.is_named(connection, any_id)
-            or _is_suppressed(connection, ("user", any_id), ("unremembered", any_id))
+            or suppression.stopped(connection, None, ("user", any_id), ("unremembered", any_id))
             for any_id in ids
         )
 
@@ -113,16 +112,19 @@ def seen_users(database: Database, tenant_id: str, *ids: str) -> bool:
 def seen_chat(database: Database, tenant_id: str, chat_id: str) -> bool:
     """Tell whether there is or was this chat. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        return chats.get(connection, chat_id) is not None or _is_suppressed(connection, ("chat", chat_id))
+        return chats.get(connection, chat_id) is not None or suppression.stopped(
+            connection, None, ("chat", chat_id)
+        )
 
 
 def seen_message(database: Database, tenant_id: str, chat_id: str, external_id: str) -> bool:
     """Tell whether there is or was this message. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         address = chat_moves.address(connection, chat_id, external_id)
-        return edits.find(connection, *address, locked=False) is not None or _is_suppressed(
+        return edits.find(connection, *address, locked=False) is not None or suppression.stopped(
             # a forgotten chat's messages are unknown
             connection,
+            None,
             ("message", *address),
             ("chat", address[0]),
         )
@@ -131,12 +133,6 @@ def seen_message(database: Database, tenant_id: str, chat_id: str, external_id: 
 def _never_seen(name: str, known: Mapping[str, str], called: str = "") -> NotFound:
     hint = did_you_mean(name, known, titles=known, most=SUGGESTIONS)
     return NotFound(f"{called or name} was never seen" + (f"; {hint}" if hint else ""))
-
-
-def _is_suppressed(connection: Connection, *named: suppression.Named) -> bool:
-    key = suppression_list.key(connection)
-    hashes = [] if key is None else [suppression.hash_of(key, *name) for name in named]
-    return bool(hashes and suppression_list.listed(connection, hashes))
 
 
 def summary(chat: Chat) -> ChatSummary:

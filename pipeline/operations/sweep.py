@@ -38,7 +38,7 @@ def sweep(database: Database, rules: SessionPolicy, max_attempts: int, count_up_
     for tenant_id, chat_id in idle:
         with database.tenant(tenant_id) as connection:
             # Whoever holds the chat is placing messages in it, and closes what has ended.
-            chat = chats.lock(connection, chat_id, wait=False)
+            chat = chats.lock_free(connection, [chat_id]).get(chat_id)
             if chat is not None:
                 closed += session_ranges.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat))
     with database.maintenance() as connection:

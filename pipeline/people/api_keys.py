@@ -13,7 +13,6 @@ from sqlalchemy import Connection
 from pipeline.people import suppression
 from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
-from pipeline.store.erasure import suppression as suppression_list
 from pipeline.store.people import api_keys as store
 from schemas.bots.keys import CurrentKey, KeyIn, ListedKey, NewKey, Rotation
 from schemas.errors import Conflict, InvalidInput, NotFound
@@ -99,9 +98,8 @@ def end_again(connection: Connection, key: bytes, ended: Mapping[bytes, datetime
 
 def _note_end(connection: Connection, tenant_id: str, key_id: int, until: datetime | None) -> None:
     """Put a key's secret on the suppression list, for restored backups that know it; None: it ended for good."""
-    key = suppression_list.ensure_key(connection, tenant_id)
     (secret,) = (digest.hex() for known_id, digest in store.digests(connection) if known_id == key_id)
-    suppression_list.put(connection, tenant_id, "key", suppression.hashes(key, ("key", secret)), until)
+    suppression.put(connection, tenant_id, [("key", secret)], until)
 
 
 def _secret() -> str:

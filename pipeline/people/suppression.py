@@ -50,7 +50,7 @@ def _names_of(chat_id: str, messages: Sequence[MessageIn], former: Sequence[str]
 
 def hashes_of(key: bytes | None, chat_id: str, messages: Sequence[MessageIn]) -> list[bytes]:
     """Return every hash that would keep one of these messages out."""
-    return [] if key is None else [hash_of(key, *name) for name in _names_of(chat_id, messages)]
+    return hashes(key, *_names_of(chat_id, messages))
 
 
 def _listed(
@@ -138,6 +138,25 @@ def hashes(key: bytes | None, *named: Named) -> list[bytes]:
     return [] if key is None else [hash_of(key, *name) for name in named]
 
 
+def entries(connection: Connection, tenant_id: str, *named: Named) -> list[bytes]:
+    """Return the entries for these under the tenant's key, which is made if there is none."""
+    return hashes(store.ensure_key(connection, tenant_id), *named)
+
+
+def put(
+    connection: Connection, tenant_id: str, named: Sequence[Named], until: datetime | None
+) -> list[bytes]:
+    """Put these, all of one kind, on the suppression list, and return their entries.
+
+    They stop what was sent until then (None: always).
+    """
+    if not named:
+        return []
+    hashed = entries(connection, tenant_id, *named)
+    store.put(connection, tenant_id, named[0][0], hashed, until)
+    return hashed
+
+
 def deleted(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> set[str]:
     """Return which of these ids of a chat were deleted for good."""
     names: list[Named] = [("message", chat_id, external_id) for external_id in external_ids]
@@ -182,19 +201,14 @@ def unremembered(connection: Connection, ids: Sequence[str]) -> set[str]:
 
 def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str]) -> None:
     """Remember none of these senders from now on."""
-    key = store.ensure_key(connection, tenant_id)
-    hashes = [hash_of(key, "unremembered", sender) for sender in ids]
-    store.put(connection, tenant_id, "unremembered", hashes, None)
+    put(connection, tenant_id, [("unremembered", sender) for sender in ids], None)
 
 
 def put_left(
     connection: Connection, tenant_id: str, chat_id: str, senders: Sequence[str], at: datetime
 ) -> None:
     """Keep what is said once more of their coming until then from adding these senders to a chat."""
-    if senders:
-        key = store.ensure_key(connection, tenant_id)
-        entries = [hash_of(key, "left", chat_id, sender) for sender in senders]
-        store.put(connection, tenant_id, "left", entries, at)
+    put(connection, tenant_id, [("left", chat_id, sender) for sender in senders], at)
 
 
 def carry_over(connection: Connection, tenant_id: str, sender_id: str, new: str) -> None:
@@ -214,9 +228,8 @@ def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered
         store.lock(connection, tenant_id, exclusive=True)
         ids = identities.ids_of(connection, any_id)
         if remembered:
-            key = store.ensure_key(connection, tenant_id)
-            for sender in ids:
-                store.remove(connection, hash_of(key, "unremembered", sender))
+            for entry in entries(connection, tenant_id, *(("unremembered", sender) for sender in ids)):
+                store.remove(connection, entry)
             if off := unremembered(connection, ids):
                 names = sorted(
                     {f"`backscroll remember user '{without_chat(sender)}' on --unseen`" for sender in off}

@@ -208,12 +208,11 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
 
 
 _LOCK = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = :chat FOR NO KEY UPDATE")
-_LOCK_IF_FREE = text(f"{_LOCK.text} SKIP LOCKED")
 
 
-def lock(connection: Connection, chat_id: str, *, wait: bool = True) -> Chat | None:
-    """Lock a chat for placing its messages, while accepting goes on; with `wait=False`, None if it is locked."""
-    return _one(run(connection, _LOCK if wait else _LOCK_IF_FREE, chat=chat_id))
+def lock(connection: Connection, chat_id: str) -> Chat | None:
+    """Lock a chat for placing its messages, while accepting goes on."""
+    return _one(run(connection, _LOCK, chat=chat_id))
 
 
 _LOCK_FREE = text(f"""
