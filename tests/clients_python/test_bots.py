@@ -26,7 +26,7 @@ PATH = f"{HERE.parents[1] / 'ops/clients/python'}:{HERE.parents[1]}"
 QUESTION = "When does the new boiler come?"
 # started processes are slow on a busy machine
 PATIENCE_SECONDS = 60
-AIOGRAM = ("aiogram==3.31.0", "aiofiles", "magic-filter")
+AIOGRAM = ("aiogram==3.31.0", "aiofiles==25.1.0", "magic-filter==1.0.12")
 
 
 @pytest.mark.parametrize("bot", sorted(path.name for path in EXAMPLES.iterdir() if path.is_file()))

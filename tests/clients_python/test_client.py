@@ -177,7 +177,7 @@ def test_a_buffer_is_of_one_client_and_does_not_grow_for_ever(tmp_path: Path) ->
     assert os.listdir(tmp_path) == ["buffer.sqlite"]  # noqa: PTH208
 
 
-GENERATOR = ("openapi-python-client==0.29.1", "ruamel.yaml")
+GENERATOR = ("openapi-python-client==0.29.1", "ruamel.yaml==0.19.1")
 # The export streams, which the generator has no word for.
 LINES = {"application/x-ndjson": "application/octet-stream"}
 STORY = f"""

@@ -4,5 +4,4 @@ from tests.erasure.test_edits import (  # noqa: F401 - stories, and the fixtures
     remembered,
     test_a_deleted_message_is_gone_with_all_that_was_made_of_it,
     test_a_late_edit_takes_the_place_of_the_old_text_everywhere,
-    test_edits_and_the_message_give_the_same_in_every_order,
 )

@@ -172,14 +172,11 @@ def test_the_command_partitions_and_everything_else_goes_on(
         done = command("3", **urls)
         assert done.returncode == 0, done.stderr
         assert "240 messages in 3 partitions" in done.stdout
-        for refused, why in (
-            (command("3", **urls), "messages are partitioned already"),
-            (command("many", **urls), "many is no number of partitions"),
-            (command("3"), "BACKSCROLL_OWNER_DATABASE_URL is not set"),
-        ):
-            assert (refused.returncode, refused.stderr.startswith(f"Error: {why}")) == (1, True), (
-                refused.stderr
-            )
+        again = command("3", **urls)
+        assert (again.returncode, again.stderr.startswith("Error: messages are partitioned already")) == (
+            1,
+            True,
+        )
         settings_too = {"BACKSCROLL_EMBEDDING_PROVIDER": "deterministic", "BACKSCROLL_TENANT": TENANT}
         folder = settings.data_dir.parent
         # the tables are brought up to date as before, and the doctor finds nothing of them to mend
