@@ -109,14 +109,6 @@ def test_prefixes_are_the_models_own_or_a_settings(server: EmbeddingServer, prov
     assert (client.space.query_prefix, client.space.document_prefix) == ("Q: ", "")
 
 
-def test_dimensions_that_a_setting_names_are_asked_for(server: EmbeddingServer, provider: str) -> None:
-    client = embedder(provider, server, embedding_dimensions=32)
-    assert len(client.embed_query("hello")) == client.space.dimensions == 32
-    assert server.asked[0].body["dimensions"] == 32
-    with pytest.raises(SettingsError, match="EMBEDDING_DIMENSIONS=100 is not for the model bge-m3"):
-        embedder(provider, server, "bge-m3", embedding_dimensions=100)
-
-
 @pytest.mark.parametrize("fault", [*SPOILT, *RUBBISH])
 def test_an_answer_that_is_no_vectors_is_a_failure(
     server: EmbeddingServer, provider: str, fault: str

@@ -20,6 +20,7 @@ from tests.conftest import TENANT
 from tests.enrich.test_fact_prompts import GOOD, KNOWN, PEOPLE
 from tests.enrich.test_prompts import message
 from tests.llm.chat_models import Reply, ScriptedModel
+from tests.llm.conftest import CHAT as BOILER
 from tests.llm.conftest import Claiming, claiming  # noqa: F401 -- a fixture
 from tests.test_pipeline import CHAT, rows
 
@@ -130,7 +131,7 @@ def test_unusable_answers_are_asked_for_anew_once_forgotten(
     prose = Completion(text="prose"), Completion(text="prose again")
     model = ScriptedModel(*prose, facts(PORTO, CELLO, NUTS))
     extractor = LanguageModelExtractor(Gateway(database, model), timeout_seconds=3, context_tokens=16_000)
-    source = replace(SOURCE, claim=claiming())
+    source = replace(SOURCE, chat_id=BOILER, claim=claiming())
     for _ in range(2):
         with pytest.raises(InvalidAnswer):
             extractor.extract(talk(), people=PEOPLE, source=source)

@@ -65,17 +65,6 @@ def test_dates_people_lengths_and_other_things_are_no_events(text: str) -> None:
     assert temporal_anchor.mention(text) is None
 
 
-@given(
-    st.text()
-    | st.lists(st.sampled_from([*"before after since between and the trip ? , we moved".split()])).map(
-        " ".join
-    )
-)
-def test_any_question_can_be_looked_at_for_an_event(text: str) -> None:
-    found = temporal_anchor.mention(text)
-    assert found is None or (found.events and found.text in text)
-
-
 def mentioned(relation: temporal_anchor.Relation, days: int | None = None) -> Mention:
     return Mention(relation=relation, events=("the trip",), days=days, text=f"{relation} the trip", rest="")
 

@@ -1,6 +1,6 @@
 """Ranking: what speaks for a message, and that nothing else does."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -45,10 +45,6 @@ def ids(text: str, candidates: list[Candidate], people: tuple[str, ...] = (), **
     return [hit.candidate.id for hit in ranked(text, candidates, people, Weights(**weights))]
 
 
-def scores(text: str, candidates: list[Candidate], **known: object) -> dict[int, Mapping[str, float]]:
-    return {hit.candidate.id: hit.parts for hit in ranked(text, candidates, **known)}
-
-
 def test_a_rare_word_counts_more_than_a_common_one() -> None:
     common = [candidate(n, session=n, place=0, terms={"go": 1}) for n in range(10, 40)]
     assert ids("go marina", [*common, candidate(1, session=99, place=0, terms={"marina": 1})])[0] == 1
@@ -61,17 +57,6 @@ def test_what_was_said_around_a_match_counts_less_the_farther_away() -> None:
     # a talk goes forward: what follows a match says more of it than what came before
     assert found[1:3] == [4, 5]
     assert found.index(2) < found.index(1) < found.index(0)
-
-
-def test_a_match_says_the_less_of_what_follows_the_longer_the_silence() -> None:
-    def carried(hours: float) -> float:
-        after = START + timedelta(hours=hours)
-        talk = [candidate(1, sent_at=START, terms={"boiler": 1}), candidate(2, sent_at=after)]
-        parts = scores("boiler", talk)
-        return parts[2]["words"] / parts[1]["words"]
-
-    assert carried(0) > carried(1) > carried(5) > 0
-    assert carried(48) < 0.01
 
 
 def test_what_follows_a_relevant_question_of_somebody_else_is_preferred_as_its_answer() -> None:
