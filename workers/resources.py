@@ -187,10 +187,6 @@ def _learner(held: Resources) -> Handler:
     )
 
 
-def _backfiller(held: Resources) -> Handler:
-    return backfill.backfiller(held.database, Current.of(held.settings))
-
-
 HANDLERS: dict[str, Callable[[Resources], Handler]] = {
     INGEST.name: lambda held: place.placer(held.database, held.rules, held.settings.job_max_attempts),
     EMBED.name: lambda held: embed.embedder(
@@ -202,7 +198,7 @@ HANDLERS: dict[str, Callable[[Resources], Handler]] = {
     SUMMARIZE.name: _summarizer,
     ROLLUP.name: _roller,
     EXTRACT.name: _learner,
-    BACKFILL.name: _backfiller,
+    BACKFILL.name: lambda held: backfill.backfiller(held.database, Current.of(held.settings)),
     LANGUAGE.name: lambda held: languages.labeller(held.database, held.rules),
     FORGET.name: lambda held: forget.forgetter(held.database, held.rules),
 }

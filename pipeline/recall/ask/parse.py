@@ -5,7 +5,7 @@ they leave the searched text and return as preferences.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -145,15 +145,3 @@ def _without(text: str, places: Sequence[tuple[int, int]]) -> str:
         parts += [text[at : max(at, start)], " "]
         at = max(at, end)
     return "".join((*parts, text[at:]))
-
-
-def named(
-    text: str, people: Iterable[str], handles: Iterable[str] = (), language: str = "english"
-) -> set[str]:
-    """Return the names that a text has, as a whole or a part, and the handles that it has as a whole, with or without
-    `@`.
-
-    >>> sorted(named("What does Ann's brother owe @ben.k?", ["Ann Lee", "Olek"], ["ben.k", "brother.ben"]))
-    ['Ann Lee', 'ben.k']
-    """
-    return {*names.find(text, people, language).shares, *names.handles_in(text, handles)}

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from pipeline.people import visibility
-from pipeline.recall.ask import parse
 from pipeline.recall.ask.ask import Ask
+from pipeline.recall.ask.names import names_and_handles
 from pipeline.recall.ask.request import RetrievalRequest
 from pipeline.recall.ask.weights import OTHER_QUERY_WEIGHT
 from pipeline.store.chats.membership import Seen
@@ -102,7 +102,7 @@ def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
     handles = {id_ for person_ids in ids for id_ in person_ids if not id_.isdigit()}
     # all at once: hundreds of people may have written here
     names = [(member.sender_name or "").strip() for member in members]
-    named = parse.named(request.text, names, handles, request.chat.language)
+    named = names_and_handles(request.text, names, handles, request.chat.language)
     called: dict[str, str] = {}
     linked: dict[str, Sequence[str]] = {}
     for member, member_ids, name in zip(members, ids, names, strict=True):

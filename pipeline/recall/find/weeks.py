@@ -1,6 +1,5 @@
 """Find the earlier weeks of a chat that a question names: last week, the weeks of October."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -18,7 +17,6 @@ class RetrievedWeek:
     monday: date
     started_at: datetime
     summary: str
-    topics: Sequence[str]
 
 
 def find_weeks(connection: Connection, query: Ask) -> list[RetrievedWeek]:
@@ -37,7 +35,6 @@ def find_weeks(connection: Connection, query: Ask) -> list[RetrievedWeek]:
             monday=row.week,
             started_at=row.started_at,
             summary=row.summary_text,
-            topics=row.topic_tags,
         )
         for row in rollups.of_times(connection, request.chat.chat_id, times)
         if request.as_of is None or row.ended_at < request.as_of

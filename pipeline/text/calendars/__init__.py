@@ -101,10 +101,7 @@ def month_names(*, dotted: bool) -> frozenset[str]:
 
 @cache
 def _calendar(name: str) -> Calendar:
-    return _read(languages.read(name, "calendar"))
-
-
-def _read(data: Mapping[str, Any]) -> Calendar:
+    data = languages.read(name, "calendar")
     months = {word: n for n, words in enumerate(data["months"], start=1) for word in patterns.split(words)}
     weekdays = {word: n for n, words in enumerate(data["weekdays"]) for word in patterns.split(words)}
     numbers = {word: n for n, words in enumerate(data["numbers"], start=1) for word in patterns.split(words)}

@@ -38,11 +38,6 @@ class Words:
     # those of scripts without spaces, which are sought anywhere; None: there are none
     pieces: Pattern[str] | None = None
 
-    def count(self, words: Iterable[str], text: str) -> int:
-        """Count them among the words of a text, and in the text."""
-        whole = sum(map(self.whole.__contains__, words))
-        return whole if self.pieces is None else whole + len(self.pieces.findall(text))
-
     def are_in(self, words: Iterable[str], text: str) -> bool:
         """Tell whether one of them is among the words of a text, or in the text."""
         return not self.whole.isdisjoint(words) or bool(self.pieces and self.pieces.search(text))
