@@ -1,5 +1,6 @@
 """Tell whether a question asks for an overview of a time ("summarize last week"), and not for something in it."""
 
+from pipeline.text import truncate
 from pipeline.text.calendars import calendars_of
 from pipeline.text.calendars.moments import moments
 from pipeline.text.cues import cues_of, plain
@@ -26,8 +27,6 @@ def asks_for_all(content: str, language: str) -> bool:
 
 
 def _without_times(text: str, language: str) -> str:
-    pieces, at = [], 0
-    for moment in moments(text, calendars_of(language)):
-        pieces.append(text[at : max(at, moment.start - moment.before)])
-        at = max(at, moment.end + moment.after)
-    return " ".join(" ".join((*pieces, text[at:])).split())
+    times = moments(text, calendars_of(language))
+    places = [(moment.start - moment.before, moment.end + moment.after) for moment in times]
+    return " ".join(truncate.without(text, places).split())

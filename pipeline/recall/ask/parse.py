@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from pipeline.recall.ask import languages, names, overview
 from pipeline.recall.ask.time_preference import Timed
-from pipeline.text import exact_match
+from pipeline.text import exact_match, truncate
 from pipeline.text.calendars import calendar, figures
 from pipeline.text.calendars.spans import Span
 from pipeline.text.cues import AnswerType, answer_types
@@ -80,7 +80,7 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
     times, content = calendar.times(content, earliest, now, language, parts)
     times = times[:MAX_SPANS]
     named = names.find(content, people, language)
-    content = _without(content, named.sure)
+    content = truncate.without(content, named.sure)
     exact = (exact + exact_match.numbers(content))[: exact_match.MAX_PIECES]
     content = exact_match.put_back(" ".join(content.split()), marked)
     return Question(
@@ -137,11 +137,3 @@ def _weight(word: str, language: str) -> float:
         return 0.0
     marked = any(map(str.isdigit, core)) or not (core.islower() or core == core.lower())
     return 100.0 * marked + min(len(core), 20) + (0.0 if len(core) > _SHORT_WORD else -_SHORT_WORD)
-
-
-def _without(text: str, places: Sequence[tuple[int, int]]) -> str:
-    parts, at = [], 0
-    for start, end in places:
-        parts += [text[at : max(at, start)], " "]
-        at = max(at, end)
-    return "".join((*parts, text[at:]))
