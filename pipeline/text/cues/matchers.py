@@ -5,29 +5,21 @@ from dataclasses import dataclass
 from re import Match, Pattern
 
 from pipeline.text.caches import pattern
-from pipeline.text.cues.needed import needed
 
 
 class Phrases:
-    """Patterns that are searched for in a text as `plain` returns it, each only where it has a piece that it needs."""
-
-    __slots__ = ("_pairs", "patterns")
+    """Patterns that are searched for in a text as `plain` returns it."""
 
     def __init__(self, sources: Iterable[str]) -> None:
         self.patterns = tuple(map(pattern, sources))
-        # "" is in every text
-        self._pairs = tuple(
-            (piece, regex) for regex in self.patterns for piece in sorted(needed(regex.pattern)) or [""]
-        )
 
     def are_in(self, text: str) -> bool:
         """Tell whether the text has one of the patterns."""
-        return any(piece in text and regex.search(text) is not None for piece, regex in self._pairs)
+        return any(regex.search(text) for regex in self.patterns)
 
     def begun(self, text: str) -> Match[str] | None:
         """Return how the text begins with one of the patterns."""
-        matches = (regex.match(text) for piece, regex in self._pairs if piece in text)
-        return next(filter(None, matches), None)
+        return next(filter(None, (regex.match(text) for regex in self.patterns)), None)
 
 
 @dataclass(frozen=True, kw_only=True)
