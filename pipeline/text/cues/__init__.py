@@ -12,7 +12,7 @@ from pipeline.text import languages
 from pipeline.text.accents import pattern_either_way, without_accents, words_either_way
 from pipeline.text.caches import pattern
 from pipeline.text.cues import patterns
-from pipeline.text.cues.matchers import Phrases, Words
+from pipeline.text.cues.patterns import Phrases, Words
 from pipeline.text.languages import parts_of
 
 AnswerType = Literal["when", "number", "where", "who", "now"]
