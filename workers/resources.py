@@ -90,12 +90,6 @@ class Resources:
         return None if client is None else Gateway.of(self.settings, self.database, client)
 
     @cached_property
-    def learning_gateway(self) -> Gateway | None:
-        """Return the gateway to the language model that learns facts, if the settings name one."""
-        client = make_learning_model(self.settings)
-        return None if client is None else Gateway.of(self.settings, self.database, client)
-
-    @cached_property
     def embedders(self) -> SpaceEmbedders:
         """Return the models of the spaces in the database."""
         return SpaceEmbedders(self._embedder_for)
@@ -167,9 +161,9 @@ def _roller(held: Resources) -> Handler:
 def _learner(held: Resources) -> Handler:
     settings = held.settings
     rules = RequestExtractor()
-    gateway = held.learning_gateway
-    model = gateway and LanguageModelExtractor(
-        gateway,
+    client = make_learning_model(settings)
+    model = client and LanguageModelExtractor(
+        Gateway.of(settings, held.database, client),
         timeout_seconds=settings.session_summary_timeout_seconds,
         context_tokens=settings.session_summary_context_tokens,
         answer_tokens=settings.llm_answer_tokens,
