@@ -67,7 +67,8 @@ def names_and_handles(text: str, people: Iterable[str], handles: Iterable[str], 
     """Return the names that a text has, as a whole or a part, and the handles that it has as a whole, with or without
     `@`.
 
-    >>> sorted(names_and_handles("What does Ann's brother owe @ben.k?", ["Ann Lee", "Olek"], ["ben.k"], "english"))
+    >>> people, handles = ["Ann Lee", "Olek"], ["ben.k", "brother.ben"]
+    >>> sorted(names_and_handles("What does Ann's brother owe @ben.k?", people, handles, "english"))
     ['Ann Lee', 'ben.k']
     """
     words = {match[0].lstrip("@").casefold() for match in _WORD.finditer(text)}

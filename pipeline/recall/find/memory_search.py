@@ -66,8 +66,8 @@ def memory_scope(request: RetrievalRequest) -> MemoryScope | None:
 def find_linked(connection: Connection, query: Ask, scope: MemoryScope | None) -> Mapping[str, str]:
     """Return the linked memories by their ids, each with how: `Lena by home ‹Porto›`; none without `entity_hops`.
 
-    One hop in the entity graph leads there: they need not share a word with the question. Only what may be shown where
-    it is asked leads anywhere. `scope` is the question's `memory_scope`.
+    One hop in the entity graph leads to them: they need not share a word with the question. Only what may be shown
+    where it is asked leads anywhere. `scope` is the question's `memory_scope`.
     """
     request = query.request
     if scope is None or not request.parameters.entity_hops:

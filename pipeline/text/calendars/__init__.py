@@ -117,7 +117,7 @@ def _calendar(name: str) -> Calendar:
     slots["nth"] = rf"(?P<d>{patterns.alternatives(ordinals)})"
     forms = _FORMS | {"period": ["{period}"], "day": ["{day}"]} | data["forms"]
 
-    def words(key: str) -> str:
+    def any_of(key: str) -> str:
         return patterns.alternatives(patterns.split(data.get(key, "")))
 
     to, and_ = patterns.split(data["to"]), patterns.split(data["and"])
@@ -146,7 +146,7 @@ def _calendar(name: str) -> Calendar:
         short=_short_names(data, spaced=spaced),
         lead=patterns.relations(data.get("leads", {}), article, spaced=spaced, trail=False, suffix=""),
         trail=patterns.relations(data.get("trails", {}), [], spaced=spaced, trail=True, suffix=end),
-        before_months=pattern(rf"(?:{words('before_months')})\s{{1,3}}$", re.IGNORECASE),
+        before_months=pattern(rf"(?:{any_of('before_months')})\s{{1,3}}$", re.IGNORECASE),
         first=pattern(
             rf"(?<!\w)(?:{patterns.alternatives([*months, *weekdays])})\.?(?:\s\d{{4}})?"
             rf"\s{{0,3}}(?:[-–—]|(?:{patterns.alternatives(to + and_)})(?=\s))\s{{0,3}}$",
@@ -162,7 +162,7 @@ def _calendar(name: str) -> Calendar:
         dotted=data.get("dotted", False),
         no_date_after=pattern(rf"(?<!\w)(?:{patterns.alternatives(no_date_after)})\s{{1,3}}$", re.IGNORECASE),
         no_date_before=pattern(rf"\s{{0,3}}(?:{patterns.alternatives(no_date_before)})(?!\w)", re.IGNORECASE),
-        past=pattern(rf"(?<!\w)(?:{words('past')})(?!\w)", re.IGNORECASE),
+        past=pattern(rf"(?<!\w)(?:{any_of('past')})(?!\w)", re.IGNORECASE),
         alone=data.get("forms", {}).get("alone", not spaced),
         shown=Shown(
             **data["shown"],
