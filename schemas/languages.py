@@ -3,121 +3,45 @@
 `migrations/first_schema/words.py` has the same names: a language is added here and in a migration.
 """
 
-CONFIGURATIONS = (
-    *("simple", "arabic", "armenian", "basque", "catalan", "danish", "dutch", "english"),
-    *("finnish", "french", "german", "greek", "hindi", "hungarian", "indonesian", "irish"),
-    *("italian", "lithuanian", "nepali", "norwegian", "portuguese", "romanian", "russian", "serbian"),
-    *("spanish", "swedish", "tamil", "turkish", "yiddish"),
+CONFIGURATIONS = tuple(
+    """
+    simple arabic armenian basque catalan danish dutch english finnish french german greek hindi hungarian
+    indonesian irish italian lithuanian nepali norwegian portuguese romanian russian serbian spanish swedish
+    tamil turkish yiddish
+    """.split()
 )
 """Postgres's text search configurations; `simple` splits a text into words and leaves them as they are."""
 
-UNSTEMMED = (
-    *("afrikaans", "albanian", "azerbaijani", "belarusian", "bengali", "bulgarian", "burmese", "chinese"),
-    *("croatian", "czech", "estonian", "galician", "georgian", "gujarati", "hebrew", "icelandic"),
-    *("japanese", "kannada", "kazakh", "khmer", "korean", "lao", "latvian", "macedonian"),
-    *("malay", "malayalam", "marathi", "persian", "polish", "punjabi", "slovak", "slovenian"),
-    *("swahili", "tagalog", "telugu", "thai", "ukrainian", "urdu", "vietnamese"),
-)
-"""Languages without a configuration: indexed as `simple`, scripts without spaces by pairs of characters."""
+# ISO 639 codes. Norwegian has three.
+_CODES = """
+ar:arabic hy:armenian eu:basque ca:catalan da:danish nl:dutch en:english fi:finnish fr:french de:german
+el:greek hi:hindi hu:hungarian id:indonesian ga:irish it:italian lt:lithuanian ne:nepali no:norwegian
+nb:norwegian nn:norwegian pt:portuguese ro:romanian ru:russian sr:serbian es:spanish sv:swedish ta:tamil
+tr:turkish yi:yiddish af:afrikaans sq:albanian az:azerbaijani be:belarusian bn:bengali bg:bulgarian
+my:burmese zh:chinese hr:croatian cs:czech et:estonian gl:galician ka:georgian gu:gujarati he:hebrew
+is:icelandic ja:japanese kn:kannada kk:kazakh km:khmer ko:korean lo:lao lv:latvian mk:macedonian
+ms:malay ml:malayalam mr:marathi fa:persian pl:polish pa:punjabi sk:slovak sl:slovenian sw:swahili
+tl:tagalog te:telugu th:thai uk:ukrainian ur:urdu vi:vietnamese
+"""
+CODES = {code: name for code, _, name in (entry.partition(":") for entry in _CODES.split())}
 
-NON_LATIN = {
-    *(
-        "arabic",
-        "armenian",
-        "greek",
-        "hindi",
-        "nepali",
-        "russian",
-        "tamil",
-        "yiddish",
-        "belarusian",
-        "bengali",
-    ),
-    *("bulgarian", "burmese", "chinese", "georgian", "gujarati", "hebrew", "japanese", "kannada", "kazakh"),
-    *("khmer", "korean", "lao", "macedonian", "malayalam", "marathi", "persian", "punjabi", "telugu", "thai"),
-    *("ukrainian", "urdu"),
-}
+NON_LATIN = frozenset(
+    """
+    arabic armenian greek hindi nepali russian tamil yiddish belarusian bengali bulgarian burmese chinese
+    georgian gujarati hebrew japanese kannada kazakh khmer korean lao macedonian malayalam marathi persian
+    punjabi telugu thai ukrainian urdu
+    """.split()
+)
 """Languages that are not written in Latin letters."""
 
-LANGUAGES = (*CONFIGURATIONS, *sorted(UNSTEMMED))
+# Those without a configuration are indexed as `simple`, scripts without spaces by pairs of characters.
+LANGUAGES = (*CONFIGURATIONS, *sorted({*CODES.values()}.difference(CONFIGURATIONS)))
 DEFAULT_LANGUAGE = "english"
 AUTO = "auto"
 """Said in place of a language: it is to be detected."""
 MAX_PARTS = 3
 """Languages of one chat, as in `german+english`."""
 
-# ISO 639 codes. Norwegian has three.
-CODES = {
-    "ar": "arabic",
-    "hy": "armenian",
-    "eu": "basque",
-    "ca": "catalan",
-    "da": "danish",
-    "nl": "dutch",
-    "en": "english",
-    "fi": "finnish",
-    "fr": "french",
-    "de": "german",
-    "el": "greek",
-    "hi": "hindi",
-    "hu": "hungarian",
-    "id": "indonesian",
-    "ga": "irish",
-    "it": "italian",
-    "lt": "lithuanian",
-    "ne": "nepali",
-    "no": "norwegian",
-    "nb": "norwegian",
-    "nn": "norwegian",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "ru": "russian",
-    "sr": "serbian",
-    "es": "spanish",
-    "sv": "swedish",
-    "ta": "tamil",
-    "tr": "turkish",
-    "yi": "yiddish",
-    "af": "afrikaans",
-    "sq": "albanian",
-    "az": "azerbaijani",
-    "be": "belarusian",
-    "bn": "bengali",
-    "bg": "bulgarian",
-    "my": "burmese",
-    "zh": "chinese",
-    "hr": "croatian",
-    "cs": "czech",
-    "et": "estonian",
-    "gl": "galician",
-    "ka": "georgian",
-    "gu": "gujarati",
-    "he": "hebrew",
-    "is": "icelandic",
-    "ja": "japanese",
-    "kn": "kannada",
-    "kk": "kazakh",
-    "km": "khmer",
-    "ko": "korean",
-    "lo": "lao",
-    "lv": "latvian",
-    "mk": "macedonian",
-    "ms": "malay",
-    "ml": "malayalam",
-    "mr": "marathi",
-    "fa": "persian",
-    "pl": "polish",
-    "pa": "punjabi",
-    "sk": "slovak",
-    "sl": "slovenian",
-    "sw": "swahili",
-    "tl": "tagalog",
-    "te": "telugu",
-    "th": "thai",
-    "uk": "ukrainian",
-    "ur": "urdu",
-    "vi": "vietnamese",
-}
 _KNOWN = frozenset(LANGUAGES)
 
 

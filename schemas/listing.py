@@ -7,7 +7,7 @@ from pydantic import Field
 
 from schemas.base import Closed, Frozen
 from schemas.context import LoggedContext
-from schemas.messages import Id, IdOrEmpty, Role, Time
+from schemas.messages import Id, IdOrEmpty, Role, RowId, Time
 
 Limit = Annotated[int, Field(ge=1, le=1000)]
 
@@ -26,7 +26,7 @@ class SessionFilter(Closed):
     chat_id: Id | None = None
     """Only sessions of this chat."""
     status: Literal["open", "closed", "summarized", "skipped", "failed"] | None = None
-    after: Annotated[int, Field(ge=1, lt=2**63)] | None = None
+    after: RowId | None = None
     """The last `id` of the previous page."""
     limit: Limit = 100
 

@@ -107,6 +107,8 @@ def _identifier(value: Any) -> Any:
     return str(value) if is_number else _stripped(value)
 
 
+RowId = Annotated[int, Field(ge=1, lt=2**63)]
+"""The number of a row in the database."""
 Name = Annotated[str, BeforeValidator(_stripped), BeforeValidator(cleaned)]
 _Identifier = Annotated[
     str, BeforeValidator(_identifier, json_schema_input_type=str | int), BeforeValidator(cleaned)

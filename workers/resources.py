@@ -90,12 +90,6 @@ class Resources:
         return None if client is None else Gateway.of(self.settings, self.database, client)
 
     @cached_property
-    def learning_gateway(self) -> Gateway | None:
-        """Return the gateway to the language model that learns facts, if the settings name one."""
-        client = make_learning_model(self.settings)
-        return None if client is None else Gateway.of(self.settings, self.database, client)
-
-    @cached_property
     def embedders(self) -> SpaceEmbedders:
         """Return the models of the spaces in the database."""
         return SpaceEmbedders(self._embedder_for)
@@ -167,9 +161,9 @@ def _roller(held: Resources) -> Handler:
 def _learner(held: Resources) -> Handler:
     settings = held.settings
     rules = RequestExtractor()
-    gateway = held.learning_gateway
-    model = gateway and LanguageModelExtractor(
-        gateway,
+    client = make_learning_model(settings)
+    model = client and LanguageModelExtractor(
+        Gateway.of(settings, held.database, client),
         timeout_seconds=settings.session_summary_timeout_seconds,
         context_tokens=settings.session_summary_context_tokens,
         answer_tokens=settings.llm_answer_tokens,
@@ -187,10 +181,6 @@ def _learner(held: Resources) -> Handler:
     )
 
 
-def _backfiller(held: Resources) -> Handler:
-    return backfill.backfiller(held.database, Current.of(held.settings))
-
-
 HANDLERS: dict[str, Callable[[Resources], Handler]] = {
     INGEST.name: lambda held: place.placer(held.database, held.rules, held.settings.job_max_attempts),
     EMBED.name: lambda held: embed.embedder(
@@ -202,7 +192,7 @@ HANDLERS: dict[str, Callable[[Resources], Handler]] = {
     SUMMARIZE.name: _summarizer,
     ROLLUP.name: _roller,
     EXTRACT.name: _learner,
-    BACKFILL.name: _backfiller,
+    BACKFILL.name: lambda held: backfill.backfiller(held.database, Current.of(held.settings)),
     LANGUAGE.name: lambda held: languages.labeller(held.database, held.rules),
     FORGET.name: lambda held: forget.forgetter(held.database, held.rules),
 }

@@ -89,16 +89,14 @@ class ImportIds:
         digests = [_digest(name, time, text) for name in (sender, *also) for time in times]
         # what is equal in one reading of its time is equal in every one
         self._seen[digests[0]] += 1
-        return tuple(_nth(digest, self._seen[digests[0]]) for digest in digests)
+        occurrence = self._seen[digests[0]].to_bytes(8)
+        hashes = (blake2b(occurrence, key=digest, digest_size=8) for digest in digests)
+        return tuple(PREFIX + nth.hexdigest() for nth in hashes)
 
 
 def _digest(sender: str, local_time: str, text: str) -> bytes:
     # JSON keeps the parts apart: ("a", "b c") and ("a b", "c") must not meet
     return blake2b(json.dumps([sender, local_time, text]).encode(), digest_size=16).digest()
-
-
-def _nth(digest: bytes, n: int) -> str:
-    return PREFIX + blake2b(n.to_bytes(8), key=digest, digest_size=8).hexdigest()
 
 
 class Positions:

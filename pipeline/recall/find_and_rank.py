@@ -12,10 +12,8 @@ from pipeline.recall.ask.ask import Ask
 from pipeline.recall.ask.request import Stopwatch
 from pipeline.recall.find.candidate import Candidate
 from pipeline.recall.find.candidates import retrieve
-from pipeline.recall.find.entity_hops import find_linked
-from pipeline.recall.find.memory_search import find_memories, memory_scope
-from pipeline.recall.find.sessions import RetrievedSession, load_sessions, of_time
-from pipeline.recall.find.weeks import find_weeks
+from pipeline.recall.find.memory_search import find_linked, find_memories, memory_scope
+from pipeline.recall.find.sessions import RetrievedSession, find_weeks, load_sessions, of_time
 from pipeline.recall.message_ranking import ranking_of, terms_by_session
 from pipeline.recall.narrowing import narrow
 from pipeline.recall.rank import rank, rerank

@@ -23,8 +23,8 @@ def prepare_query(
     switch of spaces meanwhile changes nothing, as the one before is kept. If the event is found, the vector is that of
     the rest of the question only: what is similar to the event in meaning need not be what was said at its time.
     """
-    request, question, terms, event = parsed.request, parsed.question, parsed.terms, parsed.event
-    ask = Ask(request=request, question=question, terms=terms, brief=parsed.brief, zone=parsed.zone)
+    ask, event = parsed.ask, parsed.event
+    request, question, terms = ask.request, ask.question, ask.terms
     if not request.memory:
         return ask
     embedder = QueryEmbedder(request.prelude.space, embedding, stopwatch, language=request.chat.language)
@@ -35,7 +35,7 @@ def prepare_query(
             stopwatch.timed("event"),
             database.tenant(tenant_id, keeps_plans=request.keeps_plans) as connection,
         ):
-            dated = date_event(connection, request, event.mention, described, parsed.zone)
+            dated = date_event(connection, request, event.mention, described, ask.zone)
         if dated is None:
             undated = event.mention
         else:

@@ -53,10 +53,6 @@ class Wanted(NamedTuple):
         return words(low) if any(beginning in low for beginning in self.beginnings) else ()
 
 
-NOTHING = Wanted(frozenset(), "english", ())
-"""No words are wanted."""
-
-
 def shown(
     text: str, wanted: Wanted, tokens: int, count: Count = estimate_line, *, in_lines: bool = False
 ) -> str:

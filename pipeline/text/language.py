@@ -3,6 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -127,17 +128,13 @@ def _size(plain: str) -> int:
 
 
 @cache
-def _detectable() -> frozenset[str]:
-    return frozenset(code for code, name in CODES.items() if name not in _DECLARED_ONLY)
-
-
-@cache
 def _whole_model() -> "LanguageIdentifier":
     # 5 MB and a second of reading: only where a language is detected
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     model = LanguageIdentifier.from_model_file(MODEL_FILE)
-    model.set_languages(_detectable() & set(model.labels))
+    detected = {code for code, name in CODES.items() if name not in _DECLARED_ONLY}
+    model.set_languages(detected & set(model.labels))
     return model
 
 
@@ -146,8 +143,6 @@ def _model(codes: tuple[str, ...]) -> "LanguageIdentifier":
     whole = _whole_model()
     if not codes:
         return whole
-    from copy import copy
-
     part = copy(whole)
     part.set_languages(codes)
     return part

@@ -1,6 +1,7 @@
 """Shorten a text to a number of characters or tokens, on one line where it must be."""
 
 import re
+from collections.abc import Iterable
 from itertools import pairwise
 
 from pipeline.text.fencing import harmless, visible
@@ -37,6 +38,19 @@ def within_tokens(text: str, tokens: int, count: Count = estimate_line) -> str:
     if count(text) <= tokens:
         return text
     return shortened(text, longest(0, len(text), lambda size: count(shortened(text, size)) <= tokens))
+
+
+def without(text: str, places: Iterable[tuple[int, int]]) -> str:
+    """Put a space in the stead of each of these places, given in order, from … until.
+
+    >>> without("last week in Porto", [(0, 9)])
+    '  in Porto'
+    """
+    parts, at = [], 0
+    for start, end in places:
+        parts += [text[at : max(at, start)], " "]
+        at = max(at, end)
+    return "".join((*parts, text[at:]))
 
 
 def one_line(text: str) -> str:

@@ -45,13 +45,13 @@ _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _context = multiprocessing.get_context("fork")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Serve until a signal."""
     parser = argparse.ArgumentParser(prog="python -m workers.api", description="The HTTP API of Backscroll.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8420)
     parser.add_argument("--processes", type=int, default=1)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     configure_logging()
     sys.setswitchinterval(SWITCH_SECONDS)
     # once for all children, which share the memory

@@ -18,16 +18,13 @@ class Access:
     chat: ChatPlace | None = None
     # needs no key
     is_open: bool = False
-    # a page of the inspector, which takes the key's cookie and no header
-    by_cookie: bool = False
 
 
 OPEN = Access(None, is_open=True)
 ANY_KEY = Access(None, "nowhere")
-OPEN_PAGE = Access(None, is_open=True, by_cookie=True)
 # pages are of the whole tenant: a key of some chats is refused
-READ_PAGE = Access("read", by_cookie=True)
-OPERATE_PAGE = Access("operate", by_cookie=True)
+READ_PAGE = Access("read")
+OPERATE_PAGE = Access("operate")
 
 ACCESS = {
     "GET /healthz": OPEN,
@@ -90,10 +87,10 @@ ACCESS = {
     "DELETE /v1/keys/{key_id}": Access("operate"),
     # its tools call the routes above with the same key
     "POST /mcp": ANY_KEY,
-    "GET /inspect/login": OPEN_PAGE,
-    "POST /inspect/login": OPEN_PAGE,
-    "POST /inspect/logout": OPEN_PAGE,
-    "GET /inspect/assets/{name}": OPEN_PAGE,
+    "GET /inspect/login": OPEN,
+    "POST /inspect/login": OPEN,
+    "POST /inspect/logout": OPEN,
+    "GET /inspect/assets/{name}": OPEN,
     "GET /inspect": READ_PAGE,
     "GET /inspect/chats": READ_PAGE,
     "GET /inspect/chats/{chat_id}": READ_PAGE,

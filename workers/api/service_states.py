@@ -15,6 +15,13 @@ log = structlog.get_logger(OUTAGES)
 # `outdated`: its tables are not those of this program; `misconfigured`: its login is wrong or has wrong rights;
 # `read_only`: it answers, and takes no writes
 ServiceState = Literal["ok", "unreachable", "read_only", "outdated", "misconfigured"]
+# by what a check raises, the narrower kind first
+_STATES: dict[type[Exception], ServiceState] = {
+    SchemaOutdated: "outdated",
+    SettingsError: "misconfigured",
+    WritesRefused: "read_only",
+    Retryable: "unreachable",
+}
 
 
 class Service:
@@ -35,18 +42,10 @@ class Service:
             return self._state
 
     def _look(self) -> ServiceState:
-        state: ServiceState
         try:
             self._check()
-        except SchemaOutdated as caught:
-            state, error = "outdated", str(caught)
-        except SettingsError as caught:
-            state, error = "misconfigured", str(caught)
-        except WritesRefused as caught:
-            state, error = "read_only", str(caught)
-        except Retryable as caught:
-            state, error = "unreachable", str(caught)
-        else:
-            return "ok"
-        log.warning("not_ready", service=self._name, state=state, error=error)
-        return state
+        except (SettingsError, Retryable) as error:
+            state = next(state for kind, state in _STATES.items() if isinstance(error, kind))
+            log.warning("not_ready", service=self._name, state=state, error=str(error))
+            return state
+        return "ok"

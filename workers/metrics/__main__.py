@@ -5,7 +5,6 @@ Needs no key and tells no secrets, but how much there is: it listens on the loop
 """
 
 import argparse
-from collections.abc import Sequence
 
 import uvicorn
 from prometheus_client import CollectorRegistry
@@ -23,7 +22,7 @@ from workers.metrics.collector import DOCTOR_SECONDS, READ_SECONDS, FiguresColle
 MAX_CONNECTIONS = 20
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Serve until a signal."""
     settings = load_settings()
     parser = argparse.ArgumentParser(prog="python -m workers.metrics", description="Metrics of Backscroll.")
@@ -31,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=settings.metrics_port)
     parser.add_argument("--read-seconds", type=float, default=READ_SECONDS)
     parser.add_argument("--doctor-seconds", type=float, default=DOCTOR_SECONDS)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     configure_logging(settings.log_level)
     database = Database.from_settings(settings, pool_size=2)
     collector = FiguresCollector(settings, database, options.read_seconds, options.doctor_seconds)

@@ -3,7 +3,6 @@
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,30 +32,6 @@ DOCTOR_SECONDS = 300.0
 STARTING_SECONDS = 60.0
 """After which the doctor looks first: workers that start together with this process are not missing."""
 _LOGINS = ("BACKSCROLL_DATABASE_URL", "BACKSCROLL_MAINTENANCE_DATABASE_URL")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counted:
-    """The figures of Postgres, and the totals of counters at that moment."""
-
-    figures: Figures
-    totals: Mapping[str, float]
-
-
-class PostgresReader:
-    """Reads the figures of Postgres, and adds up what its counters grow by."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._totals = Totals()
-        self._read_at = time.monotonic()
-
-    def __call__(self) -> Counted:
-        """Read once. Raises as `figures.collect` does."""
-        now = time.monotonic()
-        collected = figures.collect(self._database, now - self._read_at)
-        self._read_at = now
-        return Counted(figures=collected, totals=self._totals.add(collected.days))
 
 
 def examine(settings: Settings, database: Database) -> list[Finding]:
@@ -91,7 +66,8 @@ class FiguresCollector(Collector):
     ) -> None:
         self._budget = Budget.of(settings)
         self._data_dir = settings.data_dir
-        self._postgres = Source("postgres", PostgresReader(database), read_seconds)
+        self._database, self._totals, self._read_at = database, Totals(), time.monotonic()
+        self._postgres = Source("postgres", self._read_postgres, read_seconds)
         self._redis = Source("redis", partial(broker.look, settings, workers=True), read_seconds)
         self._doctor = Source(
             *("doctor", partial(examine, settings, database), doctor_seconds),
@@ -102,6 +78,13 @@ class FiguresCollector(Collector):
         """Start to read all sources."""
         for source in self._sources():
             source.start()
+
+    def _read_postgres(self) -> tuple[Figures, Mapping[str, float]]:
+        """Read the figures of Postgres, and add up what its counters grew by."""
+        now = time.monotonic()
+        collected = figures.collect(self._database, now - self._read_at)
+        self._read_at = now
+        return collected, self._totals.add(collected.days)
 
     def _sources(self) -> tuple[Source[Any], ...]:
         return self._postgres, self._redis, self._doctor
@@ -114,13 +97,13 @@ class FiguresCollector(Collector):
         took = {name: reading.seconds for name, reading in readings.items()}
         yield gauges("snapshot_age_seconds", "How long ago a source was read.", ages, "source")
         yield gauges("snapshot_seconds", "How long it took to read a source.", took, "source")
-        postgres: Counted | None = readings["postgres"].value
+        postgres: tuple[Figures, Mapping[str, float]] | None = readings["postgres"].value
         redis: QueueStatus | None = readings["redis"].value
         findings: list[Finding] | None = readings["doctor"].value
         yield gauge("postgres_up", "Whether Postgres could be read.", postgres is not None)
         yield gauge("redis_up", "Whether Redis takes tasks.", redis is not None and redis.problem is None)
         if postgres is not None:
-            yield from families.of_postgres(postgres.figures, postgres.totals, self._budget)
+            yield from families.of_postgres(*postgres, self._budget)
         if redis is not None:
             yield from families.of_redis(redis)
         if findings is not None:

@@ -38,11 +38,8 @@ def _event(raw: dict[str, Any], kind: str, bots: set[str]) -> Iterator[Event]:
             chat = _chat(raw.get("channel"), raw.get("channel_type"))
             user = fields.id_of(raw.get("user"), "event.user")
             people = () if user in bots else (f"slack:{user}",)
-            came, when = (
-                kind == "member_joined_channel",
-                fields.time_of(raw.get("event_ts"), "event.event_ts"),
-            )
-            yield fields.moved_in_or_out("event", chat.chat_id, people, came=came, at=when)
+            came, at = kind == "member_joined_channel", fields.time_of(raw.get("event_ts"), "event.event_ts")
+            yield fields.moved_in_or_out("event", chat.chat_id, people, came=came, at=at)
         case "channel_rename" | "group_rename" | "channel_created":
             channel = fields.dict_of(raw.get("channel"))
             yield _chat(channel.get("id"), None, title=f"#{fields.name_of(channel.get('name'))}")

@@ -26,24 +26,8 @@ class ParsedEvent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParsedQuestion:
-    """What a question asks for, and what its chat adds to that."""
-
-    request: RetrievalRequest
-    question: Question
-    # what messages are compared with, before anything is embedded
-    terms: SearchTerms
-    event: ParsedEvent | None
-    # the other queries, without names and dates
-    others: tuple[str, ...]
-    # words of recent talk that it leans on; `question.content` ends in them
-    brief: list[str]
-    zone: ZoneInfo
-
-
-@dataclass(frozen=True, kw_only=True)
 class Ask:
-    """A question that is embedded, with the time of the event that it counts from: all that is asked for."""
+    """All that is asked for: what a question says, and what its chat adds to that."""
 
     request: RetrievalRequest
     question: Question
@@ -56,6 +40,16 @@ class Ask:
     undated_event: Mention | None = None
     # what could not be done
     degraded: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParsedQuestion:
+    """A question before it is embedded, and before the event that it counts from is dated."""
+
+    ask: Ask
+    event: ParsedEvent | None
+    # the other queries, without names and dates
+    others: tuple[str, ...]
 
 
 def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQuestion:
@@ -113,16 +107,13 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         described = tuple((q, terms(q, words)) for q, words in zip(events, lexemes[1:], strict=False))
         rest = parsed(mention.rest).content if mention.rest else None
         event = ParsedEvent(mention=mention, described=described, rest=rest)
+    all_terms = replace(
+        terms(question, lexemes[0]),
+        exact=question.exact,
+        others=[QueryTerms(lexemes=words) for words in lexemes[1 + len(events) :]],
+    )
     return ParsedQuestion(
-        request=request,
-        question=question,
-        terms=replace(
-            terms(question, lexemes[0]),
-            exact=question.exact,
-            others=[QueryTerms(lexemes=words) for words in lexemes[1 + len(events) :]],
-        ),
+        ask=Ask(request=request, question=question, terms=all_terms, brief=brief, zone=zone),
         event=event,
         others=tuple(query.content for query in queries),
-        brief=brief,
-        zone=zone,
     )

@@ -16,8 +16,6 @@ LOOKED_AT = 8
 MOST_TAKEN_OVER = 12
 # A question with more content words than this needs no context, whatever it refers to.
 _MOST_CONTENT_WORDS = 2
-# Two characters of a script without spaces are about a word.
-_PAIRS_OF_A_WORD = 2
 
 
 def leans(question: Question) -> bool:
@@ -30,7 +28,9 @@ def leans(question: Question) -> bool:
     cues, text = cues_of(question.language), plain(question.text)
     if cues.alone.are_in(text):
         return True
-    size = _count_content_words(question)
+    content = [word for word in words(question.content) if is_content(word, question.language)]
+    # two characters of a script without spaces are about a word
+    size = sum(0.5 if word[0] >= FIRST_UNSPACED else 1 for word in content)
     if size <= _MOST_CONTENT_WORDS:
         # somebody who is named and does something is asked about
         elliptic = not (size and question.speakers) and not cues.begins.match(text)
@@ -39,12 +39,6 @@ def leans(question: Question) -> bool:
         if not question.speakers and cues.refers.are_in(plain(question.content)):
             return True
     return not size and not question.speakers and not question.spans
-
-
-def _count_content_words(question: Question) -> float:
-    """Count the content words of a question."""
-    content = [word for word in words(question.content) if is_content(word, question.language)]
-    return sum(1 / _PAIRS_OF_A_WORD if word[0] >= FIRST_UNSPACED else 1 for word in content)
 
 
 def brief(

@@ -63,11 +63,18 @@ def find(text: str, people: Iterable[str], language: str = "english") -> Named:
     return Named(hits.shares, tuple(dict.fromkeys(hits.names)), tuple(sorted(set(hits.sure))))
 
 
-def handles_in(text: str, handles: Iterable[str]) -> set[str]:
-    """Return the handles that a text has, with or without `@`."""
+def names_and_handles(text: str, people: Iterable[str], handles: Iterable[str], language: str) -> set[str]:
+    """Return the names that a text has, as a whole or a part, and the handles that it has as a whole, with or without
+    `@`.
+
+    >>> people, handles = ["Ann Lee", "Olek"], ["ben.k", "brother.ben"]
+    >>> sorted(names_and_handles("What does Ann's brother owe @ben.k?", people, handles, "english"))
+    ['Ann Lee', 'ben.k']
+    """
     words = {match[0].lstrip("@").casefold() for match in _WORD.finditer(text)}
     words |= {without_possessive(word) for word in words}
-    return {handle for handle in handles if handle.lstrip("@").casefold() in words}
+    by_handle = {handle for handle in handles if handle.lstrip("@").casefold() in words}
+    return by_handle.union(find(text, people, language).shares)
 
 
 class _Hits:

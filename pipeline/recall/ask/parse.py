@@ -5,19 +5,20 @@ they leave the searched text and return as preferences.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from pipeline.recall.ask import languages, names, overview
+from pipeline.recall.ask import languages, names
 from pipeline.recall.ask.time_preference import Timed
-from pipeline.text import exact_match
-from pipeline.text.calendars import calendar, figures
+from pipeline.text import exact_match, truncate
+from pipeline.text.calendars import calendar, calendars_of, figures
+from pipeline.text.calendars.moments import moments
 from pipeline.text.calendars.spans import Span
-from pipeline.text.cues import AnswerType, answer_types
+from pipeline.text.cues import AnswerType, answer_types, cues_of, plain
 from pipeline.text.exact_match import Verbatim
 from pipeline.text.languages import LANGUAGES
-from pipeline.text.sentences import is_content
+from pipeline.text.sentences import is_content, words
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 # The most times of one question that count, the first ones named: each is compared with every candidate.
@@ -80,7 +81,7 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
     times, content = calendar.times(content, earliest, now, language, parts)
     times = times[:MAX_SPANS]
     named = names.find(content, people, language)
-    content = _without(content, named.sure)
+    content = truncate.without(content, named.sure)
     exact = (exact + exact_match.numbers(content))[: exact_match.MAX_PIECES]
     content = exact_match.put_back(" ".join(content.split()), marked)
     return Question(
@@ -90,14 +91,36 @@ def read(text: str, people: Sequence[str], earliest: datetime, now: datetime, la
         names=named.names,
         asks=answer_types.asked(text, language),
         language=language,
-        overview=any(start < now for start, _ in times)
-        and not exact
-        and overview.asks_for_all(content, language),
+        overview=any(start < now for start, _ in times) and not exact and asks_for_all(content, language),
         spans=tuple(sorted(set(times))),
         open_spans=frozenset(span for span in times if span[0] <= earliest or span[0] <= now <= span[1]),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
         identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),
     )
+
+
+def asks_for_all(content: str, language: str) -> bool:
+    """Tell whether a question asks for all that happened; `content` is its text without names and dates.
+
+    >>> asks_for_all("What did I miss since Monday?", "english"), asks_for_all("Did I miss the bus?", "english")
+    (True, False)
+    """
+    cues = cues_of(language)
+    # most questions do not, and their times need not be found again
+    if not cues.overview.are_in(plain(content)):
+        return False
+    text = rest = plain(_without_times(content, language))
+    for pattern in (*cues.overview.patterns, *cues.overview_about.patterns):
+        rest = pattern.sub(" ", rest)
+    is_specific = any(is_content(word, language) for word in words(rest))
+    # who, when, where and how many ask for something in it
+    return cues.overview.are_in(text) and not is_specific and answer_types.asked(rest, language) <= {"now"}
+
+
+def _without_times(text: str, language: str) -> str:
+    times = moments(text, calendars_of(language))
+    places = [(moment.start - moment.before, moment.end + moment.after) for moment in times]
+    return " ".join(truncate.without(text, places).split())
 
 
 def read_languages() -> None:
@@ -137,23 +160,3 @@ def _weight(word: str, language: str) -> float:
         return 0.0
     marked = any(map(str.isdigit, core)) or not (core.islower() or core == core.lower())
     return 100.0 * marked + min(len(core), 20) + (0.0 if len(core) > _SHORT_WORD else -_SHORT_WORD)
-
-
-def _without(text: str, places: Sequence[tuple[int, int]]) -> str:
-    parts, at = [], 0
-    for start, end in places:
-        parts += [text[at : max(at, start)], " "]
-        at = max(at, end)
-    return "".join((*parts, text[at:]))
-
-
-def named(
-    text: str, people: Iterable[str], handles: Iterable[str] = (), language: str = "english"
-) -> set[str]:
-    """Return the names that a text has, as a whole or a part, and the handles that it has as a whole, with or without
-    `@`.
-
-    >>> sorted(named("What does Ann's brother owe @ben.k?", ["Ann Lee", "Olek"], ["ben.k", "brother.ben"]))
-    ['Ann Lee', 'ben.k']
-    """
-    return {*names.find(text, people, language).shares, *names.handles_in(text, handles)}

@@ -147,11 +147,11 @@ def _english(text: str) -> Mention | None:
         before = text[max(0, match.start() - _LEAD_CHARS) : match.start()]
         if not _is_event(event) or _VERB.search(before) or _NAMES_THE_WORD.search(before):
             continue
-        if not _names_event(event, (match["beside"] or match["alone"]).lower()):
+        lead = (match["beside"] or match["alone"]).lower()
+        if not _names_event(event, lead):
             continue
-        relation = _RELATIONS[(match["beside"] or match["alone"]).lower()]
         days = _UNITS[match["unit"].lower()] if match["unit"] else _NEAR_DAYS if match["near"] else None
-        return _mention(text, match.start(), end, relation, (event,), days)
+        return _mention(text, match.start(), end, _RELATIONS[lead], (event,), days)
     return None
 
 

@@ -6,6 +6,7 @@ from math import inf
 
 from pipeline.recall.ask.temporal_anchor import Mention
 from pipeline.text.calendars.calendar import written
+from pipeline.text.calendars.spans import midnight
 
 # Outside the time asked for, the preference halves after this many days. What was before an event may be long before;
 # what came after it, soon after; its own days are known but for a few; and nothing on the wrong side of it was meant.
@@ -67,7 +68,7 @@ def timed(mentioned: Mention, dates: tuple[EventDate, ...]) -> Timed:
             start, end = first.start - days, first.start
             before = FADES_AROUND if days else FADES_BEFORE
         case "after" if mentioned.days == 1:
-            start = _midnight(first.end if first.dated else first.start + days)
+            start = midnight(first.end if first.dated else first.start + days)
             end, after = start + days, FADES_AROUND
         case "after":
             start, end = first.start, first.end + days
@@ -78,7 +79,7 @@ def timed(mentioned: Mention, dates: tuple[EventDate, ...]) -> Timed:
             start = min(event.start for event in dates)
             end = max(event.end for event in dates)
         case _:
-            start = _midnight(first.start)
+            start = midnight(first.start)
             end = max(first.end, start + timedelta(days=mentioned.days or 1))
             before = after = FADES_AROUND
     return Timed(mention=mentioned, dates=dates, start=start, end=end, fades_before=before, fades_after=after)
@@ -86,10 +87,6 @@ def timed(mentioned: Mention, dates: tuple[EventDate, ...]) -> Timed:
 
 def _faded(away: timedelta, half_life: float) -> float:
     return float(0.5 ** (away.total_seconds() / 86_400 / half_life))
-
-
-def _midnight(at: datetime) -> datetime:
-    return at.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _until(event: EventDate) -> str:

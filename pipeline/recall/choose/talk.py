@@ -65,14 +65,15 @@ class Talk:
         self, candidate: Candidate, worth: float, reason: str, *, score: float | None, is_below: bool = False
     ) -> Line:
         """Write a message on a line, with the message that it answers, unless that is the line above: `is_below`."""
-        answered = None if is_below and self._goes_on(candidate) else candidate.answered
+        before, answered = self.by_place.get((candidate.session, candidate.place - 1)), candidate.answered
+        if is_below and before and answered and before.id == answered.id:
+            answered = None
 
         def write(tokens: int) -> str:
             speaker = said_by(candidate.speaker, answered, self.style.wording, candidate.forwarded_from)
             head = f"{speaker}: "
             return head + self.style.excerpt(head, candidate.text, tokens)
 
-        before = self.by_place.get((candidate.session, candidate.place - 1))
         is_match = score is not None
         return Line(
             block="exchanges",
@@ -92,11 +93,6 @@ class Talk:
             follows=self._place(before) if before else (),
             may_be_cut=is_match,
         )
-
-    def _goes_on(self, candidate: Candidate) -> bool:
-        """Tell whether a message answers the one right before it."""
-        before = self.by_place.get((candidate.session, candidate.place - 1))
-        return before is not None and candidate.answered is not None and before.id == candidate.answered.id
 
     def _place(self, candidate: Candidate) -> tuple[object, ...]:
         """Return the place among all messages: sessions by their beginning, each whole."""

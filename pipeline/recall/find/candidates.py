@@ -153,26 +153,8 @@ def _candidates(
     place = 0
     for *_, row in ordered:
         # columns are unpacked at once, as looking each up would take longer than all else
-        (
-            message,
-            external_id,
-            speaker,
-            role,
-            content,
-            sent_at,
-            _,
-            size,
-            counts,
-            reply_to,
-            answered,
-            cosines,
-            session,
-            after,
-            asks,
-            flags,
-            affinity,
-            forwarded_from,
-        ) = row
+        message, external_id, speaker, role, content, sent_at, _, size, counts = row[:9]
+        reply_to, answered, cosines, session, after, asks, flags, affinity, forwarded_from = row[9:]
         if session != before:
             place = 0
         else:

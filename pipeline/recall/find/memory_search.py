@@ -11,13 +11,19 @@ from typing import Any
 from sqlalchemy import Connection
 
 from pipeline.people import visibility
-from pipeline.recall.ask import parse
 from pipeline.recall.ask.ask import Ask
+from pipeline.recall.ask.names import names_and_handles
 from pipeline.recall.ask.request import RetrievalRequest
 from pipeline.recall.ask.weights import OTHER_QUERY_WEIGHT
 from pipeline.store.chats.membership import Seen
-from pipeline.store.memories import memory_candidates
+from pipeline.store.memories import entity_graph, memory_candidates
 from pipeline.store.memories.memory_candidates import FoundMemory, MemoryHits, MemoryScope
+from pipeline.text import entity_names
+
+MAX_NAMED, MAX_NEAR = 8, 12
+"""Entities that a question names, and what is related to them."""
+MAX_LINKS = 10
+"""Memories of each of these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +61,31 @@ def memory_scope(request: RetrievalRequest) -> MemoryScope | None:
         limit=2 * wanted,
         counts_hidden=request.explain,
     )
+
+
+def find_linked(connection: Connection, query: Ask, scope: MemoryScope | None) -> Mapping[str, str]:
+    """Return the linked memories by their ids, each with how: `Lena by home ‹Porto›`; none without `entity_hops`.
+
+    One hop in the entity graph leads to them: they need not share a word with the question. Only what may be shown
+    where it is asked leads anywhere. `scope` is the question's `memory_scope`.
+    """
+    request = query.request
+    if scope is None or not request.parameters.entity_hops:
+        return {}
+    reached = entity_graph.reached(
+        connection,
+        scope.seen,
+        names=entity_names.asked(request.text, request.chat.language),
+        users=sorted(scope.named),
+        as_of=request.as_of,
+        named=MAX_NAMED,
+        near=MAX_NEAR,
+        links=MAX_LINKS,
+    )
+    return {
+        str(row.memory_id): f"{row.named} by {row.relation} ‹{row.name}›" if row.name else row.named
+        for row in reached
+    }
 
 
 def find_memories(
@@ -102,7 +133,7 @@ def _named(request: RetrievalRequest, seen: Seen) -> dict[str, str]:
     handles = {id_ for person_ids in ids for id_ in person_ids if not id_.isdigit()}
     # all at once: hundreds of people may have written here
     names = [(member.sender_name or "").strip() for member in members]
-    named = parse.named(request.text, names, handles, request.chat.language)
+    named = names_and_handles(request.text, names, handles, request.chat.language)
     called: dict[str, str] = {}
     linked: dict[str, Sequence[str]] = {}
     for member, member_ids, name in zip(members, ids, names, strict=True):

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pipeline.recall.ask.ask import Ask
 from pipeline.recall.choose.choose import choose
 from pipeline.recall.choose.posted_question import PostedQuestion
+from pipeline.recall.choose.speech import display_name
 from pipeline.recall.choose.wording import Wording, wording_of
 from pipeline.recall.pack.explain import explanation
 from pipeline.recall.pack.pack import pack, plain
-from pipeline.recall.pack.prompt import Prompt, chat_messages, prompt
+from pipeline.recall.pack.prompt import Prompt, chat_messages
 from pipeline.recall.rank.ranked import Ranked
 from pipeline.text import truncate
 from pipeline.text.languages import FALLBACK
@@ -66,13 +67,12 @@ def assemble(
     posted = PostedQuestion.of(query.query, prepared.request.prelude, results)
     recent = [m for m in results.recent if m.content.strip() and not posted.is_recent(m)]
     chosen = choose(query, prepared, results, recent, posted, wording, count)
-    packed = pack(chosen.lines, chosen.frames, budget, count, fixed)
-    dropped = [*chosen.dropped, *packed.dropped]
+    ordered, unfit = pack(chosen.lines, chosen.frames, budget, count, fixed)
+    dropped = [*chosen.dropped, *unfit]
     if results.hidden_memories:
         # only their number, and that whatever the question: the asker may not see more
         detail = f"{results.hidden_memories:,} learned in other chats, where not everybody here was"
         dropped.append(Dropped(kind="memory", id="", reason="audience", detail=detail))
-    ordered = packed.blocks
     by_kind = {block.kind: block for block in ordered}
     shown = {item.id for item in by_kind["memories"].items} if "memories" in by_kind else set()
     previews = [
@@ -100,8 +100,9 @@ def assemble(
 def _prompt(prepared: Ask, wording: Wording, rooms: Sequence[int], count: Count) -> Prompt:
     """Show the question with the asker and the time, or as much of them as there is room for."""
     now = (prepared.request.as_of or prepared.request.prelude.now).astimezone(prepared.zone)
-    full = prompt(prepared.request.text, prepared.request.prelude.asker, now, wording)
-    bare = Prompt(query=full.query, wording=wording)
+    bare = Prompt(query=prepared.request.text, wording=wording)
+    asker = display_name(prepared.request.prelude.asker or "")
+    full = replace(bare, asker=asker, today=wording.now(now))
     forms = (full, replace(full, today=""), bare)
     fitting = (form for room in rooms for form in forms if count(form.text) <= room)
     return next(fitting, bare)

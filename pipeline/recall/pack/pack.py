@@ -6,7 +6,6 @@ of its lines.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import get_args
 
 from pipeline.recall.choose.line import Frame, Line
@@ -21,22 +20,17 @@ MAX_MISSES = 3
 MIN_CUT_TOKENS = 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class Packed:
-    """The blocks that fit, in reading order, and the lines that did not."""
-
-    blocks: list[Block]
-    dropped: list[Dropped] = field(default_factory=list)
-
-
 def pack(
     lines: Iterable[Line],
     frames: Mapping[BlockKind, Frame],
     budget: int,
     count: Count = estimate_line,
     fixed: Iterable[Block] = (),
-) -> Packed:
-    """Fill blocks with lines, the most worth first, until nothing more fits; `fixed` blocks are in already."""
+) -> tuple[list[Block], list[Dropped]]:
+    """Fill blocks with lines, the most worth first, until nothing more fits; `fixed` blocks are in already.
+
+    Returns the blocks in reading order, and the lines that did not fit.
+    """
     room = budget - sum(block.tokens for block in fixed)
     open_blocks: dict[BlockKind, _OpenBlock] = {}
     dropped = []
@@ -57,7 +51,7 @@ def pack(
             dropped.append(Dropped(kind=kind, id=line.id, reason=spent))
     blocks = {block.kind: block for block in fixed}
     blocks |= {kind: block.closed(kind) for kind, block in open_blocks.items() if block.shown}
-    return Packed(blocks=[blocks[kind] for kind in get_args(BlockKind) if kind in blocks], dropped=dropped)
+    return [blocks[kind] for kind in get_args(BlockKind) if kind in blocks], dropped
 
 
 def plain(kind: BlockKind, text: str, count: Count) -> Block:

@@ -7,10 +7,10 @@ more tokens than its line in the text and its share of what fences that.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from itertools import groupby
 
-from pipeline.recall.choose.speech import display_name, head_of
+from pipeline.recall.choose.speech import head_of
 from pipeline.recall.choose.wording import Wording
 from pipeline.text import fencing, truncate
 from pipeline.text.fencing import harmless, visible
@@ -46,11 +46,6 @@ class Prompt:
     def text(self) -> str:
         """The question under today's date."""
         return f"{self.today}\n{self.question}" if self.today else self.question
-
-
-def prompt(query: str, asker: str | None, now: datetime, wording: Wording) -> Prompt:
-    """Show the question with its asker and the time on the chat's clock."""
-    return Prompt(query=query, wording=wording, asker=display_name(asker or ""), today=wording.now(now))
 
 
 def chat_messages(

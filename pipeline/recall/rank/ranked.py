@@ -7,8 +7,7 @@ from typing import NamedTuple
 from pipeline.recall.find.candidate import Candidate
 from pipeline.recall.find.candidates import CandidateSet
 from pipeline.recall.find.memory_search import RetrievedMemory
-from pipeline.recall.find.sessions import RetrievedSession
-from pipeline.recall.find.weeks import RetrievedWeek
+from pipeline.recall.find.sessions import RetrievedSession, RetrievedWeek
 from pipeline.recall.rank.similarity import Scale
 from schemas.sessions import Message
 

@@ -101,10 +101,7 @@ def month_names(*, dotted: bool) -> frozenset[str]:
 
 @cache
 def _calendar(name: str) -> Calendar:
-    return _read(languages.read(name, "calendar"))
-
-
-def _read(data: Mapping[str, Any]) -> Calendar:
+    data = languages.read(name, "calendar")
     months = {word: n for n, words in enumerate(data["months"], start=1) for word in patterns.split(words)}
     weekdays = {word: n for n, words in enumerate(data["weekdays"]) for word in patterns.split(words)}
     numbers = {word: n for n, words in enumerate(data["numbers"], start=1) for word in patterns.split(words)}
@@ -119,6 +116,10 @@ def _read(data: Mapping[str, Any]) -> Calendar:
     slots = patterns.slots(data, months, weekdays, numbers, meanings, spaced=spaced)
     slots["nth"] = rf"(?P<d>{patterns.alternatives(ordinals)})"
     forms = _FORMS | {"period": ["{period}"], "day": ["{day}"]} | data["forms"]
+
+    def any_of(key: str) -> str:
+        return patterns.alternatives(patterns.split(data.get(key, "")))
+
     to, and_ = patterns.split(data["to"]), patterns.split(data["and"])
     end = data.get("suffix", "")
     no_date_after, no_date_before = (
@@ -145,10 +146,7 @@ def _read(data: Mapping[str, Any]) -> Calendar:
         short=_short_names(data, spaced=spaced),
         lead=patterns.relations(data.get("leads", {}), article, spaced=spaced, trail=False, suffix=""),
         trail=patterns.relations(data.get("trails", {}), [], spaced=spaced, trail=True, suffix=end),
-        before_months=pattern(
-            rf"(?:{patterns.alternatives(patterns.split(data.get('before_months', '')))})\s{{1,3}}$",
-            re.IGNORECASE,
-        ),
+        before_months=pattern(rf"(?:{any_of('before_months')})\s{{1,3}}$", re.IGNORECASE),
         first=pattern(
             rf"(?<!\w)(?:{patterns.alternatives([*months, *weekdays])})\.?(?:\s\d{{4}})?"
             rf"\s{{0,3}}(?:[-–—]|(?:{patterns.alternatives(to + and_)})(?=\s))\s{{0,3}}$",
@@ -164,9 +162,7 @@ def _read(data: Mapping[str, Any]) -> Calendar:
         dotted=data.get("dotted", False),
         no_date_after=pattern(rf"(?<!\w)(?:{patterns.alternatives(no_date_after)})\s{{1,3}}$", re.IGNORECASE),
         no_date_before=pattern(rf"\s{{0,3}}(?:{patterns.alternatives(no_date_before)})(?!\w)", re.IGNORECASE),
-        past=pattern(
-            rf"(?<!\w)(?:{patterns.alternatives(patterns.split(data.get('past', '')))})(?!\w)", re.IGNORECASE
-        ),
+        past=pattern(rf"(?<!\w)(?:{any_of('past')})(?!\w)", re.IGNORECASE),
         alone=data.get("forms", {}).get("alone", not spaced),
         shown=Shown(
             **data["shown"],

@@ -90,7 +90,7 @@ def _closed(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
 
 
 def _spans(moment: Moment, earliest: datetime, now: datetime) -> list[Span]:
-    numbers, today = moment.numbers, _midnight(now)
+    numbers, today = moment.numbers, midnight(now)
     match moment.kind:
         case "day":
             start = moved(today, numbers["step"])
@@ -203,5 +203,6 @@ def _away(day: date, unit: str, number: int) -> tuple[str, date]:
     return "year", date(min(max(day.year + number, 1), MAXYEAR), 1, 1)
 
 
-def _midnight(now: datetime) -> datetime:
+def midnight(now: datetime) -> datetime:
+    """Return the beginning of a day, by its own clock."""
     return now.replace(hour=0, minute=0, second=0, microsecond=0)

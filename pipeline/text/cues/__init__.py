@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
 from re import Pattern
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from unicodedata import normalize
 
 from pipeline.text import languages
 from pipeline.text.accents import pattern_either_way, without_accents, words_either_way
 from pipeline.text.caches import pattern
 from pipeline.text.cues import patterns
-from pipeline.text.cues.matchers import Phrases, Words
+from pipeline.text.cues.patterns import Phrases, Words
 from pipeline.text.languages import parts_of
 
 AnswerType = Literal["when", "number", "where", "who", "now"]
 """A time; a number, or what is mostly written in figures; a place; a person; the present or final state."""
-ANSWER_TYPES: tuple[AnswerType, ...] = ("when", "number", "where", "who", "now")
+ANSWER_TYPES: tuple[AnswerType, ...] = get_args(AnswerType)
 
 # Words of what a text is not about. Without accents one may be another word: in Polish `pięć` is five, `piec` a stove.
 _AS_WRITTEN = frozenset(("stop", "chatter", "determiners"))

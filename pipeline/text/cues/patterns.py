@@ -1,7 +1,11 @@
-"""Make patterns of the words and phrases in a language's file."""
+"""Make patterns of the words and phrases in a language's file, and match texts against those of one kind."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from re import Match, Pattern
 from typing import Any
+
+from pipeline.text.caches import pattern
 
 Shape = Callable[[Mapping[str, Any], str], str]
 """The data of a language, and alternatives, to a pattern."""
@@ -52,3 +56,31 @@ def request(source: Mapping[str, Any], inside: str) -> str:
     end = r"(?:(?<=')|(?!\w))" if spaced else ""
     what = "" if "(?P<what>" in inside else r"[\s:：，]*(?P<what>[^\s,.;:!。！].*)?"
     return rf"\A{before}(?P<cue>(?:{inside}){end}){what}"
+
+
+class Phrases:
+    """Patterns that are searched for in a text as `plain` returns it."""
+
+    def __init__(self, sources: Iterable[str]) -> None:
+        self.patterns = tuple(map(pattern, sources))
+
+    def are_in(self, text: str) -> bool:
+        """Tell whether the text has one of the patterns."""
+        return any(regex.search(text) for regex in self.patterns)
+
+    def begun(self, text: str) -> Match[str] | None:
+        """Return how the text begins with one of the patterns."""
+        return next(filter(None, (regex.match(text) for regex in self.patterns)), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """Words of one kind."""
+
+    whole: frozenset[str]
+    # those of scripts without spaces, which are sought anywhere; None: there are none
+    pieces: Pattern[str] | None = None
+
+    def are_in(self, words: Iterable[str], text: str) -> bool:
+        """Tell whether one of them is among the words of a text, or in the text."""
+        return not self.whole.isdisjoint(words) or bool(self.pieces and self.pieces.search(text))

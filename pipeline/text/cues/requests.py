@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, get_args
 
 from pipeline.text.caches import pattern
 from pipeline.text.cues import patterns, read
-from pipeline.text.cues.matchers import Phrases, Words
+from pipeline.text.cues.patterns import Phrases, Words
 from pipeline.text.languages import LANGUAGES
 
 RequestKind = Literal["remember", "call_me", "forget", "wrong"]

@@ -59,13 +59,13 @@ def test_where_the_model_knows_none_of_the_letters_only_words_are_searched(
     filled: Database, settings: Settings, language: str, compared: bool
 ) -> None:
     question = parsed(filled, settings, "我们什么时候去?")
-    request, space = question.request, question.request.prelude.space
+    request, space = question.ask.request, question.ask.request.prelude.space
     assert space is not None
     chat = replace(request.chat, language=language)
     request = replace(
         request, prelude=replace(request.prelude, chat=chat, space=replace(space, model="all-MiniLM-L6-v2"))
     )
-    question = replace(question, request=request)
+    question = replace(question, ask=replace(question.ask, request=request))
     embedders = SpaceEmbedders(lambda _: DeterministicEmbedder())
     query = prepare_query(filled, TENANT, question, embedders, Stopwatch())
     assert (query.terms.embedded is not None) is compared

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.recall.choose.line import Frame, Line
-from pipeline.recall.pack.pack import Packed, pack
+from pipeline.recall.pack.pack import pack
 from pipeline.text.tokens import Count, estimate_line
-from schemas.context import BlockKind
+from schemas.context import Block, BlockKind
 from tests.recall.found import line
 
 KINDS: list[BlockKind] = ["memories", "exchanges", "history"]
@@ -48,16 +48,16 @@ def frames(draw: st.DrawFn) -> dict[BlockKind, Frame]:
     }
 
 
-def shown(packed: Packed) -> list[int]:
-    return [int(item.id) for block in packed.blocks for item in block.items]
+def shown(blocks: list[Block]) -> list[int]:
+    return [int(item.id) for block in blocks for item in block.items]
 
 
 @given(offered(), frames(), BUDGETS, COUNTS)
 def test_whatever_is_offered_no_budget_is_exceeded_and_nothing_gets_lost(
     lines: list[Line], around: dict[BlockKind, Frame], budget: int, count: Count
 ) -> None:
-    packed = pack(lines, around, budget, count)
-    for block in packed.blocks:
+    blocks, dropped = pack(lines, around, budget, count)
+    for block in blocks:
         frame = around[block.kind]
         assert block.tokens == count(block.text)
         assert block.tokens <= (budget if frame.cap is None else frame.cap)
@@ -66,14 +66,14 @@ def test_whatever_is_offered_no_budget_is_exceeded_and_nothing_gets_lost(
         places = [int(item.id) for item in block.items]
         assert places == sorted(places)
         assert all(item.text in block.text for item in block.items)
-    assert sum(block.tokens for block in packed.blocks) <= budget
-    assert sorted([*shown(packed), *(int(each.id) for each in packed.dropped)]) == list(range(len(lines)))
-    assert {each.reason for each in packed.dropped} <= {"budget", "cap"}
+    assert sum(block.tokens for block in blocks) <= budget
+    assert sorted([*shown(blocks), *(int(each.id) for each in dropped)]) == list(range(len(lines)))
+    assert {each.reason for each in dropped} <= {"budget", "cap"}
 
 
 @given(st.lists(WORTHS, max_size=15), BUDGETS)
 def test_a_line_never_loses_its_place_to_one_worth_less(worths: list[float], budget: int) -> None:
     lines = [line("bread and butter", worth, number=number) for number, worth in enumerate(worths)]
-    packed = pack(lines, {"exchanges": Frame(heading="Said:")}, budget)
-    least = min((worths[number] for number in shown(packed)), default=1.0)
-    assert all(worths[int(each.id)] <= least for each in packed.dropped)
+    blocks, dropped = pack(lines, {"exchanges": Frame(heading="Said:")}, budget)
+    least = min((worths[number] for number in shown(blocks)), default=1.0)
+    assert all(worths[int(each.id)] <= least for each in dropped)

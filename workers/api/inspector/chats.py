@@ -16,7 +16,7 @@ from pipeline.store.sessions import sessions
 from pipeline.store.vectors import spaces, vectors
 from schemas.errors import NotFound
 from schemas.listing import ChatFilter, SessionFilter
-from schemas.messages import Id
+from schemas.messages import Id, RowId
 from workers.api.inspector.pages import PageRoute, go_to, page
 from workers.api.state import Api, Tenant
 
@@ -27,7 +27,6 @@ MESSAGES = 200
 MEMORIES = 100
 LATEST = 5_000
 """Messages of a chat that a page looks for the vectors of."""
-Number = Annotated[int, Field(ge=1, lt=2**63)]
 JOBS = ("summarize", "extract", "embed")
 
 
@@ -76,7 +75,7 @@ def get_chat(
 
 @router.get("/sessions/{session_id}")
 def get_session(
-    request: Request, api: Api, tenant: Tenant, session_id: int, at: Number | None = None
+    request: Request, api: Api, tenant: Tenant, session_id: int, at: RowId | None = None
 ) -> Response:
     """Show a session from its beginning, or from the message `at`: messages, summary, memories, vectors and jobs."""
     with api.database.tenant(tenant) as connection:
@@ -115,7 +114,7 @@ def get_session(
 
 
 @router.get("/messages/{message_id}")
-def get_message(request: Request, api: Api, tenant: Tenant, message_id: Number) -> Response:
+def get_message(request: Request, api: Api, tenant: Tenant, message_id: RowId) -> Response:
     """Go to the session of a message, at the message."""
     with api.database.tenant(tenant) as connection:
         session_id = inspection.session_of(connection, message_id)

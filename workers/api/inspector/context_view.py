@@ -6,7 +6,7 @@ from typing import Any
 
 from schemas.context import Context, Explanation, Hit
 from schemas.listing import ChatSummary, SessionSpan
-from workers.api.inspector.pages import ASSETS, environment
+from workers.api.inspector.pages import ASSETS, TEMPLATES
 
 # As many as a message's score has parts: each part has a colour of its own in the style sheet.
 COLOURS = 22
@@ -18,7 +18,7 @@ def standalone(context: Context, question: str, chat: ChatSummary, sessions: Seq
     """Render a page for a file, with its style and without a script; `sessions` are the chat's, or its latest."""
     values = view(context, question, chat, sessions)
     style = ASSETS["inspector.css"].decode()
-    template = environment().get_template("standalone.html.j2")
+    template = TEMPLATES.get_template("standalone.html.j2")
     return template.render(style=style, links=False, chat=chat, **values)
 
 

@@ -44,40 +44,35 @@ TABS = {
 }
 
 
-def environment() -> Environment:
-    """Make the environment of the templates: every value is escaped, and holds nothing that steers what is shown."""
-    made = Environment(
-        loader=PackageLoader(__package__, "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_plain,
-    )
-    made.filters |= {
-        "moment": display.moment,
-        "age": display.age,
-        "dollars": display.dollars,
-        "preview": display.preview,
-        "part": lambda value: quote(str(value), safe=""),
-        "number": "{:,}".format,
-    }
-    return made
-
-
 def _plain(value: Any) -> Any:
     """Remove control characters and bidirectional overrides from what is text, and not yet markup."""
     return display.plain(value) if type(value) is str else value
 
 
-_ENVIRONMENT = environment()
+TEMPLATES = Environment(
+    loader=PackageLoader(__package__, "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    finalize=_plain,
+)
+"""Every value in them is escaped, and holds nothing that steers what is shown."""
+TEMPLATES.filters |= {
+    "moment": display.moment,
+    "age": display.age,
+    "dollars": display.dollars,
+    "preview": display.preview,
+    "part": lambda value: quote(str(value), safe=""),
+    "number": "{:,}".format,
+}
 
 
 def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
     """Answer with a page."""
     caller = getattr(request.state, "caller", None)
     key = caller.key if caller else None
-    made = _ENVIRONMENT.get_template(f"{template}.html.j2").render(
+    made = TEMPLATES.get_template(f"{template}.html.j2").render(
         tabs=TABS,
         place=request.url.path.split("/")[2:3],
         key=key,

@@ -17,9 +17,9 @@ from schemas.backfills import BackfillKind, BackfillRequest
 from schemas.base import Closed
 from schemas.errors import InvalidInput, NotFound
 from schemas.kinds import ARRIVAL, KINDS
-from schemas.messages import Id
+from schemas.messages import Id, RowId
 from workers import queues
-from workers.api.inspector.chats import ROWS, Number
+from workers.api.inspector.chats import ROWS
 from workers.api.inspector.pages import Form, PageRoute, go_to, page
 from workers.api.state import Api, Tenant
 
@@ -119,7 +119,7 @@ def post_backfill(request: Request, api: Api, tenant: Tenant, wanted: Form[Backf
 
 @router.post("/backfills/{backfill_id}/state")
 def post_state(
-    request: Request, api: Api, tenant: Tenant, backfill_id: Number, wanted: Form[NewState]
+    request: Request, api: Api, tenant: Tenant, backfill_id: RowId, wanted: Form[NewState]
 ) -> Response:
     """Pause, resume or cancel a backfill."""
     backfill.change_state(api.database, tenant, backfill_id, wanted.state)

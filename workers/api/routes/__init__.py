@@ -4,7 +4,6 @@ from workers.api.inspector import chats, login, people, why, work
 from workers.api.routes import (
     contexts,
     documents,
-    entities,
     event_sources,
     events,
     forgetting,
@@ -20,7 +19,7 @@ from workers.api.routes import (
 # the one that is asked most comes first
 ROUTERS = [
     *(messages.router, events.router, health.router, contexts.router, memories.router, documents.router),
-    *(users.router, entities.router, listings.router, forgetting.router, event_sources.router, keys.router),
+    *(users.router, listings.router, forgetting.router, event_sources.router, keys.router),
     mcp.router,
     *(login.router, chats.router, people.router, why.router, work.router),
 ]

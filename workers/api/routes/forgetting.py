@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Annotated
 
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
-from pydantic import Field
 from pydantic_core import to_json
 
 from pipeline.erasure import export, forget
@@ -16,7 +14,7 @@ from pipeline.people import suppression
 from pipeline.store.chats import chats
 from pipeline.store.chats.chat_languages import DECLARED
 from schemas.base import Frozen
-from schemas.messages import ChatIn, Id
+from schemas.messages import ChatIn, Id, RowId
 from schemas.payloads import LanguageChoice, MemorySwitch, NewId
 from schemas.people.forgetting import Receipt, Subject
 from workers.api.api_route import ApiRoute
@@ -116,7 +114,7 @@ def delete_chat(api: Api, tenant: Tenant, chat_id: Id) -> Receipt:
 
 
 @router.get("/v1/forget/{receipt}", summary="Look at a receipt of forgetting", responses=responses(404))
-def get_receipt(api: Api, tenant: Tenant, receipt: Annotated[int, Field(ge=1, lt=2**63)]) -> ReceiptStatus:
+def get_receipt(api: Api, tenant: Tenant, receipt: RowId) -> ReceiptStatus:
     """Return how much was forgotten so far, and when all of it was; not who or what it was about."""
     failed = forget.given_up(api.database, tenant, receipt)
     return ReceiptStatus(**forget.get(api.database, tenant, receipt).model_dump(), given_up=failed)

@@ -1,12 +1,10 @@
 """`/v1/keys`: the API keys of the caller's tenant, made, listed, rotated and revoked."""
 
-from typing import Annotated
-
 from fastapi import APIRouter, Response
-from pydantic import Field
 
 from pipeline.people import api_keys
 from schemas.bots.keys import CurrentKey, KeyIn, KeyList, ListedKey, NewKey, Rotation
+from schemas.messages import RowId
 from workers.api.api_route import ApiRoute
 from workers.api.bodies import Body
 from workers.api.errors import responses
@@ -14,7 +12,6 @@ from workers.api.state import Api, ByCaller, Tenant
 
 router = APIRouter(tags=["keys"], route_class=ApiRoute)
 
-KeyId = Annotated[int, Field(ge=1, lt=2**63)]
 _SECRET = {"Cache-Control": "no-store"}
 
 
@@ -42,7 +39,7 @@ def get_keys(api: Api, tenant: Tenant) -> KeyList:
 
 @router.post("/v1/keys/{key_id}/rotate", summary="Give a key a new secret", responses=responses(404, 409))
 def post_rotation(
-    api: Api, caller: ByCaller, key_id: KeyId, rotation: Body[Rotation], response: Response
+    api: Api, caller: ByCaller, key_id: RowId, rotation: Body[Rotation], response: Response
 ) -> NewKey:
     """Give a key a new secret, which is shown this once; the one until now works for `keep_hours` more.
 
@@ -53,6 +50,6 @@ def post_rotation(
 
 
 @router.delete("/v1/keys/{key_id}", summary="Revoke a key", responses=responses(404))
-def delete_key(api: Api, tenant: Tenant, key_id: KeyId) -> ListedKey:
+def delete_key(api: Api, tenant: Tenant, key_id: RowId) -> ListedKey:
     """Revoke a key for good: within 5 seconds every process refuses it. Sending the same again is harmless."""
     return api_keys.revoke(api.database, tenant, key_id)
