@@ -134,3 +134,12 @@ def test_a_redirect_is_not_followed(server: ChatServer, model: OpenAIChatModel) 
 def test_a_base_url_must_be_one() -> None:
     with pytest.raises(SettingsError, match="BACKSCROLL_OPENAI_BASE_URL"):
         OpenAIChatModel("m", base_url="localhost:11434")
+
+
+def test_without_a_key_none_of_the_environment_is_sent(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "of-something-else")
+    with closing(OpenAIChatModel("m", base_url=server.url)) as model:
+        model.complete(PLAIN, timeout_seconds=5)
+    assert server.keys == ["Bearer none"]

@@ -19,7 +19,7 @@ from pipeline.store.connections.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.messages import ChatIn
 from tests.conftest import SESSION_POLICY, TENANT, message
-from tests.providers.chat_server import ChatServer, Reply, refused, well
+from tests.providers.chat_server import ChatServer, Reply, Request, refused, well
 from tests.test_pipeline import CHAT, place, rows
 
 MODEL = "small-1"
@@ -149,6 +149,27 @@ def test_an_answer_is_repaired_once(
     else:
         assert second["messages"][2] == {"role": "assistant", "content": bad.text}
         assert "cannot be used" in second["messages"][3]["content"]
+
+
+def test_a_model_whose_thoughts_take_all_the_room_gets_four_times_as_much_once(
+    one_session: Database, server: ChatServer
+) -> None:
+    # Given a model that thinks for longer than its answer has room
+    room = 900
+
+    def thinking(request: Request) -> Reply:
+        cut = request["max_tokens"] < 3 * room
+        return Reply(text="<think>Хорошо, 首先要看 😀", finish_reason="length") if cut else well(request)
+
+    server.answer = thinking
+    with closing(OpenAIChatModel(MODEL, base_url=server.url)) as model:
+        client = make_summarizer(MODEL, Gateway(one_session, model), timeout_seconds=5, answer_tokens=room)
+        run_due(one_session, handler(one_session, client))
+    # Then its second answer is the summary, and both were paid for
+    assert stored(one_session) == [("summarized", MODEL)]
+    assert [request["max_tokens"] for request in server.requests] == [room, 4 * room]
+    ledger = "SELECT purpose, outcome, input_tokens, output_tokens FROM llm_calls ORDER BY id"
+    assert rows(one_session, ledger) == [("summary", "answered", 100, 20), ("repair", "answered", 100, 20)]
 
 
 @pytest.mark.parametrize(

@@ -313,3 +313,12 @@ def test_forgetting_waits_until_a_chat_is_where_it_goes(database: Database) -> N
         finish(database)
     assert rows(database, "SELECT count(*) FROM messages") == [(0,)]
     assert accept(database, OLD, *talk(0)).kept_out == 6
+
+
+def test_a_chat_that_is_forgotten_does_not_come_back_under_an_id_that_it_had(database: Database) -> None:
+    accept(database, OLD, *talk(0))
+    move(database, OLD.chat_id, NEW.chat_id)
+    forget.start(database, TENANT, Subject(kind="chat", chat_id=NEW.chat_id))
+    finish(database)
+    assert rows(database, "SELECT chat_id FROM chats") == []
+    assert accept(database, OLD, *talk(0)).kept_out == 6
