@@ -381,7 +381,12 @@ WITHOUT_VECTORS = "DROP EXTENSION vector CASCADE; DROP TABLE message_vectors, se
     ],
 )
 def test_what_is_wrong_with_the_database_is_found(
-    run: Run, postgres: EmbeddedPostgres, database_name: str, damage: str, expected: dict[str, str]
+    run: Run,
+    memory: None,
+    postgres: EmbeddedPostgres,
+    database_name: str,
+    damage: str,
+    expected: dict[str, str],
 ) -> None:
     as_superuser(postgres, database_name, damage.format(name=database_name))
     assert found(run) == expected
