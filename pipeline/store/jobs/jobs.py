@@ -270,17 +270,8 @@ def release(
     They lose no attempt unless it `counts`, and keep the last error where there is no new one. Returns how many were
     given up.
     """
-    values = {"error": error, "delay": delay_seconds, "counts": counts, "dead": dead}
-    return sum(
-        column(
-            connection,
-            _RETRY,
-            kind=claims[0].kind,
-            **_rows(claims),
-            **values,
-            max_attempts=max_attempts,
-        )
-    )
+    values = {"error": error, "delay": delay_seconds, "counts": counts, "dead": dead, **_rows(claims)}
+    return sum(column(connection, _RETRY, kind=claims[0].kind, max_attempts=max_attempts, **values))
 
 
 def still_held(connection: Connection, claims: Sequence[Claim]) -> list[Claim]:
