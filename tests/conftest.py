@@ -102,17 +102,17 @@ def next_release(owner_url: str, folder: Path, upgrade: str, downgrade: str = "p
 # would make each other wait, and their stories would share none.
 LONGEST = (
     "tests/processes/",
-    "tests/text/test_growth.py",
-    "tests/ingest/test_chat_moves.py",
-    "tests/dev/eval/test_chats.py",
-    "tests/local/embedded/test_postgres.py",
-    "tests/chaos/",
     "tests/clients/",
-    "tests/ops/test_up.py",
-    "tests/partitioned/test_moving.py",
-    "tests/hostile/",
+    "tests/text/test_growth.py",
+    "tests/dev/eval/test_chats.py",
+    "tests/chaos/",
+    "tests/commands/test_doctor.py",
     "tests/ops/test_backup.py",
-    "tests/dev/eval/test_locomo.py",
+    "tests/events/test_payloads.py",
+    "tests/ops/test_up.py",
+    "tests/dev/eval/test_flatmates.py",
+    "tests/clients_python/test_bots.py",
+    "tests/hostile/",
 )
 
 

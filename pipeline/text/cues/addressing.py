@@ -19,6 +19,11 @@ _OPENING = re.compile(
 )
 _CLOSING = re.compile(rf"(?<![\s,])[\s,]++(?P<name>{_HANDLE})[^\w@]*$")
 _LONGEST_NAME = 100
+# Without any of these nobody is named at a beginning.
+_NAMES = re.compile("[/!,:，：、]")
+_COMMAND = re.compile(r"[/!][a-z]", re.IGNORECASE)
+# What a name may hold beside letters and digits, and is compared without.
+_SEPARATORS = str.maketrans("", "", " .'\u2019-_")
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _NOT_IN_A_NAME = re.compile(r"[\W_]")
 
@@ -114,6 +119,8 @@ def called_bots(names: Iterable[str]) -> frozenset[str]:
 
 def _unaddressed(text: str, language: str, bots: Collection[str], *, any_mention: bool) -> str | None:
     """Return the text without the mention or name at its beginning or end; None if it has neither."""
+    if "@" not in text and not _may_name_a_bot(text[:_LONGEST_NAME], bots):
+        return None
     start = text.lstrip()[: _LONGEST_NAME + 1].casefold()
     if start.startswith("@"):
         # it may be of several words
@@ -133,6 +140,16 @@ def _unaddressed(text: str, language: str, bots: Collection[str], *, any_mention
     if match is not None and _is_bot(match["name"], bots, any_mention=any_mention):
         return text[: len(text) - len(end) + match.start()]
     return None
+
+
+def _may_name_a_bot(start: str, bots: Collection[str]) -> bool:
+    """Tell whether a beginning can be a command or name a bot; most can be neither, and need not be taken apart."""
+    if not _NAMES.search(start):
+        return False
+    if _COMMAND.search(start):
+        return True
+    low = start.translate(_SEPARATORS).casefold()
+    return "bot" in low or any(name in low for name in bots)
 
 
 def _is_bot(name: str, bots: Collection[str], *, any_mention: bool) -> bool:
