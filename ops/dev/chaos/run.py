@@ -27,7 +27,7 @@ from schemas.people.forgetting import Subject
 # In which one fault's share of the messages is sent, or the fault comes anyway.
 SHARE_SECONDS = 20.0
 RECOVERY_SECONDS = 60.0
-# After the last fault: until everything is done, at so many looks in a row, or counts as stuck.
+# Time for everything to be done after the last fault, and number of consecutive looks that must find it done.
 QUIET_SECONDS, LOOKS = 180.0, 3
 # Of backfills: slow enough to go on through many faults.
 ROWS_PER_SECOND = 100.0

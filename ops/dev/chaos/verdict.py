@@ -37,7 +37,7 @@ _SESSIONS = """
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found; where nothing is `wrong` everything is as it must be."""
+    """The findings of a run, which passes if nothing is `wrong`."""
 
     # keys that are stored
     stored: Collection[Key]
