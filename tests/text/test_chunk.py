@@ -41,7 +41,7 @@ def test_a_chunk_begins_with_the_last_sentence_of_the_one_before():
     ]
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(prose, st.integers(1, 60), st.data())
 def test_whatever_the_text_nothing_is_lost_and_no_limit_passed(text: str, limit: int, data: st.DataObject):
     overlap = data.draw(st.integers(0, limit // 2))

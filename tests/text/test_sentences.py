@@ -24,10 +24,8 @@ def test_a_date_is_not_torn_apart(said: str) -> None:
     ("first", "second"),
     [
         ("Das Fest ist am 11.12.", "Wer kommt mit?"),
-        ("The flight is on 8.12.", "We must be there at six."),
         ("Abgabe war am 4.5.2026.", "Steffi hat sie."),
         ("It costs 46.50.", "Bob pays."),
-        ("I am 30.", "Bob is 31."),
         ("Meet me in Dec.", "Bring 5 friends."),
     ],
 )

@@ -12,9 +12,6 @@ from pipeline.text.tokens import estimate, estimate_line
     [
         ("", 0),
         ("the boiler", 2),
-        ("unbelievable", 2),
-        ("I'll go", 3),
-        ("2026", 2),
         ("日本語", 3),
         ("привет", 3),
         ("👍!", 2),
