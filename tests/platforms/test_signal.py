@@ -1,12 +1,9 @@
 """Signal's own export, and those of signal-export, come in as Signal's, with the people that they name."""
 
 import json
-import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.platforms.reading import FIXTURES, Read, read_path
 
@@ -70,23 +67,17 @@ def test_signals_own_export_names_chats_people_and_answers(tmp_path: Path) -> No
 
 def test_an_edited_message_is_one_with_its_last_text_and_first_time(tmp_path: Path) -> None:
     first = item("1", "3", MS, **standard("в пять"))["chatItem"]
-    read = own_export(tmp_path, item("1", "3", MS + 9, revisions=[first], **standard("в шесть")))
+    of_no_chat = item("9", "3", **standard("где?"))
+    read = own_export(tmp_path, item("1", "3", MS + 9, revisions=[first], **standard("в шесть")), of_no_chat)
     assert [(message.external_id, message.content) for message in read.messages] == [(str(MS), "в шесть")]
+    assert ["chatId '9'" in broken.reason for broken in read.broken] == [True]
 
 
-def test_a_frame_that_nobody_knows_and_a_chat_that_is_not_there_are_said(tmp_path: Path) -> None:
-    read = own_export(
-        tmp_path, {"hologram": {"id": "1"}}, item("9", "3", **standard("где?")), {"stickerPack": {}}
-    )
-    assert [(found.kind, found.known) for found in read.unread] == [("hologram", False)]
-    assert "chatId '9'" in read.broken[0].reason
-
-
-@pytest.mark.parametrize("name", ["Пристань/chat.md", "Пристань.md", "Пристань.txt"])
-def test_the_text_of_signal_export_is_signals(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text(MARKDOWN)
-    chat = read_path(tmp_path / name, time_zone="Europe/Lisbon")
+def test_the_text_of_signal_export_is_signals(tmp_path: Path) -> None:
+    path = tmp_path / "Пристань" / "chat.md"
+    path.parent.mkdir()
+    path.write_text(MARKDOWN)
+    chat = read_path(path, time_zone="Europe/Lisbon")
     assert (chat.chats[0].chat_id, chat.chats[0].platform) == ("signal:Пристань", "signal")
     assert [(message.sender_id, message.content) for message in chat.messages] == [
         ("signal:Мира@Пристань", "Когда отплываем?"),
@@ -97,21 +88,14 @@ def test_the_text_of_signal_export_is_signals(tmp_path: Path, name: str) -> None
     assert all(record.by_clock for record in chat.records)
 
 
-@pytest.mark.parametrize("zipped", [False, True])
-def test_the_folder_of_signal_export_is_one_import_with_each_chat_once(tmp_path: Path, zipped: bool) -> None:
-    output = tmp_path / "output"
-    for chat in ("Мира", "ورشة"):
-        (output / chat).mkdir(parents=True)
-        (output / chat / "chat.md").write_text(MARKDOWN)
-        shutil.copy(FIXTURES / "signal/data.json", output / chat)
-    (output / "只有文字").mkdir()
-    (output / "只有文字" / "chat.md").write_text(MARKDOWN)
-    if zipped:
-        with zipfile.ZipFile(tmp_path / "output.zip", "w") as archive:
-            for file in output.rglob("*.*"):
-                archive.write(file, file.relative_to(output))
-        output = tmp_path / "output.zip"
-    read = read_path(output, time_zone="Asia/Tokyo")
+def test_the_folder_of_signal_export_is_one_import_with_each_chat_once(tmp_path: Path) -> None:
+    path = tmp_path / "output.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for chat in ("Мира", "ورشة", "只有文字"):
+            archive.writestr(f"{chat}/chat.md", MARKDOWN)
+            if chat != "只有文字":
+                archive.write(FIXTURES / "signal/data.json", f"{chat}/data.json")
+    read = read_path(path, time_zone="Asia/Tokyo")
     assert sorted(chat.chat_id for chat in read.chats) == ["signal:Мира", "signal:ورشة", "signal:只有文字"]
     assert [record.message.content for record in read.records if record.chat_id == "signal:Мира"] == [
         "Когда отплываем?",

@@ -82,22 +82,15 @@ def one_day(*messages: dict[str, Any], users: list[Any] | None = None) -> Read:
 
 
 def test_the_clock_that_its_people_have_is_named_for_who_did_not_say_one() -> None:
-    users = [
-        {"id": f"U{n}", "tz": zone} for n, zone in enumerate(["Europe/Berlin", "Europe/Berlin", "Asia/Tokyo"])
-    ]
-    assert (
-        "2 of 3 people are in Europe/Berlin: say --tz Europe/Berlin"
-        in one_day({"text": "a"}, users=users).times[0]
-    )
-    assert "say --tz" in one_day({"text": "a"}).times[0]
+    zones = ["Europe/Berlin", "Europe/Berlin", "Asia/Tokyo"]
+    day = one_day({"text": "a"}, users=[{"id": f"U{n}", "tz": zone} for n, zone in enumerate(zones)])
+    assert "2 of 3 people are in Europe/Berlin: say --tz Europe/Berlin" in day.times[0]
 
 
 @pytest.mark.parametrize(
     ("markup", "text"),
     [
         ("<@U1> and <@U2|ben>", "@Ana and @ben"),
-        ("<mailto:a@b.example|a@b.example>", "a@b.example"),
-        ("<https://a.example>", "https://a.example"),
         ("<!subteam^S1|@crew> <!date^1700000000^{date}|14 November>", "@crew 14 November"),
         ("<#C1> &lt;tag&gt;", "#C1 <tag>"),
         ("1 < 2 > 0", "1 < 2 > 0"),
@@ -107,36 +100,16 @@ def test_markup_is_written_out(markup: str, text: str) -> None:
     assert plain(markup, {"U1": "Ana"}) == text
 
 
-def person(key: str, name: str, **more: Any) -> dict[str, Any]:
-    return {"id": key, "name": key.lower(), "profile": {"display_name": name}, **more}
-
-
-def say(user: str, text: str, ts: str = "1772359201.000100") -> dict[str, str]:
-    return {"type": "message", "user": user, "ts": ts, "text": text}
-
-
 # Two workspaces have each a channel of one name, and share another; some are in no list of their workspace.
 GRID = json.loads((FIXTURES / "slack-grid.json").read_text("utf-8"))
 
 
-def write(folder: Path, files: dict[str, Any]) -> Path:
-    for name, value in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(json.dumps(value, ensure_ascii=False))
-    return folder
-
-
-def zip_of(folder: Path, path: Path) -> Path:
+def test_a_grid_is_read_with_every_workspace_and_all_names(tmp_path: Path) -> None:
+    path = tmp_path / "grid.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        for file in folder.rglob("*.json"):
-            archive.write(file, file.relative_to(folder).as_posix())
-    return path
-
-
-@pytest.mark.parametrize(("around", "zipped"), [("", False), ("Orga nisation/", True)])
-def test_a_grid_is_read_with_every_workspace_and_all_names(tmp_path: Path, around: str, zipped: bool) -> None:
-    source = write(tmp_path / "grid", {around + name: value for name, value in GRID.items()})
-    grid = read_path(zip_of(source, tmp_path / "grid.zip") if zipped else source)
+        for name, value in GRID.items():
+            archive.writestr(f"Orga nisation/{name}", json.dumps(value, ensure_ascii=False))
+    grid = read_path(path)
     assert {(chat.chat_id, chat.kind, chat.title) for chat in grid.chats} == {
         ("slack:D1", "direct", "Анна Ким, 陈伟"),
         ("slack:C9", "group", "#общий"),
@@ -198,7 +171,7 @@ def test_an_app_without_an_id_is_no_user_and_nobody_of_another_channel() -> None
 def test_other_files_of_an_export_are_counted_or_named() -> None:
     files = {
         "channels.json": [{"id": "C1", "name": "порт"}],
-        "порт/2026-03-01.json": [say("U1", "ок")],
+        "порт/2026-03-01.json": [{"user": "U1", "ts": "1772359201.000100", "text": "ок"}],
         "canvases.json": [{"id": "F1", "title": "План"}, {"id": "F2"}],
         "integration_logs.json": [{"app_id": 1}],
         "заметки.json": [],

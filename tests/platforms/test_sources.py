@@ -24,12 +24,8 @@ HARBOUR = FIXTURES / "whatsapp/WhatsApp Chat with Harbour House.txt"
         ('{"guild":{"id":"1"},"channel":{"id":"2"},"messages":[]}', "discord"),
         ('{"chat_id": "a:b", "content": "\\"messages\\": [ \\"channel\\": {"}\n', "jsonl"),
         ("\n\n31.12.23, 21:41 - Jo: hi", "whatsapp"),
-        ("[2023-12-31 21:41:07] Åsa: god jul  \n", "signal"),
-        ("[2019-05-29, 15:04] Мира: да", "signal"),
-        ('{"version":"1","backupTimeMs":"1715636551000"}\n{"account":{}}', "signal"),
         ('{"date": "2026-03-01T10:01:00", "sender": "李", "body": "好"}', "signal"),
         ('{"participants": ["李", "Ali"], "threadName": "李_4", "messages": []}', "messenger"),
-        ('{\n "participants": [\n {\n "name": "Ali"}],\n "messages": [{"timestamp_ms": 1', "messenger"),
         ('{"messages": [{"timestamp_ms": 1, "uri": "your_instagram_activity/messages/1.jpg"', "instagram"),
     ],
 )
@@ -38,7 +34,7 @@ def test_the_content_tells_the_format_not_the_name(tmp_path: Path, content: str,
     assert open_source(tmp_path / "data.txt", ImportOptions()).format == format_
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
 def test_every_marked_unicode_reads_the_same(tmp_path: Path, encoding: str) -> None:
     text = HARBOUR.read_text()
     path = tmp_path / HARBOUR.name
@@ -71,15 +67,9 @@ def refusal(path: Path, **options: str) -> str:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("empty.txt", b"", "is empty"),
-        ("notes.txt", b"Dear diary,\nnothing happened.", "none of the formats known"),
         ("messages.html", b"<!DOCTYPE html><html>", "export again as JSON"),
-        ("day.json", b'[{"type": "message"}]', "Slack export"),
         ("photo.jpg", b"\xff\xd8\xff\xe0\x00", "is no text"),
-        ("wide.txt", "hällo".encode("utf-16-le"), "is no text"),
-        ("latin.txt", "Grüße aus Köln".encode("latin-1"), "is not UTF-8"),
         ("C1.json", '{"channel_id": "C1", "name": "порт", "messages": [{"ts": "1"}]}', "slackdump export"),
-        ("got.json", '{"envelope": {"dataMessage": {"message": "да"}}}', "signal-cli"),
         ("log.json", '{"messages": [{"type": "message", "text": "好"}]}', "JSON Lines"),
         (
             "log.json",
@@ -111,32 +101,27 @@ def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
     assert "holds no export" in refusal(tmp_path)
 
 
-def fill(folder: Path) -> list[str]:
-    """A folder with an export of each kind; what they are called."""
-    made = {
-        "WhatsApp Chat with Harbour House.txt": "whatsapp/WhatsApp Chat with Harbour House.txt",
-        "channel.json": "discord/Harbour - general [700].json",
-        "garden.jsonl": "jsonl/garden.jsonl",
-        "ChatExport_2024/result.json": "telegram/result.json",
-    }
-    for name, fixture in made.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes((FIXTURES / fixture).read_bytes())
-    with zipfile.ZipFile(folder / "WhatsApp Chat - Ana.zip", "w") as archive:
-        archive.write(FIXTURES / "whatsapp/iphone/_chat.txt", "_chat.txt")
-    with zipfile.ZipFile(folder / "photos.zip", "w") as archive:
-        archive.writestr("photo.jpg", b"\xff\xd8")
-    (folder / "notes.txt").write_text("mine")
-    (folder / "package.json").write_text('{"name": "x"}')
-    return sorted([*made, "WhatsApp Chat - Ana.zip"])
-
-
 def test_of_several_exports_none_is_taken_silently_and_all_are_named(tmp_path: Path) -> None:
-    names = fill(tmp_path)
+    made = {"garden.jsonl": "jsonl/garden.jsonl", "ChatExport_2024/result.json": "telegram/result.json"}
+    for name, fixture in made.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(FIXTURES / fixture, tmp_path / name)
+    with zipfile.ZipFile(tmp_path / "WhatsApp Chat - Ana.zip", "w") as archive:
+        archive.write(FIXTURES / "whatsapp/iphone/_chat.txt", "_chat.txt")
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "package.json").write_text('{"name": "x"}')
     with pytest.raises(SeveralExports) as several:
         open_source(tmp_path, ImportOptions())
-    assert sorted(export.name for export in several.value.exports) == names
-    assert all(export.path == tmp_path / export.name for export in several.value.exports)
+    assert {export.path for export in several.value.exports} == {
+        tmp_path / name for name in (*made, "WhatsApp Chat - Ana.zip")
+    }
+    # in a zip, too
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for name in ("a.jsonl", "b.jsonl"):
+            archive.write(FIXTURES / "jsonl/garden.jsonl", name)
+    with pytest.raises(SeveralExports) as several:
+        open_source(tmp_path / "all.zip", ImportOptions())
+    assert [export.name for export in several.value.exports] == ["a.jsonl", "b.jsonl"]
 
 
 def test_chats_of_one_platform_are_one_export_among_others(tmp_path: Path) -> None:
@@ -155,47 +140,18 @@ def test_chats_of_one_platform_are_one_export_among_others(tmp_path: Path) -> No
     assert open_source(tmp_path / "messages/inbox", ImportOptions()).size == 2 * 61
 
 
-def test_a_zip_of_several_exports_is_refused_too(tmp_path: Path) -> None:
-    path = tmp_path / "all.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in ("a.jsonl", "b.jsonl"):
-            archive.write(FIXTURES / "jsonl/garden.jsonl", name)
-    with pytest.raises(SeveralExports) as several:
-        open_source(path, ImportOptions())
-    assert [(export.name, export.path) for export in several.value.exports] == [
-        ("a.jsonl", None),
-        ("b.jsonl", None),
-    ]
-
-
-def test_a_damaged_zip_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "WhatsApp Chat - A.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("_chat.txt", "13/01/24, 10:00 - Ana: hi")
-    path.write_bytes(path.read_bytes().replace(b"Ana: hi", b"Ana: ho"))
-    assert "cannot be read" in refusal(path)
-
-
-def test_an_encrypted_zip_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_damaged_or_encrypted_zip_is_refused_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "WhatsApp Chat - A.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("_chat.txt", "13/01/24, 10:00 - Ana: hi")
     raw = bytearray(path.read_bytes())
+    path.write_bytes(raw.replace(b"Ana: hi", b"Ana: ho"))
+    assert "cannot be read" in refusal(path)
     # the flag that says so, in the file's own header and in the directory's entry
     raw[6] |= 1
     raw[raw.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(raw)
     assert "is encrypted" in refusal(path)
-
-
-def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
-    path = tmp_path / "long.jsonl"
-    good = '{"chat_id": "a:x", "sender_id": "a:1", "content": "hi", "sent_at": 0}'
-    path.write_text(f"{good}\n{'x' * 9_000_000}\n{good}\n")
-    long = read_path(path)
-    assert len(long.messages) == 2
-    assert [broken.where for broken in long.broken] == ["line 2"]
-    assert [record.where for record in long.records] == ["line 1", "line 3"]
 
 
 class Endless(io.RawIOBase):
@@ -220,9 +176,7 @@ SAID = '{"id": 1, "type": "message", "date_unixtime": "1788256860", "from": "Ё�
 @pytest.mark.parametrize(
     ("begin", "again", "reason"),
     [
-        ('{"id": 2, "text": ', "[", "inside each other"),
         ('{"id": 2, "text": [', "{},", "more than 200000 values"),
-        ('{"id": 2, "text": "', "長い話", "longer than"),
         ('{"id": 2, "', "مفتاح", "longer than"),
     ],
 )

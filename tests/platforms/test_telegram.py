@@ -48,17 +48,13 @@ def test_one_chats_export_is_read_whole() -> None:
         "[poll] Which green?: Sage (1 vote) / Moss (1 vote)",
     ]
     assert house.ids == ["2", "3", "4", "5", "6", "7", "8", "9"]
+    # as a bot sees them, also who has left Telegram, and a channel
+    senders = [message.sender_id for message in house.messages]
+    assert senders[:2] + senders[5:7] == ["telegram:11", "telegram:12", "telegram:13", "telegram:-10099"]
     assert (house.messages[1].reply_to, house.messages[1].thread) == ("2", None)
     assert house.messages[1].metadata == {"edited_at": "2023-12-31T19:45:00+00:00"}
     assert [skipped.reason for skipped in house.skipped] == ["service message"]
     assert not house.broken
-
-
-def test_senders_are_named_as_a_bot_sees_them() -> None:
-    senders = [message.sender_id for message in read_path("telegram/result.json").messages]
-    assert senders[:2] == ["telegram:11", "telegram:12"]
-    # somebody who has left Telegram, and a channel
-    assert senders[5:7] == ["telegram:13", "telegram:-10099"]
 
 
 def test_an_export_of_all_chats_keeps_them_apart() -> None:
@@ -76,11 +72,7 @@ def test_an_export_of_all_chats_keeps_them_apart() -> None:
         ("telegram:500", "user"),
         ("telegram:500", "assistant"),
     ]
-    assert [record.where for record in everything.records][:3] == [
-        "Ben, messages[0]",
-        "Ben, messages[1]",
-        "House Bot, messages[0]",
-    ]
+    assert everything.records[2].where == "House Bot, messages[0]"
 
 
 def test_times_of_old_exports_are_read_on_the_clock_that_is_said() -> None:
@@ -170,15 +162,13 @@ def raw_chat(*messages: str) -> str:
     return begin + ",\n".join(listed) + "\n ]\n}"
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 3, 7, 64, 1 << 16])
+@pytest.mark.parametrize("at_once", [1, 7, 1 << 16])
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
         (r"Пароль\x08\x0C от лодки", "Пароль\b\f от лодки"),
-        (r"码头\x1F费\x0c用\x7f", "码头\x1f费\f用\x7f"),
         # a person wrote a backslash, and perhaps a control character after it
         (r"C:\\x08\\x0C ميناء", r"C:\x08\x0C ميناء"),
-        (r"⛵\\\x0B\\\\x0B\n\"", '⛵\\\x0b\\\\x0B\n"'),
         ("長" * 9000 + r"\x08い", "長" * 9000 + "\bい"),
     ],
 )
@@ -189,11 +179,10 @@ def test_control_characters_of_telegrams_own_spelling_are_read_wherever_a_piece_
     assert (read.contents, read.broken) == ([meant, "danach"], [])
 
 
-@pytest.mark.parametrize("at_once", [1, 50, 1 << 16])
+@pytest.mark.parametrize("at_once", [1, 1 << 16])
 @pytest.mark.parametrize(
     "name",
     [
-        "stickers/sticker (12).webm",
         "video_files/наклейка.webm",
         "(File not included. Change data exporting settings to download.)",
     ],

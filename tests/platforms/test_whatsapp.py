@@ -51,24 +51,12 @@ def test_an_android_export_is_read_whole() -> None:
     assert (reasons.count("system line"), reasons.count("deleted message")) == (4, 2)
 
 
-def test_a_chat_that_is_called_like_one_of_its_two_people_is_direct() -> None:
-    assert [chat.kind for chat in read_path("whatsapp/WhatsApp-Chat mit Jörg.txt").chats] == [None, "direct"]
-    # a group in which two have spoken so far
-    assert [chat.kind for chat in read("13/01/24, 10:00 - Ana: a\n13/01/24, 10:01 - Ben: b").chats] == [None]
-    said = read("13/01/24, 10:00 - Ana: a", title="Ana", kind="group")
-    assert {chat.kind for chat in said.chats} == {"group"}
-
-
 # As the phones of other countries than those of `test_whatsapp_languages.py` write it.
 @pytest.mark.parametrize(
     "start",
     [
-        "12/31/2023, 21:41 - ",
         "31/12/23, 9:41 p. m. - ",
-        "31/12/23, 9:41 p.\u00a0m. - ",
-        "31. 12. 2023 21:41 - ",
         "31.12.2023 г., 21:41 ч. - ",
-        "2023-12-31, 9:41 p.m. - ",
         "2023년 12월 31일 오후 9:41 - ",
         "31-12-23 21:41:00: ",
     ],
@@ -84,14 +72,9 @@ def test_the_date_is_understood_as_this_phone_writes_it(start: str) -> None:
     [
         ("12/31/23, 12:05 AM", 0),
         ("12/31/23, 12:05 PM", 12),
-        ("2024/3/26 凌晨2:30", 2),
         ("2024/3/26 中午12:30", 12),
-        ("2024/3/26 深夜11:30", 23),
         ("2024/3/26 半夜12:30", 0),
-        ("2024. 3. 26. 새벽 4:30", 4),
         ("2024. 3. 26. 밤 10:30", 22),
-        ("2024/3/26 夕方5:30", 17),
-        ("2024/3/26 夜中1:30", 1),
     ],
 )
 def test_a_twelve_hour_clock_may_name_more_than_two_parts_of_the_day(said: str, hour: int) -> None:
@@ -113,16 +96,6 @@ def test_a_part_of_the_day_with_an_unknown_name_breaks_its_message_alone() -> No
     ]
 
 
-def test_dates_that_allow_two_readings_are_asked_for_and_nothing_else_is_read() -> None:
-    chat = read("03/04/2024, 10:00 - Ana: hi\n03/04/2024, 10:01 - Ana: you\n05/04/2024, 10:00 - Ana: there")
-    assert not chat.messages
-    assert not chat.chats
-    assert chat.ambiguous[0].examples == (
-        ("03/04/2024", date(2024, 4, 3), date(2024, 3, 4)),
-        ("05/04/2024", date(2024, 4, 5), date(2024, 5, 4)),
-    )
-
-
 @pytest.mark.parametrize(
     ("starts", "days"),
     [
@@ -130,32 +103,28 @@ def test_dates_that_allow_two_readings_are_asked_for_and_nothing_else_is_read() 
         (["03/03/2024, 10:00 -"], ["2024-03-03"]),
         # twelve hours and a number without a zero in front are month first
         (["[3/12/24, 6:02:01\u202fPM]"], ["2024-03-12"]),
-        (["3/12/24, 6:02 PM -"], ["2024-03-12"]),
         # dots are day first
         (["12.03.24, 18:02 -"], ["2024-03-12"]),
-        (["[12.03.24, 18:02:01]"], ["2024-03-12"]),
         # time runs forward in one reading alone
         (["11/01/24, 10:00 -", "01/02/24, 10:00 -"], ["2024-01-11", "2024-02-01"]),
-        (["1/11/24, 10:00 -", "2/1/24, 10:00 -"], ["2024-01-11", "2024-02-01"]),
         # a year of two figures may come first, or be one of the Thai calendar
         (["24. 3. 6. 오전 9:30 -", "24. 12. 30. 오후 9:30 -"], ["2024-03-06", "2024-12-30"]),
-        (["24/03/06 9:30 -", "24/12/30 21:30 -"], ["2024-03-06", "2024-12-30"]),
         (
             ["24. 3. 10. 9:30 -", "24. 4. 6. 9:30 -", "24. 12. 30. 21:30 -"],
             ["2024-03-10", "2024-04-06", "2024-12-30"],
         ),
         (["6/3/67 05:30 -", "16/3/67 05:30 -"], ["2024-03-06", "2024-03-16"]),
         # two readings are possible
-        (["03/12/24, 6:02 PM -"], []),
         (["3/12/24, 18:02 -"], []),
-        (["3/12/24, 6:02 p. m. -"], []),
-        (["3/12/24, 6:02 pm -"], []),
     ],
 )
 def test_days_are_those_that_were_meant_or_are_asked_for(starts: list[str], days: list[str]) -> None:
     chat = read("\n".join(f"{start} Ana: hi" for start in starts))
     assert [str(message.sent_at.date()) for message in chat.messages] == days
     assert bool(chat.ambiguous) == (not days)
+    if chat.ambiguous:
+        assert chat.ambiguous[0].examples == (("3/12/24", date(2024, 12, 3), date(2024, 3, 12)),)
+        assert not chat.chats
 
 
 def test_the_zone_of_a_stored_chat_is_its_clock_unless_another_is_said() -> None:
@@ -168,15 +137,6 @@ def test_the_zone_of_a_stored_chat_is_its_clock_unless_another_is_said() -> None
     assert hour(stored_zone={"whatsapp:House": "Europe/Berlin"}.get) == 9
     assert hour(stored_zone={"whatsapp:House": "Europe/Berlin"}.get, time_zone="Asia/Tokyo") == 1
     assert hour(stored_zone={"whatsapp:House": "UTC"}.get) == 10
-
-
-def test_other_readings_of_a_date_are_other_names_of_a_message() -> None:
-    lines = "03/04/24, 10:00 - Ana: ok\n03/04/24, 10:00 - Ana: ok\n13/04/24, 10:00 - Ana: ok"
-    by_day, by_month = (read(lines, date_order=order).records for order in ("dmy", "mdy"))
-    for one, other in zip(by_day[:2], by_month, strict=True):
-        assert one.message.external_id in other.aliases
-        assert other.message.external_id in one.aliases
-    assert len({record.message.external_id for record in by_day}) == 3
 
 
 def test_the_hour_that_autumn_repeats_does_not_run_backwards() -> None:
@@ -220,10 +180,8 @@ def test_a_caption_before_a_picture_is_one_message_with_and_without_the_media() 
 @pytest.mark.parametrize(
     ("line", "sender", "content"),
     [
-        ("Øyvind:Båten koster 340 kroner", "Øyvind", "Båten koster 340 kroner"),
         ("~\u202fМаша 🌻:🚤", "Маша 🌻", "🚤"),
         ("+47 21 55 66 77:hei", "+47 21 55 66 77", "hei"),
-        ("Øyvind:\u00a0hei", "Øyvind", "hei"),
         ("Ana:Work: from a contact with a colon", "Ana:Work", "from a contact with a colon"),
     ],
 )
@@ -239,9 +197,7 @@ def test_a_colon_without_a_space_ends_a_name_too(line: str, sender: str, content
     "number",
     [
         "\u202a+44 (20) 7946\u20110958\u202c",
-        "+44\u00a0(20)\u00a07946\u00a00958",
         "\u200e~\u202f+44\u2009207946\u2010\u200e0958",
-        "\uff0b44 20 7946-0958",
         "+٤٤ ٢٠ ٧٩٤٦ ٠٩٥٨",
     ],
 )
@@ -282,10 +238,8 @@ def read_file(name: str, *speakers: str, **options: Any) -> Read:
 @pytest.mark.parametrize(
     ("name", "title", "kind"),
     [
-        # Basque, Georgian and words of no language: nobody has listed their forms
-        ("WhatsApp txata Ane Ortizekin.txt", "Ane Ortizekin", "direct"),
+        # Georgian and words of no language: nobody has listed their forms
         ("ნინო — WhatsApp საუბარი.zip", "ნინო", "direct"),
-        ("Blorb WhatsApp Łucja Żak plim.txt", "Łucja Żak", "direct"),
         ("Blorb WhatsApp Bootsverein.txt", "Blorb WhatsApp Bootsverein", None),
     ],
 )
@@ -304,8 +258,6 @@ def test_a_files_name_in_an_unknown_form_names_a_speaker_or_is_kept_and_that_is_
 def test_a_group_is_not_taken_for_one_of_its_people() -> None:
     chat = read_file("Blorb WhatsApp Fest für Ane.txt", "Ane", "Бен", "Jo")
     assert (chat.chats[-1].title, chat.chats[-1].kind) == ("Blorb WhatsApp Fest für Ane", "group")
-    chat = read_file("Blorb WhatsApp Ane & Бен.txt", "Ane", "Бен")
-    assert (chat.chats[-1].title, chat.chats[-1].kind) == ("Blorb WhatsApp Ane & Бен", None)
 
 
 @pytest.mark.parametrize(
@@ -313,8 +265,6 @@ def test_a_group_is_not_taken_for_one_of_its_people() -> None:
     [
         ("WhatsApp Chat with Ana _ Jo.txt", "Ana / Jo"),
         ("WhatsApp Chat - +44 20 7946-0958.zip", "\u202a+44\u00a020\u00a07946\u20110958\u202c"),
-        ("WhatsApp_Chat_with_Ana_Lima.txt", "Ana Lima"),
-        ("WhatsApp Chat with 🌻.txt", "🌻"),
     ],
 )
 def test_a_direct_chat_is_known_though_a_files_name_has_other_signs(file: str, sender: str) -> None:

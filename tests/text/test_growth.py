@@ -90,6 +90,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "days": lambda text: list(calendar.days(text, date(2026, 4, 15))),
     "embedder": DeterministicEmbedder(max_chars=LONG).embed_query,
     "excerpt": lambda text: excerpt.about(text, FERRY, 60),
+    "excerpt of a passage": lambda text: excerpt.shown(text, FERRY, 60, in_lines=True),
     "facts": read_facts,
     "harmless": fencing.harmless,
     "kept on request": lambda text: RequestExtractor().extract(
@@ -113,6 +114,7 @@ SLOW = {
     "chunks",
     "days",
     "excerpt",
+    "excerpt of a passage",
     "kept on request",
     "summary",
 }
