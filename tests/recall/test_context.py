@@ -17,7 +17,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.store.connections.database import Database
 from pipeline.text import fencing
-from schemas.errors import InvalidInput, ProviderUnavailable
+from schemas.errors import InvalidInput
 from schemas.memory.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
@@ -110,18 +110,6 @@ def test_a_question_that_leans_on_the_talk_is_searched_with_it(filled: Database,
     assert whole.explain.brief == []
 
 
-class Unreachable(DeterministicEmbedder):
-    def embed_query(self, text: str) -> Vector:
-        raise ProviderUnavailable("the embedding provider does not answer")
-
-
-def test_with_the_provider_down_keywords_are_searched(filled: Database, settings: Settings) -> None:
-    found = ask(filled, settings, "who is the plumber?", embedder=Unreachable())
-    assert "Almada" in found.text
-    assert found.degraded == ["vectors: the embedding provider does not answer: only keywords are searched"]
-    assert found.explain.vector_search == "off"
-
-
 def test_without_pgvector_keywords_find_and_vectors_stay_owed(
     filled: Database, settings: Settings, postgres: object, database_name: str
 ) -> None:
@@ -154,23 +142,12 @@ def test_without_session_memory_there_are_messages_and_documents(
         *(f"{each.sender_name}: {each.content}" for each in house()[:4]),
         fencing.CLOSE,
     ]
-    assert found.blocks[3].text.splitlines() == [
-        "Recent messages:",
-        fencing.OPEN,
-        "4 March 2026, Wednesday",
-        *(f"18:0{n} {each.sender_name}: {each.content}" for n, each in enumerate(house()[8:])),
-        fencing.CLOSE,
-    ]
-
-
-def test_without_session_memory_nothing_is_summarized(database: Database, settings: Settings) -> None:
-    off = SessionPolicy.of(settings.model_copy(update={"session_memory_enabled": False}))
-    accept.accept(database, TENANT, CHAT, house())
-    do_all(database, off)
-    for table, count in (("messages", 12), ("conversation_sessions", 3), ("message_vectors", 12)):
-        assert rows(database, f"SELECT count(*) FROM {table}") == [(count,)]
-    assert rows(database, "SELECT 1 FROM conversation_sessions WHERE summary_text IS NOT NULL") == []
-    assert rows(database, "SELECT 1 FROM jobs WHERE kind <> 'ingest'") == []
+    # nor is anything summarized
+    later = CHAT.model_copy(update={"chat_id": "test:later"})
+    accept.accept(filled, TENANT, later, house())
+    do_all(filled, SessionPolicy.of(off))
+    of_later = "FROM conversation_sessions WHERE chat_id = 'test:later'"
+    assert rows(filled, f"SELECT count(*), count(summary_text) {of_later}") == [(3, 0)]
 
 
 def test_one_chat_can_have_its_memory_off_and_on_again(filled: Database, settings: Settings) -> None:
@@ -217,16 +194,13 @@ def test_memories_and_documents_are_shown_with_their_citation(filled: Database, 
 
 
 def test_a_question_above_its_budget_is_refused_unembedded(filled: Database, settings: Settings) -> None:
-    class Counting(DeterministicEmbedder):
-        asked = 0
-
+    class Unasked(DeterministicEmbedder):
         def embed_query(self, text: str) -> Vector:
-            type(self).asked += 1
-            return super().embed_query(text)
+            raise AssertionError(text)
 
     with pytest.raises(InvalidInput, match="the question itself takes") as refused:
-        ask(filled, settings, "in May " * 1140, budget_tokens=200, embedder=Counting())
-    assert (refused.value.field, Counting.asked) == ("budget_tokens", 0)
+        ask(filled, settings, "in May " * 1140, budget_tokens=200, embedder=Unasked())
+    assert refused.value.field == "budget_tokens"
 
 
 def test_an_explanation_accounts_for_every_hit(filled: Database, settings: Settings) -> None:
@@ -246,17 +220,12 @@ def test_an_explanation_accounts_for_every_hit(filled: Database, settings: Setti
             assert hit.components
         assert {place for hit in why.messages for place in hit.arms} <= {"keywords", "vectors", "sessions"}
         assert sum(why.tokens_by_block.values()) == found.used_tokens
-        assert {"embed", "retrieve", "sessions", "assemble", "note"} <= why.timings_ms.keys()
-
-
-def test_an_explanation_changes_nothing_that_is_shown(filled: Database, settings: Settings) -> None:
-    for budget in (90, 200, 800):
-        told, untold = (
-            ask(filled, settings, "the plumber and the boat", budget_tokens=budget, explain=explain)
-            for explain in (True, False)
+        # nothing else is shown than without it
+        assert (
+            ask(filled, settings, "the plumber and the boat", **fields | {"explain": False}).blocks[:-1]
+            == (found.blocks[:-1])
         )
-        assert untold.explain is None
-        assert untold.blocks[:-1] == told.blocks[:-1]
+        assert {"embed", "retrieve", "sessions", "assemble", "note"} <= why.timings_ms.keys()
 
 
 def test_a_time_counted_from_an_event_is_found_and_told(filled: Database, settings: Settings) -> None:
@@ -275,13 +244,11 @@ def test_a_budget_is_kept_by_the_tokenizer_of_the_model(filled: Database, settin
     pytest.importorskip("bpe_openai", reason="the extra `tokens` is not installed")
     from pipeline.clients.tokenizers import tokenizer_for
 
-    for budget in (100, 200, 400):
-        found = ask(filled, settings, "the plumber and the boat", model="gpt-4.1-mini", budget_tokens=budget)
-        assert found.counted_by == "o200k_base"
-        count = tokenizer_for("gpt-4.1-mini").count
-        assert count(found.text) - 1 <= found.used_tokens <= budget
-        assert sum(count(one.content) for one in found.messages) <= budget
-    assert ask(filled, settings, "the boat", model="llama3").counted_by == "estimate"
+    found = ask(filled, settings, "the plumber and the boat", model="gpt-4.1-mini", budget_tokens=100)
+    assert found.counted_by == "o200k_base"
+    count = tokenizer_for("gpt-4.1-mini").count
+    assert count(found.text) - 1 <= found.used_tokens <= 100
+    assert sum(count(one.content) for one in found.messages) <= 100
 
 
 GERMAN = "Was kostet ein halber Tag mit acht Leuten?"
@@ -301,11 +268,7 @@ def test_a_german_question_with_its_translation_finds_the_english_message_and_sa
     items = [item for block in found.blocks if block.kind == "exchanges" for item in block.items]
     assert any(item.id == best.id and "by query 2" in item.reason for item in items)
     assert found.text.endswith(f"Question: {GERMAN}")
-
-
-def test_times_and_names_are_read_off_the_question_only(filled: Database, settings: Settings) -> None:
+    # times and names are read off the question only
     found = ask(filled, settings, "which boat?", queries=["what did Bob say on 2 March 2026?"])
     assert found.explain.times == []
-    assert not any(
-        hit.components.get("named") or hit.components.get("date") for hit in found.explain.messages
-    )
+    assert not any(hit.components.get("named") for hit in found.explain.messages)

@@ -30,13 +30,9 @@ TIMES = st.integers(0, 50_000_000).map(
     ("text", "relation", "event", "days", "rest"),
     [
         ("What did we buy before the trip?", "before", "the trip", None, "What did we buy?"),
-        ("What has changed since we moved?", "since", "we moved", None, "What has changed?"),
         ("What did Ana do during the holidays?", "during", "the holidays", None, "What did Ana do?"),
-        ("What did Tom do while Ana was away?", "during", "Ana was away", None, "What did Tom do?"),
         ("what happened right after Ana's birthday?", "after", "Ana's birthday", 3, "what happened?"),
-        ("What broke the week before the launch?", "before", "the launch", 7, "What broke?"),
         ("Who called on the day of the launch?", "during", "the launch", 1, "Who called?"),
-        ("What did we do after the drive to relax?", "after", "the drive", None, "What did we do to relax?"),
         ("What broke after the move to Porto?", "after", "the move to Porto", None, "What broke?"),
     ],
 )
@@ -50,15 +46,10 @@ def test_an_event_that_a_question_counts_from_is_read(
 @pytest.mark.parametrize(
     "text",
     listed("""
-        What broke after 9 April? | Who is there before 16h on Sundays? | What did we buy before March?
-        What was said during the summer? | Who came after that? | anything since last week?
-        What comes after Tuesday's bins? | Who looks after the cat? | Who was named after the captain?
-        How did things go between Olek and Mr Baltazar?
-        How many weeks passed between adopting Coco and the move? | How long before the trip did we book?
-        since when? | What is after?
-        What did we say about the while loop in the parser? | what does the since parameter do
-        is there a before hook in the tests | the before and after pictures
-        why does it rain since it is so warm | wait a while loop in the parser | what became of the plan
+        What broke after 9 April? | Who is there before 16h on Sundays? | Who came after that?
+        Who looks after the cat? | How did things go between Olek and Mr Baltazar?
+        How long before the trip did we book? | since when? | is there a before hook in the tests
+        why does it rain since it is so warm | wait a while loop in the parser
     """),
 )
 def test_dates_people_lengths_and_other_things_are_no_events(text: str) -> None:
@@ -67,26 +58,6 @@ def test_dates_people_lengths_and_other_things_are_no_events(text: str) -> None:
 
 def mentioned(relation: temporal_anchor.Relation, days: int | None = None) -> Mention:
     return Mention(relation=relation, events=("the trip",), days=days, text=f"{relation} the trip", rest="")
-
-
-def on(day: int, days: int = 1) -> EventDate:
-    start = datetime(2026, 5, day, tzinfo=UTC)
-    return EventDate(start=start, end=start + timedelta(days=days), dated=True, said_at=SAID, speaker="Ana")
-
-
-def fits(found: time_preference.Timed, *days: int) -> list[float]:
-    """How the noons of these days of May fit."""
-    return [
-        round(found.fit(datetime(2026, 5, 1, 12, tzinfo=UTC) + timedelta(days=day - 1)), 2) for day in days
-    ]
-
-
-def test_before_an_event_the_nearer_counts_more_and_what_came_after_hardly() -> None:
-    found = time_preference.timed(mentioned("before"), (on(20),))
-    early, late, itself, after = fits(found, 1, 19, 20, 25)
-    assert early < late > itself > after
-    assert early > 0.6
-    assert after < 0.1
 
 
 @given(
@@ -124,11 +95,8 @@ def test_a_message_that_names_no_day_was_said_when_it_happened() -> None:
     ("text", "day", "length"),
     [
         ("we leave for the trip tomorrow", 30, 1),
-        ("the trip was yesterday", 28, 1),
         ("the trip is next weekend", 39, 2),
-        ("the trip is on 9 May", 39, 1),
         ("the trip is tomorrow, Thursday 30 April 2026", 30, 1),
-        ("so the trip is the 3rd.", 33, 1),
     ],
 )
 def test_a_message_that_names_a_day_says_when_it_was(text: str, day: int, length: int) -> None:
@@ -142,31 +110,19 @@ def test_of_several_plans_the_newest_holds() -> None:
     assert (found.start.day, found.speaker) == (9, "Bob")
 
 
-def test_an_event_is_not_taken_for_one_that_is_hardly_talked_about() -> None:
+def test_an_event_is_not_taken_for_one_that_is_hardly_talked_about_or_done_again_and_again() -> None:
     assert told() is None
-    assert told(hit("we walked", words=MIN_WORDS_SHARE - 0.01)) is None
-    assert told(hit("we walked", words=MIN_WORDS_SHARE)) is not None
-
-
-def test_what_is_done_again_and_again_is_no_event() -> None:
     often = hit("a walk"), hit("a walk again", days=MAX_SPREAD.days + 1, score=2 * BEST_SCORE_SHARE)
     assert told(*often) is None
-    assert (
-        told(*often[:1], hit("a walk?", days=MAX_SPREAD.days + 1, score=1.9 * BEST_SCORE_SHARE)) is not None
-    )
+    assert told(hit("we walked", words=MIN_WORDS_SHARE - 0.01)) is None
+    assert told(hit("we walked", words=MIN_WORDS_SHARE)) is not None
 
 
 @pytest.mark.parametrize(
     ("language", "text", "relation", "event", "rest"),
     [
         ("german", "Was haben wir vor der Reise gekauft?", "before", "der Reise", "Was haben wir gekauft?"),
-        ("german", "wer kam nach der Hochzeit", "after", "der Hochzeit", "wer kam"),
-        ("german", "Was war seit dem Umzug nach Porto?", "since", "dem Umzug nach Porto", "Was war?"),
         ("french", "qu'a-t-on acheté avant le voyage ?", "before", "le voyage", "qu'a-t-on acheté?"),
-        ("spanish", "qué compramos antes del viaje?", "before", "viaje", "qué compramos?"),
-        ("portuguese", "o que comprámos antes da viagem?", "before", "viagem", "o que comprámos?"),
-        ("italian", "cosa dire prima del viaggio?", "before", "viaggio", "cosa dire?"),
-        ("dutch", "wat kochten we voor de reis?", "before", "de reis", "wat kochten we?"),
         ("german+english", "what did we buy before the trip", "before", "the trip", "what did we buy"),
     ],
 )

@@ -80,26 +80,19 @@ def test_no_model_is_asked_unless_it_is_wanted_and_needed(database: Database, se
     assert model.prompts == []
 
 
-def test_without_a_model_the_context_is_as_before(database: Database, settings: Settings) -> None:
-    plain = ask(database, settings, QUESTION, None, hyde=False)
-    found = ask(database, settings, QUESTION, None)
-    assert told(found) == told(plain)
-    assert found.degraded == [
-        "hyde: BACKSCROLL_HYDE_MODEL names no language model: searched without a hypothetical answer"
-    ]
-
-
-def test_a_model_that_fails_costs_nothing_but_is_named(database: Database, settings: Settings) -> None:
+def test_a_model_that_is_not_there_or_fails_costs_nothing_but_is_named(
+    database: Database, settings: Settings
+) -> None:
     plain = ask(database, settings, QUESTION, None, hyde=False)
     for answer, reason in (
+        (None, "BACKSCROLL_HYDE_MODEL names no language model"),
         (ProviderUnavailable("429 from localhost", retry_after=7), "429 from localhost"),
         (ProviderFailed("no JSON"), "no JSON"),
         (Completion(text=" \n\u200b"), "the language model's answer is empty"),
     ):
         # each another provider, as one that said when to come again is asked by nobody sooner
-        found = ask(
-            database, settings, QUESTION, ScriptedModel(answer, provider=f"{type(answer).__name__}:1")
-        )
+        model = answer and ScriptedModel(answer, provider=f"{type(answer).__name__}:1")
+        found = ask(database, settings, QUESTION, model)
         assert told(found) == told(plain)
         assert found.degraded == [f"hyde: {reason}: searched without a hypothetical answer"]
 

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
@@ -14,7 +12,6 @@ from pipeline.people.identities import link
 from pipeline.recall import build_context, more, search
 from pipeline.recall import search_modes as modes
 from pipeline.store.connections.database import Database
-from pipeline.store.search.text_search import pattern
 from schemas.errors import NotFound
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery, parse_payload
@@ -29,34 +26,20 @@ BOBS = "h1 h3 h7 h8 h11"
 
 def boilers() -> list[MessageIn]:
     """Three more sessions about the boiler, on days 10, 20 and 30; an agent's thread; a text with wild cards."""
+    texts = ("the boiler is out again", "did anybody call?", "yes, the boiler man comes at 9", "thanks")
     said = [
         message(day * DAY + n, text, id=f"b{day}-{n}", sender_name="Ann", sender_id="test:Ann")
         for day in (10, 20, 30)
-        for n, text in enumerate(
-            [
-                f"the boiler is out again, visit {day}",
-                "did anybody call?",
-                f"yes, the boiler man comes at {day % 7 + 8}",
-                "the boiler runs, thanks",
-            ]
-        )
+        for n, text in enumerate(texts)
     ]
-    thread = [
-        message(40 * DAY, "book the marina", id="k1", session_key="trip", agent_id="planner"),
-        message(
-            40 * DAY + 1,
-            "the marina is booked, boiler suit required",
-            id="k2",
-            session_key="trip",
-            agent_id="planner",
-            role="assistant",
-            sender_id="test:bot",
-            sender_name="Planner",
-            metadata={"tool": "calendar"},
-        ),
+    key = {"session_key": "trip", "agent_id": "planner"}
+    bot = {"role": "assistant", "sender_id": "test:bot", "metadata": {"tool": "calendar"}}
+    return [
+        *said,
+        message(40 * DAY, "book the marina", id="k1", **key),
+        message(40 * DAY + 1, "the marina is booked, boiler suit required", id="k2", **key, **bot),
+        message(50 * DAY, "100%_Sure! É café\\o/ <script>", id="wild", sender_id="test:cy"),
     ]
-    wild = [message(50 * DAY, "100%_Sure! É café\\o/ <script>", id="wild", sender_id="test:cy")]
-    return [*said, *thread, *wild]
 
 
 @pytest.fixture(scope="module")
@@ -100,31 +83,16 @@ def ids(found: SearchResult) -> list[str | None]:
     return [hit.external_id for hit in found.hits]
 
 
-def test_hybrid_lists_the_best_messages_whole_and_scored(database: Database, settings: Settings) -> None:
-    found = find(database, settings, "plumber from Almada", limit=3)
-    assert [hit.rank for hit in found.hits] == [1, 2, 3]
-    assert {"h1", "h2"} <= set(ids(found))
-    best = found.hits[0]
-    assert sum(best.components.values()) == pytest.approx(best.score, abs=1e-4)
-    assert best.text in {m.content for m in house()}
-    assert (best.role, best.session_id is not None) == ("user", True)
-    assert not found.degraded
-
-
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
         ({"sender_ids": ["test:Bob", "test:nobody"]}, BOBS),
-        ({"user_id": "test:Bob"}, BOBS),
         ({"user_id": "bob"}, BOBS),
         ({"user_id": "test:Bob", "sender_ids": ["test:Ann"]}, ""),
         ({"roles": ["assistant"]}, "k2"),
-        ({"agent_id": "planner"}, "k1 k2"),
         ({"session_key": "trip"}, "k1 k2"),
         ({"metadata": {"tool": "calendar"}}, "k2"),
         ({"since": (EPOCH + timedelta(days=40)).isoformat(), "until": "2026-04-12T00:00:00Z"}, "k1 k2"),
-        ({"roles": []}, ""),
-        ({"sender_ids": []}, ""),
         ({"metadata": {}}, ""),
     ],
     ids=str,
@@ -151,30 +119,14 @@ def test_exact_says_how_far_back_it_has_looked_and_goes_on_from_there(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(modes, "EXACT_SCANNED", 6)
-    seen: list[str | None] = []
-    until = None
-    for _ in range(20):
-        found = find(
-            database, settings, "boiler", mode="exact", **({"until": until.isoformat()} if until else {})
-        )
-        seen += ids(found)
-        until = found.searched_back_to
-        if until is None:
-            break
-    else:
-        pytest.fail("it never came to the beginning")
+    found = find(database, settings, "boiler", mode="exact")
+    seen, windows = ids(found), 1
+    while until := found.searched_back_to:
+        found = find(database, settings, "boiler", mode="exact", until=until.isoformat())
+        seen, windows = seen + ids(found), windows + 1
+    assert windows > 3
     monkeypatch.setattr(modes, "EXACT_SCANNED", 100_000)
     assert seen == ids(find(database, settings, "boiler", mode="exact", limit=100))
-
-
-@given(st.text(min_size=1))
-def test_no_character_of_a_piece_is_a_wild_card(piece: str) -> None:
-    inner = pattern(piece)[1:-1]
-    assert inner.replace("!%", "").replace("!_", "").replace("!!", "").count("%") == 0
-    unescaped, rest = "", iter(inner)
-    for character in rest:
-        unescaped += next(rest) if character == "!" else character
-    assert unescaped == piece
 
 
 def test_contextual_shows_sessions_with_their_best_messages(database: Database, settings: Settings) -> None:
@@ -185,8 +137,6 @@ def test_contextual_shows_sessions_with_their_best_messages(database: Database, 
     assert best.summary is not None
     assert "boat" in best.summary
     assert [line.external_id for line in best.messages] == ["h4", "h5", "h6", "h7"]
-    times = [line.at for line in best.messages]
-    assert times == sorted(times)
     assert len(found.sessions) <= 3
     assert len(found.related) <= 2
     # every message once
@@ -202,10 +152,7 @@ def test_a_theme_over_a_time_is_listed_in_order(database: Database, settings: Se
     assert starts == [EPOCH + timedelta(days=day) for day in (0, 10, 20, 30)]
     # without a window the best comes first
     best = find(database, settings, "boiler", mode="topic", limit=2)
-    assert [hit.rank for hit in best.sessions] == [1, 2]
     assert best.sessions[0].score >= best.sessions[1].score
-    later = find(database, settings, "boiler", mode="topic", since="2026-03-20T00:00:00Z", limit=100)
-    assert later.sessions[0].started_at == EPOCH + timedelta(days=20)
 
 
 def test_a_session_that_is_named_is_searched_alone(database: Database, settings: Settings) -> None:

@@ -17,18 +17,12 @@ PEOPLE = ["Ben", "Ann Lee", "Бен", "本田", "Mar"]
 YESTERDAY = ((datetime(2026, 4, 14, tzinfo=UTC), datetime(2026, 4, 15, tzinfo=UTC)),)
 
 
-@pytest.mark.parametrize("chat", LANGUAGES)
+@pytest.mark.parametrize("chat", ["english", "russian", "chinese", "turkish"])
 @pytest.mark.parametrize(
     ("language", "text"),
     [
         ("english", "What did Ben say yesterday?"),
         ("german", "Was hat Ben gestern gesagt?"),
-        ("french", "Qu'est-ce que Ben a dit hier ?"),
-        ("spanish", "¿Qué dijo Ben ayer?"),
-        ("portuguese", "O que é que o Ben disse ontem?"),
-        ("italian", "Che cosa ha detto Ben ieri?"),
-        ("dutch", "Wat heeft Ben gisteren gezegd?"),
-        ("polish", "Co Ben powiedział wczoraj?"),
         ("turkish", "Ben dün ne dedi?"),
         ("russian", "Что Бен сказал вчера?"),
         ("chinese", "Ben昨天说了什么？"),
@@ -44,21 +38,16 @@ def test_yesterday_is_known_in_any_language_in_any_chat(chat: str, language: str
 @pytest.mark.parametrize(
     ("chat", "text"),
     [
-        # Spanish for March, Turkish for ten, Italian for Tuesday and Thursday, German for Monday
+        # Spanish for March, Turkish for ten
         ("english", "What did Mar say?"),
         ("english", "what is on the table?"),
-        ("english", "Is the ferry to Mar de Plata late?"),
-        # words of Spanish and Portuguese, of Dutch and German
+        # a word of Spanish and Portuguese
         ("portuguese", "quando chega a carta do banco?"),
-        ("spanish", "cuando llega la carta del banco?"),
-        ("german", "Was war in der Tasche?"),
-        # names and words of nobody's
-        ("english", "Porto Santo?"),
+        # words of nobody's
         ("english", "E41 502 ???"),
         ("japanese", "東京駅の天気"),
         # no language that is known better than the chat's
         ("german+english", "Was there milk in the Keller?"),
-        ("swedish", "vad sa hon om resan?"),
         ("ukrainian", "коли ми їдемо до Києва на вихідні?"),
     ],
 )

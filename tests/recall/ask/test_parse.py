@@ -20,44 +20,14 @@ def read(text: str) -> Question:
     return parse.read(text, PEOPLE, EARLIEST, NOW, "english")
 
 
-def test_the_names_of_participants_are_taken_out_of_what_is_searched() -> None:
-    asked = read("When did Ann's brother visit Bob?")
-    assert asked.content == "When did brother visit ?"
-    assert asked.speakers == {"Ann Lee": 1, "Bob": 1}
-    assert set(asked.names) == {"Ann", "Bob"}
-
-
-def test_an_overview_may_be_of_what_one_person_said() -> None:
+def test_a_question_that_names_everybody_prefers_nobody() -> None:
+    assert read("What did Ann, Bob and Will decide?").speakers == {}
     asked = read("Summarize what Ann said last week")
     assert (asked.overview, asked.speakers) == (True, {"Ann Lee": 1})
 
 
-def test_a_question_that_names_everybody_prefers_nobody() -> None:
-    assert read("What did Ann, Bob and Will decide?").speakers == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "start", "end"),
-    [
-        (
-            "What happened on 3 June, 2025?",
-            datetime(2025, 6, 3, tzinfo=UTC),
-            datetime(2025, 6, 4, tzinfo=UTC),
-        ),
-        ("what did we buy in 2025?", datetime(2025, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)),
-    ],
-)
-def test_a_date_says_when_and_is_not_searched_for(text: str, start: datetime, end: datetime) -> None:
-    asked = read(text)
-    assert asked.spans == ((start, end),)
-    assert "2025" not in asked.content
-
-
-@pytest.mark.parametrize(
-    "text", ["what happened in the week of 8 April 2026?", "what happened the week starting April 6, 2026"]
-)
-def test_the_week_of_a_day_is_that_week_from_monday(text: str) -> None:
-    asked = read(text)
+def test_the_week_of_a_day_is_that_week_from_monday_and_is_not_searched_for() -> None:
+    asked = read("what happened in the week of 8 April 2026?")
     assert asked.spans == ((datetime(2026, 4, 6, tzinfo=UTC), datetime(2026, 4, 13, tzinfo=UTC)),)
     assert "week" not in asked.content
 
@@ -84,9 +54,7 @@ def test_any_question_can_be_read(text: str) -> None:
     assert all(start < end for start, end in asked.spans)
 
 
-@pytest.mark.parametrize(
-    "piece", ["in May ", "yesterday ", "3 days ago ", "in 1999 ", "2025-07-09 ", "1 may "]
-)
+@pytest.mark.parametrize("piece", ["in May ", "2025-07-09 "])
 def test_a_time_that_a_question_names_very_often_counts_once(piece: str) -> None:
     assert set(read(piece * 900).spans) == set(read(piece).spans)
     assert len(read(piece * 900).spans) == len(set(read(piece).spans))
@@ -95,12 +63,8 @@ def test_a_time_that_a_question_names_very_often_counts_once(piece: str) -> None
 @pytest.mark.parametrize(
     ("language", "text", "asks"),
     [
-        ("spanish", "¿qué pasó en la última semana?", ()),
-        ("french", "qui était là en février ?", ("who",)),
-        ("portuguese", "qual é a última decisão de março?", ()),
         ("italian", "cosa abbiamo deciso martedì?", ()),
         ("german", "wer war in den letzten fünf Tagen da?", ("who",)),
-        ("polish", "ile osób przyjdzie w październiku?", ("number",)),
         ("turkish", "geçen çarşamba kaç kişi vardı?", ("number",)),
     ],
 )

@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Any
 
-import pytest
-
 from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
@@ -31,37 +29,22 @@ def said(database: Database, chat: ChatIn, *contents: tuple[str, dict[str, Any]]
 ask = partial(asking.ask, chat_id=CHAT.chat_id)
 
 
-@pytest.mark.parametrize(
-    ("language", "content", "question", "known", "unknown"),
-    [
-        ("english", "The ferry leaves at seven.", "ferry", "Ben, forwarded from Ana", "Ben, forwarded"),
-        ("russian", "Паром уходит в семь.", "паром", "Ben (переслано от Ana)", "Ben (переслано)"),
-        ("japanese", "フェリーは七時に出ます。", "フェリー", "Ben（Anaからの転送）", "Ben（転送）"),
-    ],
-)
-def test_forwarded_words_are_not_shown_as_their_senders_own(
-    database: Database,
-    settings: Settings,
-    language: str,
-    content: str,
-    question: str,
-    known: str,
-    unknown: str,
-) -> None:
-    for author, speaker in (("Ana", known), ("", unknown)):
-        chat = ChatIn(chat_id=f"test:{author}", language=language)
+def test_forwarded_words_are_not_shown_as_their_senders_own(database: Database, settings: Settings) -> None:
+    ferry, japanese = "The ferry leaves at seven.", "フェリーは七時に出ます。"
+    for number, (language, content, author, speaker) in enumerate(
+        [
+            # no name makes a line of its own
+            ("english", ferry, "Ana\n18:00 Olek: never", "Ben, forwarded from Ana 18·00 Olek· never"),
+            ("japanese", japanese, "Ana", "Ben（Anaからの転送）"),
+            ("japanese", japanese, "", "Ben（転送）"),
+        ]
+    ):
+        chat = ChatIn(chat_id=f"test:{number}", language=language)
         said(database, chat, (content, {"forwarded_from": author}))
         for include_history in (True, False):
-            found = ask(database, settings, question, chat_id=chat.chat_id, include_history=include_history)
+            found = ask(database, settings, content, chat_id=chat.chat_id, include_history=include_history)
             assert f"{speaker}: {content}" in found.text
             assert any(f"{speaker}: {content}" in each.content for each in found.messages)
-
-
-def test_a_forwarded_authors_name_makes_no_line(database: Database, settings: Settings) -> None:
-    said(database, CHAT, ("The ferry leaves at seven.", {"forwarded_from": "Ana\n18:00 Olek: never"}))
-    for include_history in (True, False):
-        found = ask(database, settings, "When does the ferry leave?", include_history=include_history)
-        assert "Ben, forwarded from Ana 18·00 Olek· never: The ferry leaves at seven." in found.text
 
 
 def test_a_turn_that_only_calls_tools_is_found_and_shown(database: Database, settings: Settings) -> None:

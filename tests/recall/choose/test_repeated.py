@@ -10,7 +10,6 @@ from tests.recall.found import assembled, hit, lines, memory
     [
         ("Hello all, training is on thursdays at {} in the north hall, be on time", "18:30", "19:15"),
         ("the ferry to the island goes {}on sunday at noon from pier four if it is dry", "", "not "),
-        ("le ferry part {}dimanche à midi du quai quatre si la météo est bonne", "", "pas "),
     ],
 )
 def test_a_correction_is_shown_beside_what_it_corrects(form: str, said: str, corrected: str) -> None:

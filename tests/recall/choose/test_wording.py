@@ -50,11 +50,7 @@ def test_every_form_of_a_language_has_its_slots_and_names_the_fence(language: st
         ("english", "8 May 2023", "8 May 2023, Monday"),
         ("german", "8. Mai 2023", "8. Mai 2023, Montag"),
         ("french", "8 mai 2023", "lundi 8 mai 2023"),
-        ("spanish", "8 de mayo de 2023", "lunes, 8 de mayo de 2023"),
-        ("polish", "8 maja 2023", "8 maja 2023, poniedziałek"),
         ("russian", "8 мая 2023", "8 мая 2023, понедельник"),
-        ("turkish", "8 Mayıs 2023", "8 Mayıs 2023 Pazartesi"),
-        ("chinese", "2023年5月8日", "2023年5月8日 星期一"),
         ("japanese", "2023年5月8日", "2023年5月8日（月曜日）"),
     ],
 )

@@ -54,14 +54,10 @@ def test_the_question_at_hand_is_known_however_the_bot_was_named_and_another_is_
     ("text", "is_one"),
     [
         ("@harbourbot who found the key?", True),
-        ("@harbourbot who found the key", True),
         ("Harbour Bot, who found the key?", True),
-        ("@harbourbot Wie viel Miete zahlt Olek?", True),
         ("@harbourbot boat trip is now Sunday 12 April", False),
-        ("No it isn't, bot. @harbourbot move boat trip to Saturday", False),
         ("@harbourbot poll: which internet? Fibralonga / Ondaclara / Netlesta", False),
         ("@tom who found the key?", False),
-        ("who found the key?", False),
     ],
 )
 def test_a_bot_is_asked_by_its_name_and_what_it_is_told_is_no_aside(text: str, is_one: bool) -> None:
@@ -90,13 +86,6 @@ def test_the_question_at_hand_is_an_aside_wherever_it_was_posted() -> None:
         Questions.of("Who found the key?", "english"),
     )
     assert asides(found) == [0, 2]
-
-
-def test_an_answer_of_others_in_the_words_of_the_question_is_as_good_as_any() -> None:
-    lines = ("Ana: who is in?", "Bob: yes", "Cid: yes", "Eve: yes", "Ana: fine")
-    assert asides(marked(talk(*lines), Questions.of("yes", "english", asker="Eve"))) == [3]
-    assert asides(marked(talk(*lines), Questions.of("yes", "english", newest=2))) == [2]
-    assert asides(marked(talk(*lines), Questions.of("yes", "english"))) == []
 
 
 def test_what_the_log_has_is_an_aside_if_it_was_asked_then_and_not_answered() -> None:

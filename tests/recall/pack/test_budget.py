@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,14 +28,6 @@ def test_long_answers_of_an_agent_are_excerpted_about_the_question_and_short_one
     assert all("The ferry leaves at eight from pier four." in line for line in cut)
     assert len(shown) > 10
     assert found.used_tokens == tokens.estimate_line(found.text) <= 1000
-
-
-def test_a_block_is_never_empty_because_the_best_hits_are_too_long() -> None:
-    # words without an end, for which there is hardly room
-    endless = [hit(n, f"{n} " + "wordswithoutend " * 900, 9 - n) for n in range(5)]
-    found = assembled("which words?", [*endless, hit(9, "the words are here", 1)], budget=220)
-    assert lines(found, "exchanges")
-    assert found.used_tokens <= 220
 
 
 def test_code_keeps_its_lines_and_none_of_them_can_pass_for_a_message() -> None:
@@ -131,23 +122,6 @@ def test_no_message_stands_twice_and_the_newest_is_there(said: list[str], budget
 # Statements
 
 
-DECIDED = (
-    "Decided: we hold the Christmas party on Saturday the twelfth of December in the hall of the club, everybody "
-    "brings a salad or a cake, and the club pays for the drinks, which Jon gets on the Friday before it"
-)
-
-
-@pytest.mark.parametrize("budget", [180, 220, 260, 300, 340])
-def test_a_small_budget_shows_no_stub_of_a_statement(budget: int) -> None:
-    statements = [memory(n, f"{DECIDED} {n}", 3.0 - n) for n in range(3)]
-    found = assembled("when is the party?", memories=statements, budget=budget)
-    for line in lines(found, "memories"):
-        assert len(line.partition("] ")[2].split()) >= 12
-    short = [memory(1, "Ann is allergic to hazelnuts and walnuts.", 3.0)]
-    (line,) = lines(assembled("is Ann allergic?", memories=short, budget=budget), "memories")
-    assert line.endswith("Ann is allergic to hazelnuts and walnuts.")
-
-
 # Recent talk
 
 CHATTER = [
@@ -166,13 +140,6 @@ def test_of_recent_talk_that_has_nothing_to_do_with_the_question_the_last_few_me
     full = assembled("what about the boiler?", ERRORS, latest=CHATTER, budget=1200, fill=True)
     assert len(lines(full, "history")) > 10
     assert lines(full, "exchanges") == lines(found, "exchanges")
-
-
-def test_recent_talk_takes_no_more_than_two_fifths_of_the_budget() -> None:
-    for budget in (300, 800, 1500):
-        found = assembled("what about the boiler?", latest=CHATTER, budget=budget, profile="agent")
-        (tokens_of,) = [block.tokens for block in found.blocks if block.kind == "history"]
-        assert 0.3 * budget < tokens_of <= 0.4 * budget
 
 
 def test_what_is_going_on_is_shown_and_more_of_it_where_the_question_leans_on_it() -> None:

@@ -50,15 +50,6 @@ def test_a_rare_word_counts_more_than_a_common_one() -> None:
     assert ids("go marina", [*common, candidate(1, session=99, place=0, terms={"marina": 1})])[0] == 1
 
 
-def test_what_was_said_around_a_match_counts_less_the_farther_away() -> None:
-    talk = [candidate(n, terms={"boiler": 1} if n == 3 else {}) for n in range(10)]
-    found = ids("boiler", talk)
-    assert found[0] == 3
-    # a talk goes forward: what follows a match says more of it than what came before
-    assert found[1:3] == [4, 5]
-    assert found.index(2) < found.index(1) < found.index(0)
-
-
 def test_what_follows_a_relevant_question_of_somebody_else_is_preferred_as_its_answer() -> None:
     talk = [
         candidate(1, "how do we get to Svaneti", terms={"svaneti": 1}, speaker="Ivo"),
@@ -93,38 +84,23 @@ def test_what_is_quoted_outweighs_all_else_together() -> None:
     assert ids('when did Ann say "small blue door" on 2 March 2026?', talk, ("Ann", "Bob"))[0] == 1
 
 
-def test_the_answer_is_preferred_to_the_question() -> None:
-    talk = [
-        candidate(1, "who fixed the boiler?", terms={"boiler": 1, "fix": 1}),
-        candidate(2, "Beatriz fixed it", terms={"fix": 1}),
-    ]
-    assert ids("who fixed the boiler", talk)[0] == 2
-
-
 @pytest.mark.parametrize(
     ("asked", "inside"),
     [
         ("the vet before 5 March 2026?", [1]),
-        ("the vet since 5 March 2026?", [2, 3]),
         ("the vet between 4 and 6 March 2026?", [2]),
     ],
 )
 def test_times_are_open_to_the_side_that_a_question_leaves_open(asked: str, inside: list[int]) -> None:
     talk = [
-        candidate(number, session=number, place=0, sent_at=at)
-        for number, at in enumerate(
-            [START + timedelta(days=1), START + timedelta(days=3), START + timedelta(days=30)], start=1
-        )
+        candidate(number, session=number, place=0, sent_at=START + timedelta(days=days))
+        for number, days in enumerate([1, 3, 30], start=1)
     ]
     question_then = question.read(asked, (), START, START + timedelta(days=40), "english")
     statistics = Statistics(messages=100, mean_length=5, document_frequency={"vet": 3})
     found = rank.rank(question_then, talk, statistics, Weights())
     best = max(hit.parts["date"] for hit in found)
     assert {hit.candidate.id for hit in found if hit.parts["date"] == pytest.approx(best)} == set(inside)
-
-
-def test_of_equal_messages_the_newer_comes_first() -> None:
-    assert ids("x", [candidate(1, session=1, place=0), candidate(2, session=2, place=0)]) == [2, 1]
 
 
 WORDS = ["boiler", "marina", "job"]

@@ -27,22 +27,12 @@ def order(hits: list[Scored]) -> list[int]:
     return [each.candidate.id for each in hits]
 
 
-def test_a_blend_is_of_ranking_newness_and_words() -> None:
-    [best, other] = blend([hit(1, 2.0, days=3, terms={"boiler": 1}), hit(2, 1.0, days=6)])
-    assert best.score == pytest.approx(0.45 * 1 + 0.25 * 0.5 + 0.30 * 0.5)
-    assert other.score == pytest.approx(0.45 * 0.5 + 0.25 * 0.25)
-
-
 def test_what_a_shown_session_covers_counts_half() -> None:
     hits = [hit(1, 2.0, session=7), hit(2, 1.9, session=8)]
     assert order(blend(hits)) == [1, 2]
     found = blend(hits, covered={7})
     assert order(found) == [2, 1]
     assert found[1].score == pytest.approx(0.5 * blend(hits)[0].score)
-
-
-def test_of_equals_the_newer_comes_first() -> None:
-    assert order(rerank.faded([hit(1, 2.0, days=2), hit(2, 2.0, days=1)], NOW, 1.0)) == [2, 1]
 
 
 def test_a_day_takes_its_share_of_a_score() -> None:
