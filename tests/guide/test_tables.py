@@ -10,11 +10,10 @@ from pydantic import BaseModel
 from ops import exit_codes
 from pipeline.recall.ask.profiles import PROFILES
 from pipeline.recall.ask.weights import Weights
-from pipeline.recall.choose import known, recent, summaries, talk, worth
-from pipeline.recall.find import candidates
+from pipeline.recall.choose import worth
 from pipeline.store.search import keyword_search, vector_search
 from schemas.context import BlockKind, Context, DropReason
-from schemas.languages import CONFIGURATIONS, LANGUAGES
+from schemas.languages import CONFIGURATIONS
 from schemas.messages import (
     FIRST_YEAR,
     LAST_YEAR,
@@ -27,7 +26,7 @@ from schemas.messages import (
 from schemas.payloads import ContextParameters, ContextQuery
 from schemas.profiles import PURPOSES
 from schemas.search import SearchMode, SearchQuery
-from tests.guide.pages import README, page
+from tests.guide.pages import page
 
 BOTS, CONTEXT, RETRIEVAL = page("bots"), page("context"), page("retrieval")
 
@@ -54,14 +53,9 @@ def test_the_parts_of_a_score_are_those_of_the_ranking() -> None:
 
 def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     text = RETRIEVAL.sentences
-    neighbours = {2: "two", 3: "three", 4: "four", 5: "five"}[candidates.REACH]
-    assert f"each with {neighbours} neighbours on either side" in text
     assert f"over {vector_search.EXACT_UP_TO:,} of them" in text
     assert f"in more than {keyword_search.CANDIDATES:,} messages together" in text
-    stemmed, others = len(CONFIGURATIONS) - 1, len(LANGUAGES) - len(CONFIGURATIONS)
-    assert f"{stemmed} languages are stemmed by Postgres" in text
-    assert f"Some {round(others, -1)} more" in text
-    assert f"[some {round(stemmed + others, -1)} languages]" in README.sentences
+    assert f"{len(CONFIGURATIONS) - 1} languages are stemmed by Postgres" in text
 
 
 def test_the_context_is_described_field_by_field() -> None:
@@ -72,11 +66,6 @@ def test_the_context_is_described_field_by_field() -> None:
     questions = {name for row in CONTEXT.table("field of a question") for name in names(row[0])}
     assert questions == set(ContextQuery.model_fields)
     assert f"worth less than {worth.LIMIT:g} is not shown" in CONTEXT.sentences
-    worths = CONTEXT.section("### What a line is worth")
-    assert f"shows neighbours | {talk.BESIDE_WORTH:g} of that |" in worths
-    assert f"| a recent message | at least {recent.BASE:g}, " in worths
-    assert f" | at least {known.ALWAYS:g} |" in worths
-    assert f"| a related session | {summaries.RELATED_WORTH:g} |" in worths
     assert set(get_args(DropReason)) <= set(names(CONTEXT.section("## Explanations")))
 
 

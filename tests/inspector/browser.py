@@ -1,6 +1,5 @@
 """A headless Chromium, driven over the DevTools protocol."""
 
-import base64
 import json
 import shutil
 import subprocess
@@ -81,13 +80,6 @@ class Browser:
     def type(self, text: str) -> None:
         """Type a text where the focus is."""
         self.call("Input.insertText", text=text)
-
-    def picture(self) -> bytes:
-        """Take a picture of the whole page."""
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 4000), "scale": 1}
-        taken = self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
-        return base64.b64decode(taken["data"])
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.ingest import accept
 from pipeline.store.connections.database import Database
 from schemas.messages import ChatIn
-from schemas.settings import Settings
 from tests.api.conftest import served
 from tests.commands.conftest import (  # noqa: F401
     Workers,
@@ -23,7 +22,7 @@ from tests.commands.conftest import (  # noqa: F401
     template,
     workers,
 )
-from tests.conftest import TENANT, copied, message
+from tests.conftest import TENANT, copied, message, settings_of
 
 EVIL = "evil:/é?#1"
 SCRIPT = (
@@ -58,14 +57,8 @@ def standing(
 ) -> Iterator[tuple[httpx.Client, Database]]:
     """An HTTP API with a sample chat and a hostile one, all of both in memory, for a whole module."""
     with copied(postgres, "inspected", house_template) as name:
-        settings = Settings(
-            _env_file=None,
-            database_url=postgres.dsn("app", database=name),
-            maintenance_database_url=postgres.dsn("maintenance", database=name),
-            redis_url=redis.url,
-            api_key="test-key",
-            embedding_provider="deterministic",
-        )
+        # the summary of the hostile chat waits
+        settings = settings_of(postgres, name, redis_url=redis.url, summarize_debounce_seconds=3600)
         database = Database.from_settings(settings)
         hostile = [
             message(minute, text, id=str(minute), sender_name=f"{SCRIPT[:40]}{minute}")

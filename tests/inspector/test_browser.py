@@ -28,19 +28,18 @@ def test_every_page_fits_runs_nothing_that_was_said_and_breaks_no_rule(
     tab: Browser, standing: Standing
 ) -> None:
     api, _ = standing
-    for chat, query in ((CHAT, "Which internet provider did we go with?"), (EVIL, SCRIPT)):
-        api.post("/v1/context", json={"chat_id": chat, "query": query})
+    api.post("/v1/context", json={"chat_id": EVIL, "query": SCRIPT})
     with logged_in(api) as client:
         ((name, value),) = client.cookies.items()
         found = {"/inspect/login"}
-        # what the links lead to: the first page of each kind, for each of the two chats
-        for start in ("/inspect/queries", f"/inspect/chats/{CHAT}", f"/inspect/chats/{quote(EVIL, safe='')}"):
+        # what the links lead to: a page of each kind, of the hostile chat
+        for start in ("/inspect/queries", f"/inspect/chats/{quote(EVIL, safe='')}"):
             links = [href.partition("#")[0] for href, _ in Page(client.get(start).text).links]
             kinds = {
                 href.split("/")[2].partition("?")[0]: href for href in links if href.startswith("/inspect/")
             }
-            found |= {start, *kinds.values(), *(href for href in links if "/queries/" in href)}
-    assert len(found) >= 14
+            found |= {start, *kinds.values()}
+    assert len(found) >= 10
     cookie = {"name": name, "value": value, "path": "/inspect", "url": str(api.base_url)}
     tab.call("Network.setCookie", **cookie, httpOnly=True)
     tab.problems.clear()

@@ -35,14 +35,13 @@ class Wrong:
     # what somebody would click on after the question: a part of each link's text
     clicks: tuple[str, ...]
     cause: str
-    budget: int = 800
     # what comes to light after the answer
     later: Callable[[httpx.Client], None] = lambda _: None
 
 
-def tell(database: Database, *texts: str, zone: str | None = None) -> None:
+def tell(database: Database, *texts: str) -> None:
     said = [message(hour * 60, text) for hour, text in enumerate(texts)]
-    accept.accept(database, TENANT, ChatIn(chat_id=CHAT, title="Équipe", time_zone=zone), said)
+    accept.accept(database, TENANT, ChatIn(chat_id=CHAT, title="Équipe"), said)
 
 
 def moved_house(api: httpx.Client, database: Database, workers: Workers) -> None:
@@ -59,16 +58,6 @@ def corrected(api: httpx.Client) -> None:
     assert api.post(f"/v1/memories/{memory['id']}/correct", json=given).status_code == 200
 
 
-def not_embedded(_: httpx.Client, database: Database, workers: Workers) -> None:
-    tell(database, "Die Heizung wurde am Montag repariert", "заходи вечером")
-    workers.finish("ingest")
-
-
-def much(_: httpx.Client, database: Database, workers: Workers) -> None:
-    tell(database, *(f"the boiler report number {n}: {'it leaks at the valve ' * 8}" for n in range(12)))
-    workers.finish()
-
-
 def not_summarized(_: httpx.Client, database: Database, workers: Workers) -> None:
     tell(database, *("we choose the blue tiles for the kitchen", "قررنا اللون الأزرق", "oui, bleu") * 3)
     for kind in ("ingest", "embed"):
@@ -78,12 +67,6 @@ def not_summarized(_: httpx.Client, database: Database, workers: Workers) -> Non
 WRONG = {
     "a superseded fact": Wrong(
         "Where does Ann live?", moved_house, ("memory",), "Ann lives in Łódź", later=corrected
-    ),
-    "a missing vector": Wrong(
-        "Was ist mit dem Boiler?", not_embedded, ("Équipe", "2026-03-02"), "no vector in"
-    ),
-    "a budget too small": Wrong(
-        "What do the boiler reports say?", much, (), "no tokens were left", budget=250
     ),
     "a chat that was never summarized": Wrong(
         "Which colour do we take?", not_summarized, ("Équipe", "2026-03-02"), "it was never made"
@@ -97,7 +80,7 @@ def test_three_clicks_lead_from_a_wrong_answer_to_its_cause(
 ) -> None:
     # Given an answer that is wrong, or missing
     wrong.plant(api, database, workers)
-    asked = {"chat_id": CHAT, "query": wrong.question, "budget_tokens": wrong.budget, "user_id": "test:ann"}
+    asked = {"chat_id": CHAT, "query": wrong.question, "user_id": "test:ann"}
     assert api.post("/v1/context", json=asked).status_code == 200
     wrong.later(api)
     # When an operator goes from the query log on, link by link
