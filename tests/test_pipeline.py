@@ -26,7 +26,7 @@ from pipeline.operations.sweep import sweep
 from pipeline.store.connections.database import Database
 from pipeline.store.jobs import backfills, jobs
 from schemas.backfills import BackfillRequest
-from schemas.errors import Permanent, ProviderUnavailable
+from schemas.errors import Permanent
 from schemas.messages import ChatIn
 from schemas.sessions import Message, Summary
 from schemas.settings import Settings
@@ -91,31 +91,16 @@ def two_sessions(database: Database, rules: SessionPolicy, policy: Policy) -> Da
     return database
 
 
-def test_a_closed_session_is_summarized_once_and_a_small_one_skipped(
-    two_sessions: Database, policy: Policy
+def test_a_closed_session_is_summarized_once_until_it_changes_and_a_small_one_skipped(
+    two_sessions: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     assert run(two_sessions, "summarize", summarizer(two_sessions), policy) == 2
     assert rows(
         two_sessions,
         "SELECT status, summary_model, summary_revision = revision FROM conversation_sessions ORDER BY id",
     ) == [("summarized", "extractive-v1", True), ("skipped", None, None)]
-    assert rows(
-        two_sessions,
-        """SELECT name, sum(value) FROM daily_counters WHERE name LIKE 'session%' AND name NOT LIKE '%seconds'
-        GROUP BY name ORDER BY name""",
-    ) == [
-        ("session_summaries_created", 1),
-        ("session_summary_skipped_small", 1),
-        ("sessions_closed", 2),
-        ("sessions_opened", 2),
-    ]
     assert run(two_sessions, "summarize", summarizer(two_sessions), policy) == 0
-
-
-def test_a_late_message_makes_its_session_summarized_again(
-    two_sessions: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    run(two_sessions, "summarize", summarizer(two_sessions), policy)
+    # and again when a late message comes
     accept.accept(two_sessions, TENANT, CHAT, [message(2.5, "and the plumber is Beatriz", id="late")])
     place(two_sessions, rules, policy)
     assert run(two_sessions, "summarize", summarizer(two_sessions), policy) == 1
@@ -167,13 +152,6 @@ def test_every_message_and_summary_gets_one_vector_and_equal_text_is_embedded_on
     assert len(client.texts) == before
 
 
-class Away(DeterministicEmbedder):
-    """A provider that is down."""
-
-    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        raise ProviderUnavailable("does not answer")
-
-
 def test_a_quiet_chats_last_session_is_closed_by_the_sweep(
     database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
@@ -207,20 +185,21 @@ def current(rules: SessionPolicy, version: int = 1) -> Current:
 def finish(database: Database, rules: SessionPolicy, policy: Policy, version: int = 1) -> None:
     """Let workers do a backfill and what it raises, as long as anything happens."""
     for _ in range(60):
-        with database.maintenance() as connection:
-            connection.execute(
-                text("UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL AND claimed IS NULL")
-            )
-        done = run_once(database, "backfill", backfill.backfiller(database, current(rules, version)), policy)
+        done = look(database, current(rules, version), policy)
         done += run(database, "summarize", summarizer(database, version), policy)
         done += run(database, "extract", learns(database), policy)
-        done += run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+        done += embed_all(database, policy=policy)
         if not done:
             return
 
 
-def run_once(database: Database, kind: str, handler: Handler, policy: Policy) -> int:
-    return runner.run(database, kind, handler, policy).claimed
+def look(database: Database, now: Current, policy: Policy) -> int:
+    """Let a worker look at a backfill once; how many it claimed."""
+    with database.maintenance() as connection:
+        connection.execute(
+            text("UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL AND claimed IS NULL")
+        )
+    return runner.run(database, "backfill", backfill.backfiller(database, now), policy).claimed
 
 
 def state(database: Database) -> tuple[object, ...]:
@@ -230,7 +209,7 @@ def state(database: Database) -> tuple[object, ...]:
 def test_a_backfill_embeds_what_has_no_vector_and_only_that(
     two_sessions: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
-    run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
+    embed_all(two_sessions)
     with two_sessions.tenant(TENANT) as connection:
         connection.execute(
             text("DELETE FROM message_vectors WHERE message_id IN (SELECT id FROM messages LIMIT 3)")
@@ -248,56 +227,38 @@ def test_a_backfill_is_complete_when_nothing_is_missing_whoever_asked_for_it_las
 ) -> None:
     # Given a backfill whose rows somebody else has asked for since
     backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", batch_size=100), current(rules))
-    window = backfill.backfiller(two_sessions, current(rules))
-
-    def step() -> object:
-        with two_sessions.maintenance() as connection:
-            connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'backfill'"))
-        runner.run(two_sessions, "backfill", window, policy)
-        return state(two_sessions)[0]
-
     for _ in range(4):
-        step()
+        look(two_sessions, current(rules), policy)
     with two_sessions.tenant(TENANT) as connection:
         connection.execute(text("UPDATE jobs SET trace_id = 'of-a-bot' WHERE kind = 'embed'"))
     # When it looks, then it waits for what is missing
-    assert [step() for _ in range(3)] == ["running"] * 3
-    run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
-    assert step() == "completed"
+    for _ in range(3):
+        look(two_sessions, current(rules), policy)
+        assert state(two_sessions)[0] == "running"
+    embed_all(two_sessions)
+    look(two_sessions, current(rules), policy)
+    assert state(two_sessions)[0] == "completed"
 
 
-def test_a_backfill_does_not_wait_for_what_came_after_it(
+def test_a_backfill_goes_behind_live_work_and_does_not_wait_for_what_came_after_it(
     two_sessions: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
-    run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
+    embed_all(two_sessions)
     backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", missing_only=False), current(rules))
-    window = backfill.backfiller(two_sessions, current(rules))
     for _ in range(4):
-        with two_sessions.maintenance() as connection:
-            connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'backfill'"))
-        runner.run(two_sessions, "backfill", window, policy)
-    run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
+        look(two_sessions, current(rules), policy)
+    # what it asks for goes behind live work, in the lane of its chat
+    owed = rows(two_sessions, "SELECT DISTINCT priority, lane <> 0 FROM jobs WHERE kind = 'embed'")
+    assert owed == [(1, True)]
+    embed_all(two_sessions)
     # Given that something it has looked at is asked for once more, later
     with two_sessions.tenant(TENANT) as connection:
         jobs.enqueue(connection, TENANT, "embed", ["message:1"])
         connection.execute(
             text("UPDATE jobs SET pending_since = now() + interval '1 min' WHERE kind = 'embed'")
         )
-    with two_sessions.maintenance() as connection:
-        connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'backfill'"))
-    runner.run(two_sessions, "backfill", window, policy)
+    look(two_sessions, current(rules), policy)
     assert state(two_sessions)[0] == "completed"
-
-
-def test_what_a_backfill_asks_for_goes_behind_live_work_in_the_lane_of_its_chat(
-    two_sessions: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
-    backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", missing_only=False), current(rules))
-    for _ in range(4):
-        run_once(two_sessions, "backfill", backfill.backfiller(two_sessions, current(rules)), policy)
-    owed = rows(two_sessions, "SELECT DISTINCT priority, lane <> 0 FROM jobs WHERE kind = 'embed'")
-    assert owed == [(1, True)]
 
 
 def test_a_new_summary_version_makes_the_old_ones_missing(
@@ -313,23 +274,6 @@ def test_a_new_summary_version_makes_the_old_ones_missing(
         two_sessions, "SELECT summary_version FROM conversation_sessions WHERE status = 'summarized'"
     ) == [(2,)]
     assert state(two_sessions)[0] == "completed"
-
-
-def test_summaries_can_be_made_again_though_none_is_missing(
-    two_sessions: Database, rules: SessionPolicy, policy: Policy
-) -> None:
-    run(two_sessions, "summarize", summarizer(two_sessions), policy)
-    made = rows(
-        two_sessions, "SELECT summary_created_at FROM conversation_sessions WHERE status = 'summarized'"
-    )
-    backfill.start(
-        two_sessions, TENANT, BackfillRequest(kind="summarize", missing_only=False), current(rules)
-    )
-    finish(two_sessions, rules, policy)
-    again = rows(
-        two_sessions, "SELECT summary_created_at FROM conversation_sessions WHERE status = 'summarized'"
-    )
-    assert again > made
 
 
 def test_after_the_gap_changed_sessions_are_cut_again_and_ids_kept(
@@ -381,7 +325,7 @@ def test_a_backfill_whose_own_job_was_given_up_has_failed_until_it_is_resumed(
     def fails(_tenant: str, _claims: Sequence[runner.Claim]) -> set[str]:
         raise Permanent("no luck")
 
-    run_once(two_sessions, "backfill", fails, policy)
+    runner.run(two_sessions, "backfill", fails, policy)
     with two_sessions.tenant(TENANT) as connection:
         found = backfills.get(connection, made.id)
     assert found is not None
@@ -404,30 +348,20 @@ def test_a_limit_ends_a_backfill_early(two_sessions: Database, rules: SessionPol
 # Pruning
 
 
-def test_nothing_of_the_messages_is_pruned_by_default(two_sessions: Database, settings: Settings) -> None:
-    assert not any(prune(two_sessions, TENANT, retention_of(settings)).values())
-
-
 def test_old_messages_go_with_their_vectors_and_sessions_keep_what_they_say(
     two_sessions: Database, settings: Settings, policy: Policy
 ) -> None:
     run(two_sessions, "summarize", summarizer(two_sessions), policy)
     run(two_sessions, "extract", learns(two_sessions), policy)
-    run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
+    embed_all(two_sessions)
+    # nothing by default
+    assert not any(prune(two_sessions, TENANT, retention_of(settings)).values())
     kept = settings.model_copy(update={"retention_messages_per_chat": 2})
     assert prune(two_sessions, TENANT, retention_of(kept), dry_run=True)["messages_by_count"] == 5
-    before = rows(
-        two_sessions,
-        "SELECT id, revision, message_count, summary_text FROM conversation_sessions ORDER BY id",
-    )
+    told = "SELECT id, revision, message_count, summary_text FROM conversation_sessions ORDER BY id"
+    before = rows(two_sessions, told)
     assert prune(two_sessions, TENANT, retention_of(kept), batch=2)["messages_by_count"] == 5
-    assert (
-        rows(
-            two_sessions,
-            "SELECT id, revision, message_count, summary_text FROM conversation_sessions ORDER BY id",
-        )
-        == before
-    )
+    assert rows(two_sessions, told) == before
     assert rows(
         two_sessions, "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM message_vectors)"
     ) == [(2, 2)]
