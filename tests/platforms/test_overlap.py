@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.platforms.identity import ImportIds, Positions, sender_by_name
+from pipeline.platforms.identity import ImportIds, sender_by_name
 from pipeline.platforms.records import ImportOptions
 from pipeline.platforms.whatsapp import export as whatsapp
 from schemas.messages import MAX_ID_CHARS
@@ -62,13 +62,6 @@ def test_derived_ids_are_those_that_earlier_versions_derived() -> None:
     assert [other for _, other in names] == [
         there.names("whatsapp:Ana", "2024-01-14T10:00:00", "hi")[0] for _ in range(2)
     ]
-
-
-def test_positions_count_a_time_again_when_the_file_comes_back_to_it() -> None:
-    positions = Positions(remembered=2)
-    assert [positions.next(time) for time in "aabab"] == [0, 1, 0, 2, 1]
-    # only the latest times are kept
-    assert [positions.next(time) for time in "cda"] == [0, 0, 0]
 
 
 NAMES = ["Анна", "王芳", "سارة", "Zoë 🦊", "Ana/Bo", "Ana%2FBo", "Ana@Müller", "長" * 255, "長" * 254 + "短"]

@@ -51,22 +51,6 @@ def test_an_android_export_is_read_whole() -> None:
     assert (reasons.count("system line"), reasons.count("deleted message")) == (4, 2)
 
 
-# As the phones of other countries than those of `test_whatsapp_languages.py` write it.
-@pytest.mark.parametrize(
-    "start",
-    [
-        "31/12/23, 9:41 p. m. - ",
-        "31.12.2023 г., 21:41 ч. - ",
-        "2023년 12월 31일 오후 9:41 - ",
-        "31-12-23 21:41:00: ",
-    ],
-)
-def test_the_date_is_understood_as_this_phone_writes_it(start: str) -> None:
-    chat = read(f"{start}Ana: see you: soon")
-    assert [(m.sender_name, m.content) for m in chat.messages] == [("Ana", "see you: soon")]
-    assert chat.messages[0].sent_at == datetime(2023, 12, 31, 21, 41, tzinfo=UTC)
-
-
 @pytest.mark.parametrize(
     ("said", "hour"),
     [
@@ -80,20 +64,6 @@ def test_the_date_is_understood_as_this_phone_writes_it(start: str) -> None:
 def test_a_twelve_hour_clock_may_name_more_than_two_parts_of_the_day(said: str, hour: int) -> None:
     chat = read(f"{said} - 阿明: 你好")
     assert [message.sent_at.hour for message in chat.messages] == [hour]
-
-
-def test_a_part_of_the_day_with_an_unknown_name_breaks_its_message_alone() -> None:
-    chat = read(
-        "2024/3/26 上午9:30 - 阿明: a\n"
-        "2024/3/26 昏時6:30 - 阿明: b\n"
-        "goes on\n"
-        "2024/3/26 下午7:30 - 阿明: c\n"
-        "2024/3/27 somewhere 9:30 - no name\n"
-    )
-    assert chat.contents == ["a", "c\n2024/3/27 somewhere 9:30 - no name"]
-    assert [(broken.where, broken.reason) for broken in chat.broken] == [
-        ("line 2", "no known part of the day is called '昏時'")
-    ]
 
 
 @pytest.mark.parametrize(
@@ -163,11 +133,6 @@ def test_what_is_wrong_breaks_one_message_alone(line: str, reason: str) -> None:
     assert reason in chat.broken[0].reason
 
 
-def test_a_line_of_another_phones_style_goes_on_with_the_message() -> None:
-    chat = read("13/01/24, 10:00 - Ana: she wrote\n[13/01/24, 09:00:00] Ben: hm\n13/01/24, 10:01 - Ana: see?")
-    assert chat.contents == ["she wrote\n[13/01/24, 09:00:00] Ben: hm", "see?"]
-
-
 def test_a_caption_before_a_picture_is_one_message_with_and_without_the_media() -> None:
     start = "[13/01/24, 10:00:00] Ana: the new boiler \u200e"
     without, attached = read(f"{start}image omitted"), read(f"{start}<attached: 00000012-PHOTO-2024.jpg>")
@@ -224,11 +189,6 @@ def test_what_an_iphone_group_says_itself_is_nobodys_with_and_without_marks() ->
         assert chat.chats[-1].kind == "group"
 
 
-def test_somebody_called_as_the_group_is_heard() -> None:
-    lines = [f"[31/01/26, 21:4{n}:00] {name}: {n}" for n in range(6) for name in ("Eva", "Jo", "Eva", "Li")]
-    assert len(read("\n".join(lines), title="Eva").messages) == 24
-
-
 def read_file(name: str, *speakers: str, **options: Any) -> Read:
     lines = [f"13/01/24, 10:00 - {speaker}: ок" for speaker in speakers]
     given = ImportOptions(file_name=name, time_zone="UTC", **options)
@@ -258,31 +218,6 @@ def test_a_files_name_in_an_unknown_form_names_a_speaker_or_is_kept_and_that_is_
 def test_a_group_is_not_taken_for_one_of_its_people() -> None:
     chat = read_file("Blorb WhatsApp Fest für Ane.txt", "Ane", "Бен", "Jo")
     assert (chat.chats[-1].title, chat.chats[-1].kind) == ("Blorb WhatsApp Fest für Ane", "group")
-
-
-@pytest.mark.parametrize(
-    ("file", "sender"),
-    [
-        ("WhatsApp Chat with Ana _ Jo.txt", "Ana / Jo"),
-        ("WhatsApp Chat - +44 20 7946-0958.zip", "\u202a+44\u00a020\u00a07946\u20110958\u202c"),
-    ],
-)
-def test_a_direct_chat_is_known_though_a_files_name_has_other_signs(file: str, sender: str) -> None:
-    assert read_file(file, sender, "Бен").chats[-1].kind == "direct"
-
-
-def test_without_any_name_for_the_chat_nothing_is_made_up() -> None:
-    unnamed = sort(whatsapp.parse(["13/01/24, 10:00 - Ana: hi"], ImportOptions()))
-    assert not unnamed.messages
-    assert "--chat" in unnamed.broken[0].reason
-
-
-def test_a_long_export_of_few_days_is_read_until_a_date_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whatsapp, "HEAD_LINES", 3)
-    lines = [f"03/{day}/24, 10:00 - Ana: {day}" for day in ("04", "04", "04", "05", "05", "06", "13")]
-    chat = read("\n".join(lines))
-    assert {message.sent_at.month for message in chat.messages} == {3}
-    assert chat.contents == ["04", "04", "04", "05", "05", "06", "13"]
 
 
 @dataclass(frozen=True)

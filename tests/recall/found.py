@@ -108,27 +108,14 @@ def assembled(
     memories: Sequence[RetrievedMemory] = (),
     latest: Sequence[Message] = (),
     budget: int = 2000,
-    profile: str = "balanced",
     language: str = "english",
     time_zone: str = "UTC",
-    brief: Sequence[str] = (),
-    queries: Sequence[str] = (),
-    explain: bool = False,
-    fill: bool = False,
-    alternate_roles: bool = False,
-    **parameters: int,
+    **fields: Any,
 ) -> Context:
-    query = ContextQuery.model_validate(
-        {
-            "chat_id": "test:talk",
-            "query": question,
-            "queries": list(queries),
-            "profile": profile,
-            "explain": explain,
-            "fill": fill,
-            "alternate_roles": alternate_roles,
-        }
-    )
+    """Assemble a context of these; `fields` are those of a question, and parameters of its profile."""
+    asked = {name: value for name, value in fields.items() if name in ContextQuery.model_fields}
+    query = ContextQuery.model_validate({"chat_id": "test:talk", "query": question} | asked)
+    parameters = {name: value for name, value in fields.items() if name not in asked}
     chat = Chat(
         chat_id="test:talk",
         platform="test",
@@ -159,7 +146,7 @@ def assembled(
             _lexemes={},
         ),
         text=question,
-        parameters=replace(PROFILES[profile], **parameters),
+        parameters=replace(PROFILES[query.profile], **parameters),
     )
     read = parse.read(question, [], START, NOW, language)
     ordered = sorted(ranked, key=lambda each: -each.score)
@@ -184,7 +171,7 @@ def assembled(
         request=request,
         question=read,
         terms=SearchTerms(lexemes=[]),
-        brief=list(brief),
+        brief=[],
         zone=ZoneInfo(time_zone),
     )
     return assemble(query, prepared, found, budget)

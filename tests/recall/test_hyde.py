@@ -5,17 +5,15 @@ from typing import Any
 
 import pytest
 
-from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion
 from pipeline.llm.gateway import Gateway
-from pipeline.recall import hyde, search
+from pipeline.recall import hyde
 from pipeline.store.connections.database import Database
 from pipeline.text import fencing
 from schemas.context import Context
 from schemas.errors import ProviderFailed, ProviderUnavailable
-from schemas.search import SearchQuery
 from schemas.settings import Settings
-from tests.conftest import TENANT, Templates
+from tests.conftest import Templates
 from tests.llm.chat_models import ScriptedModel
 from tests.recall import asking
 from tests.recall.test_context import CHAT, fill
@@ -62,15 +60,6 @@ def test_a_hypothetical_answer_helps_and_is_never_shown(database: Database, sett
     assert best.queries == {"keywords": 2, "vectors": 2}
     assert not found.degraded
     assert ANSWER not in found.model_dump_json()
-
-
-def test_a_search_has_it_too(database: Database, settings: Settings) -> None:
-    asked = SearchQuery.model_validate({"chat_id": CHAT.chat_id, "query": QUESTION, "hyde": True, "limit": 2})
-    gateway = Gateway(database, says(ANSWER))
-    found = search(
-        database, TENANT, asked, embedder=DeterministicEmbedder(), settings=settings, gateway=gateway
-    )
-    assert "h6" in [hit.external_id for hit in found.hits]
 
 
 def test_no_model_is_asked_unless_it_is_wanted_and_needed(database: Database, settings: Settings) -> None:

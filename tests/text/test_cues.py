@@ -81,18 +81,6 @@ def test_a_text_says_by_its_wording_what_it_is_an_example_of(written: str, langu
     assert wrong == []
 
 
-@pytest.mark.parametrize(
-    ("text", "least", "most"),
-    [
-        ("We went camping two weekends ago and unplugged with all the kids. And you?", 0, 0.2),
-        ("Do you like it?\n[picture: a dog on a sofa]", 0, 1),
-        ("It is on https://a.example/find?q=boiler now", -1, 0.001),
-    ],
-)
-def test_a_message_may_ask_in_part_and_an_address_asks_nothing(text: str, least: float, most: float) -> None:
-    assert least < answer_types.asks(text, "english") < most
-
-
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_words_of_a_subject_are_no_stop_words(language: str) -> None:
     assert [word for word in EXAMPLES[language]["content"] if not is_content(word, language)] == []

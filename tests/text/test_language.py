@@ -1,9 +1,6 @@
 """The language of a chat is read off its texts, also off short ones."""
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 from pipeline.text.language import detect
 from schemas.languages import normal
@@ -43,13 +40,6 @@ def test_a_few_words_of_another_language_do_not_make_a_chat_mixed() -> None:
     assert detect([*[SAID["german"]] * 12, SAID["english"], "see you later"]) == "german"
     # nor does a pasted article, which is one message
     assert detect([SAID["english"] * 500, *[SAID["german"]] * 5]) == "german"
-
-
-@hypothesis_settings(max_examples=50)
-@given(st.lists(st.text(max_size=60), max_size=12))
-def test_any_texts_are_in_known_languages_or_in_none(texts: list[str]) -> None:
-    found = detect(texts)
-    assert found is None or normal(found) == found
 
 
 @pytest.mark.parametrize(

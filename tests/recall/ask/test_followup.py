@@ -3,11 +3,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from pipeline.recall.ask import parse
-from pipeline.recall.ask.followup import JUST_NOW, LOOKED_AT, MOST_TAKEN_OVER, brief
+from pipeline.recall.ask.followup import brief
 from pipeline.recall.ask.parse import Question
 from schemas.sessions import Message
 from tests.text.builders import message
@@ -27,16 +24,6 @@ def test_the_brief_is_what_was_last_talked_about() -> None:
     recent = [said("hm, and how old is it?"), said("haha yes"), said("The boiler leaks again", 3)]
     assert brief(read("hm, and how old is it?"), recent, NOW) == ["boiler", "leaks"]
     assert brief(read("How old is it?"), [said("The boiler leaks again", 61)], NOW) == []
-
-
-@given(st.lists(st.tuples(st.text(), st.floats(0, 100))))
-def test_it_is_short_says_nothing_twice_and_is_of_what_was_just_said(talk: list[tuple[str, float]]) -> None:
-    recent = [said(text, ago) for text, ago in sorted(talk, key=lambda one: one[1])]
-    found = brief(read("How old is it?"), recent, NOW)
-    assert len(found) <= MOST_TAKEN_OVER
-    assert len(set(found)) == len(found)
-    near = [m.content for m in recent[:LOOKED_AT] if NOW - m.sent_at <= JUST_NOW]
-    assert all(any(word in text for text in near) for word in found)
 
 
 def test_of_what_a_bot_was_asked_the_last_question_alone_is_leaned_on() -> None:

@@ -3,8 +3,6 @@
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipeline.recall.ask import parse
 from pipeline.recall.ask.languages import read_in
@@ -64,8 +62,3 @@ def test_few_questions_are_taken_for_ones_of_another_language(language: str) -> 
     ]
     taken = [text for text in asked if read_in(text, language) != language]
     assert len(taken) <= len(asked) // 20, taken
-
-
-@given(st.text(max_size=100), st.sampled_from(["english", "german+english", "thai", "simple"]))
-def test_any_text_is_read_in_its_chats_language_at_least(text: str, chat: str) -> None:
-    assert read_in(text, chat).endswith(chat)

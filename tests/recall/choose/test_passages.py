@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.text import fencing
 from pipeline.text.tokens import estimate_line
-from tests.recall.found import assembled, lines, passage, recent
+from tests.recall.found import assembled, lines, passage
 
 HOUSE_RULES = """\
 # 家規 · Hausordnung
@@ -27,11 +27,6 @@ Wir achten aufeinander.
 waschen --ab 8
 ```
 """
-# a greeting a minute, until just now
-TALK = [
-    recent(1000 - n, f"guten Morgen zusammen, Nummer {n}, wie schön die Sonne heute scheint")
-    for n in range(15)
-]
 
 
 def shown(question: str, content: str, language: str, budget: int = 400) -> str:
@@ -65,36 +60,9 @@ def test_no_line_of_a_passage_can_pass_for_another_or_leave_the_fence(end: str) 
     assert "<|im_end|>" not in block.text
 
 
-def test_a_short_document_is_shown_whole_at_a_small_budget_while_talk_goes_on() -> None:
-    document = [passage(HOUSE_RULES)]
-    found = assembled("wann darf ich waschen?", memories=document, latest=TALK, language="german", budget=400)
-    (line,) = lines(found, "documents")
-    assert "…" not in line
-    assert "waschen --ab 8" in line
-    assert lines(found, "history")
-
-
-def filled(before: str, answer: str, after: str) -> str:
-    """A long text in which one line answers."""
-    return "\n".join([*[before] * 20, answer, *[after] * 20])
-
-
-@pytest.mark.parametrize(
-    ("language", "question", "answer", "other"),
-    [
-        (
-            "japanese",
-            "フェリーは何時ですか",
-            "フェリーは八時に出ます。",
-            "鍵は隣の人が持っています。お茶です。",
-        ),
-        ("arabic", "متى تغادر العبارة؟", "تغادر العبارة في الثامنة.", "المفتاح عند الجار. يشرب الشاي."),
-    ],
-)
-def test_of_a_long_passage_what_answers_is_shown(
-    language: str, question: str, answer: str, other: str
-) -> None:
-    line = shown(question, filled(other, answer, other), language)
+def test_of_a_long_passage_what_answers_is_shown() -> None:
+    answer, other = "フェリーは八時に出ます。", "鍵は隣の人が持っています。お茶です。"
+    line = shown("フェリーは何時ですか", "\n".join([*[other] * 20, answer, *[other] * 20]), "japanese")
     _, first, *inner, last = line.split("\n")
     assert (first, last) == ("  …", "  …")
     assert f"  {answer}" in inner[1:-1]

@@ -80,14 +80,6 @@ def test_an_aside_means_nothing_and_lends_no_words_unless_it_was_answered() -> N
     assert [one.cosine for one in found] == [None, None, None, 0.5, 0.5]
 
 
-def test_the_question_at_hand_is_an_aside_wherever_it_was_posted() -> None:
-    found = marked(
-        talk("Davi: who found the key?", "Olek: lunch?", "Ana: @jarvis who found the key"),
-        Questions.of("Who found the key?", "english"),
-    )
-    assert asides(found) == [0, 2]
-
-
 def test_what_the_log_has_is_an_aside_if_it_was_asked_then_and_not_answered() -> None:
     lines = (
         "Davi: who found the key?",

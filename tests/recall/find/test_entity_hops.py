@@ -1,6 +1,6 @@
 """A question that names somebody also finds what is related to them, where that is asked for and may be shown."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -59,20 +59,12 @@ def found(
     question: str = "What should Lena know?",
     hops: int = 1,
     chat: ChatIn = GROUP,
-    as_of: datetime | None = None,
+    **fields: str,
 ) -> ContextItem | None:
     """The memory with these words in the context of a question."""
-    context = ask(
-        database,
-        settings,
-        question,
-        embedder=None,
-        chat_id=chat.chat_id,
-        user_id="test:ann",
-        include_history=False,
-        as_of=as_of and as_of.isoformat(),
-        parameters={"entity_hops": hops, "messages": 0, "sessions": 0},
-    )
+    given = {"chat_id": chat.chat_id, "user_id": "test:ann", "include_history": False} | fields
+    given["parameters"] = {"entity_hops": hops, "messages": 0, "sessions": 0}
+    context = ask(database, settings, question, embedder=None, **given)
     items = [item for block in context.blocks if block.kind == "memories" for item in block.items]
     return next((item for item in items if content in item.text), None)
 
@@ -100,8 +92,8 @@ def test_nothing_leads_further_than_one_hop(talked: Database, settings: Settings
 
 
 def test_a_time_before_it_was_said_knows_of_no_relation(talked: Database, settings: Settings) -> None:
-    assert found(talked, settings, OFFICE, as_of=EPOCH + timedelta(hours=4)) is None
-    assert found(talked, settings, OFFICE, as_of=EPOCH + timedelta(days=1)) is not None
+    assert found(talked, settings, OFFICE, as_of=(EPOCH + timedelta(hours=4)).isoformat()) is None
+    assert found(talked, settings, OFFICE, as_of=(EPOCH + timedelta(days=1)).isoformat()) is not None
 
 
 def test_no_private_relation_leads_anywhere_in_the_group(talked: Database, settings: Settings) -> None:

@@ -10,10 +10,9 @@ from pipeline.memories import statements
 from pipeline.people import identities
 from pipeline.recall.memory_query import search_memories
 from pipeline.store.connections.database import Database
-from schemas.errors import NotFound, ProviderUnavailable
+from schemas.errors import NotFound
 from schemas.memory.memories import MemoryFilter, MemoryQuery, MemoryResult
 from schemas.messages import ChatIn
-from schemas.vectors import Vector
 from tests.conftest import TENANT, message
 from tests.memories.learned import change, day, embedded, learned
 
@@ -62,22 +61,13 @@ def test_what_only_the_words_find_and_what_only_the_meaning_finds_both_come(peop
 
 
 def test_without_a_model_the_words_alone_are_searched_and_the_answer_says_so(people: Database) -> None:
-    class Away(DeterministicEmbedder):
-        def embed_query(self, text: str) -> Vector:
-            raise ProviderUnavailable("the model does not answer")
-
     about_ann(people, "Ann keeps tea in the blue box.")
     embedded(people)
-    query = MemoryQuery(query="blue box")
-    for embedder in (None, Away()):
-        result = search_memories(people, TENANT, query, embedder=embedder)
-        assert contents(result) == ["Ann keeps tea in the blue box."]
-        assert "meaning" not in result.hits[0].components
-        (problem,) = result.degraded
-        assert problem.startswith("vectors: ")
-        assert problem.endswith("only keywords are searched")
-    assert found(people, "the of and").hits != []
-    assert search_memories(people, TENANT, MemoryQuery(query="the of and"), embedder=None).hits == []
+    result = search_memories(people, TENANT, MemoryQuery(query="blue box"), embedder=None)
+    assert contents(result) == ["Ann keeps tea in the blue box."]
+    (problem,) = result.degraded
+    assert problem.startswith("vectors: ")
+    assert problem.endswith("only keywords are searched")
 
 
 FILTERS: list[tuple[dict[str, Any], str]] = [
@@ -134,8 +124,6 @@ def test_what_is_superseded_or_wrong_is_found_as_of_when_it_was_believed_and_mar
         (faro, None, None),
         (porto, faro, None),
     ]
-    earlier = statements.listing(people, TENANT, MemoryFilter(superseded=True, as_of=day(4, 25)))
-    assert {each.id for each in earlier} == {wrong, porto}
 
 
 def test_in_a_chat_only_what_may_be_shown_there_is_found(people: Database) -> None:

@@ -1,15 +1,12 @@
 """Where the tokens of a context go: excerpts of long messages, recent talk beside what is found, summaries."""
 
-from datetime import timedelta
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.recall.ask.followup import JUST_NOW
 from pipeline.recall.ask.profiles import PROFILES
-from pipeline.recall.choose.recent import GOING_ON, KEPT
+from pipeline.recall.choose.recent import KEPT
 from pipeline.text import fencing, tokens
-from tests.recall.found import NOW, assembled, hit, lines, memory, recent, session
+from tests.recall.found import assembled, hit, lines, memory, recent, session
 
 FILLER = "The weather was fine and nobody had a care in the world. " * 60
 LONG = f"{FILLER}The ferry leaves at eight from pier four. {FILLER}"
@@ -61,15 +58,8 @@ def test_whatever_is_said_the_budget_is_kept_the_fence_holds_and_roles_take_turn
     spoken = [(n, name, text, role) for n, ((name, text), role) in enumerate(zip(said, roles, strict=True))]
     hits = [hit(n, text, 9 - n, session=n % 3 + 1, speaker=name, role=role) for n, name, text, role in spoken]
     latest = [recent(100 - n, text, sender_name=name, role=role) for n, name, text, role in spoken]
-    found = assembled(
-        "a b c?",
-        hits,
-        latest=latest,
-        budget=budget,
-        profile=profile,
-        language=language,
-        alternate_roles=alternate,
-    )
+    given = {"budget": budget, "profile": profile, "language": language, "alternate_roles": alternate}
+    found = assembled("a b c?", hits, latest=latest, **given)
     assert found.used_tokens == tokens.estimate_line(found.text) <= budget
     assert found.text.count(fencing.OPEN) == found.text.count(fencing.CLOSE)
     assert all(block.text.count(fencing.OPEN) <= 1 for block in found.blocks)
@@ -142,14 +132,6 @@ def test_of_recent_talk_that_has_nothing_to_do_with_the_question_the_last_few_me
     assert lines(full, "exchanges") == lines(found, "exchanges")
 
 
-def test_what_is_going_on_is_shown_and_more_of_it_where_the_question_leans_on_it() -> None:
-    latest = [recent(200 - n, f"so {n}", sent_at=NOW - timedelta(minutes=2 * n)) for n in range(1, 30)]
-    plain = lines(assembled("the boiler?", ERRORS[:5], latest=latest), "history")
-    leaning = lines(assembled("the boiler?", ERRORS[:5], latest=latest, brief=["error"]), "history")
-    assert len(plain) == GOING_ON.total_seconds() / 120
-    assert len(leaning) == JUST_NOW.total_seconds() / 120
-
-
 # What is shown at all
 
 
@@ -215,20 +197,3 @@ def test_a_time_that_is_to_be_summed_up_is_told_in_order_from_its_beginning() ->
     few = told(200)
     assert 0 < len(few) < 7
     assert few == told(800)[: len(few)]
-
-
-def test_a_quoting_summary_tells_of_its_time_who_talked_about_what_and_its_best_lines_whole() -> None:
-    rent = "Inês: the landlord says the rent goes up to 900 € from today, with an anchor in the contract"
-    long = "Ли: " + "лодка у причала, " * 40
-    summary = "\n".join(
-        ["1 April 2026", "Tom: walking", long, rent, "Ли: якорь потерян, лодка стоит", "Tom: ha"]
-    )
-    who, about = ["Inês", "Tom", "Ли"], ["rent", "лодка"]
-    found = assembled(
-        "what happened last week?",
-        ERRORS,
-        overview=[session(1, summary, 0.0, participants=who, topics=about)],
-    )
-    assert [line for line in lines(found, "exchanges") if line.startswith("- ")] == [
-        f"- 3 March 2026, 18:00–19:00 · Inês, Tom, Ли · rent, лодка\n  {rent}\n  Ли: якорь потерян, лодка стоит"
-    ]

@@ -63,19 +63,6 @@ def test_what_follows_a_relevant_question_of_somebody_else_is_preferred_as_its_a
     assert parts[2]["answers"] > parts[4]["answers"] == 0
 
 
-@pytest.mark.parametrize(
-    ("question", "answer", "plain"),
-    [
-        ("how many seats?", "912 according to the plan", "according to the plan"),
-        ("when did it break?", "it broke at 18:30", "it broke at once"),
-    ],
-)
-def test_the_kind_of_thing_that_is_asked_for_is_preferred(question: str, answer: str, plain: str) -> None:
-    talk = [candidate(1, answer, session=1, place=0), candidate(2, plain, session=2, place=0)]
-    assert ids(question, talk) == [1, 2]
-    assert ids("how come?", talk) == [2, 1]
-
-
 def test_what_is_quoted_outweighs_all_else_together() -> None:
     talk = [
         candidate(1, "it is the small blue door", session=1, place=0, speaker="Bob"),
