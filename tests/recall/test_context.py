@@ -72,18 +72,6 @@ def fill(database: Database) -> None:
 ask = partial(asking.ask, chat_id=CHAT.chat_id, explain=True)
 
 
-def test_the_message_that_answers_is_there_with_its_reason(filled: Database, settings: Settings) -> None:
-    found = ask(filled, settings, "what did we decide about the plumber?", include_history=False)
-    assert "we take the plumber from Almada for 240 euros" in found.text
-    best = found.explain.messages[0]
-    assert best.external_id == "h2"
-    assert best.components["words"] > 0
-    assert abs(sum(best.components.values()) - best.score) < 1e-4
-    shown = next(item for block in found.blocks for item in block.items if item.id == best.id)
-    assert shown.reason.startswith("match ")
-    assert not found.degraded
-
-
 def test_blocks_come_in_order_and_the_question_last(filled: Database, settings: Settings) -> None:
     # of a chat whose recent messages do not show all of it
     found = ask(filled, settings, "Which  boat?", parameters={"history_tokens": 60, "messages": 3})

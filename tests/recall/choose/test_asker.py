@@ -150,15 +150,6 @@ def test_messages_carry_times_and_the_assistants_stand_as_said(trip: Database, s
     ]
 
 
-def test_roles_take_turns_on_request_with_every_name_kept(trip: Database, settings: Settings) -> None:
-    found = ask(trip, settings, user_id="test:ben", alternate_roles=True, profile=ALL_RECENT)
-    assert [one.role for one in found.messages[1:]] == ["user", "assistant", "user"]
-    assert found.messages[1].content == (
-        "3 March 2026, Tuesday\n03:00 Bot: Good evening.\n03:01 Ana: who pays the deposit?\n"
-        "03:02 Ben: I do, 150\n  and the ferry"
-    )
-
-
 def test_a_large_group_is_also_searched_among_the_askers_people(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,12 +105,6 @@ def test_what_mentions_somebody_is_found_by_their_name(database: Database, setti
     assert hit(found, "nuts").components["named"] > 0
 
 
-def test_asked_how_things_are_now_the_newest_are_found(database: Database, settings: Settings) -> None:
-    newest = hit(ask(database, settings, "how are things now?"), "quiet")
-    assert newest.arms["newest"] == 1
-    assert newest.components["latest"] == pytest.approx(0.25)
-
-
 def test_a_reply_far_from_its_question_is_found_with_it(database: Database, settings: Settings) -> None:
     found = ask(database, settings, "who lends a ladder for the lighthouse?")
     reply = hit(found, "shed")
