@@ -4,12 +4,9 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipeline.recall import event_dating
-from pipeline.recall.ask import temporal_anchor, time_preference
-from pipeline.recall.ask.temporal_anchor import Mention
+from pipeline.recall.ask import temporal_anchor
 from pipeline.recall.ask.time_preference import EventDate
 from pipeline.recall.ask.weights import Weights
 from pipeline.recall.event_dating import BEST_SCORE_SHARE, MAX_SPREAD, MIN_WORDS_SHARE
@@ -21,9 +18,6 @@ LISBON = ZoneInfo("Europe/Lisbon")
 # a Wednesday
 SAID = datetime(2026, 4, 29, 18, tzinfo=UTC)
 WEIGHTS = Weights()
-TIMES = st.integers(0, 50_000_000).map(
-    lambda minutes: datetime(2000, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
-)
 
 
 @pytest.mark.parametrize(
@@ -54,27 +48,6 @@ def test_an_event_that_a_question_counts_from_is_read(
 )
 def test_dates_people_lengths_and_other_things_are_no_events(text: str) -> None:
     assert temporal_anchor.mention(text) is None
-
-
-def mentioned(relation: temporal_anchor.Relation, days: int | None = None) -> Mention:
-    return Mention(relation=relation, events=("the trip",), days=days, text=f"{relation} the trip", rest="")
-
-
-@given(
-    st.sampled_from(["before", "after", "since", "during", "between"]),
-    st.sampled_from([None, 1, 3, 7, 365]),
-    TIMES,
-    st.timedeltas(timedelta(0), timedelta(days=8)),
-    TIMES,
-)
-def test_a_preference_is_a_share(
-    relation: temporal_anchor.Relation, days: int | None, start: datetime, length: timedelta, at: datetime
-) -> None:
-    one = EventDate(start=start, end=start + length, dated=bool(length), said_at=start, speaker="Ana")
-    found = time_preference.timed(mentioned(relation, days), (one, one))
-    assert found.start <= found.end
-    assert 0 <= found.fit(at) <= 1
-    assert found.fit(found.start) == 1
 
 
 def hit(text: str, *, score: float = 2.0, words: float = 0.8, days: int = 0, speaker: str = "Ana") -> Scored:

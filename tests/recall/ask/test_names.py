@@ -1,8 +1,6 @@
 """Whom a question names: by the whole name, a handle, or a part that is a name in this use."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipeline.recall.ask import names, parse
 from tests.recall.ask.test_parse import EARLIEST, NOW
@@ -121,20 +119,3 @@ def test_of_very_many_words_the_most_telling_are_looked_up() -> None:
     unspaced = "锅炉什么时候修好" * 50 + "".join(map(chr, range(0x4E00, 0x4F00)))
     assert len(parse.telling(unspaced, "chinese").split()) == parse.MAX_TERMS
     assert parse.telling("when does the plumber come?", "english") == "when does the plumber come?"
-
-
-@given(
-    st.text(max_size=60)
-    | st.lists(st.sampled_from(["Ann", "ann's", "@ann", "李明", "der", "Koch", "?"])).map(" ".join),
-    st.lists(st.text(max_size=12) | st.sampled_from(["Ann Lee", "李明", "Koch", "@ann"]), max_size=5),
-    st.sampled_from(["english", "german", "turkish", "russian", "chinese", "german+english"]),
-)
-def test_any_text_names_participants_only(text: str, people: list[str], language: str) -> None:
-    found = names.find(text, people, language)
-    assert set(found.shares) <= {person.strip() for person in people}
-    assert all(0 < share <= 1 for share in found.shares.values())
-    assert bool(found.shares) == bool(found.names)
-    assert all(0 <= start < end <= len(text) for start, end in found.sure)
-    asked = read(text, people, language)
-    assert asked.text == text
-    assert set(asked.speakers) <= set(found.shares) | set(people)

@@ -8,7 +8,6 @@ import pytest
 
 from pipeline.ingest import accept
 from pipeline.memories.statements import remember
-from pipeline.people import identities
 from pipeline.store.connections.database import Database
 from schemas.context import Context
 from schemas.memory.memories import MemoryIn
@@ -96,22 +95,6 @@ def test_somebody_who_is_named_in_a_group_is_known_there_and_the_line_says_since
     assert statements(ask(talk, settings, "what am I allergic to?", user_id="test:ann")) == [
         "Ann is allergic to nuts."
     ]
-
-
-def test_people_are_named_by_display_name_handle_and_alias(talk: Database, settings: Settings) -> None:
-    about_ann(talk, "Ann drinks only green tea.")
-    embedded(talk)
-
-    def tells(name: str) -> bool:
-        return bool(lines(ask(talk, settings, f"which tea does {name} drink?", user_id="test:ben")))
-
-    assert all(map(tells, ("Ann", "Ann Lee", "@ann", "Ann's friend")))
-    assert not any(map(tells, ("Annabel", "Olek", "moon.light")))
-    identities.link(talk, TENANT, "test:ann", "moon.light")
-    assert tells("moon.light")
-    # what is known under any of her ids is hers
-    about_ann(talk, "Ann never drinks tea after nine.", user_id="moon.light")
-    assert len(lines(ask(talk, settings, "which tea does Ann drink?", user_id="test:ben"))) == 2
 
 
 def test_others_are_told_only_what_was_said_in_a_chat(talk: Database, settings: Settings) -> None:
