@@ -46,6 +46,17 @@ def test_every_marked_unicode_reads_the_same(tmp_path: Path, encoding: str) -> N
     assert read_path(result).ids == read_path("telegram/result.json").ids
 
 
+def test_a_whatsapp_zip_is_read_with_its_media_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "WhatsApp Chat - Família.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(FIXTURES / "whatsapp/iphone/_chat.txt", "_chat.txt")
+        archive.writestr("00000012-PHOTO-2023-12-31-21-42-03.jpg", b"\xff\xd8")
+        archive.writestr("00000013-notes.txt", b"a text that somebody sent")
+    family = read_path(path)
+    assert family.chats[0].chat_id == "whatsapp:Família"
+    assert len(family.messages) == 6
+
+
 def refusal(path: Path, **options: str) -> str:
     format_ = options.pop("format", None)
     with pytest.raises(InvalidInput) as refused:
