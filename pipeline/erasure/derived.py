@@ -1,17 +1,16 @@
 """Remove data derived from messages that were deleted or edited.
 
-Memories made of them; question and answer of contexts that showed them; and of the query log what quotes them:
+These are memories made of them, and whatever quotes them elsewhere:
 
-- a message, or a session that it is in, that a context showed is removed from what it showed, and the answer to
-  that context with it, as it may repeat the message;
-- a question that says what the message said is removed, with its answer: a bot asks with the very message that
-  it reacts to;
-- what somebody else asked in their own words stays, as what they said does;
-- answers of language models that are kept for a retry may quote any message of their chat: all of the chat's go;
-- the rollups of its week go, and are made again.
+- a message, or its session, is removed from the contexts that showed it, with the answers to these contexts, which may
+  repeat it;
+- a question that repeats the message is removed with its answer: a bot asks with the very message that it reacts to;
+- what somebody else asked in their own words stays, as their messages do;
+- model answers kept for a retry may quote any message of their chat: all of the chat's are removed;
+- the rollups of its week are removed and made again.
 
-One message may have thousands of such rows, so it is done twice: `take_back_ahead` before the chat is locked, and
-`take_back` in the transaction that erases the message, which finds what came in between.
+One message may have thousands of such rows, so removal runs twice: `take_back_ahead` before the chat is locked, and
+`take_back` in the transaction that erases the message, for rows that were added in between.
 """
 
 from collections.abc import Sequence
@@ -36,9 +35,9 @@ class TakenBack:
     """How much was removed."""
 
     memories: int = 0
-    # rows of the query log that nothing was removed from before
+    # rows of the query log redacted for the first time
     queries: int = 0
-    # there may be others
+    # whether more may be left
     more: bool = False
 
 
@@ -52,7 +51,7 @@ def take_back(
     texts: Sequence[str] = (),
     limit: int | None = None,
 ) -> TakenBack:
-    """Remove what was derived from a chat's messages, which said `texts`, and sessions: about `limit` rows, or all."""
+    """Remove data derived from a chat's messages, which read `texts`, and sessions: about `limit` rows, or all."""
     llm_answers.drop_of_chat(connection, chat_id)
     sessions = store.with_pointers(connection, session_ids)
     unlearned = unlearn(connection, tenant_id, message_ids, sessions)
@@ -79,7 +78,7 @@ def take_back(
 def take_back_ahead(
     connection: Connection, tenant_id: str, chat_id: str, message_ids: Sequence[int]
 ) -> TakenBack:
-    """Remove a part of the data derived from doomed messages, without a lock on their chat; call it while `more`."""
+    """Remove a part of the data derived from doomed messages, without a lock on their chat; repeat it while `more`."""
     rows = edits.read(connection, chat_id, message_ids)
     places = sorted({(row.session_key, row.sent_at) for row in rows})
     sessions = edits.sessions_at(connection, chat_id, places, locked=False)
@@ -118,8 +117,8 @@ def _redact(
 ) -> TakenBack:
     """Remove items and quoted texts from the query log.
 
-    An answer that was being reported meanwhile may have become a memory since memories were looked for: it goes
-    with its context's row.
+    An answer reported meanwhile may have become a memory since memories were looked for: it is removed with its
+    context's row.
     """
     if not items and not texts:
         return TakenBack()

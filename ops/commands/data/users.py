@@ -199,7 +199,7 @@ def export_user(sender: SenderArgument, tenant: TenantOption = None, data_dir: D
     user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
     with connection.opened(data_dir, tenant) as (settings, database):
         lookup.require_user(database, settings.tenant, user_id)
-        for record in pipeline_export.of_user(database, settings.tenant, user_id):
+        for record in pipeline_export.export_user(database, settings.tenant, user_id):
             rendering.print_json(record)
 
 

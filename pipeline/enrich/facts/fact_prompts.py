@@ -1,6 +1,6 @@
-"""Write the prompts that ask for facts: instructions, and the transcript as data that instructs nobody.
+"""Write the prompts that ask for facts: instructions, and the transcript as mere data.
 
-The same messages and known facts always give the same prompt, so that an answer that was paid for is found again.
+The same messages and known facts always give the same prompt, so that a paid answer is found again.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from schemas.memory.facts import CATEGORIES, MAX_FACT_CHARS, KnownFact
 from schemas.sessions import Message
 
 PERSON = "user"
-"""The role of messages that say facts; all others are a bot's or a tool's."""
+"""The role of messages that can state facts; all others are a bot's or a tool's."""
 _SPARE_ANSWER_TOKENS, _TOKENS_PER_FACT = 300, 200
 _MAX_ANSWER_SHARE = 0.2
-"""Share of a model's window that an answer may take, twice as much when it was cut off."""
+"""Share of a model's window that an answer may take, and twice that after it was cut off."""
 _KNOWN_SHARE = 0.3
 """Share of the room for data that known facts may take."""
 _MAX_KNOWN = 40
@@ -134,7 +134,7 @@ def transcript(messages: Sequence[Message], time_zone: tzinfo) -> list[str]:
 
 
 def known_lines(known: Sequence[KnownFact], time_zone: tzinfo) -> list[str]:
-    """Return a line for each known fact: its number, what it says, and since when it is known."""
+    """Return a line for each known fact: its number, its content, and since when it is known."""
     return [
         f"k{number}: {shortened(one_line(fact.content), MAX_FACT_CHARS)} "
         f"(since {fact.said_at.astimezone(time_zone):%Y-%m-%d})"
@@ -143,7 +143,7 @@ def known_lines(known: Sequence[KnownFact], time_zone: tzinfo) -> list[str]:
 
 
 def fitting(known: Sequence[KnownFact], time_zone: tzinfo, room: int) -> list[KnownFact]:
-    """Return the first of the known facts, as many as may stand beside a transcript in so much room."""
+    """Return as many of the first known facts as fit beside a transcript into `room` tokens."""
     left = _KNOWN_SHARE * room
     for number, line in enumerate(known_lines(known[:_MAX_KNOWN], time_zone)):
         left -= estimate_line(line)

@@ -137,7 +137,7 @@ def get_export(api: Api, tenant: Tenant, user_id: Id) -> StreamingResponse:
     Each says in `record` what it is: `user`, `message`, `memory`, `chat`, `session` or `query`. A connection that
     breaks off before its end has delivered only a part.
     """
-    records = export.of_user(api.database, tenant, user_id)
+    records = export.export_user(api.database, tenant, user_id)
     # an error at the start is still answered as a problem
     first = next(records, None)
     lines: Iterator[bytes] = (
