@@ -1,7 +1,7 @@
 """Summarize without a model: quote the most informative sentences, open questions and promises.
 
-Only the day and the speaker are added. Of very long sessions only the beginning of each message is read, and the summary
-says so. The same messages in the same chat always give the same summary.
+Only the day and the speaker are added. Of very long sessions only the beginning of each message is read, and the
+summary says so. The same messages in the same chat always give the same summary.
 """
 
 from collections.abc import Iterable, Sequence

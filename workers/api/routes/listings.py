@@ -143,6 +143,6 @@ def get_queries(api: Api, tenant: Tenant, wanted: Annotated[QueryFilter, Query()
 def get_status(api: Api, tenant: Tenant) -> Status:
     """Return pending jobs and their delay, what is stored, counters of a day and a week, and dead letters.
 
-    All are of this tenant and from Postgres; whether Redis answers, `/readyz` says.
+    All figures are of this tenant and from Postgres; `/readyz` says whether Redis answers.
     """
     return status.collect(api.database, tenant, all_tenants=False)
