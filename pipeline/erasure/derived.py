@@ -9,8 +9,8 @@ These are memories made of them, and whatever quotes them elsewhere:
 - model answers kept for a retry may quote any message of their chat: all of the chat's are removed;
 - the rollups of its week are removed and made again.
 
-One message may have thousands of such rows, so removal runs twice: `take_back_ahead` before the chat is locked, and
-`take_back` in the transaction that erases the message, for rows that were added in between.
+One message may have thousands of such rows, so removal runs twice: `remove_ahead` before the chat is locked, and
+`remove` in the transaction that erases the message, for rows that were added in between.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ ROWS_AHEAD = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class TakenBack:
+class Removed:
     """How much was removed."""
 
     memories: int = 0
@@ -41,7 +41,7 @@ class TakenBack:
     more: bool = False
 
 
-def take_back(
+def remove(
     connection: Connection,
     tenant_id: str,
     chat_id: str,
@@ -50,7 +50,7 @@ def take_back(
     session_ids: Sequence[int] = (),
     texts: Sequence[str] = (),
     limit: int | None = None,
-) -> TakenBack:
+) -> Removed:
     """Remove data derived from a chat's messages, which read `texts`, and sessions: about `limit` rows, or all."""
     llm_answers.drop_of_chat(connection, chat_id)
     sessions = store.with_pointers(connection, session_ids)
@@ -68,21 +68,19 @@ def take_back(
     gone += store.drop_recalling_items(connection, tenant_id, rolled_up)
     of_memories = _redact(connection, tenant_id, [*store.memory_items([*unlearned, *gone]), *rolled_up])
     log = _redact(connection, tenant_id, store.items_of(message_ids, sessions), chat_id, texts, limit)
-    return TakenBack(
+    return Removed(
         memories=len(unlearned) + len(gone) + of_memories.memories + log.memories,
         queries=of_memories.queries + log.queries,
         more=limit is not None and (len(gone) >= limit or log.more),
     )
 
 
-def take_back_ahead(
-    connection: Connection, tenant_id: str, chat_id: str, message_ids: Sequence[int]
-) -> TakenBack:
+def remove_ahead(connection: Connection, tenant_id: str, chat_id: str, message_ids: Sequence[int]) -> Removed:
     """Remove a part of the data derived from doomed messages, without a lock on their chat; repeat it while `more`."""
     rows = edits.read(connection, chat_id, message_ids)
     places = sorted({(row.session_key, row.sent_at) for row in rows})
     sessions = edits.sessions_at(connection, chat_id, places, locked=False)
-    return take_back(
+    return remove(
         connection,
         tenant_id,
         chat_id,
@@ -93,18 +91,18 @@ def take_back_ahead(
     )
 
 
-def take_back_memories(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> TakenBack:
+def remove_with_memories(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> Removed:
     """Remove what was derived from deleted memories."""
     gone = store.drop_recalling(connection, tenant_id, memory_ids)
     taken = _redact(connection, tenant_id, store.memory_items([*memory_ids, *gone]))
-    return TakenBack(memories=len(gone) + taken.memories, queries=taken.queries)
+    return Removed(memories=len(gone) + taken.memories, queries=taken.queries)
 
 
-def take_back_answers(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> TakenBack:
+def remove_answers(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> Removed:
     """Remove remembered answers that may rest on memories which have changed; the memories stay."""
     gone = store.drop_recalling(connection, tenant_id, memory_ids)
     taken = _redact(connection, tenant_id, store.memory_items(gone))
-    return TakenBack(memories=len(gone) + taken.memories, queries=taken.queries)
+    return Removed(memories=len(gone) + taken.memories, queries=taken.queries)
 
 
 def _redact(
@@ -114,18 +112,18 @@ def _redact(
     chat_id: str | None = None,
     texts: Sequence[str] = (),
     limit: int | None = None,
-) -> TakenBack:
+) -> Removed:
     """Remove items and quoted texts from the query log.
 
     An answer reported meanwhile may have become a memory since memories were looked for: it is removed with its
     context's row.
     """
     if not items and not texts:
-        return TakenBack()
+        return Removed()
     redacted = query_log.redact(connection, items, chat_id, texts, limit)
     late = store.drop(connection, tenant_id, sorted(redacted.memories))
     of_late = _redact(connection, tenant_id, store.memory_items(late))
-    return TakenBack(
+    return Removed(
         memories=len(late) + of_late.memories,
         queries=redacted.fresh + of_late.queries,
         more=redacted.rows == limit,

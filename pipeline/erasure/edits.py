@@ -71,7 +71,7 @@ def edit(
         message = store.find(connection, chat_id, external_id, locked=False)
         edited = at and message and _outcome(connection, message, content, at) == "edited"
     if edited and message:
-        _take_back_ahead(database, tenant_id, chat_id, message.id)
+        _remove_derived_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
         chat_id, external_id = _lock_address(connection, tenant_id, *requested)
         at = _edited_at(connection, chat_id, external_id, edited_at)
@@ -93,9 +93,7 @@ def edit(
         lexemes = store.set_content(connection, message.id, content, tokens, at)
         counters.add(connection, tenant_id, {"messages_edited": 1})
         if message.waiting:
-            derived.take_back(
-                connection, tenant_id, chat_id, message_ids=[message.id], texts=[message.content]
-            )
+            derived.remove(connection, tenant_id, chat_id, message_ids=[message.id], texts=[message.content])
             return Changed(outcome="edited", follows=frozenset({"ingest"}))
         chats.count_placed(connection, chat_id, 0, lexemes - message.lexemes)
         touched = store.sessions_at(connection, chat_id, [(message.session_key, message.sent_at)])
@@ -184,7 +182,7 @@ def delete(
             delay_seconds=TAKEN_OVER_SECONDS,
             trace_id=trace_id,
         )
-    _take_back_ahead(database, tenant_id, chat_id, message.id)
+    _remove_derived_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
         # the message may have been moved to another chat meanwhile; under this lock it stays where it is
         suppression_list.lock(connection, tenant_id, requested_chat)
@@ -209,8 +207,8 @@ def delete(
     return Changed(outcome="deleted", follows=erased.follows)
 
 
-def _take_back_ahead(database: Database, tenant_id: str, chat_id: str, message_id: int) -> None:
+def _remove_derived_ahead(database: Database, tenant_id: str, chat_id: str, message_id: int) -> None:
     more = True
     while more:
         with database.tenant(tenant_id) as connection:
-            more = derived.take_back_ahead(connection, tenant_id, chat_id, [message_id]).more
+            more = derived.remove_ahead(connection, tenant_id, chat_id, [message_id]).more

@@ -72,7 +72,7 @@ def redo_sessions(
     """
     session_ids = [session.id for session in sessions]
     changed = [*gone] if edited is None else [edited]
-    taken = derived.take_back(
+    taken = derived.remove(
         connection,
         tenant_id,
         chat.chat_id,

@@ -109,7 +109,7 @@ class Deletion:
             more = True
             while more:
                 with self.transaction() as connection:
-                    taken = derived.take_back_ahead(connection, self.tenant_id, chat_id, ids)
+                    taken = derived.remove_ahead(connection, self.tenant_id, chat_id, ids)
                     self._count(connection, Erased(memories=taken.memories, queries=taken.queries))
                 more = taken.more
                 if more:
@@ -161,7 +161,7 @@ class Deletion:
                     return
                 store.drop_pending_of_chat(connection, chat_id, self.receipt.until)
                 ids = store.old_sessions(connection, chat_id, self.receipt.until, BATCH)
-                taken = derived.take_back(connection, self.tenant_id, chat_id, session_ids=ids)
+                taken = derived.remove(connection, self.tenant_id, chat_id, session_ids=ids)
                 summaries = edits.clear(connection, ids)
                 for session_id in ids:
                     edits.drop_session(connection, self.tenant_id, session_id)
@@ -194,7 +194,7 @@ class Deletion:
                 else:
                     said = evidence.take_of_senders(connection, self.senders or [], self.receipt.until, BATCH)
                 gone = unlearn.settle(connection, self.tenant_id, said)
-                taken = derived.take_back_memories(connection, self.tenant_id, gone)
+                taken = derived.remove_with_memories(connection, self.tenant_id, gone)
                 counts = {"memories": len(gone) + taken.memories, "queries": taken.queries}
                 store.add_counts(connection, self.id, counts)
             if not said:
@@ -216,7 +216,7 @@ class Deletion:
                 if not self.again:
                     named = list(self._memory_names(gone))
                     suppression.put(connection, self.tenant_id, named, self.receipt.until)
-                taken = derived.take_back_memories(connection, self.tenant_id, [row.id for row in gone])
+                taken = derived.remove_with_memories(connection, self.tenant_id, [row.id for row in gone])
                 counts = {"memories": len(gone) + taken.memories, "queries": taken.queries}
                 store.add_counts(connection, self.id, counts)
             if not gone:

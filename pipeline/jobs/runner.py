@@ -84,7 +84,7 @@ def run(
     does not affect the others. Tenants not reached after half of the lease are left to another run. Raises only errors
     of its own statements (Postgres is down).
     """
-    takes_abandoned = suspects.begin(policy.lease_seconds)
+    takes_abandoned = suspects.acquire(policy.lease_seconds)
     try:
         with database.maintenance() as connection:
             claimed = store_claims.claim(
@@ -100,7 +100,7 @@ def run(
             turns[kind] = claimed.turn
         claims = [*claimed.rows]
         if takes_abandoned and not any(claim.abandoned for claim in claims):
-            suspects.end()
+            suspects.release()
             takes_abandoned = False
         # tenants with few rows go first: one tenant's flood may fill the batch and take long
         share = Counter(claim.tenant_id for claim in claims)
@@ -109,7 +109,7 @@ def run(
             done = _do_all(database, kind, claims, handler, policy)
     finally:
         if takes_abandoned:
-            suspects.end()
+            suspects.release()
     return replace(done, more=claimed.more or done.more)
 
 
@@ -127,9 +127,9 @@ def _do_all(
             follows |= _do(database, list(group), handler, policy)
         except BaseException:
             # The process is being stopped: its claims are released untried.
-            give_back(database, claims)
+            release_untried(database, claims)
             raise
-    give_back(database, left)
+    release_untried(database, left)
     reasons = Counter(claim.failures[0] for claim in claims if claim.failures)
     failed = reasons.total()
     passed_over = sum(bool(claim.passed_over) and not claim.failures for claim in claims)
@@ -208,7 +208,7 @@ def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
     counters.add(connection, claim.tenant_id, {f"{claim.kind}_failures": 1, f"{claim.kind}_dead": 1})
 
 
-def give_back(database: Database, claims: Sequence[Claim]) -> None:
+def release_untried(database: Database, claims: Sequence[Claim]) -> None:
     """Release claims that were not tried: they are due at once."""
     if claims:
         with database.maintenance() as connection:

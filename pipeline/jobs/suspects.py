@@ -11,17 +11,17 @@ _lock = Lock()
 _until = 0.0
 
 
-def begin(seconds: float) -> bool:
-    """Return whether an abandoned job may be claimed now; if so, block others for `seconds`, or until `end`."""
+def acquire(seconds: float) -> bool:
+    """Return whether an abandoned job may be claimed now; if so, block others for `seconds`, or until `release`."""
     global _until
     with _lock:
-        may = monotonic() >= _until
-        if may:
+        is_free = monotonic() >= _until
+        if is_free:
             _until = monotonic() + seconds
-        return may
+        return is_free
 
 
-def end() -> None:
+def release() -> None:
     """Let the next abandoned job be claimed."""
     global _until
     _until = 0.0

@@ -121,7 +121,7 @@ class Gateway:
                     timeout_seconds=timeout_seconds,
                 )
                 if isinstance(admitted, Ticket):
-                    return ledger.begin(connection, entry, self._budget), admitted
+                    return ledger.record_start(connection, entry, self._budget), admitted
             if admitted.stopped or monotonic() + admitted.seconds > latest:
                 raise ProviderUnavailable(admitted.reason, retry_after=admitted.retry_after)
             time.sleep(admitted.seconds)
@@ -130,7 +130,7 @@ class Gateway:
         self, entry: Entry, ticket: Ticket, completion: Completion, seconds: float
     ) -> Callable[[Connection], bool]:
         def record(connection: Connection) -> bool:
-            ledger.end_answered(connection, entry, completion, self._prices, seconds)
+            ledger.record_answer(connection, entry, completion, self._prices, seconds)
             used = completion.input_tokens + completion.output_tokens
             limits.leave(connection, ticket, self._limits, answered=True, tokens=used)
             return False
@@ -141,7 +141,7 @@ class Gateway:
         self, entry: Entry, ticket: Ticket, error: Exception, seconds: float, *, hurried: bool
     ) -> Callable[[Connection], bool]:
         def record(connection: Connection) -> bool:
-            ledger.end_failed(connection, entry, error, seconds)
+            ledger.record_failure(connection, entry, error, seconds)
             unavailable = isinstance(error, ProviderUnavailable)
             after = error.retry_after if isinstance(error, ProviderUnavailable) else None
             answered = None if unavailable and after is None and hurried else not unavailable

@@ -90,7 +90,7 @@ def find_answer(connection: Connection, entry: Entry) -> Completion | None:
     return answer and Completion(**answer._asdict())
 
 
-def begin(connection: Connection, entry: Entry, budget: Budget) -> Entry:
+def record_start(connection: Connection, entry: Entry, budget: Budget) -> Entry:
     """Record a call that is about to be made. Raises `BudgetSpent` and `ProviderRejected` as `Budget.check` does."""
     chats.ensure_tenant(connection, entry.tenant_id)
     total = entry.input_tokens + entry.output_tokens
@@ -98,7 +98,7 @@ def begin(connection: Connection, entry: Entry, budget: Budget) -> Entry:
     return llm_calls.insert(connection, entry)
 
 
-def end_answered(
+def record_answer(
     connection: Connection, entry: Entry, completion: Completion, prices: Prices, seconds: float
 ) -> None:
     """Record an answer and its cost, and keep it for the call's job if that still holds its lease.
@@ -119,7 +119,7 @@ def end_answered(
     counters.add(connection, entry.tenant_id, {"model_calls": 1, "model_seconds": seconds, **spent})
 
 
-def end_failed(connection: Connection, entry: Entry, error: Exception, seconds: float) -> None:
+def record_failure(connection: Connection, entry: Entry, error: Exception, seconds: float) -> None:
     """Record that a call has failed; its cost is unknown."""
     outcome = "failed"
     if isinstance(error, ProviderUnavailable):

@@ -43,7 +43,7 @@ def revise(
     new: dict[Statement, LearnedFact] = {}
     for fact in facts:
         new[_as_statement(fact, [*known.values(), *new])] = fact
-    rows = {memory: everything[memory] for memory in _concerned(known, new, again)}
+    rows = {memory: everything[memory] for memory in _affected(known, new, again)}
     evidence = store.of_memories(connection, [row.id for row in rows.values() if row.learned_by])
     statements = [_statement(item, rows[item.memory_id]) for item in evidence if item.memory_id]
     statements += [known[row.id] for row in rows.values() if not row.learned_by]
@@ -74,7 +74,7 @@ def revise(
     return changed
 
 
-def _concerned(
+def _affected(
     known: Mapping[UUID, Statement], new: Iterable[Statement], again: Collection[UUID]
 ) -> list[UUID]:
     """Return memories that new statements may repeat or contradict, and those to check `again` with their rivals."""
@@ -141,4 +141,4 @@ def _drop(connection: Connection, tenant_id: str, ids: Sequence[UUID]) -> None:
     """Delete memories without evidence, and what was derived from them."""
     if ids:
         gone = store_derived.drop(connection, tenant_id, ids)
-        derived.take_back_memories(connection, tenant_id, gone)
+        derived.remove_with_memories(connection, tenant_id, gone)

@@ -60,7 +60,7 @@ def edit(database: Database, tenant_id: str, identity: UUID, change: MemoryEdit)
             _require_unique(connection, identity, _owner(row), digest, "content")
             store.reword(connection, identity, change.content, digest)
             entity_graph.drop(connection, identity)
-            derived.take_back_answers(connection, tenant_id, [identity])
+            derived.remove_answers(connection, tenant_id, [identity])
             jobs.enqueue(connection, tenant_id, "embed", [f"memory:{identity}"], lane=row.learned_in or "")
         if change.importance is not None:
             store.set_importance(connection, identity, change.importance)
@@ -121,7 +121,7 @@ def correct(database: Database, tenant_id: str, identity: UUID, correction: Memo
             changed = Changed(outcome="retracted", id=identity)
         else:
             changed = _replace(connection, tenant_id, row, correction.content, at, chat_id)
-        derived.take_back_answers(connection, tenant_id, [identity])
+        derived.remove_answers(connection, tenant_id, [identity])
         return changed
 
 

@@ -16,7 +16,7 @@ from pipeline.store.people import identities as identity_rows
 from schemas.people.user_pages import MAX_MESSAGES, KnownMemory, NamedChat, NamedMessage, UserFilter, UserPage
 
 
-def of_user(database: Database, tenant_id: str, any_id: str, filters: UserFilter) -> UserPage:
+def user_page(database: Database, tenant_id: str, any_id: str, filters: UserFilter) -> UserPage:
     """Return the memories of a sender or user, under all their ids; with `chat_id` only those that may be shown there.
 
     An unknown id is a user of its own without memories. Documents are left out. Raises `NotFound` for an unknown chat,

@@ -165,4 +165,4 @@ def delete(database: Database, tenant_id: str, identity: UUID) -> None:
     with database.tenant(tenant_id) as connection:
         if not store.delete(connection, tenant_id, identity):
             raise NotFound(f"there is no memory {identity}")
-        derived.take_back_memories(connection, tenant_id, [identity])
+        derived.remove_with_memories(connection, tenant_id, [identity])

@@ -98,7 +98,7 @@ def show(
     wanted = parse_payload(UserFilter, {"chat_id": chat, "after": after, "limit": limit})
     with call.opened() as opened:
         opened.require_user(_address(user).user_id, unseen=unseen)
-        page = pages.of_user(opened.database, opened.settings.tenant, _address(user).user_id, wanted)
+        page = pages.user_page(opened.database, opened.settings.tenant, _address(user).user_id, wanted)
     known = [*page.current, *page.earlier]
     call.answer(
         page,

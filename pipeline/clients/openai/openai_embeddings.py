@@ -71,7 +71,7 @@ class OpenAIServer:
                 f"{PROVIDER} ({self._model}) at {self.url} numbers its vectors {places[:10]}, which does not say whose "
                 "they are"
             )
-        LEARNED.note(self.url, self._model, ["index"])
+        LEARNED.record(self.url, self._model, ["index"])
         return data
 
 

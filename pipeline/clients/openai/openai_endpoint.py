@@ -131,7 +131,7 @@ class Learned:
         """Tell whether a model has answered a request, so that it supports all options not left out by now."""
         return (url, model) in self._answered
 
-    def note(self, url: str, model: str, names: Iterable[str], *, answered: bool = False) -> None:
+    def record(self, url: str, model: str, names: Iterable[str], *, answered: bool = False) -> None:
         """Record options to leave out for a model, and log new ones."""
         with self._lock:
             known = self._left_out.get((url, model), frozenset())
@@ -207,7 +207,7 @@ class OpenAIEndpoint:
             except Refused as refused:
                 option = _refused_option(refused, request)
                 if option is not None and option not in without:
-                    LEARNED.note(self.url, self.model, [option])
+                    LEARNED.record(self.url, self.model, [option])
                     without |= {option}
                 elif (
                     not on_trial
@@ -219,7 +219,7 @@ class OpenAIEndpoint:
                 else:
                     raise
             else:
-                LEARNED.note(self.url, self.model, without | on_trial, answered=True)
+                LEARNED.record(self.url, self.model, without | on_trial, answered=True)
                 return answer
 
     async def close(self) -> None:

@@ -61,7 +61,7 @@ def embedder(
         with database.tenant(tenant_id) as connection:
             texts = {text.key: text for text in embedding_text.load(connection, [c.key for c in claims])}
             spaces = [
-                embed_spaces.begin(connection, space, client, away, list(texts.values()))
+                embed_spaces.prepare(connection, space, client, away, list(texts.values()))
                 for space, client, away in clients
             ]
         if not spaces:

@@ -88,7 +88,7 @@ def calibrate(database: Database, tenant_id: str, writing: SpaceWriting) -> bool
     return True
 
 
-def begin(
+def prepare(
     connection: Connection,
     space: EmbeddingSpace,
     client: Embedder | None,

@@ -95,7 +95,7 @@ def active_space(database: Database) -> EmbeddingSpace | None:
         return vectors.searched_space(connection)
 
 
-def embedding(
+def embedding_spaces(
     database: Database,
     embedder: EmbeddingSpace,
     tenant_ids: Sequence[str],
@@ -170,7 +170,7 @@ def stopped_providers(database: Database) -> list[str]:
         return [row.provider for row in llm_limits.stopped(connection)]
 
 
-def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator[TenantData]:
+def tenant_data(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator[TenantData]:
     """Compare each tenant's stored data with what it should be."""
     for tenant_id, chat_ids in sample.items():
         differing, drifted = [], []

@@ -28,7 +28,7 @@ def get_person(
     request: Request, api: Api, tenant: Tenant, user_id: Id, wanted: Annotated[UserFilter, Query()]
 ) -> Response:
     """Show a person: current memories, and earlier ones."""
-    person = pages.of_user(api.database, tenant, user_id, wanted)
+    person = pages.user_page(api.database, tenant, user_id, wanted)
     known = [*person.current, *person.earlier]
     full = len(known) == wanted.limit
     return page(request, "person", person=person, following=known[-1].id if full else None)

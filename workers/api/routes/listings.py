@@ -70,7 +70,7 @@ def get_entity(
 )
 def get_topics(api: Api, tenant: Tenant, chat_id: Id, wanted: Annotated[TopicFilter, Query()]) -> ChatTopics:
     """Return the topics of a chat's summaries `by` week or month, with counts and times, the latest period first."""
-    return topics.of_chat(api.database, tenant, chat_id, wanted)
+    return topics.chat_topics(api.database, tenant, chat_id, wanted)
 
 
 @router.get("/v1/chats", summary="List chats")
