@@ -84,9 +84,9 @@ class FactExtractor(Protocol):
         known: Sequence[KnownFact] = (),
         time_zone: tzinfo = UTC,
         source: Source = NOWHERE,
-        most: int = 3,
+        max_facts: int = 3,
     ) -> list[Fact]:
-        """Return up to `most` facts of messages in order of time, the most important first.
+        """Return up to `max_facts` facts of messages in order of time, the most important first.
 
         A model is told what is `known` already. Raises as `Summarizer.summarize` does.
         """

@@ -63,11 +63,7 @@ def start(
         chats.require_unmoved(chat)
         if other is not None and other.moved_to not in (None, chat_id):
             chats.require_unmoved(other)
-        if store.unfinished(connection):
-            raise Busy(
-                "something is being forgotten, removed or moved: try again when `backscroll forget receipts` says "
-                "that it is finished"
-            )
+        require_idle(connection)
         if other is None:
             chats.ensure(connection, tenant_id, _like(chat, into))
             if chat.language_by == DETECTED:
@@ -83,6 +79,15 @@ def start(
     if receipt is None:
         raise RuntimeError(f"receipt {receipt_id} vanished while it was written")
     return receipt
+
+
+def require_idle(connection: Connection) -> None:
+    """Raise `Busy` while something is being forgotten, removed or moved."""
+    if store.unfinished(connection):
+        raise Busy(
+            "something is being forgotten, removed or moved: try again when `backscroll forget receipts` says "
+            "that it is finished"
+        )
 
 
 def _like(chat: Chat, chat_id: str) -> ChatIn:

@@ -136,14 +136,14 @@ def _learn(database: Database, tenant_id: str, claim: Claim, how: Learning) -> b
     return bool(changed)
 
 
-def _extract(extractor: FactExtractor, read: SessionRead, source: Source, most: int) -> list[Fact]:
+def _extract(extractor: FactExtractor, read: SessionRead, source: Source, max_facts: int) -> list[Fact]:
     return extractor.extract(
         read.messages,
         people=read.people,
         known=read.known,
         time_zone=ZoneInfo(read.chat.time_zone),
         source=source,
-        most=most,
+        max_facts=max_facts,
     )
 
 

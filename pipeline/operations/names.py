@@ -13,12 +13,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from pipeline.ingest import chat_moves
 from pipeline.memories.belief_revision import revise
 from pipeline.memories.fact_owners import FactOwner
 from pipeline.people import identities, suppression
 from pipeline.platforms.identity import PREFIX
 from pipeline.platforms.whatsapp.whatsapp_ids import sender_id
-from pipeline.store.chats import chat_moves, chats
+from pipeline.store.chats import chats
 from pipeline.store.connections.database import Database
 from pipeline.store.connections.transactions import persistently
 from pipeline.store.erasure import suppression as suppression_list
@@ -28,7 +29,6 @@ from pipeline.store.memories.memory_ids import new_id
 from pipeline.store.people import identities as stored_identities
 from pipeline.store.people import names as store
 from schemas.base import Frozen
-from schemas.errors import Busy
 
 MESSAGES_AT_ONCE = 500
 """Messages renamed in one transaction: about 0.3 s, during which their chat accepts none."""
@@ -98,11 +98,7 @@ def tell_apart(database: Database, tenant_id: str, one: OneByName) -> int:
     Raises `Busy` while something is forgotten or moved, and as `Database.tenant` does; the same call may be made again.
     """
     with database.tenant(tenant_id) as connection:
-        if chat_moves.unfinished(connection):
-            raise Busy(
-                "something is being forgotten, removed or moved: try again when `backscroll forget receipts` says "
-                "that it is finished"
-            )
+        chat_moves.require_idle(connection)
     for chat in one.chats:
         step = _Step(tenant_id, one.sender_id, chat, alone=len(one.chats) == 1 and not one.elsewhere)
         while persistently(partial(step.run, database)):

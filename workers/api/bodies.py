@@ -29,10 +29,10 @@ R = TypeVar("R")
 _UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 MAX_BODY_BYTES = 8 * 1024 * 1024
 SMALL_BODY_BYTES = 16 * 1024
-"""A body this small is parsed in less time than a thread takes to start on a busy process."""
+"""Size up to which a body is parsed in less time than a thread takes to start in a busy process."""
 LARGE_BODY_BYTES, LARGE_AT_ONCE = 256 * 1024, 2
-"""Bodies from this size take tenths of a second; a process works on so many at once, as each computing thread makes the
-event loop, and so all requests, wait for the interpreter."""
+"""Size from which a body takes tenths of a second, and how many of them a process works on at once: each computing
+thread makes the event loop, and so all requests, wait for the interpreter."""
 BODY_SECONDS = 30.0
 """Time for a body to arrive, so that a slow sender does not occupy a connection."""
 

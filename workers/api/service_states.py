@@ -34,7 +34,7 @@ class Service:
         self._checked = -fresh_seconds
 
     def now(self) -> ServiceState:
-        """Return the state, at most `fresh_seconds` old: checks write, and asking needs no key."""
+        """Return the state, at most `fresh_seconds` old: a check writes, and needs no key to be triggered."""
         with self._lock:
             if time.monotonic() - self._checked >= self._fresh_seconds:
                 self._state = self._look()

@@ -50,7 +50,7 @@ def read(
     return [fact for item in shaped[:_MAX_FACTS_READ] for fact in reader.facts(item)]
 
 
-def chosen(facts: Sequence[Fact], messages: Sequence[Message], most: int) -> list[Fact]:
+def chosen(facts: Sequence[Fact], messages: Sequence[Message], max_facts: int) -> list[Fact]:
     """Return the most important facts of a session's messages; of several about the same thing, the latest."""
     place = {message.id: index for index, message in enumerate(messages)}
     by_topic: dict[tuple[str, str, str], Fact] = {}
@@ -59,7 +59,7 @@ def chosen(facts: Sequence[Fact], messages: Sequence[Message], most: int) -> lis
         sender = messages[place[fact.message_ids[0]]].sender_id if fact.about == "speaker" else ""
         by_topic[sender, fact.subject.casefold(), fact.attribute or fact.content.casefold()] = fact
     ranked = sorted(by_topic.values(), key=lambda fact: (-fact.importance, -fact.confidence))
-    return ranked[:most]
+    return ranked[:max_facts]
 
 
 def _is_shaped(item: object) -> bool:

@@ -103,7 +103,7 @@ def fact_prompt(
     people: People,
     time_zone: tzinfo,
     language: str,
-    most: int,
+    max_facts: int,
     max_tokens: int,
 ) -> Prompt:
     """Write the prompt for messages in order of time, numbered from 1, and known facts, numbered from k1."""
@@ -116,7 +116,7 @@ def fact_prompt(
     system = _SYSTEM.format(
         fence=f"transcript-{digest}",
         more=more.format(digest=digest),
-        most=most,
+        most=max_facts,
         chars=MAX_FACT_CHARS,
         zone=str(time_zone),
         language=prompts.probably(language),
@@ -163,6 +163,6 @@ def known_tokens(known: Sequence[KnownFact], time_zone: tzinfo) -> int:
     return sum(map(estimate_line, known_lines(known, time_zone)))
 
 
-def answer_tokens(context_tokens: int, most: int) -> int:
-    """Return the tokens reserved for an answer with `most` facts; a truncated answer is requested again with more."""
-    return min(_SPARE_ANSWER_TOKENS + _TOKENS_PER_FACT * most, int(_MAX_ANSWER_SHARE * context_tokens))
+def answer_tokens(context_tokens: int, max_facts: int) -> int:
+    """Return the tokens reserved for an answer of `max_facts` facts; a truncated one is requested again with more."""
+    return min(_SPARE_ANSWER_TOKENS + _TOKENS_PER_FACT * max_facts, int(_MAX_ANSWER_SHARE * context_tokens))

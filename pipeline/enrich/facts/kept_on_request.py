@@ -37,9 +37,9 @@ class RequestExtractor:
     model = RULES
 
     def extract(
-        self, messages: Sequence[Message], *, people: People, most: int = 3, **_: object
+        self, messages: Sequence[Message], *, people: People, max_facts: int = 3, **_: object
     ) -> list[Fact]:
-        """Return up to `most` facts of messages in order of time, the latest first, then requests to forget."""
+        """Return up to `max_facts` facts of messages in order of time, the latest first, then requests to forget."""
         bot = _name_of(people)
         of_bots = {message.external_id for message in messages if message.role == "assistant"}
         facts: dict[tuple[str, str], Fact] = {}
@@ -63,7 +63,7 @@ class RequestExtractor:
                     facts[key] = fact
                     last[message.sender_id] = index, key
         newest = reversed(facts.values())
-        return sorted(newest, key=lambda fact: -fact.importance)[:most]
+        return sorted(newest, key=lambda fact: -fact.importance)[:max_facts]
 
 
 def _name_of(people: People) -> re.Pattern[str]:
