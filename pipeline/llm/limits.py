@@ -116,7 +116,7 @@ def _used(until: datetime | None, now: datetime, amount: int, per_minute: int | 
 
 
 def after_answer(state: Provider, at: datetime, *, more_tokens: int, limits: Limits) -> Provider:
-    """Return a provider's state after an answer to a call that began `at` and took `more_tokens` than estimated."""
+    """Return a provider's state after an answer to a call that began `at` and took `more_tokens` above the estimate."""
     if state.tokens_until is not None and limits.tokens_per_minute is not None:
         late = timedelta(minutes=more_tokens / limits.tokens_per_minute)
         state = replace(state, tokens_until=state.tokens_until + late)
@@ -155,7 +155,7 @@ def _is_older(state: Provider, at: datetime) -> bool:
 
 
 def stop_seconds(stops: int) -> float:
-    """Return how long to pause a provider after so many pauses without an answer since.
+    """Return how long to pause a provider after `stops` pauses without an answer since.
 
     >>> [stop_seconds(n) for n in (0, 1, 2, 20)]
     [15.0, 30.0, 60.0, 600.0]

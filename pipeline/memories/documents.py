@@ -51,7 +51,7 @@ def model(database: Database, tenant_id: str, embedding: Embedding | None) -> Em
 
 
 def cut(text: str, embedder: Embedder | None) -> list[str]:
-    """Cut a text into overlapping chunks of about `CHUNK_TOKENS`, none longer than the embedder, if any, reads.
+    """Cut a text into overlapping chunks of about `CHUNK_TOKENS`, each short enough for the embedder, if there is one.
 
     Raises `ProviderUnavailable` when the model cannot be loaded.
     """

@@ -15,7 +15,7 @@ SAME_COSINE = 0.9
 
 
 def unite(connection: Connection, memory_id: UUID) -> tuple[FactOwner, list[UUID]] | None:
-    """Give a learned memory the attribute of the nearest one that says the same; return the owner and the ids of both.
+    """Give a learned memory and the nearest one that says the same a common attribute; return the owner and the ids.
 
     Returns None if there is no such learned memory.
     """

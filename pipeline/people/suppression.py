@@ -126,7 +126,7 @@ def is_kept_out(connection: Connection, at: datetime | None, *named: Named) -> b
 def keeps_out_sender(
     database: Database, tenant_id: str, chat_id: str, sender_id: str | None, at: datetime | None
 ) -> bool:
-    """Tell whether a sender's words in a chat must not be stored; those of no known sender may."""
+    """Tell whether a sender's words of that time in a chat must not be stored; without a sender they may."""
     if sender_id is None:
         return False
     with database.tenant(tenant_id) as connection:
